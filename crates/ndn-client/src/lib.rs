@@ -1,0 +1,2 @@
+//! Application library: endpoint, producer, segmented objects, RDR.
+#![forbid(unsafe_code)]

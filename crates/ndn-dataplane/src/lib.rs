@@ -1,0 +1,2 @@
+//! Workers: receive, dispatch, forward, transmit.
+#![forbid(unsafe_code)]

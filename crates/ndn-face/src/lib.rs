@@ -1,0 +1,2 @@
+//! Face = LinkService + Transport: Unix, TCP, UDP.
+#![forbid(unsafe_code)]

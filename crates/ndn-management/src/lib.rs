@@ -1,0 +1,2 @@
+//! NFD management protocol: commands, datasets, RIB.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Packet-buffer pool, handles, rings between workers, prefetch.
+

@@ -1,0 +1,2 @@
+//! Keys, signers, verifiers and certificates for NDN packets.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Kernel interfaces: batched UDP, epoll, vectored stream I/O, pinning, clock.
+

@@ -1,0 +1,2 @@
+//! End-to-end and interoperability tests of the namewire binary.
+#![forbid(unsafe_code)]
