@@ -1,2 +1,29 @@
-//! Packet-buffer pool, handles, rings between workers, prefetch.
+//! Packet buffers and the handles that travel instead of packets.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`handle`](PacketHandle) | the 8-byte name of one packet |
+//! | [`pool`](PacketPool) | blocks of 64 KiB, reference counts, the free list |
+//! | [`fill`](FillBlock) | the one writer of a block that is being received into |
+//! | `home` | how a handle released on another thread finds its way back |
+//! | `directory` | which pool a handle belongs to, for the whole process |
+//! | `memory` | the address space behind a pool |
+//! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 
+mod directory;
+mod fill;
+mod handle;
+mod home;
+mod memory;
+mod pool;
+mod prefetch;
+mod sync;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub use fill::FillBlock;
+pub use handle::PacketHandle;
+pub use memory::BLOCK_SIZE;
+pub use pool::{PacketPool, PoolCounters, PoolError};
+pub use prefetch::{prefetch_read, prefetch_slice};

@@ -1,0 +1,92 @@
+//! Every interleaving of the way home, for small numbers of threads.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p ndn-ring --release --lib loom`
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::home::ReturnList;
+
+/// Drains until `expected` references have come home, and returns them per block.
+fn drain_all(list: &ReturnList, block_count: usize, expected: u64) -> Vec<u64> {
+    let mut home = vec![0; block_count];
+    while home.iter().sum::<u64>() < expected {
+        list.drain(|block, released| home[block as usize] += released);
+        thread::yield_now();
+    }
+    home
+}
+
+#[test]
+fn no_release_is_lost() {
+    loom::model(|| {
+        let list = Arc::new(ReturnList::new(2));
+        let threads: Vec<_> = [[0, 1], [0, 0]]
+            .into_iter()
+            .map(|blocks| {
+                let list = Arc::clone(&list);
+                thread::spawn(move || blocks.into_iter().for_each(|block| list.release(block, 1)))
+            })
+            .collect();
+        let mut home = [0; 2];
+        list.drain(|block, released| home[block as usize] += released);
+        threads.into_iter().for_each(|thread| thread.join().expect("a releasing thread"));
+        list.drain(|block, released| home[block as usize] += released);
+        assert_eq!(home, [3, 1]);
+        assert!(list.is_empty());
+    });
+}
+
+/// Two readers of one block release it; the owner may write only when both are done, without
+/// waiting for the threads themselves.
+#[test]
+fn owner_writes_after_the_last_reader() {
+    loom::model(|| {
+        let list = Arc::new(ReturnList::new(1));
+        let block = Arc::new(UnsafeCell::new(1_u32));
+        for _ in 0..2 {
+            let (list, block) = (Arc::clone(&list), Arc::clone(&block));
+            thread::spawn(move || {
+                // SAFETY: the owner writes only after both releases; loom checks exactly that.
+                assert_eq!(block.with(|value| unsafe { *value }), 1);
+                list.release(0, 1);
+            });
+        }
+        assert_eq!(drain_all(&list, 1, 2), [2]);
+        // SAFETY: both readers have released the block.
+        block.with_mut(|value| unsafe { *value = 2 });
+    });
+}
+
+/// A reader retains, and its two references are released by two threads: whatever the owner sees
+/// of the releases, it sees the retain that came before.
+#[test]
+fn a_release_is_never_seen_before_its_retain() {
+    loom::model(|| {
+        let list = Arc::new(ReturnList::new(1));
+        let first = {
+            let list = Arc::clone(&list);
+            thread::spawn(move || {
+                list.retain(0);
+                let other = {
+                    let list = Arc::clone(&list);
+                    thread::spawn(move || list.release(0, 1))
+                };
+                list.release(0, 1);
+                other.join().expect("the second reader");
+            })
+        };
+        let mut references = 1_u64;
+        while references != 0 {
+            list.drain(|block, released| {
+                references += list.take_retained(block);
+                references = references.checked_sub(released).expect("retained before released");
+            });
+            thread::yield_now();
+        }
+        first.join().expect("the first reader");
+        assert_eq!(list.take_retained(0), 0);
+        assert!(list.is_empty());
+    });
+}
