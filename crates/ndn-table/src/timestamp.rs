@@ -1,0 +1,115 @@
+//! Points in time as the caller's clock reads them.
+
+use std::time::Duration;
+
+/// Nanoseconds since an arbitrary origin that the owner of the clock chose.
+///
+/// The tables never read a clock: every operation that depends on time takes a `Timestamp`, one
+/// reading per burst. Values must not run backwards between calls on one table. Arithmetic
+/// saturates, so a lifetime of centuries is [`Timestamp::MAX`] and not a wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+/// Nanoseconds in a millisecond, the unit of lifetimes and freshness periods on the wire.
+pub const NANOS_PER_MILLI: u64 = 1_000_000;
+
+impl Timestamp {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// The end of time; a deadline of `MAX` never passes.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The point `millis` milliseconds after the origin.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(NANOS_PER_MILLI))
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole milliseconds since the origin.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / NANOS_PER_MILLI
+    }
+
+    /// The point `nanos` nanoseconds later.
+    #[must_use]
+    pub const fn plus_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// The point `millis` milliseconds later.
+    #[must_use]
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(millis.saturating_mul(NANOS_PER_MILLI)))
+    }
+
+    /// The point `duration` later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos_of(duration)))
+    }
+
+    /// The time from `earlier` to `self`, zero when `earlier` is in fact later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Nanoseconds from `earlier` to `self`, zero when `earlier` is in fact later.
+    #[must_use]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        self.plus(duration)
+    }
+}
+
+impl std::ops::Sub for Timestamp {
+    type Output = Duration;
+
+    /// Saturates at zero.
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// `duration` in nanoseconds, saturating.
+#[must_use]
+pub(crate) fn nanos_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let start = Timestamp::from_millis(2);
+        assert_eq!(start.plus_millis(3), Timestamp::from_nanos(5_000_000));
+        assert_eq!(start + Duration::from_micros(1), Timestamp::from_nanos(2_001_000));
+        assert_eq!(start.plus_millis(u64::MAX), Timestamp::MAX);
+        assert_eq!(start.plus(Duration::MAX), Timestamp::MAX);
+        assert_eq!(start - start.plus_nanos(1), Duration::ZERO);
+        assert_eq!(start.plus_nanos(7).nanos_since(start), 7);
+        assert_eq!(Timestamp::from_millis(9).as_millis(), 9);
+    }
+}

@@ -1,0 +1,65 @@
+//! PIT tokens that this forwarder originates.
+
+/// Length of an originated token in bytes.
+///
+/// Six, although a PIT token may have 1 to 32 bytes, because one widespread forwarder accepts no
+/// other length when its own tokens come back.
+pub const TOKEN_LENGTH: usize = 6;
+
+/// Names a PIT entry to the forwarder that sent the Interest upstream: shard, entry, generation.
+///
+/// Only a hint. It comes back from the network, so whoever uses it compares the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// Shard that holds the entry.
+    pub shard: u8,
+    /// Slot of the entry, 24 bits.
+    pub entry: u32,
+    /// Generation of the slot when the Interest was sent.
+    pub generation: u16,
+}
+
+impl Token {
+    /// Number of entries that a token can name.
+    pub const ENTRY_COUNT_MAX: u32 = 1 << 24;
+
+    /// The token as it travels in a PitToken field: shard, entry, generation, each big-endian.
+    #[must_use]
+    pub const fn encode(self) -> [u8; TOKEN_LENGTH] {
+        let entry = self.entry.to_be_bytes();
+        let generation = self.generation.to_be_bytes();
+        [self.shard, entry[1], entry[2], entry[3], generation[0], generation[1]]
+    }
+
+    /// Reads a returning token; `None` unless it has exactly [`TOKEN_LENGTH`] bytes.
+    #[must_use]
+    pub const fn decode(bytes: &[u8]) -> Option<Self> {
+        match *bytes {
+            [shard, e0, e1, e2, g0, g1] => Some(Self {
+                shard,
+                entry: u32::from_be_bytes([0, e0, e1, e2]),
+                generation: u16::from_be_bytes([g0, g1]),
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_bytes_round_trip() {
+        let token = Token { shard: 0xFE, entry: 0x00AB_CDEF, generation: 0x1234 };
+        assert_eq!(token.encode(), [0xFE, 0xAB, 0xCD, 0xEF, 0x12, 0x34]);
+        assert_eq!(Token::decode(&token.encode()), Some(token));
+    }
+
+    #[test]
+    fn other_lengths_are_not_ours() {
+        for length in (0..40).filter(|&length| length != TOKEN_LENGTH) {
+            assert_eq!(Token::decode(&vec![7; length]), None);
+        }
+    }
+}
