@@ -1,0 +1,139 @@
+//! What is wrong with a configuration file, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
+};
+
+/// One thing wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Bytes of the file at fault.
+    pub span: Range<usize>,
+    /// What is wrong, without the place.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// A configuration that was refused. Its `Display` form has one line per problem:
+/// `file:line:column: reason`.
+#[derive(Debug)]
+pub struct ConfigError {
+    origin: String,
+    text: String,
+    problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    pub(super) fn unreadable(origin: &str, error: &std::io::Error) -> Self {
+        Self::whole_file(origin, format!("the configuration cannot be read: {error}"))
+    }
+
+    pub(super) fn too_large(origin: &str, length: u64) -> Self {
+        let max = super::FILE_BYTES_MAX;
+        Self::whole_file(
+            origin,
+            format!("the configuration has {length} bytes; at most {max} are read"),
+        )
+    }
+
+    pub(super) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.span.start);
+        Self { origin: origin.to_owned(), text: text.to_owned(), problems }
+    }
+
+    fn whole_file(origin: &str, message: String) -> Self {
+        let problem = Problem { span: 0..0, message, help: None };
+        Self { origin: origin.to_owned(), text: String::new(), problems: vec![problem] }
+    }
+
+    /// The problems in the order of their place in the file.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Line and column, both from 1, of a byte of the file.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        (line, column)
+    }
+
+    /// The problems with the lines of the file they are in, for a terminal.
+    pub fn render(&self, colour: bool) -> String {
+        let theme =
+            if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
+        let source = NamedSource::new(&self.origin, self.text.clone());
+        let mut rendered = String::new();
+        for problem in &self.problems {
+            let report = Located { problem, source: &source, in_file: !self.text.is_empty() };
+            // Writing into a string fails only if the handler does; then the plain line stands in.
+            if handler.render_report(&mut rendered, &report).is_err() {
+                rendered.push_str(&problem.message);
+            }
+        }
+        rendered
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("\n")?;
+            }
+            if self.text.is_empty() {
+                write!(formatter, "{}: {}", self.origin, problem.message)?;
+            } else {
+                let (line, column) = self.position(problem.span.start);
+                write!(formatter, "{}:{line}:{column}: {}", self.origin, problem.message)?;
+            }
+            if let Some(help) = &problem.help {
+                write!(formatter, " ({help})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A problem with its source text, in the form that miette draws.
+#[derive(Debug)]
+struct Located<'a> {
+    problem: &'a Problem,
+    source: &'a NamedSource<String>,
+    in_file: bool,
+}
+
+impl fmt::Display for Located<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.in_file {
+            write!(formatter, "{}: ", self.source.name())?;
+        }
+        formatter.write_str(&self.problem.message)
+    }
+}
+
+impl std::error::Error for Located<'_> {}
+
+impl Diagnostic for Located<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.problem.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.in_file.then_some(self.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let label = LabeledSpan::new_with_span(Some("here".to_owned()), self.problem.span.clone());
+        self.in_file
+            .then(|| Box::new(std::iter::once(label)) as Box<dyn Iterator<Item = LabeledSpan>>)
+    }
+}

@@ -1,0 +1,66 @@
+//! The configuration of the forwarder: types, TOML reader, defaults.
+//!
+//! [`Config`] is plain data: reading it touches no socket and no clock, and nothing starts before
+//! the whole file was accepted. [`parse`] reports every problem of a file at once, each with line
+//! and column. Start with `types.rs`; `schema.rs` maps the keys of the file onto the types.
+
+mod error;
+mod reader;
+mod schema;
+mod types;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+pub use error::{ConfigError, Problem};
+pub use types::*;
+pub use units::{ByteSize, format_duration, parse_duration};
+
+/// The documented sample, which spells out every key with its default.
+pub const SAMPLE: &str = include_str!("../../namewire.sample.toml");
+
+/// Files larger than this are refused: no configuration written by hand comes near it.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads and checks the configuration file at `path`.
+///
+/// # Errors
+/// The file cannot be read, is too large, is not TOML, or has unknown keys or bad values.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let origin = path.display().to_string();
+    let length =
+        std::fs::metadata(path).map_err(|error| ConfigError::unreadable(&origin, &error))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(ConfigError::too_large(&origin, length));
+    }
+    let text =
+        std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
+    parse(&origin, &text)
+}
+
+/// Reads and checks configuration text; `origin` names it in error messages.
+///
+/// # Errors
+/// The text is not TOML, or has unknown keys or bad values; all of them are listed.
+pub fn parse(origin: &str, text: &str) -> Result<Config, ConfigError> {
+    schema::read(text).map_err(|problems| ConfigError::rejected(origin, text, problems))
+}
+
+/// The socket path used where the configuration gives none: `/run/nfd/nfd.sock` for root,
+/// otherwise `$XDG_RUNTIME_DIR/nfd/nfd.sock`, and `/run/nfd/nfd.sock` again without that variable.
+pub fn default_socket_path() -> PathBuf {
+    let system = PathBuf::from(SYSTEM_SOCKET_PATH);
+    if rustix::process::geteuid().is_root() {
+        return system;
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        Some(directory) => Path::new(&directory).join("nfd").join("nfd.sock"),
+        None => system,
+    }
+}
+
+/// Where applications look for the forwarder when nothing tells them otherwise.
+pub const SYSTEM_SOCKET_PATH: &str = "/run/nfd/nfd.sock";
+
+#[cfg(test)]
+mod tests;

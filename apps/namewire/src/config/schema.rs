@@ -1,0 +1,318 @@
+//! Which key of the file is which setting, and what values it takes.
+//!
+//! A new key goes here, into `types.rs` and into `namewire.sample.toml`; a test holds the three together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::Problem;
+use super::reader::{Findings, FromToml, Section, one_of};
+use super::types::*;
+use super::units::{ByteSize, format_duration};
+
+/// Entries of a table at most: entry numbers in PIT tokens have 24 bits.
+const TABLE_ENTRIES_MAX: usize = 1 << 24;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Reads a whole configuration.
+pub(super) fn read(text: &str) -> Result<Config, Vec<Problem>> {
+    let (config, problems, _) = read_with_keys(text);
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+/// As [`read`], and tells which keys the schema asked for, as dotted paths.
+pub(super) fn read_with_keys(
+    text: &str,
+) -> (Config, Vec<Problem>, std::collections::BTreeSet<String>) {
+    let findings = Findings::default();
+    let (document, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        findings.report(error.span().unwrap_or(0..0), error.message().trim_end().to_owned(), None);
+    }
+    let mut config = Config::default();
+    // What a broken document seems to say is not worth a complaint of its own.
+    if syntax_errors.is_empty() {
+        read_document(&findings, &document, &mut config);
+    }
+    let (problems, keys) = findings.into_parts();
+    (config, problems, keys)
+}
+
+fn read_document<'a>(
+    findings: &'a Findings,
+    document: &'a Spanned<DeTable<'a>>,
+    config: &mut Config,
+) {
+    let mut root = Section::root(findings, document);
+    read_listeners(root.section("listeners"), &mut config.listeners);
+    read_forwarder(root.section("forwarder"), &mut config.forwarder);
+    read_tables(root.section("tables"), &mut config.tables);
+    read_faces(root.section("faces"), &mut config.faces);
+    read_limits(root.section("limits"), &mut config.limits);
+
+    let mut pool = root.section("pool");
+    let (pool_min, pool_max) = (ByteSize::mebibytes(1), ByteSize::mebibytes(1 << 20));
+    pool.read_in("capacity", &mut config.pool.capacity, pool_min..=pool_max);
+    pool.finish();
+
+    let mut management = root.section("management");
+    management.read("enabled", &mut config.management.enabled);
+    management.finish();
+
+    let mut control = root.section("control");
+    control.read("enabled", &mut config.control.enabled);
+    control.read_optional("path", &mut config.control.path);
+    control.finish();
+
+    read_log(root.section("log"), &mut config.log);
+    config.strategy_choices =
+        root.sections("strategy_choices").into_iter().filter_map(read_strategy_choice).collect();
+    config.static_faces =
+        root.sections("static_faces").into_iter().filter_map(read_static_face).collect();
+    config.static_routes =
+        root.sections("static_routes").into_iter().filter_map(read_static_route).collect();
+    root.finish();
+}
+
+fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
+    let mut unix = section.section("unix");
+    unix.read("enabled", &mut listeners.unix.enabled);
+    unix.read_optional("path", &mut listeners.unix.path);
+    let mut mode = FileMode(listeners.unix.mode);
+    unix.read("mode", &mut mode);
+    listeners.unix.mode = mode.0;
+    unix.finish();
+
+    let mut tcp = section.section("tcp");
+    tcp.read("enabled", &mut listeners.tcp.enabled);
+    tcp.read_checked("addresses", &mut listeners.tcp.addresses, |list| not_empty(list));
+    tcp.read_in("port", &mut listeners.tcp.port, 1..=u16::MAX);
+    tcp.read("loopback_is_local", &mut listeners.tcp.loopback_is_local);
+    tcp.finish();
+
+    let mut udp = section.section("udp");
+    udp.read("enabled", &mut listeners.udp.enabled);
+    udp.read_checked("addresses", &mut listeners.udp.addresses, |list| not_empty(list));
+    udp.read_in("port", &mut listeners.udp.port, 1..=u16::MAX);
+    udp.finish();
+    section.finish();
+}
+
+fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
+    section.read_checked("workers", &mut forwarder.workers, |workers| match workers {
+        1 => Ok(()),
+        _ => Err(format!("{workers} workers are not supported yet; the only possible value is 1")),
+    });
+    section.read_checked("cpus", &mut forwarder.cpus, |cpus: &Vec<usize>| {
+        let repeated = cpus.iter().enumerate().find(|(index, cpu)| cpus[..*index].contains(cpu));
+        match repeated {
+            Some((_, cpu)) => Err(format!("processor {cpu} is listed twice")),
+            None => Ok(()),
+        }
+    });
+    section.read_in("spin", &mut forwarder.spin, Duration::ZERO..=Duration::from_secs(1));
+    if !forwarder.cpus.is_empty() && forwarder.cpus.len() != forwarder.workers {
+        let (cpus, workers) = (forwarder.cpus.len(), forwarder.workers);
+        section.object(
+            "cpus",
+            &format!("{cpus} processors for {workers} workers: list one each, or none"),
+        );
+    }
+    section.finish();
+}
+
+fn read_tables(mut section: Section<'_>, tables: &mut Tables) {
+    let mut cs = section.section("cs");
+    cs.read_in("capacity_packets", &mut tables.cs.capacity_packets, 0..=TABLE_ENTRIES_MAX);
+    cs.read_optional("capacity_bytes", &mut tables.cs.capacity_bytes);
+    cs.read("policy", &mut tables.cs.policy);
+    cs.read("admit", &mut tables.cs.admit);
+    cs.read("serve", &mut tables.cs.serve);
+    cs.read("unsolicited", &mut tables.cs.unsolicited);
+    cs.finish();
+    section.read_in("pit_capacity", &mut tables.pit_capacity, 64..=TABLE_ENTRIES_MAX);
+    section.read_in("fib_capacity", &mut tables.fib_capacity, 16..=TABLE_ENTRIES_MAX);
+    section.read_in(
+        "dead_nonce_lifetime",
+        &mut tables.dead_nonce_lifetime,
+        Duration::from_millis(50)..=HOUR,
+    );
+    section.read_checked("network_regions", &mut tables.network_regions, |names: &Vec<String>| {
+        names.iter().try_for_each(|name| is_name(name))
+    });
+    section.finish();
+}
+
+fn read_faces(mut section: Section<'_>, faces: &mut FaceDefaults) {
+    let socket_buffer_max = ByteSize::mebibytes(1024);
+    section.read_in("mtu", &mut faces.mtu, MTU_MIN..=MTU_MAX);
+    section.read_in("idle_timeout", &mut faces.idle_timeout, Duration::from_secs(1)..=24 * HOUR);
+    section.read_in(
+        "send_queue",
+        &mut faces.send_queue,
+        ByteSize::kibibytes(64)..=ByteSize::mebibytes(1024),
+    );
+    section.read("congestion_marking", &mut faces.congestion_marking);
+    section.read("congestion_threshold", &mut faces.congestion_threshold);
+    section.read_in(
+        "congestion_interval",
+        &mut faces.congestion_interval,
+        Duration::from_millis(1)..=HOUR,
+    );
+    for (key, target) in
+        [("receive_buffer", &mut faces.receive_buffer), ("send_buffer", &mut faces.send_buffer)]
+    {
+        section.read_optional(key, target);
+        if target.is_some_and(|size| size > socket_buffer_max || size < ByteSize::kibibytes(4)) {
+            section.object(key, &format!("it must lie between 4KiB and {socket_buffer_max}"));
+        }
+    }
+    section.read_in("reconnect_min", &mut faces.reconnect_min, Duration::from_millis(10)..=HOUR);
+    section.read_in(
+        "reconnect_max",
+        &mut faces.reconnect_max,
+        Duration::from_millis(10)..=24 * HOUR,
+    );
+    if faces.reconnect_min > faces.reconnect_max {
+        let max = format_duration(faces.reconnect_max);
+        section.object("reconnect_min", &format!("it exceeds reconnect_max, which is {max}"));
+    }
+    if faces.congestion_marking && faces.congestion_threshold >= faces.send_queue {
+        let queue = faces.send_queue;
+        section.object(
+            "congestion_threshold",
+            &format!("it must be below send_queue, which is {queue}"),
+        );
+    }
+    section.finish();
+}
+
+fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
+    section.read_in("faces", &mut limits.faces, 1..=1 << 20);
+    section.read_in("reassembly_packets", &mut limits.reassembly_packets, 1..=4096);
+    section.read_in("reassembly_fragments", &mut limits.reassembly_fragments, 1..=4096);
+    section.read_in(
+        "reassembly_timeout",
+        &mut limits.reassembly_timeout,
+        Duration::from_millis(1)..=HOUR,
+    );
+    section.read_in(
+        "interest_lifetime",
+        &mut limits.interest_lifetime,
+        Duration::from_secs(1)..=24 * HOUR,
+    );
+    section.finish();
+}
+
+fn read_log(mut section: Section<'_>, log: &mut Log) {
+    section.read("level", &mut log.level);
+    let modules = section.section("modules").entries(|module| {
+        let part = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        match module.split("::").all(part) {
+            true => Ok(()),
+            false => {
+                Err("that is not the name of a module, such as \"ndn_face\" or \"ndn_table::fib\""
+                    .to_owned())
+            }
+        }
+    });
+    log.modules = modules.into_iter().collect::<BTreeMap<_, _>>();
+    section.finish();
+}
+
+fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
+    let prefix = section.read_required("prefix", |name: &String| is_name(name));
+    let strategy = section.read_required("strategy", |name: &String| is_name(name));
+    section.finish();
+    Some(StrategyChoice { prefix: prefix?, strategy: strategy? })
+}
+
+fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
+    let uri = section.read_required("uri", |uri: &String| is_face_uri(uri));
+    let mut persistency = Persistency::Permanent;
+    section.read("persistency", &mut persistency);
+    let mut mtu = None;
+    section.read_optional("mtu", &mut mtu);
+    if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
+        section.object("mtu", &format!("it must lie between {MTU_MIN} and {MTU_MAX}"));
+    }
+    let mut pit_tokens = PitTokens::Auto;
+    section.read("pit_tokens", &mut pit_tokens);
+    section.finish();
+    Some(StaticFace { uri: uri?, persistency, mtu, pit_tokens })
+}
+
+fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
+    let prefix = section.read_required("prefix", |name: &String| is_name(name));
+    let face = section.read_required("face", |uri: &String| is_face_uri(uri));
+    let (mut cost, mut child_inherit, mut capture) = (0, true, false);
+    section.read("cost", &mut cost);
+    section.read("child_inherit", &mut child_inherit);
+    section.read("capture", &mut capture);
+    section.finish();
+    Some(StaticRoute { prefix: prefix?, face: face?, cost, child_inherit, capture })
+}
+
+fn not_empty<T>(list: &[T]) -> Result<(), String> {
+    if list.is_empty() {
+        Err("the list is empty; `enabled = false` turns a listener off".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn is_name(text: &str) -> Result<(), String> {
+    if text.starts_with('/') {
+        Ok(())
+    } else {
+        Err(format!("`{text}` is not a name: names begin with `/`"))
+    }
+}
+
+fn is_face_uri(text: &str) -> Result<(), String> {
+    const SCHEMES: [&str; 5] = ["udp4://", "udp6://", "tcp4://", "tcp6://", "unix://"];
+    if SCHEMES.iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme)) {
+        Ok(())
+    } else {
+        Err(format!(
+            "`{text}` is not a face URI that can be created: write one such as \"udp4://192.0.2.1:6363\""
+        ))
+    }
+}
+
+/// Permission bits, written in octal as with chmod.
+struct FileMode(u32);
+
+impl FromToml for FileMode {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let reason = "expected permission bits in octal, such as \"0666\"";
+        let text = value.as_str().ok_or_else(|| format!("{reason}, found {}", value.type_str()))?;
+        let bits = u32::from_str_radix(text.trim_start_matches("0o"), 8)
+            .ok()
+            .filter(|bits| *bits <= 0o777);
+        bits.map(Self).ok_or_else(|| format!("{reason}, found \"{text}\""))
+    }
+}
+
+macro_rules! words {
+    ($type:ty, $($word:literal => $value:expr),*) => {
+        impl FromToml for $type {
+            fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+                one_of(value, &[$(($word, $value)),*])
+            }
+        }
+    };
+}
+
+words!(CsPolicy, "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo);
+words!(UnsolicitedPolicy, "drop-all" => Self::DropAll, "admit-local" => Self::AdmitLocal,
+    "admit-network" => Self::AdmitNetwork, "admit-all" => Self::AdmitAll);
+words!(LogLevel, "off" => Self::Off, "error" => Self::Error, "warn" => Self::Warn, "info" => Self::Info,
+    "debug" => Self::Debug, "trace" => Self::Trace);
+words!(Persistency, "persistent" => Self::Persistent, "permanent" => Self::Permanent);
+words!(PitTokens, "auto" => Self::Auto, "always" => Self::Always, "never" => Self::Never);

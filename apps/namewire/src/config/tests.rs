@@ -1,0 +1,194 @@
+use std::time::Duration;
+
+use super::*;
+
+/// The sample with the settings that it shows commented out switched on.
+fn full_sample() -> String {
+    let is_setting =
+        |rest: &str| rest.starts_with("[[") || rest.starts_with(|c: char| c.is_ascii_lowercase());
+    let lines = SAMPLE.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if is_setting(rest) => rest,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn problems_of(text: &str) -> Vec<String> {
+    match parse("test.toml", text) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(error) => error.to_string().lines().map(str::to_owned).collect(),
+    }
+}
+
+#[test]
+fn an_empty_file_gives_the_defaults() {
+    assert_eq!(parse("empty", "").unwrap(), Config::default());
+}
+
+#[test]
+fn the_sample_gives_the_defaults() {
+    assert_eq!(parse("sample", SAMPLE).unwrap(), Config::default());
+}
+
+#[test]
+fn the_sample_shows_every_key_of_the_schema() {
+    let full = full_sample();
+    let (config, problems, keys) = schema::read_with_keys(&full);
+    assert_eq!(problems, [], "{full}");
+    assert_eq!(config.static_routes.len(), 1);
+    let document: toml::Table = full.parse().unwrap();
+    for key in keys {
+        let mut value = Some(toml::Value::Table(document.clone()));
+        for part in key.split('.') {
+            value = value.and_then(|value| match value {
+                toml::Value::Array(items) => items.first().and_then(|item| item.get(part).cloned()),
+                toml::Value::Table(table) => table.get(part).cloned(),
+                toml::Value::String(_)
+                | toml::Value::Integer(_)
+                | toml::Value::Float(_)
+                | toml::Value::Boolean(_)
+                | toml::Value::Datetime(_) => None,
+            });
+        }
+        assert!(value.is_some(), "the sample lacks {key}");
+    }
+}
+
+#[test]
+fn the_bounds_told_in_the_sample_are_the_bounds_in_force() {
+    for (good, bad) in [
+        ("tables.pit_capacity = 64", "tables.pit_capacity = 63"),
+        ("tables.pit_capacity = 16777216", "tables.pit_capacity = 16777217"),
+        ("tables.fib_capacity = 16", "tables.fib_capacity = 15"),
+        ("tables.cs.capacity_packets = 0", "tables.cs.capacity_packets = -1"),
+        ("tables.cs.capacity_packets = 16777216", "tables.cs.capacity_packets = 16777217"),
+        ("tables.dead_nonce_lifetime = \"50ms\"", "tables.dead_nonce_lifetime = \"49ms\""),
+        ("tables.dead_nonce_lifetime = \"1h\"", "tables.dead_nonce_lifetime = \"61min\""),
+        ("forwarder.spin = \"1s\"", "forwarder.spin = \"2s\""),
+        ("faces.mtu = 64", "faces.mtu = 63"),
+        ("faces.mtu = 8800", "faces.mtu = 8801"),
+        ("faces.receive_buffer = \"4KiB\"", "faces.receive_buffer = \"4095B\""),
+        ("faces.send_buffer = \"1GiB\"", "faces.send_buffer = \"1025MiB\""),
+        ("faces.send_queue = \"65KiB\"", "faces.send_queue = \"63KiB\""),
+        ("listeners.tcp.port = 1", "listeners.tcp.port = 0"),
+        ("listeners.udp.port = 65535", "listeners.udp.port = 65536"),
+    ] {
+        parse("good", good).unwrap_or_else(|error| panic!("{good}: {error}"));
+        problems_of(bad);
+    }
+}
+
+#[test]
+fn settings_reach_their_place() {
+    let text = r#"
+        listeners.unix = { path = "/tmp/x.sock", mode = "0600" }
+        listeners.udp.enabled = false
+        listeners.tcp = { addresses = ["127.0.0.1"], port = 7000 }
+        forwarder.cpus = [3]
+        tables.cs = { capacity_packets = 5, capacity_bytes = "1MiB", policy = "priority_fifo", unsolicited = "admit-local" }
+        tables.network_regions = ["/net/a", "/net/b"]
+        faces.idle_timeout = "30s"
+        log = { level = "warn", modules = { ndn_face = "trace", "ndn_table::fib" = "off" } }
+        static_faces = [{ uri = "udp6://[2001:db8::1]:6363", pit_tokens = "always", persistency = "persistent" }]
+        [[static_routes]]
+        prefix = "/x"
+        face = "udp6://[2001:db8::1]:6363"
+        cost = 7
+    "#;
+    let config = parse("test", text).unwrap();
+    assert_eq!(config.listeners.unix.mode, 0o600);
+    assert_eq!(config.socket_path(), Some(PathBuf::from("/tmp/x.sock")));
+    assert_eq!(config.control_socket_path(), Some(PathBuf::from("/tmp/x.control.sock")));
+    assert!(!config.listeners.udp.enabled);
+    assert_eq!(config.listeners.tcp.port, 7000);
+    assert_eq!(config.forwarder.cpus, [3]);
+    assert_eq!(config.tables.cs.capacity_bytes, Some(ByteSize::mebibytes(1)));
+    assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
+    assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
+    assert_eq!(config.faces.idle_timeout, Duration::from_secs(30));
+    assert_eq!(config.log.modules["ndn_table::fib"], LogLevel::Off);
+    assert_eq!(config.static_faces[0].pit_tokens, PitTokens::Always);
+    assert_eq!(config.static_faces[0].persistency, Persistency::Persistent);
+    assert_eq!(config.static_routes[0].cost, 7);
+}
+
+#[test]
+fn every_problem_is_told_with_its_place() {
+    let text = "[listeners.tcp]\nprt = 6363\nport = \"6363\"\n\n[tables.cs]\n  policy = \"random\"\n[tabels]\n";
+    assert_eq!(
+        problems_of(text),
+        [
+            "test.toml:2:1: unknown key `prt` in `listeners.tcp` (did you mean `port`?)",
+            "test.toml:3:8: `listeners.tcp.port`: expected a whole number, found string",
+            "test.toml:6:12: `tables.cs.policy`: `random` is not one of \"lru\", \"priority_fifo\"",
+            "test.toml:7:2: unknown key `tabels` (did you mean `tables`?)",
+        ]
+    );
+}
+
+#[test]
+fn an_unlike_key_is_answered_with_the_known_ones() {
+    let found = problems_of("[pool]\nbanana = 1\n");
+    assert_eq!(found, ["test.toml:2:1: unknown key `banana` in `pool` (known here: capacity)"]);
+}
+
+#[test]
+fn broken_syntax_is_told_with_its_place() {
+    let found = problems_of("[log]\nlevel = \n");
+    assert!(found[0].starts_with("test.toml:2:"), "{found:?}");
+    assert!(
+        problems_of("log.level = \"info\"\nlog.level = \"warn\"\n")[0].starts_with("test.toml:2:")
+    );
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    for text in [
+        "forwarder.cpus = [0, 1]",
+        "forwarder.cpus = [1, 1]",
+        "forwarder.workers = 2",
+        "faces = { reconnect_min = \"2s\", reconnect_max = \"1s\" }",
+        "faces = { send_queue = \"64KiB\" }",
+        "listeners.tcp.addresses = []",
+    ] {
+        problems_of(text);
+    }
+    parse("test", "faces = { send_queue = \"64KiB\", congestion_marking = false }").unwrap();
+}
+
+#[test]
+fn routes_and_faces_without_their_key_are_refused() {
+    for (text, place) in [
+        ("[[static_routes]]\nprefix = \"/a\"\n", "`static_routes.face` is missing"),
+        ("[[static_faces]]\n", "`static_faces.uri` is missing"),
+        (
+            "[[static_routes]]\nprefix = \"a\"\nface = \"udp4://192.0.2.1:6363\"\n",
+            "names begin with `/`",
+        ),
+        ("[[static_faces]]\nuri = \"http://x\"\n", "not a face URI"),
+        ("static_faces = 5", "expected tables"),
+        ("static_faces = [5]", "expected a table"),
+        ("[[strategy_choices]]\nprefix = \"/\"\n", "`strategy_choices.strategy` is missing"),
+        ("[log.modules]\n\"a b\" = \"info\"\n", "not the name of a module"),
+        ("listeners.unix.mode = 438", "octal"),
+        ("listeners.unix.mode = \"1777\"", "octal"),
+        ("listeners = 3", "expected a table"),
+    ] {
+        let found = problems_of(text);
+        assert!(found.iter().any(|line| line.contains(place)), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn the_rendered_error_shows_the_line() {
+    let error = parse("namewire.toml", "[pool]\ncapacity = \"lots\"\n").unwrap_err();
+    let rendered = error.render(false);
+    assert!(rendered.contains("namewire.toml:2:12"), "{rendered}");
+    assert!(rendered.contains("capacity = \"lots\""), "{rendered}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = load(Path::new("/nonexistent/namewire.toml")).unwrap_err();
+    assert!(error.to_string().starts_with("/nonexistent/namewire.toml: "), "{error}");
+}

@@ -1,0 +1,450 @@
+//! The settings of the forwarder and their defaults.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ByteSize;
+
+/// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Config {
+    /// Where applications and neighbours connect.
+    pub listeners: Listeners,
+    /// Worker threads and their processors.
+    pub forwarder: Forwarder,
+    /// Capacities and policies of CS, PIT, FIB and dead nonce list.
+    pub tables: Tables,
+    /// What every face starts with.
+    pub faces: FaceDefaults,
+    /// Bounds on what others can make the forwarder hold.
+    pub limits: Limits,
+    /// Memory for packets in flight.
+    pub pool: Pool,
+    /// Commands and datasets under `/localhost/nfd`.
+    pub management: Management,
+    /// The local socket for log levels and captures.
+    pub control: Control,
+    /// What is logged.
+    pub log: Log,
+    /// Strategies chosen at start, in addition to the built-in choices.
+    pub strategy_choices: Vec<StrategyChoice>,
+    /// Faces created at start.
+    pub static_faces: Vec<StaticFace>,
+    /// Routes added at start.
+    pub static_routes: Vec<StaticRoute>,
+}
+
+/// Where applications and neighbours connect.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Listeners {
+    /// The Unix stream socket of local applications.
+    pub unix: UnixListener,
+    /// The TCP listener.
+    pub tcp: TcpListener,
+    /// The UDP listener.
+    pub udp: UdpListener,
+}
+
+/// Settings of the Unix stream listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// The socket path; none takes [`super::default_socket_path`].
+    pub path: Option<PathBuf>,
+    /// Permission bits of the socket file.
+    pub mode: u32,
+}
+
+/// Settings of the TCP listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// Whether a connection from a loopback address counts as a local application.
+    pub loopback_is_local: bool,
+}
+
+/// Settings of the UDP listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
+}
+
+/// Worker threads and their processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarder {
+    /// Number of worker threads.
+    pub workers: usize,
+    /// Processors to pin the workers to, one each; empty leaves placement to the kernel.
+    pub cpus: Vec<usize>,
+    /// How long a worker that has run out of packets keeps polling before it sleeps in the kernel.
+    pub spin: Duration,
+}
+
+/// Capacities and policies of the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// The Content Store.
+    pub cs: Cs,
+    /// Pending Interests held at most.
+    pub pit_capacity: usize,
+    /// FIB entries held at most.
+    pub fib_capacity: usize,
+    /// How long the nonce of a finished Interest is remembered.
+    pub dead_nonce_lifetime: Duration,
+    /// Names of the regions that this forwarder is in: a forwarding hint that is a prefix of one
+    /// of them has arrived and is ignored.
+    pub network_regions: Vec<String>,
+}
+
+/// The Content Store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cs {
+    /// Data packets held at most.
+    pub capacity_packets: usize,
+    /// Bytes of Data held at most; none leaves only the limit in packets.
+    pub capacity_bytes: Option<ByteSize>,
+    /// What is evicted first.
+    pub policy: CsPolicy,
+    /// Whether Data is taken into the store.
+    pub admit: bool,
+    /// Whether Interests are answered from the store.
+    pub serve: bool,
+    /// What happens to Data that nobody asked for.
+    pub unsolicited: UnsolicitedPolicy,
+}
+
+/// Which Data a full Content Store evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsPolicy {
+    /// The least recently used.
+    Lru,
+    /// Unsolicited Data first, then stale Data, then the oldest.
+    PriorityFifo,
+}
+
+/// What happens to Data that matches no pending Interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsolicitedPolicy {
+    /// Drop it.
+    DropAll,
+    /// Cache it when it comes from a local application.
+    AdmitLocal,
+    /// Cache it when it comes from the network.
+    AdmitNetwork,
+    /// Cache it.
+    AdmitAll,
+}
+
+/// What every face starts with; `faces/create` and `faces/update` can change some of it per face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceDefaults {
+    /// Largest frame in bytes before a packet is fragmented (datagram faces).
+    pub mtu: u64,
+    /// An on-demand UDP face that received nothing for so long is closed.
+    pub idle_timeout: Duration,
+    /// Bytes queued towards a slow peer before packets are dropped.
+    pub send_queue: ByteSize,
+    /// Whether packets are marked when the send queue stays long.
+    pub congestion_marking: bool,
+    /// The queue length from which congestion is suspected.
+    pub congestion_threshold: ByteSize,
+    /// How long the queue stays above the threshold before the first mark.
+    pub congestion_interval: Duration,
+    /// Kernel receive buffer of a socket; none keeps the kernel's default.
+    pub receive_buffer: Option<ByteSize>,
+    /// Kernel send buffer of a socket; none keeps the kernel's default.
+    pub send_buffer: Option<ByteSize>,
+    /// First pause before a persistent or permanent face reconnects; doubles with every failure.
+    pub reconnect_min: Duration,
+    /// Longest pause before a face reconnects.
+    pub reconnect_max: Duration,
+}
+
+/// Bounds on what others can make the forwarder hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Faces at one time; further connections are closed at once.
+    pub faces: usize,
+    /// Packets per face of which some fragments are awaited; the oldest gives way.
+    pub reassembly_packets: usize,
+    /// Fragments of one packet.
+    pub reassembly_fragments: usize,
+    /// How long the fragments of a packet may take.
+    pub reassembly_timeout: Duration,
+    /// Longest pending lifetime of an Interest, whatever it asks for.
+    pub interest_lifetime: Duration,
+}
+
+/// Memory for packets in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Bytes of packet buffers per worker, in blocks of 64 KiB; used as needed.
+    pub capacity: ByteSize,
+}
+
+/// Commands and datasets under `/localhost/nfd`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Management {
+    /// Whether they are served. Without them, applications cannot register prefixes.
+    pub enabled: bool,
+}
+
+/// The local socket for log levels and captures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Whether it is opened.
+    pub enabled: bool,
+    /// Its path; none takes the Unix socket's with the ending `.control.sock`.
+    pub path: Option<PathBuf>,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The level of every module not named in `modules`.
+    pub level: LogLevel,
+    /// Levels of single modules, such as `ndn_face` or `ndn_forwarding::strategy`.
+    pub modules: BTreeMap<String, LogLevel>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// What is likely wrong.
+    Warn,
+    /// What an operator wants to know: listeners, faces, routes.
+    Info,
+    /// What happens to single requests.
+    Debug,
+    /// What happens to single packets.
+    Trace,
+}
+
+/// The strategy of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategyChoice {
+    /// The namespace.
+    pub prefix: String,
+    /// The strategy's name, such as `/localhost/nfd/strategy/multicast`.
+    pub strategy: String,
+}
+
+/// A face created at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticFace {
+    /// The peer, such as `udp4://192.0.2.1:6363`.
+    pub uri: String,
+    /// Whether it survives errors and outlives its peer.
+    pub persistency: Persistency,
+    /// Its MTU in bytes; none takes [`FaceDefaults::mtu`].
+    pub mtu: Option<u64>,
+    /// Whether Interests sent on it carry PIT tokens.
+    pub pit_tokens: PitTokens,
+}
+
+/// Persistency of a face created at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistency {
+    /// Closed on an error.
+    Persistent,
+    /// Never closed; reconnects.
+    Permanent,
+}
+
+/// Whether the forwarder puts PIT tokens of its own on the Interests it sends on a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PitTokens {
+    /// Once the peer was seen to send PIT tokens itself.
+    Auto,
+    /// From the first Interest on: the peer is known to echo them.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// A route added at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// The name prefix.
+    pub prefix: String,
+    /// The next hop as face URI; created as a persistent face unless `static_faces` lists it.
+    pub face: String,
+    /// Lower is preferred.
+    pub cost: u64,
+    /// Whether longer prefixes inherit the route.
+    pub child_inherit: bool,
+    /// Whether the route hides the routes of shorter prefixes.
+    pub capture: bool,
+}
+
+/// Smallest MTU of a face in bytes: a fragment must carry some payload beside its headers.
+pub const MTU_MIN: u64 = 64;
+/// Largest MTU of a face in bytes: the largest practical packet.
+pub const MTU_MAX: u64 = 8800;
+/// UDP and TCP port of NDN forwarders.
+pub const NDN_PORT: u16 = 6363;
+
+fn every_address() -> Vec<IpAddr> {
+    vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
+}
+
+impl Default for UnixListener {
+    fn default() -> Self {
+        Self { enabled: true, path: None, mode: 0o666 }
+    }
+}
+
+impl Default for TcpListener {
+    fn default() -> Self {
+        Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }
+    }
+}
+
+impl Default for UdpListener {
+    fn default() -> Self {
+        Self { enabled: true, addresses: every_address(), port: NDN_PORT }
+    }
+}
+
+impl Default for Forwarder {
+    fn default() -> Self {
+        Self { workers: 1, cpus: Vec::new(), spin: Duration::from_micros(20) }
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            cs: Cs::default(),
+            pit_capacity: 1 << 20,
+            fib_capacity: 1 << 20,
+            dead_nonce_lifetime: Duration::from_secs(6),
+            network_regions: Vec::new(),
+        }
+    }
+}
+
+impl Default for Cs {
+    fn default() -> Self {
+        Self {
+            capacity_packets: 65_536,
+            capacity_bytes: None,
+            policy: CsPolicy::Lru,
+            admit: true,
+            serve: true,
+            unsolicited: UnsolicitedPolicy::DropAll,
+        }
+    }
+}
+
+impl Default for FaceDefaults {
+    fn default() -> Self {
+        Self {
+            mtu: 8800,
+            idle_timeout: Duration::from_secs(600),
+            send_queue: ByteSize::mebibytes(1),
+            congestion_marking: true,
+            congestion_threshold: ByteSize::kibibytes(64),
+            congestion_interval: Duration::from_millis(100),
+            receive_buffer: None,
+            send_buffer: None,
+            reconnect_min: Duration::from_secs(1),
+            reconnect_max: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            faces: 16_384,
+            reassembly_packets: 32,
+            reassembly_fragments: 400,
+            reassembly_timeout: Duration::from_millis(500),
+            interest_lifetime: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { capacity: ByteSize::mebibytes(256) }
+    }
+}
+
+impl Default for Management {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { enabled: true, path: None }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: LogLevel::Info, modules: BTreeMap::new() }
+    }
+}
+
+impl LogLevel {
+    /// The level's name in configuration files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl Config {
+    /// The Unix socket path in force, or none when that listener is off.
+    pub fn socket_path(&self) -> Option<PathBuf> {
+        let unix = &self.listeners.unix;
+        unix.enabled.then(|| unix.path.clone().unwrap_or_else(super::default_socket_path))
+    }
+
+    /// The control socket path in force, or none when it is off.
+    pub fn control_socket_path(&self) -> Option<PathBuf> {
+        if !self.control.enabled {
+            return None;
+        }
+        let beside = || {
+            let socket =
+                self.listeners.unix.path.clone().unwrap_or_else(super::default_socket_path);
+            socket.with_extension("control.sock")
+        };
+        Some(self.control.path.clone().unwrap_or_else(beside))
+    }
+}

@@ -1,0 +1,165 @@
+//! Sizes and durations as people write them: `"64KiB"`, `"1500ms"`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+const DURATION_UNITS: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+impl ByteSize {
+    /// A size of `count` KiB.
+    pub const fn kibibytes(count: u64) -> Self {
+        Self(count << 10)
+    }
+
+    /// A size of `count` MiB.
+    pub const fn mebibytes(count: u64) -> Self {
+        Self(count << 20)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = split_number(text);
+        let factor = if unit.is_empty() {
+            Some(1)
+        } else {
+            SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
+        };
+        number
+            .parse::<u64>()
+            .ok()
+            .zip(factor)
+            .and_then(|(number, factor)| number.checked_mul(factor))
+            .map(Self)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is not a size: write a whole number with a unit, such as \"64KiB\", \"16MiB\" or \"1GB\""
+                )
+            })
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format_in_units(formatter, self.0, &SIZE_UNITS[..5])
+    }
+}
+
+/// Reads a duration such as `250ms`, `5s` or `10min`.
+///
+/// # Errors
+/// The text is no whole number with one of the units ns, us, ms, s, min, h, or overflows 64 bits of ns.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_number(text);
+    let factor = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    number
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .map(Duration::from_nanos)
+        .ok_or_else(|| {
+            format!("`{text}` is not a duration: write a whole number with a unit, such as \"250ms\", \"5s\" or \"10min\"")
+        })
+}
+
+/// Writes a duration the way [`parse_duration`] reads it, in the largest unit that is exact.
+pub fn format_duration(duration: Duration) -> String {
+    struct Shown(u64);
+    impl fmt::Display for Shown {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            format_in_units(formatter, self.0, &DURATION_UNITS)
+        }
+    }
+    if duration.is_zero() {
+        return "0s".to_owned();
+    }
+    Shown(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)).to_string()
+}
+
+fn split_number(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim_start())
+}
+
+fn format_in_units(
+    formatter: &mut fmt::Formatter<'_>,
+    amount: u64,
+    units: &[(&str, u64)],
+) -> fmt::Result {
+    for (name, factor) in units.iter().rev() {
+        if amount >= *factor && amount.is_multiple_of(*factor) {
+            return write!(formatter, "{}{name}", amount / factor);
+        }
+    }
+    write!(formatter, "{amount}{}", units[0].0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_back_as_written() {
+        for (text, bytes) in
+            [("0", 0), ("17", 17), ("64KiB", 65_536), ("3 MB", 3_000_000), ("2GiB", 2 << 30)]
+        {
+            assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(bytes)), "{text}");
+        }
+        for size in [ByteSize(0), ByteSize(1), ByteSize(1000), ByteSize(65_536), ByteSize(3 << 20)]
+        {
+            assert_eq!(size.to_string().parse::<ByteSize>(), Ok(size));
+        }
+    }
+
+    #[test]
+    fn bad_sizes_and_durations_are_refused() {
+        for text in ["", "KiB", "-1KiB", "1.5MiB", "12kb", "99999999999TiB", "1 2KiB"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+        for text in ["", "5", "ms", "-5s", "1.5s", "3 parsecs", "99999999999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_read_back_as_written() {
+        for (text, duration) in [
+            ("250ms", Duration::from_millis(250)),
+            ("10min", Duration::from_secs(600)),
+            ("0s", Duration::ZERO),
+            ("20us", Duration::from_micros(20)),
+        ] {
+            assert_eq!(parse_duration(text), Ok(duration));
+            assert_eq!(format_duration(duration), text);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Namewire: an NDN forwarder and data-transfer toolkit.
+//!
+//! The library behind the `namewire` binary; split off so that tests and fuzz targets reach it.
+#![forbid(unsafe_code)]
+
+pub mod config;
