@@ -1,0 +1,96 @@
+//! SHA-256: one-shot, over parts, incremental.
+
+use std::fmt;
+
+use aws_lc_rs::digest;
+
+/// Length of a SHA-256 digest in bytes.
+pub const SHA256_LEN: usize = 32;
+
+/// A SHA-256 digest.
+pub type Sha256Digest = [u8; SHA256_LEN];
+
+/// SHA-256 of `bytes`.
+///
+/// The implicit digest of a Data packet is this over its whole TLV (NDN packet specification,
+/// "Implicit Digest Component").
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> Sha256Digest {
+    to_array(&digest::digest(&digest::SHA256, bytes))
+}
+
+/// SHA-256 of the concatenation of `parts`.
+#[must_use]
+pub fn sha256_parts(parts: &[&[u8]]) -> Sha256Digest {
+    to_array(&digest_parts(parts))
+}
+
+pub(crate) fn digest_parts(parts: &[&[u8]]) -> digest::Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish()
+}
+
+/// Incremental SHA-256.
+#[derive(Clone)]
+pub struct Sha256(digest::Context);
+
+impl Sha256 {
+    /// A digest over nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(digest::Context::new(&digest::SHA256))
+    }
+
+    /// Appends `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes appended.
+    #[must_use]
+    pub fn finish(self) -> Sha256Digest {
+        to_array(&self.0.finish())
+    }
+}
+
+impl Default for Sha256 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sha256").finish_non_exhaustive()
+    }
+}
+
+fn to_array(digest: &digest::Digest) -> Sha256Digest {
+    let mut out = [0; SHA256_LEN];
+    out.copy_from_slice(digest.as_ref());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABC: Sha256Digest = [
+        0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22,
+        0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00,
+        0x15, 0xad,
+    ];
+
+    #[test]
+    fn all_forms_give_the_digest_of_fips_180_4() {
+        assert_eq!(sha256(b"abc"), ABC);
+        assert_eq!(sha256_parts(&[b"a", b"", b"bc"]), ABC);
+        let mut incremental = Sha256::new();
+        incremental.update(b"ab");
+        incremental.update(b"c");
+        assert_eq!(incremental.finish(), ABC);
+    }
+}
