@@ -1,0 +1,267 @@
+//! The parsed Data.
+
+use crate::error::DecodeError;
+use crate::name::{self, Component, NameRef};
+use crate::signature::SignatureInfo;
+use crate::span::{Span, check_size};
+use crate::tlv::{Reader, Tlv};
+use crate::types;
+use core::fmt;
+use core::ops::Range;
+
+/// What the content of a Data packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentType(pub u64);
+
+impl ContentType {
+    /// Payload; what an absent ContentType means.
+    pub const BLOB: Self = Self(0);
+    /// Delegations.
+    pub const LINK: Self = Self(1);
+    /// Certificate.
+    pub const KEY: Self = Self(2);
+    /// Application-level Nack.
+    pub const NACK: Self = Self(3);
+    /// Manifest.
+    pub const MANIFEST: Self = Self(4);
+    /// Prefix announcement.
+    pub const PREFIX_ANNOUNCEMENT: Self = Self(5);
+    /// File-like collection.
+    pub const FLIC: Self = Self(1024);
+}
+
+impl fmt::Display for ContentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::BLOB => "Blob",
+            Self::LINK => "Link",
+            Self::KEY => "Key",
+            Self::NACK => "Nack",
+            Self::MANIFEST => "Manifest",
+            Self::PREFIX_ANNOUNCEMENT => "PrefixAnn",
+            Self::FLIC => "FLIC",
+            Self(other) => return write!(f, "ContentType {other}"),
+        })
+    }
+}
+
+/// A Data packet, borrowed and checked. Offsets count from the packet's first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Data<'a> {
+    wire: &'a [u8],
+    content_type: u64,
+    freshness_ms: Option<u64>,
+    name: Span,
+    /// The component TLV in FinalBlockId.
+    final_block_id: Span,
+    content: Span,
+    signature_info: Span,
+    signature_value: Span,
+    /// From the Name TLV up to the SignatureValue TLV.
+    signed_portion: Span,
+    name_count: u16,
+}
+
+/// Places of the elements in a Data.
+mod rank {
+    pub(super) const NAME: u8 = 1;
+    pub(super) const META_INFO: u8 = 2;
+    pub(super) const CONTENT: u8 = 3;
+    pub(super) const SIGNATURE_INFO: u8 = 4;
+    pub(super) const SIGNATURE_VALUE: u8 = 5;
+}
+
+impl<'a> Data<'a> {
+    /// Reads a Data, with nothing behind it.
+    ///
+    /// SignatureInfo must be there but is not looked into; see [`Data::signature_info`].
+    ///
+    /// # Errors
+    /// When the bytes are anything but one valid Data.
+    #[inline]
+    pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        check_size(wire)?;
+        let outer = Reader::new(wire).read_only(types::DATA)?;
+        let mut reader = outer.reader();
+        let name = reader.read_expected(types::NAME)?;
+        let scan = name::scan(name.value(), name.value_offset())?;
+        let mut data = Self {
+            wire,
+            content_type: ContentType::BLOB.0,
+            freshness_ms: None,
+            name: Span::new(name.value_offset(), name.end()),
+            final_block_id: Span::NONE,
+            content: Span::NONE,
+            signature_info: Span::NONE,
+            signature_value: Span::NONE,
+            signed_portion: Span::new(name.offset(), 0),
+            name_count: scan.component_count,
+        };
+        let mut last = rank::NAME;
+        while !reader.is_empty() {
+            let tlv = reader.read()?;
+            data.element(&tlv, &mut last)?;
+        }
+        if !data.signature_info.is_some() {
+            return Err(outer.missing(types::SIGNATURE_INFO));
+        }
+        if !data.signature_value.is_some() {
+            return Err(outer.missing(types::SIGNATURE_VALUE));
+        }
+        Ok(data)
+    }
+
+    /// Takes one element behind the name.
+    #[inline]
+    fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
+        let rank = match tlv.ty() {
+            types::META_INFO => rank::META_INFO,
+            types::CONTENT => rank::CONTENT,
+            types::SIGNATURE_INFO => rank::SIGNATURE_INFO,
+            types::SIGNATURE_VALUE => rank::SIGNATURE_VALUE,
+            types::NAME => return Err(tlv.out_of_order()),
+            _ => return tlv.skip_unrecognized(),
+        };
+        if rank <= *last {
+            return Err(tlv.out_of_order());
+        }
+        *last = rank;
+        let span = Span::new(tlv.value_offset(), tlv.end());
+        match rank {
+            rank::META_INFO => self.meta_info(tlv)?,
+            rank::CONTENT => self.content = span,
+            rank::SIGNATURE_INFO => self.signature_info = span,
+            _ => {
+                self.signature_value = span;
+                self.signed_portion.end = Span::new(0, tlv.offset()).end;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn meta_info(&mut self, meta_info: &Tlv<'a>) -> Result<(), DecodeError> {
+        let mut reader = meta_info.reader();
+        let mut last = 0;
+        while !reader.is_empty() {
+            let tlv = reader.read()?;
+            match tlv.ty() {
+                types::CONTENT_TYPE | types::FRESHNESS_PERIOD | types::FINAL_BLOCK_ID => {
+                    if tlv.ty() <= last {
+                        return Err(tlv.out_of_order());
+                    }
+                    last = tlv.ty();
+                    match tlv.ty() {
+                        types::CONTENT_TYPE => self.content_type = tlv.number()?,
+                        types::FRESHNESS_PERIOD => self.freshness_ms = Some(tlv.number()?),
+                        _ => self.final_block_id = final_block_id(&tlv)?,
+                    }
+                }
+                // Left to applications, whether the number is odd or even.
+                types::APPLICATION_META_INFO_MIN..=types::APPLICATION_META_INFO_MAX => {}
+                _ => tlv.skip_unrecognized()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole packet.
+    #[inline]
+    #[must_use]
+    pub const fn wire(&self) -> &'a [u8] {
+        self.wire
+    }
+
+    /// The name.
+    #[inline]
+    #[must_use]
+    pub fn name(&self) -> NameRef<'a> {
+        NameRef::from_validated(
+            self.wire.get(self.name.range()).unwrap_or_default(),
+            self.name_count,
+        )
+    }
+
+    /// Where the name's value lies in the packet; with the component count it rebuilds the name
+    /// through [`NameRef::from_validated`].
+    #[inline]
+    #[must_use]
+    pub const fn name_value_range(&self) -> Range<usize> {
+        self.name.range()
+    }
+
+    /// ContentType, [`ContentType::BLOB`] if absent.
+    #[inline]
+    #[must_use]
+    pub const fn content_type(&self) -> ContentType {
+        ContentType(self.content_type)
+    }
+
+    /// FreshnessPeriod in milliseconds.
+    #[inline]
+    #[must_use]
+    pub const fn freshness_ms(&self) -> Option<u64> {
+        self.freshness_ms
+    }
+
+    /// FinalBlockId.
+    #[inline]
+    #[must_use]
+    pub fn final_block_id(&self) -> Option<Component<'a>> {
+        let wire = self.final_block_id.slice(self.wire)?;
+        Component::from_tlv(&Reader::new(wire).read().ok()?).ok()
+    }
+
+    /// Content; `None` if the element is absent.
+    #[inline]
+    #[must_use]
+    pub fn content(&self) -> Option<&'a [u8]> {
+        self.content.slice(self.wire)
+    }
+
+    /// Where the value of Content lies in the packet.
+    #[inline]
+    #[must_use]
+    pub const fn content_range(&self) -> Option<Range<usize>> {
+        if self.content.is_some() { Some(self.content.range()) } else { None }
+    }
+
+    /// SignatureInfo.
+    ///
+    /// # Errors
+    /// When its inside breaks the rules; offsets count from the start of its value.
+    pub fn signature_info(&self) -> Result<SignatureInfo<'a>, DecodeError> {
+        SignatureInfo::from_value(self.signature_info.slice(self.wire).unwrap_or_default())
+    }
+
+    /// The value of SignatureValue.
+    #[inline]
+    #[must_use]
+    pub fn signature_value(&self) -> &'a [u8] {
+        self.signature_value.slice(self.wire).unwrap_or_default()
+    }
+
+    /// What the signature covers: from Name to SignatureInfo.
+    #[inline]
+    #[must_use]
+    pub fn signed_portion(&self) -> &'a [u8] {
+        self.signed_portion.slice(self.wire).unwrap_or_default()
+    }
+
+    /// The implicit digest: that of the whole packet.
+    pub fn implicit_digest(&self, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> [u8; 32] {
+        sha256(self.wire)
+    }
+}
+
+/// The one component in FinalBlockId.
+fn final_block_id(tlv: &Tlv<'_>) -> Result<Span, DecodeError> {
+    let mut reader = tlv.reader();
+    if reader.is_empty() {
+        return Err(tlv.invalid_length());
+    }
+    let component = reader.read()?;
+    Component::from_tlv(&component)?;
+    reader.finish()?;
+    Ok(Span::new(component.offset(), component.end()))
+}

@@ -1,0 +1,468 @@
+//! The parsed Interest.
+
+use crate::DEFAULT_LIFETIME_MS;
+use crate::data::Data;
+use crate::error::{DecodeError, EncodeError, saturate};
+use crate::name::{self, NameRef};
+use crate::signature::SignatureInfo;
+use crate::span::{Span, check_size};
+use crate::tlv::{Reader, Tlv, Writer, header_len};
+use crate::types;
+use core::ops::Range;
+
+/// Places of the elements in an Interest.
+mod rank {
+    pub(super) const NAME: u8 = 1;
+    pub(super) const CAN_BE_PREFIX: u8 = 2;
+    pub(super) const MUST_BE_FRESH: u8 = 3;
+    pub(super) const FORWARDING_HINT: u8 = 4;
+    pub(super) const NONCE: u8 = 5;
+    pub(super) const LIFETIME: u8 = 6;
+    pub(super) const HOP_LIMIT: u8 = 7;
+    pub(super) const PARAMETERS: u8 = 8;
+    pub(super) const SIGNATURE_INFO: u8 = 9;
+    pub(super) const SIGNATURE_VALUE: u8 = 10;
+}
+
+const NONCE_TLV_LEN: usize = 6;
+
+/// An Interest packet, borrowed and checked. Offsets count from the packet's first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Interest<'a> {
+    wire: &'a [u8],
+    lifetime_ms: u64,
+    name: Span,
+    forwarding_hint: Span,
+    /// The ApplicationParameters TLV to the end of the packet.
+    parameters_portion: Span,
+    parameters: Span,
+    signature_info: Span,
+    signature_value: Span,
+    /// Start of the InterestSignatureValue TLV.
+    signature_value_tlv: u32,
+    /// Offset of the value of Nonce; 0 if absent.
+    nonce_offset: u32,
+    nonce: u32,
+    /// Where a Nonce TLV belongs if there is none.
+    nonce_place: u32,
+    /// Offset of the value of HopLimit; 0 if absent.
+    hop_limit_offset: u32,
+    name_count: u16,
+    hop_limit: u8,
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+    has_lifetime: bool,
+    has_parameters_digest: bool,
+}
+
+/// How the ParametersSha256DigestComponent of an Interest name relates to its ApplicationParameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParametersDigest {
+    /// Neither digest nor parameters.
+    Absent,
+    /// Only one of the two: the Interest is to be refused.
+    Unpaired,
+    /// Both; whether they match takes a hash to tell.
+    Paired,
+}
+
+impl<'a> Interest<'a> {
+    /// Reads an Interest, with nothing behind it.
+    ///
+    /// InterestSignatureInfo is not looked into; see [`Interest::signature_info`].
+    ///
+    /// # Errors
+    /// When the bytes are anything but one valid Interest with a name that is not empty.
+    #[inline]
+    pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        check_size(wire)?;
+        let mut reader = Reader::new(wire).read_only(types::INTEREST)?.reader();
+        let name = reader.read_expected(types::NAME)?;
+        let scan = name::scan(name.value(), name.value_offset())?;
+        if scan.component_count == 0 {
+            return Err(DecodeError::EmptyName { offset: saturate(name.offset()) });
+        }
+        if scan.parameters_digest_count > 1 {
+            return Err(DecodeError::RepeatedParametersDigest { offset: saturate(name.offset()) });
+        }
+        let mut interest = Self {
+            wire,
+            lifetime_ms: DEFAULT_LIFETIME_MS,
+            name: value_span(&name),
+            forwarding_hint: Span::NONE,
+            parameters_portion: Span::NONE,
+            parameters: Span::NONE,
+            signature_info: Span::NONE,
+            signature_value: Span::NONE,
+            signature_value_tlv: 0,
+            nonce_offset: 0,
+            nonce: 0,
+            nonce_place: Span::new(name.end(), 0).start,
+            hop_limit_offset: 0,
+            name_count: scan.component_count,
+            hop_limit: 0,
+            can_be_prefix: false,
+            must_be_fresh: false,
+            has_lifetime: false,
+            has_parameters_digest: scan.parameters_digest_count == 1,
+        };
+        let mut last = rank::NAME;
+        while !reader.is_empty() {
+            let tlv = reader.read()?;
+            interest.element(&tlv, &mut last)?;
+        }
+        Ok(interest)
+    }
+
+    /// Takes one element behind the name.
+    #[inline]
+    fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
+        let rank = match tlv.ty() {
+            types::CAN_BE_PREFIX => rank::CAN_BE_PREFIX,
+            types::MUST_BE_FRESH => rank::MUST_BE_FRESH,
+            types::FORWARDING_HINT => rank::FORWARDING_HINT,
+            types::NONCE => rank::NONCE,
+            types::INTEREST_LIFETIME => rank::LIFETIME,
+            types::HOP_LIMIT => rank::HOP_LIMIT,
+            types::APPLICATION_PARAMETERS => rank::PARAMETERS,
+            types::INTEREST_SIGNATURE_INFO => rank::SIGNATURE_INFO,
+            types::INTEREST_SIGNATURE_VALUE => rank::SIGNATURE_VALUE,
+            types::NAME => return Err(tlv.out_of_order()),
+            _ => return tlv.skip_unrecognized(),
+        };
+        if rank <= *last {
+            return tlv.skip_out_of_order();
+        }
+        *last = rank;
+        if rank <= rank::FORWARDING_HINT {
+            self.nonce_place = Span::new(tlv.end(), 0).start;
+        }
+        match rank {
+            rank::CAN_BE_PREFIX => {
+                tlv.expect_empty()?;
+                self.can_be_prefix = true;
+            }
+            rank::MUST_BE_FRESH => {
+                tlv.expect_empty()?;
+                self.must_be_fresh = true;
+            }
+            rank::FORWARDING_HINT => {
+                ForwardingHint::check(tlv)?;
+                self.forwarding_hint = value_span(tlv);
+            }
+            rank::NONCE => {
+                self.nonce = u32::from_be_bytes(*tlv.array::<4>()?);
+                self.nonce_offset = value_span(tlv).start;
+            }
+            rank::LIFETIME => {
+                self.lifetime_ms = tlv.number()?;
+                self.has_lifetime = true;
+            }
+            rank::HOP_LIMIT => {
+                [self.hop_limit] = *tlv.array::<1>()?;
+                self.hop_limit_offset = value_span(tlv).start;
+            }
+            rank::PARAMETERS => {
+                self.parameters = value_span(tlv);
+                self.parameters_portion = Span::new(tlv.offset(), self.wire.len());
+            }
+            rank::SIGNATURE_INFO => self.signature_info = value_span(tlv),
+            _ => {
+                self.signature_value = value_span(tlv);
+                self.signature_value_tlv = Span::new(tlv.offset(), 0).start;
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole packet.
+    #[inline]
+    #[must_use]
+    pub const fn wire(&self) -> &'a [u8] {
+        self.wire
+    }
+
+    /// The name.
+    #[inline]
+    #[must_use]
+    pub fn name(&self) -> NameRef<'a> {
+        NameRef::from_validated(self.name.slice(self.wire).unwrap_or_default(), self.name_count)
+    }
+
+    /// Where the name's value lies in the packet; with the component count it rebuilds the name
+    /// through [`NameRef::from_validated`].
+    #[inline]
+    #[must_use]
+    pub const fn name_value_range(&self) -> Range<usize> {
+        self.name.range()
+    }
+
+    /// CanBePrefix.
+    #[inline]
+    #[must_use]
+    pub const fn can_be_prefix(&self) -> bool {
+        self.can_be_prefix
+    }
+
+    /// MustBeFresh.
+    #[inline]
+    #[must_use]
+    pub const fn must_be_fresh(&self) -> bool {
+        self.must_be_fresh
+    }
+
+    /// The names of ForwardingHint, in order; nothing if absent.
+    #[inline]
+    #[must_use]
+    pub fn forwarding_hint(&self) -> ForwardingHint<'a> {
+        ForwardingHint {
+            reader: Reader::new(self.forwarding_hint.slice(self.wire).unwrap_or_default()),
+        }
+    }
+
+    /// Whether there is a ForwardingHint.
+    #[inline]
+    #[must_use]
+    pub const fn has_forwarding_hint(&self) -> bool {
+        self.forwarding_hint.is_some()
+    }
+
+    /// Where the value of ForwardingHint lies in the packet, for [`ForwardingHint::from_validated`].
+    #[inline]
+    #[must_use]
+    pub const fn forwarding_hint_range(&self) -> Option<Range<usize>> {
+        if self.forwarding_hint.is_some() { Some(self.forwarding_hint.range()) } else { None }
+    }
+
+    /// Nonce, its 4 bytes read as a big-endian number.
+    #[inline]
+    #[must_use]
+    pub const fn nonce(&self) -> Option<u32> {
+        if self.nonce_offset == 0 { None } else { Some(self.nonce) }
+    }
+
+    /// Offset of the 4 bytes of Nonce.
+    #[inline]
+    #[must_use]
+    pub const fn nonce_offset(&self) -> Option<usize> {
+        if self.nonce_offset == 0 { None } else { Some(self.nonce_offset as usize) }
+    }
+
+    /// InterestLifetime in milliseconds, [`DEFAULT_LIFETIME_MS`] if absent.
+    #[inline]
+    #[must_use]
+    pub const fn lifetime_ms(&self) -> u64 {
+        self.lifetime_ms
+    }
+
+    /// Whether InterestLifetime is present.
+    #[inline]
+    #[must_use]
+    pub const fn has_lifetime(&self) -> bool {
+        self.has_lifetime
+    }
+
+    /// HopLimit.
+    #[inline]
+    #[must_use]
+    pub const fn hop_limit(&self) -> Option<u8> {
+        if self.hop_limit_offset == 0 { None } else { Some(self.hop_limit) }
+    }
+
+    /// Offset of the byte of HopLimit.
+    #[inline]
+    #[must_use]
+    pub const fn hop_limit_offset(&self) -> Option<usize> {
+        if self.hop_limit_offset == 0 { None } else { Some(self.hop_limit_offset as usize) }
+    }
+
+    /// The value of ApplicationParameters.
+    #[inline]
+    #[must_use]
+    pub fn parameters(&self) -> Option<&'a [u8]> {
+        self.parameters.slice(self.wire)
+    }
+
+    /// What ParametersSha256Digest is computed over: ApplicationParameters and all that follows it.
+    #[inline]
+    #[must_use]
+    pub fn parameters_portion(&self) -> Option<&'a [u8]> {
+        self.parameters_portion.slice(self.wire)
+    }
+
+    /// Whether the name has a parameters digest and the packet has parameters.
+    #[inline]
+    #[must_use]
+    pub const fn parameters_digest(&self) -> ParametersDigest {
+        match (self.has_parameters_digest, self.parameters.is_some()) {
+            (false, false) => ParametersDigest::Absent,
+            (true, true) => ParametersDigest::Paired,
+            _ => ParametersDigest::Unpaired,
+        }
+    }
+
+    /// Checks the parameters digest in the name with the given SHA-256 function, which is called
+    /// only when there is something to check.
+    #[inline]
+    pub fn parameters_digest_is_valid(&self, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> bool {
+        match self.parameters_digest() {
+            ParametersDigest::Absent => true,
+            ParametersDigest::Unpaired => false,
+            ParametersDigest::Paired => {
+                match (self.name().parameters_digest(), self.parameters_portion()) {
+                    (Some((_, digest)), Some(portion)) => *digest == sha256(portion),
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    /// Whether InterestSignatureInfo and InterestSignatureValue are present.
+    #[inline]
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.signature_info.is_some() && self.signature_value.is_some()
+    }
+
+    /// InterestSignatureInfo.
+    ///
+    /// # Errors
+    /// When its inside breaks the rules; offsets count from the start of its value.
+    pub fn signature_info(&self) -> Result<Option<SignatureInfo<'a>>, DecodeError> {
+        self.signature_info.slice(self.wire).map(SignatureInfo::from_value).transpose()
+    }
+
+    /// The value of InterestSignatureValue.
+    #[inline]
+    #[must_use]
+    pub fn signature_value(&self) -> Option<&'a [u8]> {
+        self.signature_value.slice(self.wire)
+    }
+
+    /// What the signature covers, in order: the components in front of the parameters digest, those
+    /// behind it (normally none), and ApplicationParameters up to InterestSignatureValue.
+    ///
+    /// `None` unless signed, with parameters, and with the digest in the name.
+    #[must_use]
+    pub fn signed_portion(&self) -> Option<[&'a [u8]; 3]> {
+        if !self.is_signed() || !self.parameters.is_some() {
+            return None;
+        }
+        let name = self.name();
+        let (index, _) = name.parameters_digest()?;
+        let portion = self.parameters_portion.start as usize..self.signature_value_tlv as usize;
+        Some([name.prefix(index).value(), name.suffix(index + 1).value(), self.wire.get(portion)?])
+    }
+
+    /// Whether `data` answers this Interest by name (freshness aside). `sha256` is called only when
+    /// the Interest names an implicit digest.
+    pub fn matches(&self, data: &Data<'_>, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> bool {
+        let (name, data_name) = (self.name(), data.name());
+        if let Some(digest) = name.implicit_digest() {
+            return name.parent() == data_name && *digest == sha256(data.wire());
+        }
+        if self.can_be_prefix { data_name.starts_with(name) } else { data_name == name }
+    }
+
+    /// Length of what [`Interest::write_with_nonce`] writes.
+    #[must_use]
+    pub fn encoded_len_with_nonce(&self) -> usize {
+        let value_len = self.value_len_with_nonce();
+        header_len(types::INTEREST, value_len) + value_len
+    }
+
+    fn value_len_with_nonce(&self) -> usize {
+        let value_len = self.wire.len() - self.value_start();
+        if self.nonce_offset == 0 { value_len + NONCE_TLV_LEN } else { value_len }
+    }
+
+    /// Offset behind the outermost type and length.
+    fn value_start(&self) -> usize {
+        match self.wire {
+            [_, 254, ..] => 6,
+            [_, 253, ..] => 4,
+            _ => 2,
+        }
+    }
+
+    /// Writes this Interest with the given Nonce, in its place by the specification's order: a
+    /// missing one is added, another one replaced. Returns the length written.
+    ///
+    /// # Errors
+    /// [`EncodeError::BufferTooSmall`].
+    pub fn write_with_nonce(&self, nonce: u32, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut writer = Writer::new(out);
+        writer.header(types::INTEREST, self.value_len_with_nonce())?;
+        let (place, resume) = match self.nonce_offset() {
+            // From the Nonce TLV's value on: its type and length are copied.
+            Some(offset) => (offset, offset + 4),
+            None => (self.nonce_place as usize, self.nonce_place as usize),
+        };
+        writer.bytes(&self.wire[self.value_start()..place])?;
+        if self.nonce_offset == 0 {
+            writer.header(types::NONCE, 4)?;
+        }
+        writer.bytes(&nonce.to_be_bytes())?;
+        writer.bytes(&self.wire[resume..])?;
+        Ok(writer.len())
+    }
+}
+
+#[inline]
+fn value_span(tlv: &Tlv<'_>) -> Span {
+    Span::new(tlv.value_offset(), tlv.end())
+}
+
+/// Iterator over the names of a ForwardingHint.
+#[derive(Clone, Debug)]
+pub struct ForwardingHint<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> ForwardingHint<'a> {
+    /// Rebuilds the iterator from a value that was checked before.
+    #[must_use]
+    pub const fn from_validated(value: &'a [u8]) -> Self {
+        Self { reader: Reader::new(value) }
+    }
+
+    /// One or more names. The older form, LinkDelegation elements with a preference and a name, is
+    /// still sent by some libraries, and read as its names in the order given.
+    fn check(tlv: &Tlv<'a>) -> Result<(), DecodeError> {
+        let mut reader = tlv.reader();
+        let mut found = false;
+        while let Some(inner) = reader.next_tlv()? {
+            found |= Self::element(&inner)?.is_some();
+        }
+        if found { Ok(()) } else { Err(tlv.missing(types::NAME)) }
+    }
+
+    fn element(tlv: &Tlv<'a>) -> Result<Option<NameRef<'a>>, DecodeError> {
+        match tlv.ty() {
+            types::NAME => NameRef::from_tlv(tlv).map(Some),
+            types::LINK_DELEGATION => {
+                let mut reader = tlv.reader();
+                while let Some(inner) = reader.next_tlv()? {
+                    if inner.ty() == types::NAME {
+                        return NameRef::from_tlv(&inner).map(Some);
+                    }
+                }
+                Err(tlv.missing(types::NAME))
+            }
+            _ => tlv.skip_unrecognized().map(|()| None),
+        }
+    }
+}
+
+impl<'a> Iterator for ForwardingHint<'a> {
+    type Item = NameRef<'a>;
+
+    fn next(&mut self) -> Option<NameRef<'a>> {
+        while let Ok(Some(tlv)) = self.reader.next_tlv() {
+            if let Ok(Some(name)) = Self::element(&tlv) {
+                return Some(name);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,7 @@
+//! NDNLPv2, the link protocol around network packets.
+
+mod header;
+mod view;
+
+pub use header::LpHeader;
+pub use view::{Acks, LpPacket, NackReason, PIT_TOKEN_LEN_MAX};

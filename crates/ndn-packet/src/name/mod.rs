@@ -1,0 +1,16 @@
+//! Names (packet specification, section "Name").
+
+mod component;
+mod name_ref;
+mod owned;
+mod uri;
+
+pub use component::{Component, ComponentType};
+pub use name_ref::{Components, NameRef};
+pub use owned::Name;
+
+pub(crate) use name_ref::scan;
+
+/// The largest number of components a name may have here; what fits a packet of
+/// [`crate::MAX_PACKET_SIZE`] bytes is always accepted. A forwarder sets its own, smaller limit.
+pub const MAX_COMPONENTS: usize = u16::MAX as usize;

@@ -1,0 +1,339 @@
+//! The borrowed name.
+
+use crate::error::{DecodeError, saturate};
+use crate::name::component::Component;
+use crate::name::owned::Name;
+use crate::name::{MAX_COMPONENTS, uri};
+use crate::tlv::{Reader, tlv_len};
+use crate::types;
+use core::cmp::Ordering;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+/// A name: the value of a Name TLV, that is a run of component TLVs that were checked, and their count.
+///
+/// Equality, order and hash are those of the bytes of the value. As every component is written with
+/// shortest type and length numbers, byte order of the values is the canonical order of names.
+#[derive(Clone, Copy, Default)]
+pub struct NameRef<'a> {
+    value: &'a [u8],
+    component_count: u16,
+}
+
+impl<'a> NameRef<'a> {
+    /// The name without components, `/`.
+    pub const ROOT: NameRef<'static> = NameRef { value: &[], component_count: 0 };
+
+    /// Checks the value of a Name TLV.
+    ///
+    /// # Errors
+    /// When it is not a run of valid components.
+    #[inline]
+    pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        let scan = scan(value, 0)?;
+        Ok(Self { value, component_count: scan.component_count })
+    }
+
+    /// Rebuilds a name from a value that was checked before, and its number of components.
+    ///
+    /// Nothing is checked: with other arguments, results are wrong but never undefined.
+    #[inline]
+    #[must_use]
+    pub const fn from_validated(value: &'a [u8], component_count: u16) -> Self {
+        Self { value, component_count }
+    }
+
+    /// Reads a whole Name TLV, with nothing behind it.
+    ///
+    /// # Errors
+    /// When the bytes are anything else.
+    pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::from_tlv(&Reader::new(wire).read_only(types::NAME)?)
+    }
+
+    /// Reads a Name from an element of type Name; error offsets are those of the element's reader.
+    ///
+    /// # Errors
+    /// When it has another type or invalid components.
+    pub fn from_tlv(tlv: &crate::tlv::Tlv<'a>) -> Result<Self, DecodeError> {
+        if tlv.ty() != types::NAME {
+            return Err(tlv.unexpected(types::NAME));
+        }
+        let scan = scan(tlv.value(), tlv.value_offset())?;
+        Ok(Self { value: tlv.value(), component_count: scan.component_count })
+    }
+
+    /// The value of the Name TLV.
+    #[inline]
+    #[must_use]
+    pub const fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// Number of components.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.component_count as usize
+    }
+
+    /// Number of components, as [`NameRef::from_validated`] takes it.
+    #[inline]
+    #[must_use]
+    pub const fn component_count(&self) -> u16 {
+        self.component_count
+    }
+
+    /// Whether this is `/`.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.component_count == 0
+    }
+
+    /// Length of the whole Name TLV.
+    #[inline]
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        tlv_len(types::NAME, self.value.len())
+    }
+
+    /// The components in order.
+    #[inline]
+    #[must_use]
+    pub const fn components(&self) -> Components<'a> {
+        Components { reader: Reader::new(self.value), left: self.component_count }
+    }
+
+    /// The component at `index`, from 0. Takes time in proportion to `index`.
+    #[must_use]
+    pub fn component(&self, index: usize) -> Option<Component<'a>> {
+        self.components().nth(index)
+    }
+
+    /// The last component.
+    #[must_use]
+    pub fn last(&self) -> Option<Component<'a>> {
+        self.components().last()
+    }
+
+    /// The name of the first `len` components (all of them, if there are fewer).
+    #[must_use]
+    pub fn prefix(&self, len: usize) -> NameRef<'a> {
+        match u16::try_from(len) {
+            Ok(count) if count < self.component_count => {
+                NameRef { value: &self.value[..self.offset_of(count)], component_count: count }
+            }
+            Ok(_) | Err(_) => *self,
+        }
+    }
+
+    /// The name without its first `len` components (`/`, if there are fewer).
+    #[must_use]
+    pub fn suffix(&self, len: usize) -> NameRef<'a> {
+        match u16::try_from(len) {
+            Ok(count) if count < self.component_count => NameRef {
+                value: &self.value[self.offset_of(count)..],
+                component_count: self.component_count - count,
+            },
+            Ok(_) | Err(_) => NameRef::ROOT,
+        }
+    }
+
+    /// The name without its last component; `/` for `/`.
+    #[must_use]
+    pub fn parent(&self) -> NameRef<'a> {
+        self.prefix(self.len().saturating_sub(1))
+    }
+
+    /// Offset in the value of the component at `index`.
+    fn offset_of(&self, index: u16) -> usize {
+        let mut reader = Reader::new(self.value);
+        for _ in 0..index {
+            if reader.read().is_err() {
+                break;
+            }
+        }
+        reader.offset()
+    }
+
+    /// Whether `prefix` equals the first components of this name.
+    #[inline]
+    #[must_use]
+    pub fn starts_with(&self, prefix: NameRef<'_>) -> bool {
+        // An equal run of bytes is an equal run of components, since each begins with its length.
+        self.value.starts_with(prefix.value)
+    }
+
+    /// The digest, if the last component is an ImplicitSha256DigestComponent.
+    #[inline]
+    #[must_use]
+    pub fn implicit_digest(&self) -> Option<&'a [u8; 32]> {
+        const TLV_LEN: usize = 34;
+        let tail = self.value.last_chunk::<TLV_LEN>()?;
+        // Most names end here; the walk makes sure that the bytes are not the inside of a component.
+        if tail[0] != 1 || tail[1] != 32 {
+            return None;
+        }
+        self.last()?.implicit_digest()
+    }
+
+    /// Position and digest of the ParametersSha256DigestComponent.
+    #[must_use]
+    pub fn parameters_digest(&self) -> Option<(usize, &'a [u8; 32])> {
+        self.components()
+            .enumerate()
+            .find_map(|(index, component)| Some((index, component.parameters_digest()?)))
+    }
+
+    /// The URI form, e.g. `/example/v=1/seg=0`.
+    #[must_use]
+    pub fn to_uri(&self) -> String {
+        self.to_string()
+    }
+
+    /// An owned copy.
+    #[must_use]
+    pub fn to_name(&self) -> Name {
+        Name::from_ref(*self)
+    }
+}
+
+impl PartialEq for NameRef<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for NameRef<'_> {}
+
+/// Canonical order: component by component, and a prefix before the longer name.
+impl Ord for NameRef<'_> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(other.value)
+    }
+}
+
+impl PartialOrd for NameRef<'_> {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for NameRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+impl fmt::Display for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uri::write_name(*self, f)
+    }
+}
+
+impl fmt::Debug for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uri::write_name(*self, f)
+    }
+}
+
+impl<'a> IntoIterator for NameRef<'a> {
+    type Item = Component<'a>;
+    type IntoIter = Components<'a>;
+
+    fn into_iter(self) -> Components<'a> {
+        self.components()
+    }
+}
+
+/// Iterator over the components of a name.
+#[derive(Clone, Debug)]
+pub struct Components<'a> {
+    reader: Reader<'a>,
+    left: u16,
+}
+
+impl<'a> Iterator for Components<'a> {
+    type Item = Component<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Component<'a>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        Component::from_tlv(&self.reader.read().ok()?).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(usize::from(self.left)))
+    }
+}
+
+/// What one pass over a name found.
+pub(crate) struct NameScan {
+    pub(crate) component_count: u16,
+    /// Number of ParametersSha256DigestComponents.
+    pub(crate) parameters_digest_count: u16,
+}
+
+/// Checks the components of `value`, which begins at `base` in the packet (for error reports).
+#[inline]
+pub(crate) fn scan(value: &[u8], base: usize) -> Result<NameScan, DecodeError> {
+    let mut count: usize = 0;
+    let mut parameters_digest_count: u16 = 0;
+    let mut pos = 0;
+    while let Some(&[ty, len]) = value.get(pos..).and_then(|rest| rest.first_chunk()) {
+        // Short numbers, and not a digest; everything else takes the careful path.
+        if ty.wrapping_sub(3) < 250 && len < 253 {
+            pos += 2 + usize::from(len);
+        } else {
+            pos = scan_component(value, pos, base, &mut parameters_digest_count)?;
+        }
+        count += 1;
+    }
+    if pos != value.len() {
+        return Err(overrun(value, base));
+    }
+    let Ok(component_count) = u16::try_from(count) else {
+        return Err(DecodeError::TooManyComponents { offset: saturate(base) });
+    };
+    Ok(NameScan { component_count, parameters_digest_count })
+}
+
+#[inline(never)]
+fn scan_component(
+    value: &[u8],
+    pos: usize,
+    base: usize,
+    parameters_digest_count: &mut u16,
+) -> Result<usize, DecodeError> {
+    let mut reader = Reader::at(value, pos);
+    let component = reader
+        .read()
+        .and_then(|tlv| Component::from_tlv(&tlv))
+        .map_err(|error| error.moved_by(base))?;
+    if component.parameters_digest().is_some() {
+        *parameters_digest_count = parameters_digest_count.saturating_add(1);
+    }
+    Ok(reader.offset())
+}
+
+/// Says which component reaches beyond the name.
+#[cold]
+fn overrun(value: &[u8], base: usize) -> DecodeError {
+    let mut reader = Reader::new(value);
+    loop {
+        match reader.next_tlv() {
+            Ok(Some(_)) => {}
+            Ok(None) => return DecodeError::Truncated { offset: saturate(base + value.len()) },
+            Err(error) => return error.moved_by(base),
+        }
+    }
+}
+
+const _: () = assert!(MAX_COMPONENTS == u16::MAX as usize);
