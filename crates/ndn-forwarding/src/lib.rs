@@ -1,2 +1,33 @@
 //! One forwarding shard as a state machine: pipelines and strategies.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
+//! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
+//! | [`TxSink`], [`TxPacket`] | where packets leave |
+//! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
+//! | [`Counters`], [`DropReason`] | what is counted |
+//!
+//! The crate knows no sockets, clocks or threads: time and randomness are arguments.
 #![forbid(unsafe_code)]
+
+mod burst;
+mod counters;
+mod descriptor;
+mod drop_reason;
+mod face;
+mod face_table;
+mod lp_fields;
+mod producer_regions;
+mod tx;
+
+pub use burst::{BURST_SIZE, Burst};
+pub use counters::{Counter, Counters};
+pub use descriptor::{Descriptor, Flags, PacketKind};
+pub use drop_reason::DropReason;
+pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
+pub use face_table::FaceTable;
+pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
+pub use ndn_packet::NackReason;
+pub use producer_regions::ProducerRegions;
+pub use tx::{TxKind, TxPacket, TxSink};

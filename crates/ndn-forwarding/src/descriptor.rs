@@ -1,0 +1,142 @@
+//! The 64 bytes that stand for a received packet.
+
+use ndn_ring::PacketHandle;
+use ndn_table::FaceIndex;
+
+/// The kind of a received packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PacketKind {
+    /// An Interest.
+    Interest,
+    /// A Data.
+    Data,
+    /// A Nack; the bytes are those of the Interest inside.
+    Nack,
+}
+
+/// Yes-or-no facts of a received packet and of its face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Interest with CanBePrefix.
+    pub const CAN_BE_PREFIX: Self = Self(1);
+    /// Interest with MustBeFresh.
+    pub const MUST_BE_FRESH: Self = Self(1 << 1);
+    /// Interest with a ForwardingHint that is to be followed.
+    pub const FORWARDING_HINT: Self = Self(1 << 2);
+    /// Interest with a HopLimit.
+    pub const HOP_LIMIT: Self = Self(1 << 3);
+    /// CachePolicy NoCache.
+    pub const NO_CACHE: Self = Self(1 << 4);
+    /// NonDiscovery.
+    pub const NON_DISCOVERY: Self = Self(1 << 5);
+    /// Interest with NextHopFaceId.
+    pub const NEXT_HOP: Self = Self(1 << 6);
+    /// The name is under `/localhost`.
+    pub const LOCALHOST: Self = Self(1 << 7);
+    /// The name is under `/localhop`.
+    pub const LOCALHOP: Self = Self(1 << 8);
+    /// The last component of the name is an implicit digest.
+    pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
+    /// The arrival face is local.
+    pub const FROM_LOCAL: Self = Self(1 << 10);
+    /// The arrival face is point-to-point.
+    pub const FROM_POINT_TO_POINT: Self = Self(1 << 11);
+    /// The arrival face is ad-hoc.
+    pub const FROM_AD_HOC: Self = Self(1 << 12);
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Sets `flags`, if `condition`.
+    #[inline]
+    #[must_use]
+    pub fn with(self, flags: Self, condition: bool) -> Self {
+        if condition { Self(self.0 | flags.0) } else { self }
+    }
+}
+
+/// PIT token bytes that fit a descriptor; longer tokens lie beside the burst.
+pub(crate) const INLINE_TOKEN_LENGTH: usize = 8;
+
+/// What the worker that received a packet found out about it, so that nobody parses it again.
+///
+/// Offsets count from the first byte of the packet.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Descriptor {
+    /// The packet. `None` once it has been taken out.
+    pub(crate) handle: Option<PacketHandle>,
+    /// Hash of the whole name.
+    pub(crate) name_hash: u64,
+    /// PIT token, if it is at most [`INLINE_TOKEN_LENGTH`] bytes long.
+    pub(crate) token: [u8; INLINE_TOKEN_LENGTH],
+    /// Arrival face.
+    pub(crate) face: FaceIndex,
+    /// Interest and Nack: Nonce.
+    pub(crate) nonce: u32,
+    /// Interest: InterestLifetime; Data: FreshnessPeriod; in milliseconds, saturating.
+    pub(crate) period_ms: u32,
+    /// Interest with [`Flags::NEXT_HOP`]: the FaceId, saturating.
+    pub(crate) next_hop_face_id: u32,
+    /// Start of the value of the Name TLV.
+    pub(crate) name_offset: u16,
+    /// Length of the value of the Name TLV.
+    pub(crate) name_length: u16,
+    /// Interest with [`Flags::FORWARDING_HINT`]: start of the value of the ForwardingHint TLV.
+    pub(crate) hint_offset: u16,
+    /// Its length.
+    pub(crate) hint_length: u16,
+    /// Interest and Nack: start of the four bytes of the Nonce.
+    pub(crate) nonce_offset: u16,
+    /// Saturating.
+    pub(crate) congestion_mark: u16,
+    /// Where the hash of the empty prefix lies in the arena of the burst; the others follow.
+    pub(crate) prefix_hashes: u16,
+    /// See [`Flags`].
+    pub(crate) flags: Flags,
+    /// Nack: NackReason, saturating.
+    pub(crate) nack_reason: u16,
+    /// What the packet is.
+    pub(crate) kind: PacketKind,
+    /// Components of the name.
+    pub(crate) components: u8,
+    /// Interest with [`Flags::HOP_LIMIT`]: HopLimit after the decrement.
+    pub(crate) hop_limit: u8,
+    /// Length of the PIT token, 0 for none.
+    pub(crate) token_length: u8,
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 64 && align_of::<Descriptor>() == 64);
+
+impl Descriptor {
+    /// No packet.
+    pub(crate) const EMPTY: Self = Self {
+        handle: None,
+        name_hash: 0,
+        token: [0; INLINE_TOKEN_LENGTH],
+        face: FaceIndex::from_bits(u32::MAX),
+        nonce: 0,
+        period_ms: 0,
+        next_hop_face_id: 0,
+        name_offset: 0,
+        name_length: 0,
+        hint_offset: 0,
+        hint_length: 0,
+        nonce_offset: 0,
+        congestion_mark: 0,
+        prefix_hashes: 0,
+        flags: Flags(0),
+        nack_reason: 0,
+        kind: PacketKind::Interest,
+        components: 0,
+        hop_limit: 0,
+        token_length: 0,
+    };
+}

@@ -1,0 +1,166 @@
+//! Every way in which a packet can be discarded.
+
+/// Why a packet was discarded, or not sent. Each variant has a counter in
+/// [`Counters::dropped`](crate::Counters::dropped).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    // On arrival, before the packet is in a burst.
+    /// Not one well-formed Interest or Data.
+    Malformed,
+    /// An Interest or Data with an empty name.
+    EmptyName,
+    /// More name components than [`NAME_COMPONENTS_MAX`](crate::NAME_COMPONENTS_MAX).
+    NameTooLong,
+    /// An Interest with HopLimit 0.
+    HopLimitZero,
+    /// A PIT token of 0 or more than 32 bytes.
+    BadPitToken,
+    /// No buffer to write a completed Interest into.
+    NoBuffer,
+    /// The burst has no free descriptor. The worker should have drained it first.
+    BurstFull,
+
+    // Any packet.
+    /// The arrival face is gone.
+    ArrivalFaceGone,
+    /// A packet under `/localhost` from a face that is not local.
+    LocalhostScope,
+
+    // Interests.
+    /// The Nonce is in the dead nonce list.
+    DeadNonce,
+    /// The Nonce is in an in- or out-record of the PIT entry, from another face.
+    DuplicateNonce,
+    /// No room for one more PIT entry.
+    PitFull,
+    /// No room for one more in-record.
+    InRecordsFull,
+    /// The strategy suppressed a retransmission.
+    RetransmissionSuppressed,
+    /// The strategy found no next hop.
+    NoNextHop,
+    /// NextHopFaceId names a face that does not exist.
+    NextHopFaceGone,
+    /// HopLimit was 1: answered from the CS or by local faces only.
+    HopLimitReached,
+    /// No room for one more out-record.
+    OutRecordsFull,
+
+    // Data.
+    /// No PIT entry matches, and the unsolicited-Data policy does not cache it.
+    UnsolicitedData,
+
+    // Nacks.
+    /// A Nack from a face that is not point-to-point.
+    NackLinkType,
+    /// No PIT entry has the name and selectors of the Nack.
+    NackUnmatched,
+    /// The PIT entry was never sent to the face that the Nack came from.
+    NackNoOutRecord,
+    /// The Nonce is not the last one sent to that face.
+    NackNonce,
+    /// A Nack could not be written for a downstream: its Interest is too long.
+    NackTooLong,
+
+    // On leaving.
+    /// The face that the packet would leave by is gone.
+    EgressFaceGone,
+    /// Data under `/localhost` would leave by a face that is not local.
+    EgressLocalhostScope,
+}
+
+impl DropReason {
+    /// Every reason, in the order of its counter.
+    pub const ALL: [Self; 26] = [
+        Self::Malformed,
+        Self::EmptyName,
+        Self::NameTooLong,
+        Self::HopLimitZero,
+        Self::BadPitToken,
+        Self::NoBuffer,
+        Self::BurstFull,
+        Self::ArrivalFaceGone,
+        Self::LocalhostScope,
+        Self::DeadNonce,
+        Self::DuplicateNonce,
+        Self::PitFull,
+        Self::InRecordsFull,
+        Self::RetransmissionSuppressed,
+        Self::NoNextHop,
+        Self::NextHopFaceGone,
+        Self::HopLimitReached,
+        Self::OutRecordsFull,
+        Self::UnsolicitedData,
+        Self::NackLinkType,
+        Self::NackUnmatched,
+        Self::NackNoOutRecord,
+        Self::NackNonce,
+        Self::NackTooLong,
+        Self::EgressFaceGone,
+        Self::EgressLocalhostScope,
+    ];
+
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The place of the counter.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self as u8)
+    }
+
+    /// The name in metrics and logs: lower case with underscores.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::EmptyName => "empty_name",
+            Self::NameTooLong => "name_too_long",
+            Self::HopLimitZero => "hop_limit_zero",
+            Self::BadPitToken => "bad_pit_token",
+            Self::NoBuffer => "no_buffer",
+            Self::BurstFull => "burst_full",
+            Self::ArrivalFaceGone => "arrival_face_gone",
+            Self::LocalhostScope => "localhost_scope",
+            Self::DeadNonce => "dead_nonce",
+            Self::DuplicateNonce => "duplicate_nonce",
+            Self::PitFull => "pit_full",
+            Self::InRecordsFull => "in_records_full",
+            Self::RetransmissionSuppressed => "retransmission_suppressed",
+            Self::NoNextHop => "no_next_hop",
+            Self::NextHopFaceGone => "next_hop_face_gone",
+            Self::HopLimitReached => "hop_limit_reached",
+            Self::OutRecordsFull => "out_records_full",
+            Self::UnsolicitedData => "unsolicited_data",
+            Self::NackLinkType => "nack_link_type",
+            Self::NackUnmatched => "nack_unmatched",
+            Self::NackNoOutRecord => "nack_no_out_record",
+            Self::NackNonce => "nack_nonce",
+            Self::NackTooLong => "nack_too_long",
+            Self::EgressFaceGone => "egress_face_gone",
+            Self::EgressLocalhostScope => "egress_localhost_scope",
+        }
+    }
+}
+
+const _: () = {
+    let mut index = 0;
+    while index < DropReason::COUNT {
+        assert!(DropReason::ALL[index] as usize == index);
+        index += 1;
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::DropReason;
+
+    #[test]
+    fn names_are_distinct() {
+        let mut names: Vec<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), DropReason::COUNT);
+    }
+}

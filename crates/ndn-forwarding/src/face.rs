@@ -1,0 +1,92 @@
+//! What forwarding knows of a face.
+
+use ndn_table::FaceIndex;
+
+/// Whether the other end of a face is on this machine (protocol: scope control).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaceScope {
+    /// Packets under `/localhost` may use the face.
+    Local,
+    /// They may not.
+    NonLocal,
+}
+
+/// How many nodes are at the other end of a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkType {
+    /// One.
+    PointToPoint,
+    /// Several, which hear each other.
+    MultiAccess,
+    /// Several, which do not all hear each other: a packet may go back to the face it came from.
+    AdHoc,
+}
+
+/// When Interests that leave by a face carry a PIT token of ours.
+///
+/// Some applications refuse an Interest with a token, and few return it, so a face toward a
+/// local application says [`Never`](Self::Never).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PitTokenPolicy {
+    /// Never.
+    Never,
+    /// From the first Interest on: the peer is known to return tokens.
+    Always,
+    /// Once the peer has sent an Interest with a token itself.
+    WhenSeen,
+}
+
+/// What the control thread tells a shard of a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaceProperties {
+    /// The management protocol's number of the face.
+    pub face_id: u64,
+    /// Local or not.
+    pub scope: FaceScope,
+    /// Who is at the other end.
+    pub link_type: LinkType,
+    /// When to originate PIT tokens.
+    pub pit_tokens: PitTokenPolicy,
+    /// Whether IncomingFaceId is sent, and NextHopFaceId and CachePolicy are heeded.
+    pub local_fields: bool,
+}
+
+impl FaceProperties {
+    /// A point-to-point face with neither tokens nor local fields.
+    #[must_use]
+    pub fn point_to_point(face_id: u64, scope: FaceScope) -> Self {
+        Self {
+            face_id,
+            scope,
+            link_type: LinkType::PointToPoint,
+            pit_tokens: PitTokenPolicy::Never,
+            local_fields: false,
+        }
+    }
+}
+
+/// The face that a packet arrives on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RxFace {
+    /// The face.
+    pub index: FaceIndex,
+    /// Local or not.
+    pub scope: FaceScope,
+    /// Who is at the other end.
+    pub link_type: LinkType,
+    /// Whether NextHopFaceId and CachePolicy are heeded; otherwise they are ignored here.
+    pub local_fields: bool,
+}
+
+impl RxFace {
+    /// The face `index` with these properties.
+    #[must_use]
+    pub fn new(index: FaceIndex, properties: &FaceProperties) -> Self {
+        Self {
+            index,
+            scope: properties.scope,
+            link_type: properties.link_type,
+            local_fields: properties.local_fields,
+        }
+    }
+}

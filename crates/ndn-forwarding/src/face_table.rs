@@ -1,0 +1,212 @@
+//! The faces of the forwarder as one shard knows them.
+
+use ndn_table::FaceIndex;
+
+use crate::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+
+/// What the pipelines ask about a face, in one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FaceFlags(u8);
+
+impl FaceFlags {
+    const EXISTS: u8 = 1;
+    const LOCAL: u8 = 1 << 1;
+    const POINT_TO_POINT: u8 = 1 << 2;
+    const AD_HOC: u8 = 1 << 3;
+    const SENDS_TOKENS: u8 = 1 << 4;
+    const LEARNS_TOKENS: u8 = 1 << 5;
+    const LOCAL_FIELDS: u8 = 1 << 6;
+
+    fn new(properties: &FaceProperties) -> Self {
+        let mut flags = Self::EXISTS;
+        let mut set = |flag, condition| flags |= if condition { flag } else { 0 };
+        set(Self::LOCAL, properties.scope == FaceScope::Local);
+        set(Self::POINT_TO_POINT, properties.link_type == LinkType::PointToPoint);
+        set(Self::AD_HOC, properties.link_type == LinkType::AdHoc);
+        set(Self::SENDS_TOKENS, properties.pit_tokens == PitTokenPolicy::Always);
+        set(Self::LEARNS_TOKENS, properties.pit_tokens == PitTokenPolicy::WhenSeen);
+        set(Self::LOCAL_FIELDS, properties.local_fields);
+        Self(flags)
+    }
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) fn is_local(self) -> bool {
+        self.has(Self::LOCAL)
+    }
+
+    pub(crate) fn is_point_to_point(self) -> bool {
+        self.has(Self::POINT_TO_POINT)
+    }
+
+    pub(crate) fn is_ad_hoc(self) -> bool {
+        self.has(Self::AD_HOC)
+    }
+
+    /// Whether Interests leave with a PIT token of ours.
+    pub(crate) fn sends_tokens(self) -> bool {
+        self.has(Self::SENDS_TOKENS)
+    }
+
+    pub(crate) fn has_local_fields(self) -> bool {
+        self.has(Self::LOCAL_FIELDS)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    face_id: u64,
+    generation: u32,
+    flags: FaceFlags,
+}
+
+/// The faces that packets of a shard may leave by.
+///
+/// Slots are those of [`FaceIndex`]; an index of an earlier generation finds nothing. The control
+/// thread's messages are the only thing that makes the table grow.
+#[derive(Debug, Default)]
+pub struct FaceTable {
+    slots: Vec<Slot>,
+    count: usize,
+}
+
+impl FaceTable {
+    /// A table without faces.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a face, or changes its properties. A face of another generation in the same slot is
+    /// gone from then on.
+    pub fn insert(&mut self, index: FaceIndex, properties: &FaceProperties) {
+        let position = index.slot() as usize;
+        if position >= self.slots.len() {
+            self.slots.resize(position + 1, Slot::default());
+        }
+        let slot = &mut self.slots[position];
+        self.count += usize::from(slot.flags == FaceFlags::default());
+        *slot = Slot {
+            face_id: properties.face_id,
+            generation: index.generation(),
+            flags: FaceFlags::new(properties),
+        };
+    }
+
+    /// Removes a face. Says whether there was one.
+    pub fn remove(&mut self, index: FaceIndex) -> bool {
+        let exists = self.find(index).is_some();
+        if exists {
+            self.slots[index.slot() as usize] = Slot::default();
+            self.count -= 1;
+        }
+        exists
+    }
+
+    /// Faces in the table.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The management protocol's number of a face.
+    #[must_use]
+    pub fn face_id(&self, index: FaceIndex) -> Option<u64> {
+        self.slot(index).map(|slot| slot.face_id)
+    }
+
+    /// The face with this FaceId. Looks at every slot: for NextHopFaceId, which management
+    /// clients alone use.
+    #[must_use]
+    pub fn find_by_id(&self, face_id: u64) -> Option<FaceIndex> {
+        let found = self
+            .slots
+            .iter()
+            .position(|slot| slot.flags != FaceFlags::default() && slot.face_id == face_id)?;
+        let position = u32::try_from(found).ok()?;
+        Some(FaceIndex::new(position, self.slots[found].generation))
+    }
+
+    /// What there is to know of a face; `None` if it is gone.
+    #[inline]
+    pub(crate) fn find(&self, index: FaceIndex) -> Option<FaceFlags> {
+        self.slot(index).map(|slot| slot.flags)
+    }
+
+    /// Takes note that the peer of a face sends PIT tokens, and so understands them.
+    #[inline]
+    pub(crate) fn note_token(&mut self, index: FaceIndex) {
+        if let Some(slot) = self.slots.get_mut(index.slot() as usize)
+            && slot.generation == index.generation()
+            && slot.flags.has(FaceFlags::LEARNS_TOKENS)
+        {
+            slot.flags.0 |= FaceFlags::SENDS_TOKENS;
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: FaceIndex) -> Option<&Slot> {
+        let slot = self.slots.get(index.slot() as usize)?;
+        let is_live = slot.generation == index.generation() && slot.flags != FaceFlags::default();
+        is_live.then_some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties(face_id: u64) -> FaceProperties {
+        FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+    }
+
+    #[test]
+    fn stale_generation_finds_nothing() {
+        let mut table = FaceTable::new();
+        let (old, new) = (FaceIndex::new(3, 1), FaceIndex::new(3, 2));
+        table.insert(old, &properties(300));
+        assert_eq!(table.face_id(old), Some(300));
+        table.insert(new, &properties(301));
+        assert_eq!((table.face_id(old), table.face_id(new)), (None, Some(301)));
+        assert!(!table.remove(old));
+        assert!(table.remove(new));
+        assert!(table.is_empty() && table.find(new).is_none());
+        assert_eq!(table.find_by_id(301), None);
+    }
+
+    #[test]
+    fn tokens_are_learnt_only_where_that_is_the_policy() {
+        let mut table = FaceTable::new();
+        let policies = [PitTokenPolicy::Never, PitTokenPolicy::Always, PitTokenPolicy::WhenSeen];
+        for (slot, pit_tokens) in (0..).zip(policies) {
+            table
+                .insert(FaceIndex::new(slot, 0), &FaceProperties { pit_tokens, ..properties(256) });
+        }
+        let sends = |table: &FaceTable| {
+            [0, 1, 2].map(|slot| table.find(FaceIndex::new(slot, 0)).unwrap().sends_tokens())
+        };
+        assert_eq!(sends(&table), [false, true, false]);
+        for slot in 0..3 {
+            table.note_token(FaceIndex::new(slot, 0));
+        }
+        assert_eq!(sends(&table), [false, true, true]);
+    }
+
+    #[test]
+    fn finds_a_face_by_its_id() {
+        let mut table = FaceTable::new();
+        table.insert(FaceIndex::new(0, 0), &properties(256));
+        table.insert(FaceIndex::new(7, 5), &properties(999));
+        assert_eq!(table.find_by_id(999), Some(FaceIndex::new(7, 5)));
+        assert_eq!(table.find_by_id(0), None);
+        assert_eq!(table.len(), 2);
+    }
+}

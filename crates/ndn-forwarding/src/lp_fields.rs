@@ -1,0 +1,62 @@
+//! The NDNLPv2 fields of one packet that concern forwarding.
+
+use ndn_packet::NackReason;
+
+/// Longest PIT token (NDNLPv2).
+pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
+
+/// A PIT token of 0 to 32 bytes; 0 means that there is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PitToken {
+    bytes: [u8; PIT_TOKEN_LENGTH_MAX],
+    length: u8,
+}
+
+impl PitToken {
+    /// No token.
+    pub const NONE: Self = Self { bytes: [0; PIT_TOKEN_LENGTH_MAX], length: 0 };
+
+    /// The token `bytes`; `None` if they are too long for one.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut token = Self::NONE;
+        token.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        token.length = u8::try_from(bytes.len()).ok()?;
+        Some(token)
+    }
+
+    pub(crate) fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// The bytes; empty if there is no token.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
+    }
+}
+
+impl PartialEq for PitToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for PitToken {}
+
+/// What the link service found in the header of a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LpFields {
+    /// The token to return with the answer, or the one that was returned.
+    pub pit_token: PitToken,
+    /// The packet is a Nack for the Interest inside.
+    pub nack: Option<NackReason>,
+    /// 0 if there is none.
+    pub congestion_mark: u64,
+    /// NextHopFaceId. Ignored unless the face has local fields enabled.
+    pub next_hop_face_id: Option<u64>,
+    /// CachePolicy NoCache. Ignored unless the face has local fields enabled.
+    pub no_cache: bool,
+    /// NonDiscovery.
+    pub non_discovery: bool,
+}

@@ -1,0 +1,40 @@
+//! What leaves a shard.
+
+use ndn_packet::NackReason;
+use ndn_ring::PacketHandle;
+use ndn_table::FaceIndex;
+
+/// The kind of a packet that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TxKind {
+    /// An Interest.
+    Interest,
+    /// A Data.
+    Data,
+    /// A Nack; the wire bytes are the Interest inside.
+    Nack(NackReason),
+}
+
+/// One packet for one face.
+#[derive(Debug, Clone, Copy)]
+pub struct TxPacket<'a> {
+    /// What it is.
+    pub kind: TxKind,
+    /// The network packet, without an LP header. Valid during the call only.
+    pub wire: &'a [u8],
+    /// Where the same bytes lie in a pool buffer, if they do: a sink that does not want to copy
+    /// may retain it.
+    pub handle: Option<&'a PacketHandle>,
+    /// PIT token to send; empty for none.
+    pub pit_token: &'a [u8],
+    /// Congestion mark to send; 0 for none.
+    pub congestion_mark: u64,
+    /// IncomingFaceId to send, only to a face with local fields enabled.
+    pub incoming_face_id: Option<u64>,
+}
+
+/// Where a shard puts the packets that leave: the faces of a worker.
+pub trait TxSink {
+    /// Sends `packet` by `face`, or counts and drops it. Must not block.
+    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>);
+}
