@@ -1,0 +1,283 @@
+//! Face URIs (NFD wiki, `FaceMgmt`, "FaceUri"): parsing, and the canonical form that commands need.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Default port of UDP and TCP unicast.
+const UNICAST_PORT: u16 = 6363;
+/// Default port of UDP multicast.
+const MULTICAST_PORT: u16 = 56363;
+
+/// A parsed face URI: `scheme://host:port/path`. Parsing checks the form only; whether the parts
+/// make sense for the scheme is what [`FaceUri::is_canonical`] tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaceUri {
+    scheme: String,
+    /// Without the brackets of an IPv6 or Ethernet address.
+    host: String,
+    bracketed: bool,
+    port: String,
+    path: String,
+}
+
+/// A text is not a face URI.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FaceUriError {
+    /// The text has not the form of a face URI.
+    #[error("malformed face URI {0:?}")]
+    Malformed(String),
+    /// The scheme has no canonical form, or the parts do not fit it.
+    #[error("face URI {uri} has no canonical form: {reason}")]
+    NotCanonizable {
+        /// The face URI.
+        uri: String,
+        /// Why not.
+        reason: &'static str,
+    },
+}
+
+impl FaceUri {
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// [`FaceUriError::Malformed`].
+    pub fn parse(text: &str) -> Result<Self, FaceUriError> {
+        Self::split(text).ok_or_else(|| FaceUriError::Malformed(text.to_owned()))
+    }
+
+    fn split(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let (base, extension) =
+            scheme.split_once('+').map_or((scheme, None), |(a, b)| (a, Some(b)));
+        let is_word = |word: &str| {
+            !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        if !is_word(base) || !extension.is_none_or(is_word) {
+            return None;
+        }
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        if path.contains('?') {
+            return None;
+        }
+        let (host, bracketed, port) = split_authority(authority)?;
+        Some(Self {
+            scheme: scheme.to_owned(),
+            host: host.to_owned(),
+            bracketed,
+            port: port.to_owned(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// The URI of a UDP (`udp4`, `udp6`) or TCP (`tcp4`, `tcp6`) endpoint.
+    #[must_use]
+    pub fn from_socket(base_scheme: &str, address: SocketAddr) -> Self {
+        let (version, bracketed) = if address.is_ipv6() { ('6', true) } else { ('4', false) };
+        Self {
+            scheme: format!("{base_scheme}{version}"),
+            host: address.ip().to_string(),
+            bracketed,
+            port: address.port().to_string(),
+            path: String::new(),
+        }
+    }
+
+    /// `udp4`, `tcp6`, `unix`, ...
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Host name, address, interface name or file descriptor; without brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Port, or empty.
+    #[must_use]
+    pub fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// Path with its leading slash, or empty.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The IP address and port of a canonical UDP or TCP URI; a zone (`fe80::1%eth0`) is left out,
+    /// see [`FaceUri::zone`].
+    #[must_use]
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        let address = self.ip_address()?;
+        Some(SocketAddr::new(address, self.port.parse().ok()?))
+    }
+
+    /// The zone of a link-local IPv6 address: an interface name.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        self.host.split_once('%').map(|(_, zone)| zone)
+    }
+
+    /// The six bytes of an `ether` URI.
+    #[must_use]
+    pub fn ethernet_address(&self) -> Option<[u8; 6]> {
+        let mut address = [0; 6];
+        let mut parts = self.host.split(':');
+        for byte in &mut address {
+            let part = parts.next().filter(|part| matches!(part.len(), 1 | 2))?;
+            *byte = u8::from_str_radix(part, 16).ok()?;
+        }
+        parts.next().is_none().then_some(address)
+    }
+
+    /// Whether the URI has the one form that commands accept: numeric addresses, a port, no path,
+    /// and the scheme of the address family.
+    #[must_use]
+    pub fn is_canonical(&self) -> bool {
+        match self.scheme.as_str() {
+            "udp4" | "tcp4" | "udp6" | "tcp6" | "ether" => {
+                self.canonize().is_ok_and(|canonical| canonical == *self)
+            }
+            "dev" => !self.host.is_empty() && self.port.is_empty() && self.path.is_empty(),
+            "udp4+dev" | "udp6+dev" => !self.port.is_empty() && self.path.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The canonical form of a URI whose host needs no name resolution: default ports are added,
+    /// addresses are written the usual way, `udp` and `tcp` become those of the address family.
+    ///
+    /// # Errors
+    /// [`FaceUriError::NotCanonizable`] if the scheme has no canonical form, the host is a name, or
+    /// the parts do not fit.
+    pub fn canonize(&self) -> Result<Self, FaceUriError> {
+        match self.scheme.as_str() {
+            "udp" | "udp4" | "udp6" => self.canonize_ip("udp"),
+            "tcp" | "tcp4" | "tcp6" => self.canonize_ip("tcp"),
+            "ether" => self.canonize_ether(),
+            "dev" if self.host.is_empty() => self.fail("the interface name is missing"),
+            "dev" if !self.port.is_empty() => self.fail("a port is not allowed"),
+            "dev" if !matches!(self.path.as_str(), "" | "/") => self.fail("a path is not allowed"),
+            "dev" => Ok(Self { path: String::new(), ..self.clone() }),
+            "udp4+dev" | "udp6+dev" if self.is_canonical() => Ok(self.clone()),
+            "udp4+dev" | "udp6+dev" => self.fail("interface name and port are needed, no path"),
+            _ => self.fail("the scheme has no canonical form"),
+        }
+    }
+
+    fn canonize_ip(&self, base_scheme: &str) -> Result<Self, FaceUriError> {
+        if !self.path.is_empty() && self.path != "/" {
+            return self.fail("a path is not allowed");
+        }
+        let Some(address) = self.ip_address() else {
+            return self.fail("the host is not an IP address");
+        };
+        let wrong_family = match self.scheme.chars().last() {
+            Some('4') => address.is_ipv6(),
+            Some('6') => address.is_ipv4(),
+            _ => false,
+        };
+        if wrong_family {
+            return self.fail("the address is of the other IP version");
+        }
+        if base_scheme == "tcp" && address.is_multicast() {
+            return self.fail("TCP cannot use a multicast address");
+        }
+        let port = if self.port.is_empty() {
+            if address.is_multicast() { MULTICAST_PORT } else { UNICAST_PORT }
+        } else if let Ok(port) = self.port.parse() {
+            port
+        } else {
+            return self.fail("the port is not in 0..65536");
+        };
+        let mut canonical = Self::from_socket(base_scheme, SocketAddr::new(address, port));
+        if let Some(zone) = self.zone() {
+            let zone = zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone);
+            canonical.host = format!("{}%{zone}", canonical.host);
+        }
+        Ok(canonical)
+    }
+
+    fn canonize_ether(&self) -> Result<Self, FaceUriError> {
+        if !self.port.is_empty() || !self.path.is_empty() {
+            return self.fail("neither port nor path is allowed");
+        }
+        let Some(address) = self.ethernet_address() else {
+            return self.fail("not an Ethernet address");
+        };
+        let host = address.map(|byte| format!("{byte:02x}")).join(":");
+        Ok(Self { host, bracketed: true, ..self.clone() })
+    }
+
+    fn ip_address(&self) -> Option<IpAddr> {
+        let host = self.host.split_once('%').map_or(self.host.as_str(), |(host, _)| host);
+        if self.bracketed {
+            return host.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+        }
+        host.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+    }
+
+    fn fail<T>(&self, reason: &'static str) -> Result<T, FaceUriError> {
+        Err(FaceUriError::NotCanonizable { uri: self.to_string(), reason })
+    }
+}
+
+/// Host, whether it was in brackets, and port (or empty).
+fn split_authority(authority: &str) -> Option<(&str, bool, &str)> {
+    let (host, bracketed, rest) = if let Some(inner) = authority.strip_prefix('[') {
+        let (host, rest) = inner.split_once(']')?;
+        let (address, zone) =
+            host.split_once('%').map_or((host, None), |(a, zone)| (a, Some(zone)));
+        let is_address = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
+        let bad_zone = zone.is_some_and(|zone| zone.is_empty() || zone.contains([':', ' ', '/']));
+        if address.is_empty() || !address.bytes().all(is_address) || bad_zone {
+            return None;
+        }
+        // An IPv4-mapped address stands for the IPv4 address.
+        match host.strip_prefix("::ffff:").filter(|mapped| mapped.parse::<Ipv4Addr>().is_ok()) {
+            Some(mapped) => (mapped, false, rest),
+            None => (host, true, rest),
+        }
+    } else {
+        let (host, rest) = authority.find(':').map_or((authority, ""), |at| authority.split_at(at));
+        if host.is_empty() && !rest.is_empty() {
+            return None;
+        }
+        (host, false, rest)
+    };
+    if rest.is_empty() {
+        return Some((host, bracketed, ""));
+    }
+    let port = rest.strip_prefix(':')?;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some((host, bracketed, port))
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}://", self.scheme)?;
+        if self.bracketed {
+            write!(formatter, "[{}]", self.host)?;
+        } else {
+            formatter.write_str(&self.host)?;
+        }
+        if !self.port.is_empty() {
+            write!(formatter, ":{}", self.port)?;
+        }
+        formatter.write_str(&self.path)
+    }
+}
+
+impl std::str::FromStr for FaceUri {
+    type Err = FaceUriError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

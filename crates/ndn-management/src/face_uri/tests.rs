@@ -1,0 +1,139 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+
+#[test]
+fn forms_that_parse_print_as_they_were() {
+    for text in [
+        "udp4://192.0.2.1:6363",
+        "udp6://[2001:db8::1]:6363",
+        "udp6://[fe80::1%eth0]:6363",
+        "tcp://example.net",
+        "tcp4://example.net:6363",
+        "unix:///run/nfd/nfd.sock",
+        "fd://20",
+        "ether://[01:00:5e:00:17:aa]",
+        "dev://eth0",
+        "udp4+dev://eth0:56363",
+        "internal://",
+        "null://",
+        "ws://127.0.0.1:9696",
+        "wsclient://127.0.0.1:40000",
+        "memif://run/memif.sock/0",
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert_eq!(uri.to_string(), text);
+        assert_eq!(text.parse::<FaceUri>().unwrap(), uri);
+    }
+}
+
+#[test]
+fn malformed_texts() {
+    for text in [
+        "",
+        "udp4",
+        "udp4:/192.0.2.1",
+        "://host",
+        "udp-4://host",
+        "udp4+://host",
+        "udp4://:6363",
+        "udp4://host:",
+        "udp4://host:port",
+        "udp4://host:1:2",
+        "udp6://[::1",
+        "udp6://[]:6363",
+        "udp6://[::1]6363",
+        "udp6://[host]:1",
+        "udp6://[fe80::1%]:6363",
+        "udp4://host/path?query",
+    ] {
+        assert_eq!(FaceUri::parse(text), Err(FaceUriError::Malformed(text.to_owned())));
+    }
+}
+
+#[test]
+fn canonical_forms() {
+    for text in [
+        "udp4://192.0.2.1:6363",
+        "udp4://224.0.23.170:56363",
+        "udp6://[2001:db8::1]:6363",
+        "udp6://[fe80::1%eth0]:6363",
+        "tcp4://127.0.0.1:1",
+        "tcp6://[::1]:65535",
+        "ether://[08:00:27:01:dd:01]",
+        "dev://eth0",
+        "udp4+dev://eth0:56363",
+        "udp6+dev://eth0:56363",
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert!(uri.is_canonical(), "{text}");
+        assert_eq!(uri.canonize().unwrap(), uri);
+    }
+}
+
+#[test]
+fn canonization() {
+    for (text, canonical) in [
+        ("udp://192.0.2.1", "udp4://192.0.2.1:6363"),
+        ("udp4://192.0.2.1/", "udp4://192.0.2.1:6363"),
+        ("udp4://224.0.23.170", "udp4://224.0.23.170:56363"),
+        ("udp6://[FF02::1234]", "udp6://[ff02::1234]:56363"),
+        ("tcp://[2001:DB8:0:0::1]:06363", "tcp6://[2001:db8::1]:6363"),
+        ("udp6://[fe80::1%25eth0]:6363", "udp6://[fe80::1%eth0]:6363"),
+        ("ether://[08:0:27:1:DD:01]", "ether://[08:00:27:01:dd:01]"),
+        ("dev://eth0/", "dev://eth0"),
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert!(!uri.is_canonical(), "{text}");
+        let result = uri.canonize().unwrap();
+        assert_eq!(result.to_string(), canonical);
+        assert!(result.is_canonical());
+    }
+}
+
+#[test]
+fn what_has_no_canonical_form() {
+    for text in [
+        "udp4://example.net:6363", // needs name resolution
+        "udp4://[2001:db8::1]:6363",
+        "udp6://192.0.2.1:6363",
+        "udp4://192.0.2.1:65536",
+        "udp4://192.0.2.1:6363/path",
+        "tcp4://224.0.23.170:6363",
+        "ether://[08:00:27:01:dd]",
+        "ether://[08:00:27:01:dd:01:02]",
+        "ether://[08:00:27:01:dd:01]:6363",
+        "dev://",
+        "dev://eth0:6363",
+        "udp4+dev://eth0",
+        "unix:///run/nfd/nfd.sock",
+        "fd://20",
+        "internal://",
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert!(!uri.is_canonical(), "{text}");
+        assert!(matches!(uri.canonize(), Err(FaceUriError::NotCanonizable { .. })), "{text}");
+    }
+}
+
+#[test]
+fn addresses() {
+    let uri = FaceUri::parse("udp6://[fe80::1%eth0]:6363").unwrap();
+    assert_eq!(uri.socket_address().unwrap(), "[fe80::1]:6363".parse().unwrap());
+    assert_eq!(uri.zone(), Some("eth0"));
+    let uri = FaceUri::parse("tcp4://[::ffff:192.0.2.1]:7").unwrap();
+    assert_eq!(uri.socket_address().unwrap(), "192.0.2.1:7".parse().unwrap());
+    assert!(uri.is_canonical());
+    assert_eq!(uri.to_string(), "tcp4://192.0.2.1:7");
+    assert_eq!(
+        FaceUri::from_socket("tcp", "192.0.2.1:7".parse().unwrap()).to_string(),
+        "tcp4://192.0.2.1:7"
+    );
+    assert_eq!(
+        FaceUri::from_socket("udp", "[::1]:7".parse().unwrap()).to_string(),
+        "udp6://[::1]:7"
+    );
+    let uri = FaceUri::parse("ether://[08:00:27:01:dd:01]").unwrap();
+    assert_eq!(uri.ethernet_address(), Some([8, 0, 0x27, 1, 0xDD, 1]));
+    assert_eq!(uri.socket_address(), None);
+}

@@ -1,0 +1,128 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::testing::{hex, name};
+use crate::types::{FacePersistency, face_flag, route_flag, route_origin};
+use crate::{ControlResponse, status};
+
+fn assert_wire(parameters: &ControlParameters, wire: &str) {
+    let wire = hex(wire);
+    assert_eq!(parameters.to_vec(), wire);
+    assert_eq!(ControlParameters::decode(&wire).unwrap(), *parameters);
+}
+
+#[test]
+fn route_registration() {
+    let parameters = ControlParameters {
+        name: Some(name("/a/b")),
+        face_id: Some(300),
+        origin: Some(route_origin::STATIC),
+        cost: Some(10),
+        flags: Some(route_flag::CHILD_INHERIT | route_flag::CAPTURE),
+        expiration_period_ms: Some(70_000),
+        ..ControlParameters::default()
+    };
+    assert_wire(&parameters, "681b 0706080161080162 6902012c 6f01ff 6a010a 6c0103 6d0400011170");
+}
+
+#[test]
+fn face_creation() {
+    let mut parameters = ControlParameters {
+        uri: Some("udp4://192.0.2.1:6363".to_owned()),
+        local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
+        face_persistency: Some(FacePersistency::Permanent.number()),
+        base_congestion_marking_interval_ns: Some(100_000_000),
+        default_congestion_threshold: Some(65_536),
+        mtu: Some(1400),
+        ..ControlParameters::default()
+    };
+    parameters.set_flag(face_flag::LP_RELIABILITY, true);
+    parameters.set_flag(face_flag::CONGESTION_MARKING, false);
+    assert_wire(
+        &parameters,
+        "6847 7215756470343a2f2f3139322e302e322e313a36333633 8115756470343a2f2f3139322e302e322e323a36333633
+         6c0102 700106 850102 870405f5e100 880400010000 89020578",
+    );
+    assert_eq!(parameters.flag(face_flag::LP_RELIABILITY), Some(true));
+    assert_eq!(parameters.flag(face_flag::CONGESTION_MARKING), Some(false));
+    assert_eq!(parameters.flag(face_flag::LOCAL_FIELDS), None);
+}
+
+#[test]
+fn strategy_choice() {
+    let parameters = ControlParameters {
+        name: Some(name("/x")),
+        strategy: Some(name("/localhost/nfd/strategy/asf/v=5")),
+        ..ControlParameters::default()
+    };
+    assert_wire(
+        &parameters,
+        "682b 0703080178 6b24 0722 08096c6f63616c686f7374 08036e6664 08087374726174656779 0803617366 360105",
+    );
+}
+
+#[test]
+fn content_store() {
+    let parameters = ControlParameters {
+        capacity: Some(1 << 40),
+        count: Some(256),
+        ..ControlParameters::default()
+    };
+    assert_wire(&parameters, "680e 83080000010000000000 84020100");
+}
+
+#[test]
+fn fields_in_any_order_unknown_ones_and_repetitions_are_taken() {
+    let wire = hex("6816 6c0101 6902012c 7b00 fd03e800 6902012d 0703080161");
+    let parameters = ControlParameters::decode(&wire).unwrap();
+    let expected = ControlParameters {
+        name: Some(name("/a")),
+        face_id: Some(300),
+        flags: Some(1),
+        ..ControlParameters::default()
+    };
+    assert_eq!(parameters, expected);
+}
+
+#[test]
+fn malformed_blocks_are_refused() {
+    for wire in [
+        "",
+        "68",
+        "6802",
+        "6801 69",
+        "6802 6900",          // no number
+        "6805 6903000001",    // a number of three bytes
+        "6803 690101 00",     // trailing byte
+        "6703 690101",        // another type
+        "6803 7201ff",        // text that is not UTF-8
+        "6802 6b00",          // strategy without a name
+        "6804 6b020702",      // name longer than its parent
+        "6804 07020805",      // component longer than its name
+        "6806 0704 01020000", // digest component of two bytes
+        "68fd0003 690101",    // length not in its shortest form
+    ] {
+        assert!(ControlParameters::decode(&hex(wire)).is_err(), "{wire}");
+    }
+    assert_eq!(ControlParameters::decode(&hex("6800")).unwrap(), ControlParameters::default());
+}
+
+#[test]
+fn response_with_and_without_body() {
+    let bare = ControlResponse::new(status::NOT_FOUND, "no");
+    assert_eq!(bare.to_vec(), hex("6508 66020194 67026e6f"));
+    assert_eq!(ControlResponse::decode(&bare.to_vec()).unwrap(), bare);
+    assert!(bare.parameters().is_err() && !bare.is_ok());
+
+    let parameters = ControlParameters { face_id: Some(300), ..ControlParameters::default() };
+    let full = ControlResponse::new(status::OK, "OK").with_body(&parameters);
+    assert_eq!(full.to_vec(), hex("650d 6601c8 67024f4b 6804 6902012c"));
+    let decoded = ControlResponse::decode(&full.to_vec()).unwrap();
+    assert_eq!(decoded, full);
+    assert_eq!(decoded.parameters().unwrap(), parameters);
+
+    for wire in ["", "6500", "6503 6601c8", "6507 67024f4b 6601c8", "650a 6605000000012c 67026e6f"]
+    {
+        assert!(ControlResponse::decode(&hex(wire)).is_err(), "{wire}");
+    }
+}

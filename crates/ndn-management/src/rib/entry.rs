@@ -1,0 +1,190 @@
+//! One RIB prefix: its routes, the next hops that follow from them, and what longer prefixes
+//! inherit.
+
+use std::collections::BTreeMap;
+
+use crate::types::route_flag;
+
+/// A route: who told us that Interests under a prefix may go to a face, and at what cost.
+/// A prefix holds at most one route per face and origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The next hop.
+    pub face_id: u64,
+    /// Who registered it ([`route_origin`](crate::route_origin)).
+    pub origin: u64,
+    /// Lower is preferred.
+    pub cost: u64,
+    /// [`route_flag`] bits.
+    pub flags: u64,
+    /// When the route goes away by itself, on the caller's monotonic clock.
+    pub expires_at_ns: Option<u64>,
+}
+
+impl Route {
+    /// Longer prefixes inherit this route.
+    #[must_use]
+    pub const fn is_child_inherit(&self) -> bool {
+        self.flags & route_flag::CHILD_INHERIT != 0
+    }
+
+    /// The prefix inherits nothing from shorter ones while this route exists.
+    #[must_use]
+    pub const fn is_capture(&self) -> bool {
+        self.flags & route_flag::CAPTURE != 0
+    }
+}
+
+/// A FIB next hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NextHop {
+    /// The face.
+    pub face_id: u64,
+    /// Lower is preferred.
+    pub cost: u64,
+}
+
+/// Cost by face, as children inherit it.
+pub(super) type FaceCosts = BTreeMap<u64, u64>;
+
+/// Changes of an inherited [`FaceCosts`]: the new cost, or `None` where the face is gone.
+pub(super) type FaceCostChanges = Vec<(u64, Option<u64>)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    routes: Vec<Route>,
+    /// What the FIB should hold for this prefix: ascending cost, then FaceId.
+    next_hops: Vec<NextHop>,
+}
+
+impl Entry {
+    pub(super) fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    pub(super) fn next_hops(&self) -> &[NextHop] {
+        &self.next_hops
+    }
+
+    pub(super) fn find(&self, face_id: u64, origin: u64) -> Option<&Route> {
+        self.routes.iter().find(|route| route.face_id == face_id && route.origin == origin)
+    }
+
+    /// Adds the route or replaces the one with its face and origin; returns the replaced one.
+    pub(super) fn insert(&mut self, route: Route) -> Option<Route> {
+        let existing = self
+            .routes
+            .iter_mut()
+            .find(|other| other.face_id == route.face_id && other.origin == route.origin);
+        if let Some(existing) = existing {
+            return Some(std::mem::replace(existing, route));
+        }
+        self.routes.push(route);
+        None
+    }
+
+    pub(super) fn remove(&mut self, face_id: u64, origin: u64) -> Option<Route> {
+        let index = self
+            .routes
+            .iter()
+            .position(|route| route.face_id == face_id && route.origin == origin)?;
+        Some(self.routes.remove(index))
+    }
+
+    pub(super) fn has_face(&self, face_id: u64) -> bool {
+        self.routes.iter().any(|route| route.face_id == face_id)
+    }
+
+    pub(super) fn has_capture(&self) -> bool {
+        self.routes.iter().any(Route::is_capture)
+    }
+
+    pub(super) fn passes_on(&self, face_id: u64) -> bool {
+        self.routes.iter().any(|route| route.face_id == face_id && route.is_child_inherit())
+    }
+
+    /// Adds what children inherit from this entry's own routes, where `costs` does not name the
+    /// face yet (the nearer prefix wins; within one prefix the lower cost does).
+    pub(super) fn add_inheritable(&self, costs: &mut FaceCosts) {
+        let mut own = FaceCosts::new();
+        for route in self.routes.iter().filter(|route| route.is_child_inherit()) {
+            lower(&mut own, route);
+        }
+        for (face_id, cost) in own {
+            costs.entry(face_id).or_insert(cost);
+        }
+    }
+
+    /// What the children of this entry inherit, given what the entry itself may inherit.
+    pub(super) fn inheritable(&self, inherited: &FaceCosts) -> FaceCosts {
+        let mut costs = FaceCosts::new();
+        self.add_inheritable(&mut costs);
+        if !self.has_capture() {
+            for (&face_id, &cost) in inherited {
+                costs.entry(face_id).or_insert(cost);
+            }
+        }
+        costs
+    }
+
+    /// Computes the next hops anew: own routes by lowest cost, inherited ones for other faces.
+    pub(super) fn recompute(&mut self, inherited: &FaceCosts) {
+        let mut costs = FaceCosts::new();
+        for route in &self.routes {
+            lower(&mut costs, route);
+        }
+        if !self.has_capture() {
+            for (&face_id, &cost) in inherited {
+                costs.entry(face_id).or_insert(cost);
+            }
+        }
+        self.next_hops =
+            costs.into_iter().map(|(face_id, cost)| NextHop { face_id, cost }).collect();
+        self.next_hops.sort_unstable_by_key(|hop| (hop.cost, hop.face_id));
+    }
+
+    /// Whether a change of what is inherited changes this entry's next hops.
+    pub(super) fn is_affected(&self, changes: &FaceCostChanges) -> bool {
+        changes.iter().any(|&(face_id, _)| !self.has_face(face_id))
+    }
+
+    /// Applies changes of what is inherited; the entry must not capture.
+    pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) {
+        for &(face_id, cost) in changes {
+            if self.has_face(face_id) {
+                continue;
+            }
+            self.next_hops.retain(|hop| hop.face_id != face_id);
+            if let Some(cost) = cost {
+                let hop = NextHop { face_id, cost };
+                let at = self
+                    .next_hops
+                    .partition_point(|other| (other.cost, other.face_id) < (hop.cost, hop.face_id));
+                self.next_hops.insert(at, hop);
+            }
+        }
+    }
+}
+
+fn lower(costs: &mut FaceCosts, route: &Route) {
+    costs
+        .entry(route.face_id)
+        .and_modify(|cost| *cost = (*cost).min(route.cost))
+        .or_insert(route.cost);
+}
+
+/// The differences between two inheritances.
+pub(super) fn changes(before: &FaceCosts, after: &FaceCosts) -> FaceCostChanges {
+    let mut changes = FaceCostChanges::new();
+    for (&face_id, &cost) in after {
+        if before.get(&face_id) != Some(&cost) {
+            changes.push((face_id, Some(cost)));
+        }
+    }
+    for &face_id in before.keys() {
+        if !after.contains_key(&face_id) {
+            changes.push((face_id, None));
+        }
+    }
+    changes
+}

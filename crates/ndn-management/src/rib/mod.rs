@@ -1,0 +1,325 @@
+//! The Routing Information Base, and the FIB that follows from it.
+//!
+//! Semantics are NFD's (NFD Developer's Guide, "RIB Manager"): a prefix that has routes gets a FIB
+//! entry whose next hops are its own routes (the lowest cost per face) and, for the other faces,
+//! the CHILD_INHERIT routes of shorter prefixes: the nearest prefix wins, and the walk ends behind
+//! a prefix that has a CAPTURE route. A prefix with a CAPTURE route inherits nothing itself.
+//!
+//! The computation is incremental. A change at one prefix is turned into the change of what its
+//! children inherit, and only that difference walks down; subtrees that capture, or that override
+//! every changed face, are left alone. [`Rib::take_updates`] then yields one update per prefix
+//! whose next hops are not what they were at the previous call.
+
+mod entry;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use ndn_packet::{Name, NameRef};
+
+use entry::{Entry, FaceCostChanges, FaceCosts, changes};
+pub use entry::{NextHop, Route};
+
+/// The value of a Name TLV. Its byte order is the canonical order of names, and a name is a prefix
+/// of another exactly if its bytes are, so that a subtree is one range of a `BTreeMap`.
+type Key = Arc<[u8]>;
+
+/// A change of the FIB that follows from changes of the RIB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FibUpdate {
+    /// The prefix now has exactly these next hops, in ascending cost.
+    Set {
+        /// The FIB prefix.
+        prefix: Name,
+        /// Never empty.
+        next_hops: Vec<NextHop>,
+    },
+    /// The prefix has no routes any more.
+    Remove {
+        /// The FIB prefix.
+        prefix: Name,
+    },
+}
+
+/// The RIB holds as many routes as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the RIB is full ({routes_max} routes)")]
+pub struct RibFull {
+    /// The limit.
+    pub routes_max: usize,
+}
+
+/// Whether a registration made a route or changed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registration {
+    /// There was no route with this prefix, face and origin.
+    New,
+    /// The route was there; cost, flags and expiry are now the new ones.
+    Updated,
+}
+
+/// Routes by prefix, and the FIB updates that they cause. Pure: time comes in as an argument.
+#[derive(Debug)]
+pub struct Rib {
+    entries: BTreeMap<Key, Entry>,
+    /// Which prefixes have a route to which face.
+    faces: BTreeSet<(u64, Key)>,
+    /// Expiry, prefix, face, origin.
+    deadlines: BTreeSet<(u64, Key, u64, u64)>,
+    /// Next hops at the last `take_updates` of every prefix touched since (`None`: no entry).
+    touched: BTreeMap<Key, Option<Vec<NextHop>>>,
+    route_count: usize,
+    routes_max: usize,
+    generation: u64,
+}
+
+impl Default for Rib {
+    fn default() -> Self {
+        Self::new(Self::ROUTES_MAX_DEFAULT)
+    }
+}
+
+impl Rib {
+    /// Default limit on the number of routes.
+    pub const ROUTES_MAX_DEFAULT: usize = 4 << 20;
+
+    /// An empty RIB that takes at most `routes_max` routes.
+    #[must_use]
+    pub const fn new(routes_max: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            faces: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            touched: BTreeMap::new(),
+            route_count: 0,
+            routes_max,
+            generation: 0,
+        }
+    }
+
+    /// Number of routes.
+    #[must_use]
+    pub const fn route_count(&self) -> usize {
+        self.route_count
+    }
+
+    /// Number of prefixes that have routes.
+    #[must_use]
+    pub fn prefix_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Grows with every change of a route: tells whether a snapshot is still current.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The route of `prefix` to `face_id` by `origin`.
+    #[must_use]
+    pub fn find(&self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> Option<&Route> {
+        self.entries.get(prefix.value())?.find(face_id, origin)
+    }
+
+    /// Prefixes in canonical order with their routes in order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[Route])> {
+        self.entries.iter().map(|(key, entry)| (name(key), entry.routes()))
+    }
+
+    /// Adds a route, or gives the one with the same prefix, face and origin a new cost, flags and
+    /// expiry.
+    ///
+    /// # Errors
+    /// [`RibFull`] if the route is new and the limit is reached; nothing is changed then.
+    pub fn register(&mut self, prefix: NameRef<'_>, route: Route) -> Result<Registration, RibFull> {
+        let exists = self.find(prefix, route.face_id, route.origin).is_some();
+        if !exists && self.route_count >= self.routes_max {
+            return Err(RibFull { routes_max: self.routes_max });
+        }
+        let key = self.key(prefix);
+        let replaced = self.change(&key, prefix, |entry| entry.insert(route));
+        self.faces.insert((route.face_id, Arc::clone(&key)));
+        if let Some(deadline_ns) = replaced.and_then(|old| old.expires_at_ns) {
+            self.deadlines.remove(&(deadline_ns, Arc::clone(&key), route.face_id, route.origin));
+        }
+        if let Some(deadline_ns) = route.expires_at_ns {
+            self.deadlines.insert((deadline_ns, key, route.face_id, route.origin));
+        }
+        if exists {
+            return Ok(Registration::Updated);
+        }
+        self.route_count += 1;
+        Ok(Registration::New)
+    }
+
+    /// Removes the route of `prefix` to `face_id` by `origin`; returns it if there was one.
+    pub fn unregister(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> Option<Route> {
+        self.find(prefix, face_id, origin)?;
+        let key = self.key(prefix);
+        let removed = self.change(&key, prefix, |entry| entry.remove(face_id, origin))?;
+        self.route_count -= 1;
+        if let Some(deadline_ns) = removed.expires_at_ns {
+            self.deadlines.remove(&(deadline_ns, Arc::clone(&key), face_id, origin));
+        }
+        if !self.entries.get(&key).is_some_and(|entry| entry.has_face(face_id)) {
+            self.faces.remove(&(face_id, key));
+        }
+        Some(removed)
+    }
+
+    /// Removes every route to `face_id`; returns how many there were.
+    pub fn remove_face(&mut self, face_id: u64) -> usize {
+        let empty: Key = Arc::from(&[][..]);
+        let prefixes: Vec<Key> = self
+            .faces
+            .range((face_id, empty)..)
+            .take_while(|(face, _)| *face == face_id)
+            .map(|(_, key)| Arc::clone(key))
+            .collect();
+        let mut removed = 0;
+        for key in prefixes {
+            let origins: Vec<u64> = self
+                .entries
+                .get(&key)
+                .map(|entry| {
+                    entry
+                        .routes()
+                        .iter()
+                        .filter(|r| r.face_id == face_id)
+                        .map(|r| r.origin)
+                        .collect()
+                })
+                .unwrap_or_default();
+            for origin in origins {
+                removed += usize::from(self.unregister(name(&key), face_id, origin).is_some());
+            }
+        }
+        removed
+    }
+
+    /// When the next route expires.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline_ns, ..)| *deadline_ns)
+    }
+
+    /// Removes the routes whose expiry is `now_ns` or earlier; returns how many there were.
+    pub fn handle_timeout(&mut self, now_ns: u64) -> usize {
+        let mut removed = 0;
+        while let Some((deadline_ns, key, face_id, origin)) = self.deadlines.first().cloned() {
+            if deadline_ns > now_ns {
+                break;
+            }
+            self.deadlines.pop_first();
+            removed += usize::from(self.unregister(name(&key), face_id, origin).is_some());
+        }
+        removed
+    }
+
+    /// What has to change in the FIB since the previous call, in canonical order of prefixes, each
+    /// prefix at most once.
+    pub fn take_updates(&mut self) -> Vec<FibUpdate> {
+        let touched = std::mem::take(&mut self.touched);
+        let mut updates = Vec::with_capacity(touched.len());
+        for (key, before) in touched {
+            let after = self.entries.get(&key).map(Entry::next_hops);
+            if after == before.as_deref() {
+                continue;
+            }
+            let prefix = name(&key).to_name();
+            updates.push(match after {
+                Some(next_hops) => FibUpdate::Set { prefix, next_hops: next_hops.to_vec() },
+                None => FibUpdate::Remove { prefix },
+            });
+        }
+        updates
+    }
+
+    /// The key of an existing entry, or a new one.
+    fn key(&self, prefix: NameRef<'_>) -> Key {
+        match self.entries.get_key_value(prefix.value()) {
+            Some((key, _)) => Arc::clone(key),
+            None => Arc::from(prefix.value()),
+        }
+    }
+
+    /// Changes the routes of one prefix and carries the consequences down.
+    fn change<T>(
+        &mut self,
+        key: &Key,
+        prefix: NameRef<'_>,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> T {
+        self.generation += 1;
+        let inherited = self.inherited(prefix);
+        let before = self.entries.get(key).map(|entry| entry.next_hops().to_vec());
+        self.touched.entry(Arc::clone(key)).or_insert(before);
+
+        let entry = self.entries.entry(Arc::clone(key)).or_default();
+        let passed_on_before = entry.inheritable(&inherited);
+        let result = change(entry);
+        let passed_on_after = entry.inheritable(&inherited);
+        if entry.routes().is_empty() {
+            self.entries.remove(key);
+        } else {
+            entry.recompute(&inherited);
+        }
+        let changes = changes(&passed_on_before, &passed_on_after);
+        if !changes.is_empty() {
+            self.propagate(key, changes);
+        }
+        result
+    }
+
+    /// What an entry at `prefix` may inherit from shorter prefixes.
+    fn inherited(&self, prefix: NameRef<'_>) -> FaceCosts {
+        let mut costs = FaceCosts::new();
+        for length in (0..prefix.len()).rev() {
+            let Some(ancestor) = self.entries.get(prefix.prefix(length).value()) else { continue };
+            ancestor.add_inheritable(&mut costs);
+            if ancestor.has_capture() {
+                break;
+            }
+        }
+        costs
+    }
+
+    /// Carries a change of what the children of `root` inherit into its subtree.
+    fn propagate(&mut self, root: &Key, changes: FaceCostChanges) {
+        // The changes that hold below each prefix on the path to the current one.
+        let mut path: Vec<(Key, FaceCostChanges)> = vec![(Arc::clone(root), changes)];
+        let below = (Bound::Excluded(Arc::clone(root)), Bound::Unbounded);
+        for (key, entry) in self.entries.range_mut::<Key, _>(below) {
+            while path.last().is_some_and(|(prefix, _)| !key.starts_with(prefix)) {
+                path.pop();
+            }
+            let Some((_, changes)) = path.last() else { break };
+            if changes.is_empty() {
+                continue;
+            }
+            if entry.has_capture() {
+                path.push((Arc::clone(key), FaceCostChanges::new()));
+                continue;
+            }
+            if entry.is_affected(changes) {
+                let before = entry.next_hops();
+                self.touched.entry(Arc::clone(key)).or_insert_with(|| Some(before.to_vec()));
+                entry.apply_inherited(changes);
+            }
+            let passed_on: FaceCostChanges =
+                changes.iter().copied().filter(|&(face_id, _)| !entry.passes_on(face_id)).collect();
+            if passed_on.len() != changes.len() {
+                path.push((Arc::clone(key), passed_on));
+            }
+        }
+    }
+}
+
+/// The name whose value was stored as a key; it was valid when it came in.
+fn name(key: &[u8]) -> NameRef<'_> {
+    NameRef::from_value(key).unwrap_or(NameRef::ROOT)
+}
+
+#[cfg(test)]
+mod tests;

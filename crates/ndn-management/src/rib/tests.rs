@@ -1,0 +1,293 @@
+//! The RIB against a naive oracle that recomputes the whole FIB, and single rules by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::types::{route_flag, route_origin};
+
+type NaiveFib = BTreeMap<Name, Vec<NextHop>>;
+
+/// Routes only; every question is answered by looking at all of them.
+#[derive(Debug, Default)]
+struct NaiveRib(BTreeMap<Name, Vec<Route>>);
+
+impl NaiveRib {
+    fn register(&mut self, prefix: &Name, route: Route) {
+        let routes = self.0.entry(prefix.clone()).or_default();
+        match routes.iter_mut().find(|r| (r.face_id, r.origin) == (route.face_id, route.origin)) {
+            Some(existing) => *existing = route,
+            None => routes.push(route),
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Name, &Route) -> bool) {
+        for (prefix, routes) in &mut self.0 {
+            routes.retain(|route| keep(prefix, route));
+        }
+        self.0.retain(|_, routes| !routes.is_empty());
+    }
+
+    fn lowest(routes: &[Route], accept: impl Fn(&Route) -> bool) -> BTreeMap<u64, u64> {
+        let mut costs = BTreeMap::new();
+        for route in routes.iter().filter(|route| accept(route)) {
+            let cost: &mut u64 = costs.entry(route.face_id).or_insert(route.cost);
+            *cost = route.cost.min(*cost);
+        }
+        costs
+    }
+
+    fn fib(&self) -> NaiveFib {
+        let mut fib = NaiveFib::new();
+        for (prefix, routes) in &self.0 {
+            let mut costs = Self::lowest(routes, |_| true);
+            let mut captured = routes.iter().any(Route::is_capture);
+            let mut ancestors: Vec<_> = self
+                .0
+                .iter()
+                .filter(|(other, _)| *other != prefix && prefix.starts_with(other.as_ref()))
+                .collect();
+            ancestors.sort_by_key(|(other, _)| std::cmp::Reverse(other.len()));
+            for (_, inherited) in ancestors {
+                if captured {
+                    break;
+                }
+                for (face_id, cost) in Self::lowest(inherited, Route::is_child_inherit) {
+                    costs.entry(face_id).or_insert(cost);
+                }
+                captured = inherited.iter().any(Route::is_capture);
+            }
+            let mut hops: Vec<NextHop> =
+                costs.into_iter().map(|(face_id, cost)| NextHop { face_id, cost }).collect();
+            hops.sort_by_key(|hop| (hop.cost, hop.face_id));
+            fib.insert(prefix.clone(), hops);
+        }
+        fib
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Register { prefix: Name, route: Route },
+    Unregister { prefix: Name, face_id: u64, origin: u64 },
+    RemoveFace(u64),
+    Advance(u64),
+    TakeUpdates,
+}
+
+fn any_name() -> impl Strategy<Value = Name> {
+    prop::collection::vec(prop::sample::select(vec!["a", "b", "aa"]), 0..5).prop_map(|components| {
+        let mut name = Name::new();
+        for component in components {
+            name.push_generic(component);
+        }
+        name
+    })
+}
+
+fn any_operation() -> impl Strategy<Value = Operation> {
+    let route = (256_u64..260, 0_u64..2, 0_u64..4, 0_u64..4, prop::option::of(0_u64..40)).prop_map(
+        |(face_id, origin, cost, flags, expires_at_ns)| Route {
+            face_id,
+            origin,
+            cost,
+            flags,
+            expires_at_ns,
+        },
+    );
+    prop_oneof![
+        6 => (any_name(), route).prop_map(|(prefix, route)| Operation::Register { prefix, route }),
+        3 => (any_name(), 256_u64..260, 0_u64..2)
+            .prop_map(|(prefix, face_id, origin)| Operation::Unregister { prefix, face_id, origin }),
+        1 => (256_u64..260).prop_map(Operation::RemoveFace),
+        1 => (0_u64..6).prop_map(Operation::Advance),
+        2 => Just(Operation::TakeUpdates),
+    ]
+}
+
+fn apply(fib: &mut NaiveFib, updates: Vec<FibUpdate>) {
+    for update in updates {
+        match update {
+            FibUpdate::Set { prefix, next_hops } => {
+                assert!(!next_hops.is_empty());
+                assert_ne!(
+                    fib.get(&prefix),
+                    Some(&next_hops),
+                    "update of {prefix} changes nothing"
+                );
+                fib.insert(prefix, next_hops);
+            }
+            FibUpdate::Remove { prefix } => {
+                assert!(fib.remove(&prefix).is_some(), "{prefix} was not there")
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn agrees_with_recomputation(operations in prop::collection::vec(any_operation(), 1..60)) {
+        let mut rib = Rib::new(1000);
+        let mut naive = NaiveRib::default();
+        let mut fib = NaiveFib::new();
+        let mut now_ns = 0;
+        for operation in operations {
+            match operation {
+                Operation::Register { prefix, mut route } => {
+                    route.expires_at_ns = route.expires_at_ns.map(|delay| now_ns + 1 + delay);
+                    let existed = rib.find(prefix.as_ref(), route.face_id, route.origin).is_some();
+                    let result = rib.register(prefix.as_ref(), route).unwrap();
+                    prop_assert_eq!(result == Registration::Updated, existed);
+                    naive.register(&prefix, route);
+                }
+                Operation::Unregister { prefix, face_id, origin } => {
+                    let before = rib.route_count();
+                    let removed = rib.unregister(prefix.as_ref(), face_id, origin);
+                    prop_assert_eq!(rib.route_count(), before - usize::from(removed.is_some()));
+                    naive.retain(|p, r| !(*p == prefix && r.face_id == face_id && r.origin == origin));
+                }
+                Operation::RemoveFace(face_id) => {
+                    rib.remove_face(face_id);
+                    naive.retain(|_, route| route.face_id != face_id);
+                }
+                Operation::Advance(by_ns) => {
+                    now_ns += by_ns;
+                    rib.handle_timeout(now_ns);
+                    naive.retain(|_, route| route.expires_at_ns.is_none_or(|at| at > now_ns));
+                }
+                Operation::TakeUpdates => {
+                    apply(&mut fib, rib.take_updates());
+                    prop_assert_eq!(&fib, &naive.fib());
+                }
+            }
+            let listed: Vec<(Name, Vec<Route>)> =
+                rib.iter().map(|(name, routes)| (name.to_name(), routes.to_vec())).collect();
+            let expected: Vec<(Name, Vec<Route>)> =
+                naive.0.iter().map(|(name, routes)| (name.clone(), routes.clone())).collect();
+            prop_assert_eq!(listed, expected);
+            let deadline = naive.0.values().flatten().filter_map(|route| route.expires_at_ns).min();
+            prop_assert_eq!(rib.next_deadline_ns(), deadline);
+        }
+        apply(&mut fib, rib.take_updates());
+        prop_assert_eq!(&fib, &naive.fib());
+        prop_assert!(rib.take_updates().is_empty());
+        for face_id in 256..260 {
+            rib.remove_face(face_id);
+        }
+        prop_assert_eq!((rib.route_count(), rib.prefix_count()), (0, 0));
+        prop_assert!(rib.faces.is_empty() && rib.deadlines.is_empty());
+        apply(&mut fib, rib.take_updates());
+        prop_assert!(fib.is_empty());
+    }
+}
+
+fn prefix(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+const fn route(face_id: u64, cost: u64, flags: u64) -> Route {
+    Route { face_id, origin: route_origin::APP, cost, flags, expires_at_ns: None }
+}
+
+fn register(rib: &mut Rib, uri: &str, route: Route) -> Vec<FibUpdate> {
+    rib.register(prefix(uri).as_ref(), route).unwrap();
+    rib.take_updates()
+}
+
+fn set(uri: &str, hops: &[(u64, u64)]) -> FibUpdate {
+    let next_hops = hops.iter().map(|&(face_id, cost)| NextHop { face_id, cost }).collect();
+    FibUpdate::Set { prefix: prefix(uri), next_hops }
+}
+
+#[test]
+fn children_inherit_until_a_prefix_captures() {
+    let mut rib = Rib::default();
+    assert_eq!(
+        register(&mut rib, "/", route(300, 5, route_flag::CHILD_INHERIT)),
+        [set("/", &[(300, 5)])]
+    );
+    assert_eq!(register(&mut rib, "/a/b", route(301, 1, 0)), [set("/a/b", &[(301, 1), (300, 5)])]);
+    // A captured prefix inherits nothing, and hides what is above it from those below.
+    assert_eq!(
+        register(&mut rib, "/a", route(302, 2, route_flag::CAPTURE)),
+        [set("/a", &[(302, 2)]), set("/a/b", &[(301, 1)])]
+    );
+    // Its own CHILD_INHERIT routes still pass.
+    assert_eq!(
+        register(&mut rib, "/a", route(302, 2, route_flag::CAPTURE | route_flag::CHILD_INHERIT)),
+        [set("/a/b", &[(301, 1), (302, 2)])]
+    );
+    rib.unregister(prefix("/a").as_ref(), 302, route_origin::APP).unwrap();
+    assert_eq!(
+        rib.take_updates(),
+        [FibUpdate::Remove { prefix: prefix("/a") }, set("/a/b", &[(301, 1), (300, 5)])]
+    );
+}
+
+#[test]
+fn own_route_hides_the_inherited_one_of_the_same_face_even_if_dearer() {
+    let mut rib = Rib::default();
+    register(&mut rib, "/a", route(300, 1, route_flag::CHILD_INHERIT));
+    assert_eq!(register(&mut rib, "/a/b", route(300, 9, 0)), [set("/a/b", &[(300, 9)])]);
+    // Without CHILD_INHERIT, the own route does not hide it from prefixes below.
+    assert_eq!(
+        register(&mut rib, "/a/b/c", route(301, 3, 0)),
+        [set("/a/b/c", &[(300, 1), (301, 3)])]
+    );
+}
+
+#[test]
+fn the_cheapest_route_of_a_face_counts_and_the_next_takes_over() {
+    let mut rib = Rib::default();
+    register(&mut rib, "/a", route(300, 7, 0));
+    let cheaper = Route { origin: route_origin::STATIC, ..route(300, 4, 0) };
+    assert_eq!(register(&mut rib, "/a", cheaper), [set("/a", &[(300, 4)])]);
+    rib.unregister(prefix("/a").as_ref(), 300, route_origin::STATIC).unwrap();
+    assert_eq!(rib.take_updates(), [set("/a", &[(300, 7)])]);
+}
+
+#[test]
+fn a_change_that_is_undone_before_the_updates_are_taken_is_none() {
+    let mut rib = Rib::default();
+    register(&mut rib, "/a", route(300, 7, 0));
+    rib.register(prefix("/a").as_ref(), route(301, 1, 0)).unwrap();
+    rib.register(prefix("/b").as_ref(), route(301, 1, 0)).unwrap();
+    assert_eq!(rib.remove_face(301), 2);
+    assert_eq!(rib.take_updates(), []);
+}
+
+#[test]
+fn routes_expire_at_their_deadline_and_a_renewal_moves_it() {
+    let mut rib = Rib::default();
+    let expiring = |at| Route { expires_at_ns: Some(at), ..route(300, 1, 0) };
+    register(&mut rib, "/a", expiring(100));
+    register(&mut rib, "/a", expiring(200));
+    assert_eq!(rib.next_deadline_ns(), Some(200));
+    assert_eq!(rib.handle_timeout(199), 0);
+    assert_eq!(rib.handle_timeout(200), 1);
+    assert_eq!(rib.take_updates(), [FibUpdate::Remove { prefix: prefix("/a") }]);
+    assert_eq!(rib.next_deadline_ns(), None);
+}
+
+#[test]
+fn the_limit_refuses_new_routes_but_not_changes() {
+    let mut rib = Rib::new(1);
+    register(&mut rib, "/a", route(300, 1, 0));
+    assert_eq!(
+        rib.register(prefix("/b").as_ref(), route(300, 1, 0)),
+        Err(RibFull { routes_max: 1 })
+    );
+    assert_eq!(rib.register(prefix("/a").as_ref(), route(300, 2, 0)), Ok(Registration::Updated));
+    assert_eq!(rib.take_updates(), [set("/a", &[(300, 2)])]);
+}
+
+#[test]
+fn a_name_that_only_begins_with_the_same_letters_is_no_child() {
+    let mut rib = Rib::default();
+    register(&mut rib, "/a", route(300, 1, route_flag::CHILD_INHERIT));
+    assert_eq!(register(&mut rib, "/aa", route(301, 1, 0)), [set("/aa", &[(301, 1)])]);
+}

@@ -1,0 +1,180 @@
+//! Enumerations and flag bits of the NFD management protocol.
+
+/// The face that management itself uses.
+pub const FACE_ID_INTERNAL: u64 = 1;
+/// Names the Content Store as a packet's origin.
+pub const FACE_ID_CONTENT_STORE: u64 = 254;
+/// The face that drops everything.
+pub const FACE_ID_NULL: u64 = 255;
+/// FaceIds up to this one are reserved; ordinary faces start above it.
+pub const FACE_ID_RESERVED_MAX: u64 = 255;
+/// A name with more components is refused as a FIB, RIB or strategy-choice prefix.
+pub const PREFIX_DEPTH_MAX: usize = 32;
+/// `cs/erase` removes at most this many packets per command.
+pub const CS_ERASE_LIMIT: u64 = 256;
+/// The smallest MTU that a face may be given.
+pub const MTU_MIN: u64 = 64;
+
+/// Bit numbers of `Flags` and `Mask` in `faces/*`.
+pub mod face_flag {
+    /// IncomingFaceId, NextHopFaceId and CachePolicy are understood on this face.
+    pub const LOCAL_FIELDS: u64 = 1 << 0;
+    /// NDNLPv2 reliability.
+    pub const LP_RELIABILITY: u64 = 1 << 1;
+    /// Congestion marks are set on a long queue.
+    pub const CONGESTION_MARKING: u64 = 1 << 2;
+}
+
+/// Bit numbers of `Flags` and `Mask` in `cs/config` and `cs/info`.
+pub mod cs_flag {
+    /// Arriving Data is admitted.
+    pub const ADMIT: u64 = 1 << 0;
+    /// Interests are answered from the Content Store.
+    pub const SERVE: u64 = 1 << 1;
+}
+
+/// Bits of a route's `Flags`.
+pub mod route_flag {
+    /// Longer RIB prefixes inherit the route.
+    pub const CHILD_INHERIT: u64 = 1;
+    /// The prefix and those below it inherit nothing from shorter prefixes.
+    pub const CAPTURE: u64 = 2;
+}
+
+/// Values of a route's `Origin`.
+pub mod route_origin {
+    /// Registered by an application.
+    pub const APP: u64 = 0;
+    /// Automatic registration by `nfd-autoreg`.
+    pub const AUTOREG: u64 = 64;
+    /// Remote registration by a client.
+    pub const CLIENT: u64 = 65;
+    /// `ndn-autoconfig`.
+    pub const AUTOCONF: u64 = 66;
+    /// The NLSR routing daemon.
+    pub const NLSR: u64 = 128;
+    /// A prefix announcement.
+    pub const PREFIX_ANNOUNCEMENT: u64 = 129;
+    /// An operator.
+    pub const STATIC: u64 = 255;
+}
+
+macro_rules! wire_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal => $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant),+
+        }
+
+        impl $name {
+            /// The number on the wire.
+            #[must_use]
+            pub const fn number(self) -> u64 {
+                match self { $(Self::$variant => $value),+ }
+            }
+
+            /// The value that a number on the wire stands for.
+            #[must_use]
+            pub const fn from_number(number: u64) -> Option<Self> {
+                match number { $($value => Some(Self::$variant),)+ _ => None }
+            }
+
+            /// The word that NFD's tools print and read.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            /// The value that a word of NFD's tools stands for.
+            #[must_use]
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+wire_enum! {
+    /// Whether a face reaches only this host.
+    FaceScope {
+        /// The peer may be another host.
+        NonLocal = 0 => "non-local",
+        /// The peer is an application on this host.
+        Local = 1 => "local",
+    }
+}
+
+wire_enum! {
+    /// When a face goes away.
+    FacePersistency {
+        /// Stays until it fails or is destroyed.
+        Persistent = 0 => "persistent",
+        /// Also closed after an idle period.
+        OnDemand = 1 => "on-demand",
+        /// Stays until it is destroyed; failures are retried.
+        Permanent = 2 => "permanent",
+    }
+}
+
+wire_enum! {
+    /// How many peers a face has.
+    LinkType {
+        /// One peer.
+        PointToPoint = 0 => "point-to-point",
+        /// A group in which everyone hears everyone.
+        MultiAccess = 1 => "multi-access",
+        /// A group in which not everyone hears everyone.
+        AdHoc = 2 => "adhoc",
+    }
+}
+
+wire_enum! {
+    /// What happened to a face (`faces/events`).
+    FaceEventKind {
+        /// The face was created.
+        Created = 1 => "created",
+        /// The face was destroyed.
+        Destroyed = 2 => "destroyed",
+        /// The face went up.
+        Up = 3 => "up",
+        /// The face went down.
+        Down = 4 => "down",
+    }
+}
+
+/// The word that NFD's tools print for a route origin, or the number itself.
+#[must_use]
+pub fn route_origin_text(origin: u64) -> String {
+    match origin {
+        route_origin::APP => "app".to_owned(),
+        route_origin::AUTOREG => "autoreg".to_owned(),
+        route_origin::CLIENT => "client".to_owned(),
+        route_origin::AUTOCONF => "autoconf".to_owned(),
+        route_origin::NLSR => "nlsr".to_owned(),
+        route_origin::PREFIX_ANNOUNCEMENT => "prefixann".to_owned(),
+        route_origin::STATIC => "static".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The route origin that a word of NFD's tools, or a number, stands for.
+#[must_use]
+pub fn route_origin_from_text(text: &str) -> Option<u64> {
+    Some(match text {
+        "app" => route_origin::APP,
+        "autoreg" => route_origin::AUTOREG,
+        "client" => route_origin::CLIENT,
+        "autoconf" => route_origin::AUTOCONF,
+        "nlsr" => route_origin::NLSR,
+        "prefixann" => route_origin::PREFIX_ANNOUNCEMENT,
+        "static" => route_origin::STATIC,
+        other => return other.parse().ok(),
+    })
+}
