@@ -8,7 +8,7 @@ use crate::block;
 use crate::numbers;
 
 /// The arguments of a management command. Every field is optional here; which ones a command
-/// needs, takes or refuses is the business of [`rules`](crate::rules).
+/// needs, takes or refuses is the business of the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControlParameters {
     /// The prefix that the command is about.
