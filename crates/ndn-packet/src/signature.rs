@@ -377,7 +377,11 @@ impl<'a> SignatureInfo<'a> {
     fn from_reader(reader: Reader<'a>) -> Result<Self, DecodeError> {
         let mut info = Self::new(SignatureType::NULL);
         let mut has_type = false;
-        let mut fields = Fields::new(reader, &Self::ORDER);
+        let mut order = Self::ORDER;
+        if Self::description_comes_first(&reader) {
+            order.swap(5, 6);
+        }
+        let mut fields = Fields::new(reader, &order);
         while let Some(field) = fields.next_field()? {
             match field.ty() {
                 types::SIGNATURE_TYPE => {
@@ -401,6 +405,20 @@ impl<'a> SignatureInfo<'a> {
             return Ok(info);
         }
         Err(DecodeError::Missing { ty: types::SIGNATURE_TYPE, offset: saturate(fields.offset()) })
+    }
+
+    /// ndn-cxx writes AdditionalDescription before ValidityPeriod, others after it; the certificate
+    /// format does not say which is right.
+    fn description_comes_first(reader: &Reader<'a>) -> bool {
+        let mut reader = *reader;
+        while let Ok(Some(tlv)) = reader.next_tlv() {
+            match tlv.ty() {
+                types::ADDITIONAL_DESCRIPTION => return true,
+                types::VALIDITY_PERIOD => return false,
+                _ => {}
+            }
+        }
+        false
     }
 
     fn value_len(&self) -> usize {
