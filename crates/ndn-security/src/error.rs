@@ -1,5 +1,6 @@
 //! Errors; each names what failed.
 
+use ndn_packet::{DecodeError, EncodeError, SignatureType};
 use thiserror::Error;
 
 use crate::der::DerError;
@@ -49,18 +50,12 @@ pub enum KeyError {
     /// Decryption failed: most probably the passphrase is wrong.
     #[error("the private key cannot be decrypted: wrong passphrase or damaged file")]
     Decryption,
-    /// A SafeBag is malformed.
-    #[error("the SafeBag is malformed: {0}")]
-    SafeBag(&'static str),
     /// The SafeBag's private key does not belong to its certificate.
     #[error("the private key in the SafeBag does not belong to its certificate")]
     KeyMismatch,
     /// An operation of the cryptographic library failed.
     #[error("{0} failed in the cryptographic library")]
     Crypto(&'static str),
-    /// A key name without `/KEY/<keyid>` at its end.
-    #[error("{0} is not a key name: it must end in /KEY/<key-id>")]
-    NotAKeyName(String),
 }
 
 impl KeyError {
@@ -84,6 +79,9 @@ pub enum SignError {
     /// The signing operation of the cryptographic library failed.
     #[error("signing with {0} failed in the cryptographic library")]
     Crypto(&'static str),
+    /// The packet could not be encoded.
+    #[error("the packet cannot be encoded: {0}")]
+    Encode(#[source] EncodeError),
 }
 
 /// Why a signature is not accepted.
@@ -93,10 +91,58 @@ pub enum VerifyError {
     /// The packet has no SignatureInfo or no SignatureValue.
     #[error("the packet is not signed")]
     NotSigned,
-    /// The Interest's ParametersSha256DigestComponent is absent.
-    #[error("the Interest has parameters but no ParametersSha256Digest component")]
-    ParametersDigestMissing,
-    /// The Interest's ParametersSha256DigestComponent does not match its parameters.
-    #[error("the Interest's ParametersSha256Digest component does not match its parameters")]
+    /// A signature element cannot be read.
+    #[error("the signature elements of the packet are malformed: {0}")]
+    Malformed(#[source] DecodeError),
+    /// The packet's SignatureType is not the one this verifier checks.
+    #[error("the packet is signed with {found}, {expected} is expected")]
+    WrongType {
+        /// Type that the verifier checks.
+        expected: SignatureType,
+        /// Type in the packet.
+        found: SignatureType,
+    },
+    /// The signature does not match the packet and the key.
+    #[error("the {0} does not match the packet")]
+    Mismatch(SignatureType),
+    /// The Interest has ApplicationParameters or a ParametersSha256Digest component, but not both.
+    #[error(
+        "the Interest has ApplicationParameters or a ParametersSha256Digest component, not both"
+    )]
+    ParametersDigestUnpaired,
+    /// The Interest's ParametersSha256Digest component does not match its parameters.
+    #[error("the ParametersSha256Digest component of the Interest does not match its parameters")]
     ParametersDigestMismatch,
+}
+
+/// Why a packet is not a certificate, or a certificate could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// The packet is malformed.
+    #[error("the certificate is not a valid Data packet: {0}")]
+    Packet(#[source] DecodeError),
+    /// The SafeBag around the certificate is malformed.
+    #[error("the SafeBag is malformed: {0}")]
+    SafeBag(#[source] DecodeError),
+    /// The name has no `KEY` component where the format requires it.
+    #[error(
+        "{0} is not the name of a key (/<identity>/KEY/<key-id>) or of its certificate (…/<issuer-id>/<version>)"
+    )]
+    Name(String),
+    /// ContentType is not Key.
+    #[error("the ContentType of the certificate is {0}, not 2 (Key)")]
+    ContentType(u64),
+    /// There is no ValidityPeriod.
+    #[error("the certificate has no ValidityPeriod")]
+    NoValidityPeriod,
+    /// The validity that was asked for ends before it begins, or lies outside the years 0 to 9999.
+    #[error("the validity period ends before it begins, or lies outside the years 0 to 9999")]
+    InvalidValidityPeriod,
+    /// The key, or the text around it, cannot be read.
+    #[error(transparent)]
+    Key(KeyError),
+    /// The certificate could not be signed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }

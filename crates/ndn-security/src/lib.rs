@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod base64_text;
+mod certificate;
 mod der;
 mod digest;
 mod error;
@@ -12,10 +13,22 @@ mod oid;
 mod pbes2;
 mod private_key;
 mod public_key;
+mod safe_bag;
+mod signer;
+mod verifier;
 
+pub use certificate::{Certificate, CertificateOptions, SELF, identity_of_key, key_name};
 pub use der::DerError;
 pub use digest::{SHA256_LEN, Sha256, Sha256Digest, sha256, sha256_parts};
-pub use error::{KeyError, SignError, VerifyError};
+pub use error::{CertificateError, KeyError, SignError, VerifyError};
 pub use pbes2::EncryptionSeed;
 pub use private_key::{KeyType, PrivateKey};
 pub use public_key::PublicKey;
+pub use safe_bag::SafeBag;
+pub use signer::{
+    AntiReplay, DigestSigner, HmacKey, KeySigner, Locator, NullSigner, Signer, data_len_max,
+    sign_data, sign_interest, write_data,
+};
+pub use verifier::{
+    DigestVerifier, Verifier, verify_data, verify_interest, verify_parameters_digest,
+};

@@ -1,0 +1,116 @@
+//! Verification of Data and Interests.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use ndn_packet::interest::ParametersDigest;
+use ndn_packet::{Data, Interest, SignatureInfo, SignatureType};
+
+use crate::digest::{sha256, sha256_parts};
+use crate::{HmacKey, PublicKey, VerifyError};
+
+/// Checks signatures of one kind with one key.
+pub trait Verifier: Send + Sync {
+    /// Checks that `signature` is over the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// `WrongType` or `Mismatch`.
+    fn verify(
+        &self,
+        info: &SignatureInfo<'_>,
+        parts: &[&[u8]],
+        signature: &[u8],
+    ) -> Result<(), VerifyError>;
+}
+
+/// Checks DigestSha256: integrity only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DigestVerifier;
+
+impl Verifier for DigestVerifier {
+    fn verify(
+        &self,
+        info: &SignatureInfo<'_>,
+        parts: &[&[u8]],
+        signature: &[u8],
+    ) -> Result<(), VerifyError> {
+        check_type(info, SignatureType::DIGEST_SHA256)?;
+        accept_if(sha256_parts(parts) == signature, SignatureType::DIGEST_SHA256)
+    }
+}
+
+impl Verifier for HmacKey {
+    fn verify(
+        &self,
+        info: &SignatureInfo<'_>,
+        parts: &[&[u8]],
+        signature: &[u8],
+    ) -> Result<(), VerifyError> {
+        check_type(info, SignatureType::HMAC_WITH_SHA256)?;
+        let equal = verify_slices_are_equal(self.code(parts).as_ref(), signature).is_ok();
+        accept_if(equal, SignatureType::HMAC_WITH_SHA256)
+    }
+}
+
+impl Verifier for PublicKey {
+    fn verify(
+        &self,
+        info: &SignatureInfo<'_>,
+        parts: &[&[u8]],
+        signature: &[u8],
+    ) -> Result<(), VerifyError> {
+        let expected = self.key_type().signature_type();
+        check_type(info, expected)?;
+        accept_if(self.matches(parts, signature), expected)
+    }
+}
+
+fn check_type(info: &SignatureInfo<'_>, expected: SignatureType) -> Result<(), VerifyError> {
+    let found = info.signature_type;
+    if found == expected { Ok(()) } else { Err(VerifyError::WrongType { expected, found }) }
+}
+
+fn accept_if(matches: bool, signature_type: SignatureType) -> Result<(), VerifyError> {
+    if matches { Ok(()) } else { Err(VerifyError::Mismatch(signature_type)) }
+}
+
+/// Checks the signature of `data`.
+///
+/// # Errors
+/// `Malformed` for a SignatureInfo that cannot be read, and those of [`Verifier::verify`].
+pub fn verify_data(data: &Data<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
+    let info = data.signature_info().map_err(VerifyError::Malformed)?;
+    verifier.verify(&info, &[data.signed_portion()], data.signature_value())
+}
+
+/// Checks that the ParametersSha256Digest component of `interest` matches its parameters. An
+/// Interest with neither is in order.
+///
+/// # Errors
+/// `ParametersDigestUnpaired` or `ParametersDigestMismatch`.
+pub fn verify_parameters_digest(interest: &Interest<'_>) -> Result<(), VerifyError> {
+    match interest.parameters_digest() {
+        ParametersDigest::Absent => Ok(()),
+        ParametersDigest::Unpaired => Err(VerifyError::ParametersDigestUnpaired),
+        ParametersDigest::Paired if interest.parameters_digest_is_valid(sha256) => Ok(()),
+        ParametersDigest::Paired => Err(VerifyError::ParametersDigestMismatch),
+    }
+}
+
+/// Checks the signature of `interest` and its ParametersSha256Digest component, and returns the
+/// SignatureInfo, whose nonce, time and sequence number the caller judges against replay.
+///
+/// # Errors
+/// `NotSigned`, `Malformed`, and those of [`verify_parameters_digest`] and [`Verifier::verify`].
+pub fn verify_interest<'a>(
+    interest: &Interest<'a>,
+    verifier: &dyn Verifier,
+) -> Result<SignatureInfo<'a>, VerifyError> {
+    let info = interest.signature_info().map_err(VerifyError::Malformed)?;
+    let (Some(info), Some(signature), Some(parts)) =
+        (info, interest.signature_value(), interest.signed_portion())
+    else {
+        return Err(VerifyError::NotSigned);
+    };
+    verify_parameters_digest(interest)?;
+    verifier.verify(&info, &parts, signature)?;
+    Ok(info)
+}
