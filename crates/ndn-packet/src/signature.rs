@@ -340,7 +340,8 @@ impl<'a> SignatureInfo<'a> {
         Field::once(types::SIGNATURE_NONCE),
         Field::once(types::SIGNATURE_TIME),
         Field::once(types::SIGNATURE_SEQ_NUM),
-        Field::once(types::VALIDITY_PERIOD),
+        // Meant to be non-critical, whatever its number says; libraries treat it so.
+        Field::once(types::VALIDITY_PERIOD).non_critical(),
         Field::once(types::ADDITIONAL_DESCRIPTION),
     ];
 
@@ -374,7 +375,7 @@ impl<'a> SignatureInfo<'a> {
         Self::from_reader(Reader::new(value))
     }
 
-    fn from_reader(reader: Reader<'a>) -> Result<Self, DecodeError> {
+    pub(crate) fn from_reader(reader: Reader<'a>) -> Result<Self, DecodeError> {
         let mut info = Self::new(SignatureType::NULL);
         let mut has_type = false;
         let mut order = Self::ORDER;

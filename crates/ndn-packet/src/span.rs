@@ -1,7 +1,7 @@
 //! Byte ranges inside a packet, and the last steps of writing a signed one.
 
 use crate::error::{DecodeError, EncodeError};
-use crate::tlv::{Writer, header_len};
+use crate::tlv::{Reader, Writer, header_len};
 use core::ops::Range;
 
 /// `start..end` in bytes from the packet's first byte. `0..0` stands for "absent": byte 0 always
@@ -33,6 +33,14 @@ impl Span {
     #[inline]
     pub(crate) const fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
+    }
+
+    /// A reader over the bytes, if present, whose offsets are those of the packet.
+    pub(crate) fn reader(self, wire: &[u8]) -> Option<Reader<'_>> {
+        if !self.is_some() {
+            return None;
+        }
+        wire.get(..self.end as usize).map(|front| Reader::at(front, self.start as usize))
     }
 
     /// The bytes, if present.

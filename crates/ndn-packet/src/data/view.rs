@@ -229,9 +229,11 @@ impl<'a> Data<'a> {
     /// SignatureInfo.
     ///
     /// # Errors
-    /// When its inside breaks the rules; offsets count from the start of its value.
+    /// When its inside breaks the rules.
     pub fn signature_info(&self) -> Result<SignatureInfo<'a>, DecodeError> {
-        SignatureInfo::from_value(self.signature_info.slice(self.wire).unwrap_or_default())
+        SignatureInfo::from_reader(
+            self.signature_info.reader(self.wire).unwrap_or(Reader::new(&[])),
+        )
     }
 
     /// The value of SignatureValue.

@@ -3,7 +3,7 @@
 use crate::error::EncodeError;
 use crate::name::NameRef;
 use crate::signature::SignatureInfo;
-use crate::span::finish_packet;
+use crate::span::{finish_packet, write_signature};
 use crate::tlv::{Writer, header_len, number_tlv_len, tlv_len};
 use crate::types;
 
@@ -22,13 +22,22 @@ pub struct InterestBuilder<'a> {
     parameters: Option<&'a [u8]>,
 }
 
-/// The value of the Name to be written.
-struct NameLayout {
-    value_len: usize,
-    /// Offset of the parameters digest's 32 bytes in the value.
-    digest_offset: Option<usize>,
-    /// Whether the digest component is appended (otherwise the name has one, to be overwritten).
-    appended: bool,
+/// The value of the Name to be written: `before`, the digest component, `after`.
+struct NameLayout<'a> {
+    before: &'a [u8],
+    with_digest: bool,
+    after: &'a [u8],
+}
+
+impl NameLayout<'_> {
+    const fn value_len(&self) -> usize {
+        self.before.len() + if self.with_digest { DIGEST_TLV_LEN } else { 0 } + self.after.len()
+    }
+
+    /// Offset of the name's value from the start of the Name TLV.
+    const fn value_offset(&self) -> usize {
+        header_len(types::NAME, self.value_len())
+    }
 }
 
 impl<'a> InterestBuilder<'a> {
@@ -97,26 +106,42 @@ impl<'a> InterestBuilder<'a> {
         self
     }
 
-    fn name_layout(&self, with_digest: bool) -> NameLayout {
-        let len = self.name.value().len();
-        if !with_digest {
-            return NameLayout { value_len: len, digest_offset: None, appended: false };
-        }
-        match self.name.parameters_digest() {
-            Some((index, _)) => {
-                let offset = self.name.prefix(index).value().len() + 2;
-                NameLayout { value_len: len, digest_offset: Some(offset), appended: false }
-            }
-            None => NameLayout {
-                value_len: len + DIGEST_TLV_LEN,
-                digest_offset: Some(len + 2),
-                appended: true,
-            },
+    fn plain_name(&self) -> NameLayout<'a> {
+        NameLayout { before: self.name.value(), with_digest: false, after: &[] }
+    }
+
+    /// The digest goes where the name has a digest component, otherwise behind the last component.
+    fn parameterized_name(&self) -> NameLayout<'a> {
+        let index = self.name.parameters_digest().map_or(self.name.len(), |(index, _)| index);
+        NameLayout {
+            before: self.name.prefix(index).value(),
+            with_digest: true,
+            after: self.name.suffix(index + 1).value(),
         }
     }
 
+    /// There is one digest.
+    fn checked_name(&self) -> Result<NameLayout<'a>, EncodeError> {
+        let layout = self.parameterized_name();
+        match self.name.parameters_digest() {
+            Some((index, _)) if self.name.suffix(index + 1).parameters_digest().is_some() => {
+                Err(EncodeError::InvalidField { ty: types::PARAMETERS_SHA256_DIGEST_COMPONENT })
+            }
+            Some(_) | None => Ok(layout),
+        }
+    }
+
+    /// A signed Interest's name ends with the digest.
+    fn signed_name(&self) -> Result<NameLayout<'a>, EncodeError> {
+        let layout = self.parameterized_name();
+        if layout.after.is_empty() {
+            return Ok(layout);
+        }
+        Err(EncodeError::InvalidField { ty: types::PARAMETERS_SHA256_DIGEST_COMPONENT })
+    }
+
     /// Length of the elements up to HopLimit, the name included.
-    fn front_len(&self, name: &NameLayout) -> usize {
+    fn front_len(&self, name: &NameLayout<'_>) -> usize {
         let hint = if self.forwarding_hint.is_empty() {
             0
         } else {
@@ -125,7 +150,7 @@ impl<'a> InterestBuilder<'a> {
                 self.forwarding_hint.iter().map(NameRef::encoded_len).sum(),
             )
         };
-        tlv_len(types::NAME, name.value_len)
+        tlv_len(types::NAME, name.value_len())
             + if self.can_be_prefix { 2 } else { 0 }
             + if self.must_be_fresh { 2 } else { 0 }
             + hint
@@ -134,12 +159,17 @@ impl<'a> InterestBuilder<'a> {
             + self.hop_limit.map_or(0, |_| 3)
     }
 
-    fn write_front(&self, name: &NameLayout, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.header(types::NAME, name.value_len)?;
-        writer.bytes(self.name.value())?;
-        if name.appended {
+    fn write_front(
+        &self,
+        name: &NameLayout<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), EncodeError> {
+        writer.header(types::NAME, name.value_len())?;
+        writer.bytes(name.before)?;
+        if name.with_digest {
             writer.tlv(types::PARAMETERS_SHA256_DIGEST_COMPONENT, &[0; 32])?;
         }
+        writer.bytes(name.after)?;
         if self.can_be_prefix {
             writer.tlv(types::CAN_BE_PREFIX, &[])?;
         }
@@ -163,27 +193,23 @@ impl<'a> InterestBuilder<'a> {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), EncodeError> {
-        if self.name.is_empty() {
-            Err(EncodeError::InvalidField { ty: types::NAME })
-        } else {
-            Ok(())
-        }
-    }
-
     /// Length of what [`InterestBuilder::write`] or [`InterestBuilder::write_with_parameters`] writes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        let front = self.front_len(&self.name_layout(self.parameters.is_some()));
-        let parameters =
-            self.parameters.map_or(0, |bytes| tlv_len(types::APPLICATION_PARAMETERS, bytes.len()));
-        tlv_len(types::INTEREST, front + parameters)
+        let value_len = match self.parameters {
+            None => self.front_len(&self.plain_name()),
+            Some(parameters) => {
+                self.front_len(&self.parameterized_name())
+                    + tlv_len(types::APPLICATION_PARAMETERS, parameters.len())
+            }
+        };
+        tlv_len(types::INTEREST, value_len)
     }
 
     /// Upper bound of what [`InterestBuilder::write_signed`] writes.
     #[must_use]
     pub fn encoded_len_signed(&self, info: &SignatureInfo<'_>, signature_len_max: usize) -> usize {
-        let front = self.front_len(&self.name_layout(true));
+        let front = self.front_len(&self.parameterized_name());
         let parameters =
             tlv_len(types::APPLICATION_PARAMETERS, self.parameters.map_or(0, <[u8]>::len));
         let signature = info.encoded_len(types::INTEREST_SIGNATURE_INFO)
@@ -197,11 +223,13 @@ impl<'a> InterestBuilder<'a> {
     /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for an empty name, or when
     /// parameters were set, which need a digest.
     pub fn write(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
-        self.check()?;
+        if self.name.is_empty() {
+            return Err(EncodeError::InvalidField { ty: types::NAME });
+        }
         if self.parameters.is_some() {
             return Err(EncodeError::InvalidField { ty: types::APPLICATION_PARAMETERS });
         }
-        let name = self.name_layout(false);
+        let name = self.plain_name();
         let mut writer = Writer::new(out);
         writer.header(types::INTEREST, self.front_len(&name))?;
         self.write_front(&name, &mut writer)?;
@@ -211,7 +239,8 @@ impl<'a> InterestBuilder<'a> {
     /// Writes an Interest, with ApplicationParameters if set, and returns its length.
     ///
     /// # Errors
-    /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for an empty name.
+    /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for an empty name without
+    /// parameters, or a name with several parameters digests.
     pub fn write_with_parameters(
         &self,
         out: &mut [u8],
@@ -220,8 +249,7 @@ impl<'a> InterestBuilder<'a> {
         let Some(parameters) = self.parameters else {
             return self.write(out);
         };
-        self.check()?;
-        let name = self.name_layout(true);
+        let name = self.checked_name()?;
         let front_len = self.front_len(&name);
         let value_len = front_len + tlv_len(types::APPLICATION_PARAMETERS, parameters.len());
         let mut writer = Writer::new(out);
@@ -241,7 +269,8 @@ impl<'a> InterestBuilder<'a> {
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`] if `out` is shorter than [`InterestBuilder::encoded_len_signed`];
-    /// [`EncodeError::InvalidField`] for an empty name; [`EncodeError::SigningFailed`].
+    /// [`EncodeError::InvalidField`] when the name has a parameters digest that is not its last
+    /// component; [`EncodeError::SigningFailed`].
     pub fn write_signed(
         &self,
         out: &mut [u8],
@@ -250,10 +279,9 @@ impl<'a> InterestBuilder<'a> {
         sign: impl FnOnce(&[&[u8]], &mut [u8]) -> Option<usize>,
         sha256: impl FnOnce(&[u8]) -> [u8; 32],
     ) -> Result<usize, EncodeError> {
-        self.check()?;
+        let name = self.signed_name()?;
         let total_max = self.encoded_len_signed(info, signature_len_max);
         let out = out.get_mut(..total_max).ok_or(EncodeError::BufferTooSmall)?;
-        let name = self.name_layout(true);
         let front_len = self.front_len(&name);
         let parameters = self.parameters.unwrap_or_default();
         let value_len_max = front_len
@@ -268,18 +296,12 @@ impl<'a> InterestBuilder<'a> {
         let signature_start = value_start + writer.len();
 
         let parameters_start = value_start + front_len;
-        let name_start = value_start + header_len(types::NAME, name.value_len);
-        let digest_value = name_start + name.digest_offset.unwrap_or(name.value_len);
-        let end = crate::span::write_signature(
+        let end = write_signature(
             out,
             types::INTEREST_SIGNATURE_VALUE,
             signature_start,
             signature_len_max,
-            |packet, signature| {
-                let before = &packet[name_start..digest_value - 2];
-                let after = &packet[digest_value + 32..name_start + name.value_len];
-                sign(&[before, after, &packet[parameters_start..]], signature)
-            },
+            |packet, signature| sign(&[name.before, &packet[parameters_start..]], signature),
         )?;
         place_digest(&mut out[..end], value_start, parameters_start, &name, sha256);
         finish_packet(out, types::INTEREST, value_start, end)
@@ -328,18 +350,16 @@ impl<'a> InterestBuilder<'a> {
     }
 }
 
-/// Computes the digest over `packet[parameters_start..]` and puts it into the name.
+/// Computes the digest over `packet[parameters_start..]` and puts it into the name, which comes
+/// first in the value.
 fn place_digest(
     packet: &mut [u8],
     value_start: usize,
     parameters_start: usize,
-    name: &NameLayout,
+    name: &NameLayout<'_>,
     sha256: impl FnOnce(&[u8]) -> [u8; 32],
 ) {
-    let Some(offset) = name.digest_offset else {
-        return;
-    };
     let digest = sha256(&packet[parameters_start..]);
-    let start = value_start + header_len(types::NAME, name.value_len) + offset;
+    let start = value_start + name.value_offset() + name.before.len() + 2;
     packet[start..start + 32].copy_from_slice(&digest);
 }

@@ -327,9 +327,12 @@ impl<'a> Interest<'a> {
     /// InterestSignatureInfo.
     ///
     /// # Errors
-    /// When its inside breaks the rules; offsets count from the start of its value.
+    /// When its inside breaks the rules.
     pub fn signature_info(&self) -> Result<Option<SignatureInfo<'a>>, DecodeError> {
-        self.signature_info.slice(self.wire).map(SignatureInfo::from_value).transpose()
+        match self.signature_info.reader(self.wire) {
+            Some(reader) => SignatureInfo::from_reader(reader).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The value of InterestSignatureValue.
@@ -339,27 +342,30 @@ impl<'a> Interest<'a> {
         self.signature_value.slice(self.wire)
     }
 
-    /// What the signature covers, in order: the components in front of the parameters digest, those
-    /// behind it (normally none), and ApplicationParameters up to InterestSignatureValue.
+    /// What the signature covers, in order: the components in front of the parameters digest, and
+    /// ApplicationParameters up to InterestSignatureValue.
     ///
-    /// `None` unless signed, with parameters, and with the digest in the name.
+    /// `None` unless signed, with parameters, and with the digest as the name's last component.
     #[must_use]
-    pub fn signed_portion(&self) -> Option<[&'a [u8]; 3]> {
+    pub fn signed_portion(&self) -> Option<[&'a [u8]; 2]> {
         if !self.is_signed() || !self.parameters.is_some() {
             return None;
         }
         let name = self.name();
-        let (index, _) = name.parameters_digest()?;
+        name.last()?.parameters_digest()?;
         let portion = self.parameters_portion.start as usize..self.signature_value_tlv as usize;
-        Some([name.prefix(index).value(), name.suffix(index + 1).value(), self.wire.get(portion)?])
+        Some([name.parent().value(), self.wire.get(portion)?])
     }
 
     /// Whether `data` answers this Interest by name (freshness aside). `sha256` is called only when
     /// the Interest names an implicit digest.
     pub fn matches(&self, data: &Data<'_>, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> bool {
         let (name, data_name) = (self.name(), data.name());
-        if let Some(digest) = name.implicit_digest() {
-            return name.parent() == data_name && *digest == sha256(data.wire());
+        if name.len() > data_name.len() {
+            return match name.implicit_digest() {
+                Some(digest) => name.parent() == data_name && *digest == sha256(data.wire()),
+                None => false,
+            };
         }
         if self.can_be_prefix { data_name.starts_with(name) } else { data_name == name }
     }

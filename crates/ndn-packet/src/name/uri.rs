@@ -75,10 +75,16 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Reads a whole name: an optional `ndn:`, an optional leading slash, components, an optional trailing slash.
+/// Reads a whole name: an optional `ndn:`, with an authority to be ignored; an optional leading
+/// slash, components, an optional trailing slash.
 pub(crate) fn parse_name(text: &str) -> Result<Name, UriError> {
     let path = match text.split_at_checked(4) {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ndn:") => rest,
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ndn:") => {
+            match rest.strip_prefix("//") {
+                Some(rest) => rest.find('/').map_or("", |slash| &rest[slash..]),
+                None => rest,
+            }
+        }
         Some(_) | None => text,
     };
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -126,7 +132,6 @@ pub(crate) fn parse_component(
         return Ok(ty);
     }
     let ty = parse_decimal(prefix)
-        .filter(|_| !prefix.starts_with('0'))
         .and_then(|number| u16::try_from(number).ok())
         .and_then(ComponentType::new)
         .ok_or(UriError::InvalidType { offset })?;
@@ -137,9 +142,11 @@ pub(crate) fn parse_component(
     Ok(ty)
 }
 
-/// Digits only (no sign), below 2^64.
+/// Digits only (no sign, no leading zeros), below 2^64.
 fn parse_decimal(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
 }
 
 fn parse_digest(text: &str, offset: usize, value: &mut Vec<u8>) -> Result<(), UriError> {

@@ -2,25 +2,34 @@
 
 use crate::error::DecodeError;
 use crate::tlv::reader::{Reader, Tlv};
+use crate::types::is_critical;
 
 /// One recognised element of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     ty: u32,
     repeatable: bool,
+    critical: bool,
 }
 
 impl Field {
     /// An element that occurs at most once.
     #[must_use]
     pub const fn once(ty: u32) -> Self {
-        Self { ty, repeatable: false }
+        Self { ty, repeatable: false, critical: is_critical(ty) }
     }
 
     /// An element that may occur many times in a row.
     #[must_use]
     pub const fn repeated(ty: u32) -> Self {
-        Self { ty, repeatable: true }
+        Self { ty, repeatable: true, critical: is_critical(ty) }
+    }
+
+    /// The same, but skipped where it is repeated or comes too late, whatever its number.
+    #[must_use]
+    pub const fn non_critical(mut self) -> Self {
+        self.critical = false;
+        self
     }
 }
 
@@ -54,7 +63,9 @@ impl<'a, 'o> Fields<'a, 'o> {
                 continue;
             };
             if index < self.position {
-                tlv.skip_out_of_order()?;
+                if self.order[index].critical {
+                    return Err(tlv.out_of_order());
+                }
                 continue;
             }
             self.position = if self.order[index].repeatable { index } else { index + 1 };
