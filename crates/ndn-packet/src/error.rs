@@ -168,7 +168,11 @@ impl fmt::Display for DecodeError {
                 write!(f, "type at byte {offset} is not between 1 and 4294967295")
             }
             Self::LengthOverrun { ty, offset, length } => {
-                write!(f, "{} at byte {offset}: length {length} reaches beyond its parent", Ty(ty))
+                write!(
+                    f,
+                    "{} at byte {offset}: length {length} reaches beyond what contains it",
+                    Ty(ty)
+                )
             }
             Self::UnexpectedType { expected, found, offset } => {
                 write!(f, "{} at byte {offset} where {} is required", Ty(found), Ty(expected))

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod dissect;
 pub mod error;
 pub mod interest;
 pub mod lp;

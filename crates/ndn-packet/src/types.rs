@@ -95,6 +95,9 @@ pub const DESCRIPTION_VALUE: u32 = 514;
 /// Link delegation of an older ForwardingHint form, still accepted on reception.
 pub const LINK_DELEGATION: u32 = 31;
 
+/// Preference in a link delegation.
+pub const LINK_PREFERENCE: u32 = 30;
+
 /// NDNLPv2 packet.
 pub const LP_PACKET: u32 = 100;
 /// NDNLPv2: Fragment.

@@ -135,6 +135,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next element as far as it goes, when its length reaches beyond the input.
+    pub(crate) fn read_cut_off(&mut self) -> Option<Tlv<'a>> {
+        let start = self.pos;
+        let (ty, length_start) = read_var_number(self.buf, start).ok()?;
+        let (_, value_start) = read_var_number(self.buf, length_start).ok()?;
+        self.pos = self.buf.len();
+        Some(Tlv { ty: u32::try_from(ty).ok()?, start, value_start, buf: self.buf })
+    }
+
     /// Type, offset of the value, offset behind the value.
     #[inline(always)]
     fn header(&self) -> Result<(u32, usize, usize), DecodeError> {

@@ -1,0 +1,310 @@
+//! Packets for people: any bytes as an indented tree, with what is wrong about them.
+
+mod schema;
+
+use crate::data::{ContentType, Data};
+use crate::error::DecodeError;
+use crate::interest::Interest;
+use crate::lp::{LpPacket, NackReason};
+use crate::name::{Component, NameRef};
+use crate::signature::SignatureType;
+use crate::tlv::{Reader, Tlv};
+use crate::types;
+use core::fmt::{self, Write};
+use schema::{Context, Kind, describe};
+
+/// Nesting beyond this is shown as bytes.
+const DEPTH_MAX: usize = 16;
+
+/// Bytes of an opaque value that are shown.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// Bytes shown as a tree. `Display` gives one line per element: its offset, then, indented by
+/// depth, its name, its type and its value. Lines that begin with `!!` say what is wrong.
+#[derive(Clone, Debug)]
+pub struct Dissection {
+    text: String,
+    error: Option<DecodeError>,
+}
+
+impl Dissection {
+    /// The first thing found wrong, be it a malformed element or a breach of the packet format.
+    /// Offsets count from the first byte dissected.
+    #[must_use]
+    pub const fn error(&self) -> Option<DecodeError> {
+        self.error
+    }
+
+    /// The tree, each line ended by a newline.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Dissection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Shows `bytes`, which may hold one packet, several in a row, or anything else.
+#[must_use]
+pub fn dissect(bytes: &[u8]) -> Dissection {
+    let mut tree = Tree { text: String::new(), error: None, complaints: 0, cut_off: false };
+    // Writing to a String does not fail.
+    let _ = tree.run(Reader::new(bytes), Context::Top, 0);
+    Dissection { text: tree.text, error: tree.error }
+}
+
+struct Tree {
+    text: String,
+    error: Option<DecodeError>,
+    complaints: usize,
+    /// The element being shown lacks its end, and so do those that enclose its end; said once.
+    cut_off: bool,
+}
+
+impl Tree {
+    /// Shows all elements that `reader` has left.
+    fn run(&mut self, mut reader: Reader<'_>, context: Context, depth: usize) -> fmt::Result {
+        loop {
+            match reader.next_tlv() {
+                Ok(Some(tlv)) => self.element(&tlv, context, depth)?,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.broken(reader, error, context, depth),
+            }
+        }
+    }
+
+    /// Shows the element at which `reader` fails, as far as it can be read.
+    fn broken(
+        &mut self,
+        mut reader: Reader<'_>,
+        error: DecodeError,
+        context: Context,
+        depth: usize,
+    ) -> fmt::Result {
+        if !self.cut_off {
+            self.complain(depth, error)?;
+        }
+        let (offset, rest) = (reader.offset(), reader.remaining());
+        if matches!(error, DecodeError::LengthOverrun { .. })
+            && let Some(tlv) = reader.read_cut_off()
+        {
+            self.cut_off = true;
+            return self.element(&tlv, context, depth);
+        }
+        self.start_line(offset, depth)?;
+        self.text.write_str("not understood: ")?;
+        self.bytes_line(rest)
+    }
+
+    fn element(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
+        self.start_line(tlv.offset(), depth)?;
+        let Some((name, kind)) = describe(context, tlv.ty()) else {
+            return self.unknown(tlv, context, depth);
+        };
+        write!(self.text, "{name} ({})", tlv.ty())?;
+        match kind {
+            Kind::Nested(inner) => self.nested(tlv, inner, depth),
+            Kind::Fragment => self.fragment(tlv, depth),
+            Kind::Opaque => self.opaque(tlv, depth),
+            Kind::Name
+            | Kind::Component
+            | Kind::Number(_)
+            | Kind::Fixed(_)
+            | Kind::Byte
+            | Kind::Empty
+            | Kind::Text
+            | Kind::SignatureType
+            | Kind::ContentType
+            | Kind::NackReason
+            | Kind::Hex => self.value(tlv, kind, depth),
+        }
+    }
+
+    fn nested(&mut self, tlv: &Tlv<'_>, inner: Context, depth: usize) -> fmt::Result {
+        if depth == DEPTH_MAX {
+            self.text.write_str(": nested too deeply to show: ")?;
+            return self.bytes_line(tlv.value());
+        }
+        writeln!(self.text, ", {} bytes", tlv.value_len())?;
+        let complaints_before = self.complaints;
+        self.run(tlv.reader(), inner, depth + 1)?;
+        match check(tlv, inner) {
+            Err(error) if complaints_before == self.complaints && !self.cut_off => {
+                self.complain(depth + 1, error)
+            }
+            // Well, or said already, where it happened.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// A whole packet is shown as one; a piece of a packet is not.
+    fn fragment(&mut self, tlv: &Tlv<'_>, depth: usize) -> fmt::Result {
+        let whole = tlv.reader().read().is_ok_and(|inner| {
+            matches!(inner.ty(), types::INTEREST | types::DATA) && inner.end() == tlv.end()
+        });
+        if whole || self.cut_off && matches!(tlv.value().first(), Some(5 | 6)) {
+            return self.nested(tlv, Context::Top, depth);
+        }
+        self.text.write_str(": ")?;
+        self.bytes_line(tlv.value())
+    }
+
+    /// Text as text; elements as a tree, if it can be such; anything else as bytes.
+    fn opaque(&mut self, tlv: &Tlv<'_>, depth: usize) -> fmt::Result {
+        if let Some(text) = printable(tlv.value()) {
+            self.text.write_str(": ")?;
+            return self.quoted_line(text);
+        }
+        if depth < DEPTH_MAX && looks_like_elements(tlv) {
+            writeln!(self.text, ", {} bytes", tlv.value_len())?;
+            return self.run(tlv.reader(), Context::Application, depth + 1);
+        }
+        self.text.write_str(": ")?;
+        self.bytes_line(tlv.value())
+    }
+
+    fn unknown(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
+        match (context, tlv.ty()) {
+            (Context::Application, types::NAME) => {
+                write!(self.text, "Name (7)")?;
+                self.value(tlv, Kind::Name, depth)
+            }
+            (Context::Application | Context::Top, ty) => {
+                write!(self.text, "type {ty}")?;
+                self.opaque(tlv, depth)
+            }
+            (_, ty) => {
+                let rule = if types::is_critical(ty) { "critical" } else { "ignored" };
+                write!(self.text, "unrecognised type {ty} ({rule}): ")?;
+                self.bytes_line(tlv.value())
+            }
+        }
+    }
+
+    fn value(&mut self, tlv: &Tlv<'_>, kind: Kind, depth: usize) -> fmt::Result {
+        match value_text(tlv, kind) {
+            Ok(Some(text)) => writeln!(self.text, "{text}"),
+            Ok(None) => {
+                self.text.write_str(": ")?;
+                self.bytes_line(tlv.value())
+            }
+            Err(error) => {
+                self.text.write_str(": ")?;
+                self.bytes_line(tlv.value())?;
+                if self.cut_off { Ok(()) } else { self.complain(depth + 1, error) }
+            }
+        }
+    }
+
+    fn start_line(&mut self, offset: usize, depth: usize) -> fmt::Result {
+        write!(self.text, "{offset:>5}  {:width$}", "", width = 2 * depth)
+    }
+
+    fn complain(&mut self, depth: usize, error: DecodeError) -> fmt::Result {
+        self.error.get_or_insert(error);
+        self.complaints += 1;
+        writeln!(self.text, "   !!  {:width$}{error}", "", width = 2 * depth)
+    }
+
+    fn bytes_line(&mut self, bytes: &[u8]) -> fmt::Result {
+        let shown = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes);
+        if bytes.is_empty() {
+            self.text.write_str("(empty)")?;
+        }
+        for byte in shown {
+            write!(self.text, "{byte:02x}")?;
+        }
+        if shown.len() < bytes.len() {
+            write!(self.text, "… ({} bytes)", bytes.len())?;
+        }
+        self.text.write_char('\n')
+    }
+
+    fn quoted_line(&mut self, text: &str) -> fmt::Result {
+        let shown: String = text.chars().take(SHOWN_BYTES_MAX).collect();
+        write!(self.text, "{shown:?}")?;
+        if shown.len() < text.len() {
+            write!(self.text, "… ({} bytes)", text.len())?;
+        }
+        self.text.write_char('\n')
+    }
+}
+
+/// What follows an element's name, or `None` if its bytes are to be shown.
+fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> {
+    Ok(Some(match kind {
+        Kind::Name => format!(": {}", NameRef::from_tlv(tlv)?),
+        Kind::Component => format!(": {}", Component::from_tlv(tlv)?),
+        Kind::Number(unit) => format!(": {}{unit}", tlv.number()?),
+        Kind::Fixed(len) if tlv.value_len() != len => return Err(tlv.invalid_length()),
+        Kind::Fixed(_) => {
+            let digits: String = tlv.value().iter().map(|byte| format!("{byte:02x}")).collect();
+            format!(": 0x{digits}")
+        }
+        Kind::Byte => format!(": {}", tlv.array::<1>()?[0]),
+        Kind::Empty => {
+            tlv.expect_empty()?;
+            String::new()
+        }
+        Kind::Text => format!(": {:?}", tlv.text()?),
+        Kind::SignatureType => numbered(SignatureType(tlv.number()?), tlv.number()?),
+        Kind::ContentType => numbered(ContentType(tlv.number()?), tlv.number()?),
+        Kind::NackReason => numbered(NackReason(tlv.number()?), tlv.number()?),
+        Kind::Nested(_) | Kind::Fragment | Kind::Opaque | Kind::Hex => return Ok(None),
+    }))
+}
+
+fn numbered(value: impl fmt::Display, number: u64) -> String {
+    format!(": {number} ({value})")
+}
+
+/// The strict rules for a whole packet.
+fn check(tlv: &Tlv<'_>, context: Context) -> Result<(), DecodeError> {
+    let moved = |error: DecodeError| error.moved_by(tlv.offset());
+    match context {
+        Context::Interest => {
+            let interest = Interest::parse(tlv.wire()).map_err(moved)?;
+            interest.signature_info().map_err(moved).map(|_| ())
+        }
+        Context::Data => {
+            let data = Data::parse(tlv.wire()).map_err(moved)?;
+            data.signature_info().map_err(moved).map(|_| ())
+        }
+        Context::Lp => LpPacket::parse(tlv.wire()).map_err(moved).map(|_| ()),
+        Context::Top
+        | Context::ForwardingHint
+        | Context::LinkDelegation
+        | Context::MetaInfo
+        | Context::FinalBlockId
+        | Context::SignatureInfo
+        | Context::KeyLocator
+        | Context::ValidityPeriod
+        | Context::AdditionalDescription
+        | Context::DescriptionEntry
+        | Context::Nack
+        | Context::CachePolicy
+        | Context::Application => Ok(()),
+    }
+}
+
+/// Text that a terminal can show.
+fn printable(bytes: &[u8]) -> Option<&str> {
+    let text = core::str::from_utf8(bytes).ok()?;
+    let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t' | '\r');
+    (!text.is_empty() && text.chars().all(shown)).then_some(text)
+}
+
+/// Whether the value is a run of well-formed elements, and not empty.
+fn looks_like_elements(tlv: &Tlv<'_>) -> bool {
+    let mut reader = tlv.reader();
+    while !reader.is_empty() {
+        if reader.read().is_err() {
+            return false;
+        }
+    }
+    tlv.value_len() > 0
+}
