@@ -1,0 +1,321 @@
+//! Packet bytes in blocks of a few sizes, never more than a fixed number of bytes in all.
+
+use ndn_ring::prefetch_slice;
+
+use crate::arena::NONE;
+
+/// Block sizes and their addresses are multiples of a cache line.
+const UNIT: usize = 64;
+
+/// Memory is given to a size class in chunks and taken back when a chunk is empty.
+const CHUNK_SIZE: usize = 64 * 1024;
+
+/// Units in a chunk.
+const CHUNK_UNITS: usize = CHUNK_SIZE / UNIT;
+
+/// Block sizes in bytes: four per doubling, so that at most a fifth of a block is unused.
+const CLASS_SIZES: [u16; 25] = [
+    128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560,
+    3072, 3584, 4096, 5120, 6144, 7168, 8192, 9216,
+];
+
+/// Largest block.
+pub(crate) const BLOCK_SIZE_MAX: usize = 9216;
+
+/// Words of the bit map of a chunk: the smallest class has 512 blocks.
+const MAP_WORDS: usize = CHUNK_SIZE / 128 / 64;
+
+/// Place of a block, in units of [`UNIT`] from the start of the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockRef(u32);
+
+impl BlockRef {
+    /// No block.
+    pub(crate) const NONE: Self = Self(NONE);
+}
+
+/// State of a chunk; links are chunk numbers.
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// A bit per block, set while it is free.
+    free: [u64; MAP_WORDS],
+    /// Neighbours among the chunks of this class that have free blocks.
+    next: u32,
+    previous: u32,
+    /// Blocks in use.
+    used: u16,
+    class: u8,
+}
+
+/// Size-class allocator over one lazily touched array.
+///
+/// A chunk belongs to one class while any of its blocks is in use. Blocks are handed out in
+/// address order within a chunk, and a chunk that has just had a block freed is used next: a cache
+/// that evicts in the order of insertion writes its memory front to back.
+#[derive(Debug)]
+pub(crate) struct ByteSlab {
+    bytes: Vec<u8>,
+    /// Where the first chunk starts in `bytes`, so that blocks start at cache lines.
+    origin: usize,
+    /// Chunks used so far.
+    chunks: Vec<Chunk>,
+    chunk_count_max: usize,
+    /// Chunks that may be in use; lowering it takes effect as chunks become empty.
+    chunk_limit: usize,
+    /// Chunks in use, that is belonging to a class.
+    chunk_count: usize,
+    /// First chunk with free blocks, by class.
+    partial: [u32; CLASS_SIZES.len()],
+    /// Empty chunks, linked by `next`.
+    empty: u32,
+}
+
+impl ByteSlab {
+    /// A slab of at most `bytes_max` bytes, rounded down to whole chunks, but at least one.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let count = (bytes_max / CHUNK_SIZE).clamp(1, NONE as usize / CHUNK_UNITS);
+        let bytes = vec![0; count * CHUNK_SIZE + UNIT];
+        let origin = bytes.as_ptr().align_offset(UNIT).min(UNIT);
+        Self {
+            bytes,
+            origin,
+            chunks: Vec::with_capacity(count),
+            chunk_count_max: count,
+            chunk_limit: count,
+            chunk_count: 0,
+            partial: [NONE; CLASS_SIZES.len()],
+            empty: NONE,
+        }
+    }
+
+    /// Bytes that belong to chunks in use.
+    pub(crate) fn bytes_in_use(&self) -> usize {
+        self.chunk_count * CHUNK_SIZE
+    }
+
+    /// Changes how many bytes may be in use, up to what the slab was built for.
+    pub(crate) fn set_limit(&mut self, bytes_max: usize) {
+        self.chunk_limit = (bytes_max / CHUNK_SIZE).clamp(1, self.chunk_count_max);
+    }
+
+    /// Whether more is in use than the limit allows, after it was lowered.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.chunk_count > self.chunk_limit
+    }
+
+    /// A block of at least `length` bytes, `None` when its class has none left and no chunk may be
+    /// taken, or when `length` is above [`BLOCK_SIZE_MAX`].
+    #[inline]
+    pub(crate) fn allocate(&mut self, length: usize) -> Option<BlockRef> {
+        let class = class_of(length)?;
+        let mut number = self.partial[class];
+        if number == NONE {
+            number = self.take_chunk(class)?;
+        }
+        let chunk = &mut self.chunks[number as usize];
+        let (word, bits) = chunk.free.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
+        let block = word * 64 + bits.trailing_zeros() as usize;
+        *bits &= *bits - 1;
+        chunk.used += 1;
+        if usize::from(chunk.used) == blocks_per_chunk(class) {
+            self.unlink_partial(number);
+        }
+        let unit = number as usize * CHUNK_UNITS + block * class_units(class);
+        u32::try_from(unit).ok().map(BlockRef)
+    }
+
+    /// Gives a block back; its bytes stay readable until it is handed out again.
+    #[inline]
+    pub(crate) fn release(&mut self, block: BlockRef) {
+        let number = block.0 as usize / CHUNK_UNITS;
+        let chunk = &mut self.chunks[number];
+        let class = usize::from(chunk.class);
+        let index = block.0 as usize % CHUNK_UNITS / class_units(class);
+        let bit = 1 << (index % 64);
+        debug_assert_eq!(chunk.free[index / 64] & bit, 0, "a block is released once");
+        chunk.free[index / 64] |= bit;
+        let was_full = usize::from(chunk.used) == blocks_per_chunk(class);
+        chunk.used -= 1;
+        let is_empty = chunk.used == 0;
+        let Ok(number) = u32::try_from(number) else { return };
+        if was_full {
+            self.link_partial(number);
+        }
+        if is_empty {
+            self.unlink_partial(number);
+            self.chunks[number as usize].next = self.empty;
+            self.empty = number;
+            self.chunk_count -= 1;
+        }
+    }
+
+    /// The first `length` bytes of a block.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, block: BlockRef, length: usize) -> &[u8] {
+        let start = self.origin + block.0 as usize * UNIT;
+        &self.bytes[start..start + length]
+    }
+
+    /// The first `length` bytes of a block.
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self, block: BlockRef, length: usize) -> &mut [u8] {
+        let start = self.origin + block.0 as usize * UNIT;
+        &mut self.bytes[start..start + length]
+    }
+
+    /// Asks for the `line`-th cache line of a block.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, block: BlockRef, line: usize) {
+        prefetch_slice(&self.bytes, self.origin + (block.0 as usize + line) * UNIT);
+    }
+
+    #[cold]
+    fn take_chunk(&mut self, class: usize) -> Option<u32> {
+        if self.chunk_count >= self.chunk_limit {
+            return None;
+        }
+        let fresh = Chunk {
+            free: free_map(class),
+            next: NONE,
+            previous: NONE,
+            used: 0,
+            class: u8::try_from(class).ok()?,
+        };
+        let number = if self.empty == NONE {
+            self.chunks.push(fresh);
+            u32::try_from(self.chunks.len() - 1).ok()?
+        } else {
+            let number = self.empty;
+            self.empty = self.chunks[number as usize].next;
+            self.chunks[number as usize] = fresh;
+            number
+        };
+        self.chunk_count += 1;
+        self.link_partial(number);
+        Some(number)
+    }
+
+    fn link_partial(&mut self, number: u32) {
+        let class = usize::from(self.chunks[number as usize].class);
+        let next = self.partial[class];
+        self.chunks[number as usize].next = next;
+        self.chunks[number as usize].previous = NONE;
+        if next != NONE {
+            self.chunks[next as usize].previous = number;
+        }
+        self.partial[class] = number;
+    }
+
+    fn unlink_partial(&mut self, number: u32) {
+        let Chunk { next, previous, class, .. } = self.chunks[number as usize];
+        if previous == NONE {
+            self.partial[usize::from(class)] = next;
+        } else {
+            self.chunks[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.chunks[next as usize].previous = previous;
+        }
+    }
+}
+
+/// Smallest class whose blocks have `length` bytes.
+#[inline(always)]
+fn class_of(length: usize) -> Option<usize> {
+    const CLASS_OF_UNITS: [u8; BLOCK_SIZE_MAX / UNIT + 1] = class_of_units();
+    CLASS_OF_UNITS.get(length.div_ceil(UNIT)).map(|&class| usize::from(class))
+}
+
+const fn class_of_units() -> [u8; BLOCK_SIZE_MAX / UNIT + 1] {
+    let mut classes = [0; BLOCK_SIZE_MAX / UNIT + 1];
+    let mut units = 0;
+    let mut class = 0_u8;
+    while units < classes.len() {
+        if units * UNIT > CLASS_SIZES[class as usize] as usize {
+            class += 1;
+        }
+        classes[units] = class;
+        units += 1;
+    }
+    classes
+}
+
+#[inline(always)]
+fn class_units(class: usize) -> usize {
+    usize::from(CLASS_SIZES[class]) / UNIT
+}
+
+#[inline(always)]
+fn blocks_per_chunk(class: usize) -> usize {
+    CHUNK_UNITS / class_units(class)
+}
+
+fn free_map(class: usize) -> [u64; MAP_WORDS] {
+    let blocks = blocks_per_chunk(class);
+    std::array::from_fn(|word| match blocks.saturating_sub(word * 64) {
+        0 => 0,
+        left if left >= 64 => u64::MAX,
+        left => (1 << left) - 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn classes_fit_their_lengths() {
+        for length in 0..=BLOCK_SIZE_MAX {
+            let class = class_of(length).unwrap();
+            assert!(usize::from(CLASS_SIZES[class]) >= length);
+            assert!(class == 0 || usize::from(CLASS_SIZES[class - 1]) < length);
+        }
+        assert_eq!(class_of(BLOCK_SIZE_MAX + 1), None);
+    }
+
+    proptest! {
+        /// Blocks in use never overlap and keep their bytes; the limit holds; nothing leaks.
+        #[test]
+        fn blocks_keep_their_content(
+            operations in proptest::collection::vec((any::<bool>(), 1..=9216_usize, any::<u8>()), 1..400)
+        ) {
+            let mut slab = ByteSlab::new(4 * CHUNK_SIZE);
+            let mut model: BTreeMap<u32, (usize, u8)> = BTreeMap::new();
+            for (insert, length, fill) in operations {
+                if insert {
+                    if let Some(block) = slab.allocate(length) {
+                        slab.bytes_mut(block, length).fill(fill);
+                        prop_assert!(model.insert(block.0, (length, fill)).is_none());
+                    } else {
+                        prop_assert_eq!(slab.bytes_in_use(), 4 * CHUNK_SIZE);
+                    }
+                } else if let Some((&place, _)) = model.range(u32::from(fill) * 16..).next() {
+                    let (length, fill) = model.remove(&place).unwrap();
+                    prop_assert!(slab.bytes(BlockRef(place), length).iter().all(|&b| b == fill));
+                    slab.release(BlockRef(place));
+                }
+            }
+            for (place, (length, fill)) in model {
+                prop_assert!(slab.bytes(BlockRef(place), length).iter().all(|&b| b == fill));
+                slab.release(BlockRef(place));
+            }
+            prop_assert_eq!(slab.bytes_in_use(), 0);
+        }
+    }
+
+    #[test]
+    fn an_empty_chunk_changes_its_class() {
+        let mut slab = ByteSlab::new(CHUNK_SIZE);
+        let small: Vec<_> = (0..512).map(|_| slab.allocate(100).unwrap()).collect();
+        assert_eq!(slab.allocate(100), None);
+        assert_eq!(slab.allocate(9000), None);
+        small.into_iter().for_each(|block| slab.release(block));
+        assert!(slab.allocate(9000).is_some());
+        slab.set_limit(0);
+        assert!(!slab.is_over_limit(), "one chunk is always allowed");
+    }
+}

@@ -1,0 +1,223 @@
+//! Hash table of 64-byte buckets from a 64-bit hash to a 32-bit reference; fixed size, no rehash.
+
+use ndn_ring::prefetch_slice;
+
+use crate::bucket::{BUCKET_SLOTS, Bucket, tag_of};
+
+/// Items that one bucket is sized for, of [`BUCKET_SLOTS`]: about 3 % of the buckets overflow.
+const ITEMS_PER_BUCKET: usize = 4;
+
+/// Buckets that a search visits at most. With a keyed hash and the load above, an item that finds
+/// no place within this distance is rarer than a failing memory cell.
+const PROBE_MAX: usize = 16;
+
+/// A neighbourhood of the table is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexFull;
+
+/// Multimap from hash to reference. The caller tells items of equal tag apart by looking at what
+/// they refer to.
+#[derive(Debug)]
+pub(crate) struct HashIndex {
+    buckets: Vec<Bucket>,
+    len: usize,
+}
+
+impl HashIndex {
+    /// A table for up to `items_max` items.
+    pub(crate) fn new(items_max: usize) -> Self {
+        let count = (items_max / ITEMS_PER_BUCKET).max(PROBE_MAX);
+        assert!(u32::try_from(count).is_ok(), "at most 2^32 buckets");
+        Self { buckets: vec![Bucket::EMPTY; count], len: 0 }
+    }
+
+    /// Number of items.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Asks for the line where items of `hash` start.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch_slice(&self.buckets, self.home(hash));
+    }
+
+    /// The first item of `hash` (or of an equal tag) that `accept` takes.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let mut position = self.home(hash);
+        for _ in 0..PROBE_MAX {
+            let bucket = &self.buckets[position];
+            for slot in bucket.matches(tag) {
+                let reference = bucket.reference(slot);
+                if accept(reference) {
+                    return Some(reference);
+                }
+            }
+            if !bucket.is_passed() {
+                return None;
+            }
+            position = self.after(position);
+        }
+        None
+    }
+
+    /// Shows every item of `hash` (or of an equal tag).
+    #[inline(always)]
+    pub(crate) fn for_each(&self, hash: u64, mut visit: impl FnMut(u32)) {
+        self.find(hash, |reference| {
+            visit(reference);
+            false
+        });
+    }
+
+    /// Adds an item.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u64, reference: u32) -> Result<(), IndexFull> {
+        let tag = tag_of(hash);
+        let home = self.home(hash);
+        let mut position = home;
+        for distance in 0..PROBE_MAX {
+            if self.buckets[position].insert(tag, reference) {
+                self.len += 1;
+                if distance > 0 {
+                    self.for_path(home, distance, Bucket::note_passed);
+                }
+                return Ok(());
+            }
+            position = self.after(position);
+        }
+        Err(IndexFull)
+    }
+
+    /// Takes an item out; false when it was not there.
+    #[inline]
+    pub(crate) fn remove(&mut self, hash: u64, reference: u32) -> bool {
+        let tag = tag_of(hash);
+        let home = self.home(hash);
+        let mut position = home;
+        for distance in 0..PROBE_MAX {
+            if self.buckets[position].remove(tag, reference) {
+                self.len -= 1;
+                if distance > 0 {
+                    self.for_path(home, distance, Bucket::forget_passed);
+                }
+                return true;
+            }
+            if !self.buckets[position].is_passed() {
+                return false;
+            }
+            position = self.after(position);
+        }
+        false
+    }
+
+    #[cold]
+    fn for_path(&mut self, home: usize, distance: usize, change: impl Fn(&mut Bucket)) {
+        let mut position = home;
+        for _ in 0..distance {
+            change(&mut self.buckets[position]);
+            position = self.after(position);
+        }
+    }
+
+    /// The lower half of the hash, scaled to the number of buckets (which need not be a power of
+    /// two). The tag comes from the upper half.
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
+        let position = (((hash & 0xFFFF_FFFF) * self.buckets.len() as u64) >> 32) as usize;
+        position
+    }
+
+    #[inline(always)]
+    fn after(&self, position: usize) -> usize {
+        if position + 1 == self.buckets.len() { 0 } else { position + 1 }
+    }
+}
+
+const _: () = assert!(ITEMS_PER_BUCKET < BUCKET_SLOTS);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Insert(u64, u32),
+        Remove(u64, u32),
+        Find(u64),
+    }
+
+    /// Few distinct hashes and a small table, so that buckets overflow and tags repeat.
+    fn hashes() -> impl Strategy<Value = u64> {
+        (0..4_u64, 0..6_u64).prop_map(|(upper, lower)| upper << 33 | lower * 0x2000_0000)
+    }
+
+    fn operations() -> impl Strategy<Value = Vec<Operation>> {
+        let one = prop_oneof![
+            3 => (hashes(), 0..40_u32).prop_map(|(h, r)| Operation::Insert(h, r)),
+            2 => (hashes(), 0..40_u32).prop_map(|(h, r)| Operation::Remove(h, r)),
+            1 => hashes().prop_map(Operation::Find),
+        ];
+        proptest::collection::vec(one, 0..600)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_an_ordered_map(operations in operations()) {
+            let mut table = HashIndex::new(1);
+            // A reference is an item of its own and so has one hash.
+            let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+            for operation in operations {
+                match operation {
+                    Operation::Insert(hash, reference) => {
+                        if model.contains_key(&reference) {
+                            continue;
+                        }
+                        if table.insert(hash, reference).is_ok() {
+                            model.insert(reference, hash);
+                        } else {
+                            prop_assert!(table.len() >= BUCKET_SLOTS * PROBE_MAX);
+                        }
+                    }
+                    Operation::Remove(hash, reference) => {
+                        let expected = model.get(&reference) == Some(&hash);
+                        if expected || !model.contains_key(&reference) {
+                            model.remove(&reference);
+                            prop_assert_eq!(table.remove(hash, reference), expected);
+                        }
+                    }
+                    Operation::Find(hash) => {
+                        let mut seen = Vec::new();
+                        table.for_each(hash, |reference| seen.push(reference));
+                        for (reference, _) in model.iter().filter(|&(_, &other)| other == hash) {
+                            prop_assert!(seen.contains(reference));
+                        }
+                    }
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_neighbourhood_is_refused_and_recovers() {
+        let mut table = HashIndex::new(1);
+        let room = u32::try_from(BUCKET_SLOTS * PROBE_MAX).unwrap();
+        for reference in 0..room {
+            assert_eq!(table.insert(0, reference), Ok(()));
+        }
+        assert_eq!(table.insert(0, room), Err(IndexFull));
+        for reference in 0..room {
+            assert!(table.remove(0, reference));
+        }
+        assert_eq!(table.len(), 0);
+        assert!(table.buckets.iter().all(|bucket| !bucket.is_passed()));
+    }
+}

@@ -1,0 +1,129 @@
+//! What a packet is looked up by: its name and the hashes computed when it was parsed.
+
+use ndn_packet::NameRef;
+
+use crate::name_hash::component_end;
+
+/// Bytes of an ImplicitSha256Digest component: type, length, digest.
+const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
+
+/// Lookup key of an Interest: the selectors of the PIT, and the name with its prefix hashes.
+///
+/// A name that ends in an implicit digest is filed under the name before the digest, so that the
+/// Data (whose name has no digest) meets it without another probe.
+#[derive(Clone, Copy, Debug)]
+pub struct InterestKey<'a> {
+    pub(crate) name: NameRef<'a>,
+    pub(crate) hashes: &'a [u64],
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+    /// The value ends in an ImplicitSha256Digest component.
+    pub(crate) has_digest: bool,
+}
+
+impl<'a> InterestKey<'a> {
+    /// The key of an Interest; `hashes` are what `NameHasher::hash_prefixes` wrote for `name`
+    /// (one more than the name has components).
+    #[must_use]
+    #[inline]
+    pub fn new(
+        name: NameRef<'a>,
+        hashes: &'a [u64],
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+    ) -> Self {
+        debug_assert_eq!(hashes.len(), name.len() + 1);
+        let has_digest = ends_in_digest(name.value());
+        Self { name, hashes, can_be_prefix, must_be_fresh, has_digest }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> NameRef<'a> {
+        self.name
+    }
+
+    /// Hash of the whole name, as the dead nonce list wants it.
+    #[must_use]
+    #[inline]
+    pub fn name_hash(&self) -> u64 {
+        self.hashes[self.hashes.len() - 1]
+    }
+
+    /// Components of the name without an implicit digest at its end.
+    #[inline]
+    pub(crate) fn depth(&self) -> usize {
+        self.hashes.len() - 1 - usize::from(self.has_digest)
+    }
+
+    /// Hash of the name without an implicit digest at its end: the key of the table.
+    #[inline]
+    pub(crate) fn table_hash(&self) -> u64 {
+        self.hashes[self.depth()]
+    }
+
+    /// Value of the name without an implicit digest at its end.
+    #[inline]
+    pub(crate) fn data_name(&self) -> &'a [u8] {
+        let value = self.name.value();
+        if self.has_digest { &value[..value.len() - DIGEST_COMPONENT_LENGTH] } else { value }
+    }
+
+    /// The implicit digest at the end of the name.
+    #[inline]
+    pub(crate) fn digest(&self) -> Option<&'a [u8]> {
+        let value = self.name.value();
+        self.has_digest.then(|| &value[value.len() - 32..])
+    }
+}
+
+/// Lookup key of a Data: its name with the prefix hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct DataKey<'a> {
+    pub(crate) name: NameRef<'a>,
+    pub(crate) hashes: &'a [u64],
+}
+
+impl<'a> DataKey<'a> {
+    /// The key of a Data; `hashes` are what `NameHasher::hash_prefixes` wrote for `name`.
+    #[must_use]
+    #[inline]
+    pub fn new(name: NameRef<'a>, hashes: &'a [u64]) -> Self {
+        debug_assert_eq!(hashes.len(), name.len() + 1);
+        Self { name, hashes }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> NameRef<'a> {
+        self.name
+    }
+
+    /// Hash of the whole name.
+    #[must_use]
+    #[inline]
+    pub fn name_hash(&self) -> u64 {
+        self.hashes[self.hashes.len() - 1]
+    }
+}
+
+/// Whether the last component of a valid name is an ImplicitSha256Digest.
+#[inline]
+fn ends_in_digest(value: &[u8]) -> bool {
+    let Some(start) = value.len().checked_sub(DIGEST_COMPONENT_LENGTH) else { return false };
+    // Almost every name is told apart by these two bytes; they may also lie inside of a longer
+    // component, so the few that have them are walked.
+    value[start] == 1 && value[start + 1] == 32 && is_component_start(value, start)
+}
+
+#[cold]
+fn is_component_start(value: &[u8], wanted: usize) -> bool {
+    let mut start = 0;
+    while start < wanted {
+        match component_end(value, start) {
+            Some(end) => start = end,
+            None => return false,
+        }
+    }
+    start == wanted
+}

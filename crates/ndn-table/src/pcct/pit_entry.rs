@@ -1,0 +1,117 @@
+//! The 256 bytes of a PIT entry.
+
+use super::records::{InRecord, OutRecord, RecordList};
+use crate::Timestamp;
+use crate::byte_slab::BlockRef;
+
+/// Interests up to this length lie in the entry itself.
+pub(super) const INLINE_INTEREST_LENGTH: usize = 128;
+
+/// Names a PIT entry until it is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PitIndex(pub(super) u32);
+
+/// An Interest that was received and is not yet satisfied or expired.
+///
+/// Four cache lines: what a lookup reads, the first records, and the Interest (two lines, of which
+/// a short Interest uses one). Records, Interest and name are reached through
+/// [`Pcct`](crate::Pcct), which holds what did not fit.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct PitEntry {
+    /// Hash that the entry is filed under.
+    pub(super) hash: u64,
+    pub(super) expiry: Timestamp,
+    /// Deadline of the earliest record of this slot in the timer wheel, `MAX` for none.
+    pub(super) timer: Timestamp,
+    /// For the strategy of this Interest; 0 in a new entry.
+    pub strategy_state: u64,
+    /// For the forwarder, for example the slot of the FIB entry; 0 in a new entry.
+    pub user_data: u32,
+    pub(super) block: BlockRef,
+    pub(super) in_list: RecordList,
+    pub(super) out_list: RecordList,
+    // (RecordList is 8 bytes, so this line ends with two free bytes.)
+    pub(super) flags: PitFlags,
+    pub(super) name_components: u8,
+    pub(super) generation: u16,
+    pub(super) wire_length: u16,
+    /// Second line.
+    pub(super) in_first: InRecord,
+    pub(super) out_first: OutRecord,
+    /// Third and fourth line.
+    pub(super) inline: [u8; INLINE_INTEREST_LENGTH],
+}
+
+const _: () = assert!(size_of::<PitEntry>() == 256 && std::mem::offset_of!(PitEntry, in_first) == 64);
+
+/// Selectors of the Interest and state of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PitFlags(pub(super) u8);
+
+impl PitFlags {
+    pub(super) const CAN_BE_PREFIX: u8 = 1;
+    pub(super) const MUST_BE_FRESH: u8 = 2;
+    pub(super) const HAS_DIGEST: u8 = 4;
+    pub(super) const IN_USE: u8 = 8;
+    /// The bits that distinguish entries of one name.
+    pub(super) const SELECTORS: u8 = Self::CAN_BE_PREFIX | Self::MUST_BE_FRESH | Self::HAS_DIGEST;
+
+    #[inline(always)]
+    pub(super) fn has(self, bits: u8) -> bool {
+        self.0 & bits == bits
+    }
+}
+
+impl PitEntry {
+    pub(super) const EMPTY: Self = Self {
+        hash: 0,
+        expiry: Timestamp::MAX,
+        timer: Timestamp::MAX,
+        strategy_state: 0,
+        user_data: 0,
+        block: BlockRef::NONE,
+        in_list: RecordList::EMPTY,
+        out_list: RecordList::EMPTY,
+        flags: PitFlags(0),
+        name_components: 0,
+        generation: 0,
+        wire_length: 0,
+        in_first: InRecord::EMPTY,
+        out_first: OutRecord::EMPTY,
+        inline: [0; INLINE_INTEREST_LENGTH],
+    };
+
+    /// When the entry expires, [`Timestamp::MAX`] before the first
+    /// [`Pcct::set_expiry`](crate::Pcct::set_expiry).
+    #[must_use]
+    pub fn expiry(&self) -> Timestamp {
+        self.expiry
+    }
+
+    /// Whether the Interest has CanBePrefix.
+    #[must_use]
+    pub fn can_be_prefix(&self) -> bool {
+        self.flags.has(PitFlags::CAN_BE_PREFIX)
+    }
+
+    /// Whether the Interest has MustBeFresh.
+    #[must_use]
+    pub fn must_be_fresh(&self) -> bool {
+        self.flags.has(PitFlags::MUST_BE_FRESH)
+    }
+
+    /// Number of in-records.
+    #[must_use]
+    #[inline]
+    pub fn in_record_count(&self) -> usize {
+        usize::from(self.in_list.count)
+    }
+
+    /// Number of out-records.
+    #[must_use]
+    #[inline]
+    pub fn out_record_count(&self) -> usize {
+        usize::from(self.out_list.count)
+    }
+}

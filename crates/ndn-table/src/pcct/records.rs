@@ -1,0 +1,313 @@
+//! In-records and out-records: the first of each lies in the PIT entry, the others in bounded side
+//! arrays.
+
+use crate::arena::{Arena, NONE};
+use crate::{FaceIndex, Timestamp};
+
+/// In-records of one PIT entry at most: downstream faces that wait for the same Data.
+pub const IN_RECORDS_PER_ENTRY_MAX: u16 = 1024;
+
+/// Out-records of one PIT entry at most: upstream faces that were asked.
+pub const OUT_RECORDS_PER_ENTRY_MAX: u16 = 1024;
+
+/// Bytes of a downstream PIT token that fit the in-record itself.
+const INLINE_TOKEN_LENGTH: usize = 8;
+
+/// Longest PIT token (NDNLPv2).
+pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
+
+/// A downstream that waits for the Data.
+#[derive(Clone, Copy, Debug)]
+pub struct InRecord {
+    /// The downstream face.
+    pub face: FaceIndex,
+    /// Nonce of its last Interest.
+    pub nonce: u32,
+    /// When its last Interest arrived.
+    pub renewed: Timestamp,
+    /// Lifetime of its last Interest.
+    pub lifetime_ms: u32,
+    token_length: u8,
+    /// The token, or where it lies in the side array when it is longer.
+    token: [u8; INLINE_TOKEN_LENGTH],
+}
+
+/// An upstream that was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct OutRecord {
+    /// The upstream face.
+    pub face: FaceIndex,
+    /// Nonce of the last Interest sent to it.
+    pub nonce: u32,
+    /// When the last Interest was sent to it.
+    pub renewed: Timestamp,
+    /// Lifetime of the last Interest sent to it.
+    pub lifetime_ms: u32,
+    /// Reason of the Nack that answered the last Interest; a new Interest clears it.
+    pub nack_reason: Option<u16>,
+    /// For the strategy, for example a suppression interval; 0 in a new record.
+    pub strategy_state: u32,
+}
+
+const _: () = assert!(size_of::<InRecord>() == 32 && size_of::<OutRecord>() == 32);
+
+impl InRecord {
+    pub(super) const EMPTY: Self = Self {
+        face: FaceIndex::from_bits(u32::MAX),
+        nonce: 0,
+        renewed: Timestamp::ZERO,
+        lifetime_ms: 0,
+        token_length: 0,
+        token: [0; INLINE_TOKEN_LENGTH],
+    };
+
+    /// When the downstream no longer waits.
+    #[must_use]
+    pub fn expiry(&self) -> Timestamp {
+        self.renewed.plus_millis(u64::from(self.lifetime_ms))
+    }
+
+    fn long_token(&self) -> Option<u32> {
+        let [a, b, c, d, ..] = self.token;
+        (usize::from(self.token_length) > INLINE_TOKEN_LENGTH)
+            .then(|| u32::from_le_bytes([a, b, c, d]))
+    }
+}
+
+impl OutRecord {
+    pub(super) const EMPTY: Self = Self {
+        face: FaceIndex::from_bits(u32::MAX),
+        nonce: 0,
+        renewed: Timestamp::ZERO,
+        lifetime_ms: 0,
+        nack_reason: None,
+        strategy_state: 0,
+    };
+
+    /// When no answer is expected any more.
+    #[must_use]
+    pub fn expiry(&self) -> Timestamp {
+        self.renewed.plus_millis(u64::from(self.lifetime_ms))
+    }
+}
+
+/// What the two kinds of record have in common.
+pub(super) trait Record: Copy {
+    fn face(&self) -> FaceIndex;
+}
+
+impl Record for InRecord {
+    fn face(&self) -> FaceIndex {
+        self.face
+    }
+}
+
+impl Record for OutRecord {
+    fn face(&self) -> FaceIndex {
+        self.face
+    }
+}
+
+/// Records of one entry as the entry keeps them: `count` in all, of which one lies in the entry
+/// and the others hang on `chain`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordList {
+    pub(super) count: u16,
+    pub(super) chain: u32,
+}
+
+impl RecordList {
+    pub(super) const EMPTY: Self = Self { count: 0, chain: NONE };
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link<T> {
+    record: T,
+    next: u32,
+}
+
+/// The side array for records beyond the first of an entry.
+#[derive(Debug)]
+pub(super) struct RecordStore<T> {
+    links: Arena<Link<T>>,
+}
+
+impl<T: Record> RecordStore<T> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { links: Arena::new(capacity) }
+    }
+
+    /// Records in the side array.
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Every record of an entry.
+    pub(super) fn iter<'a>(&'a self, first: &'a T, list: RecordList) -> RecordIter<'a, T> {
+        RecordIter { store: self, first: (list.count > 0).then_some(first), chain: list.chain }
+    }
+
+    /// The record of `face`.
+    #[inline]
+    pub(super) fn find_mut<'a>(
+        &'a mut self,
+        first: &'a mut T,
+        list: RecordList,
+        face: FaceIndex,
+    ) -> Option<&'a mut T> {
+        if list.count == 0 {
+            return None;
+        }
+        if first.face() == face {
+            return Some(first);
+        }
+        let mut position = list.chain;
+        while position != NONE && self.links[position].record.face() != face {
+            position = self.links[position].next;
+        }
+        (position != NONE).then(|| &mut self.links[position].record)
+    }
+
+    /// Adds a record; false when the side array is full.
+    #[inline]
+    pub(super) fn push(&mut self, first: &mut T, list: &mut RecordList, record: T) -> bool {
+        if list.count == 0 {
+            *first = record;
+        } else {
+            let Some(position) = self.links.allocate(|| Link { record, next: NONE }) else {
+                return false;
+            };
+            self.links[position] = Link { record, next: list.chain };
+            list.chain = position;
+        }
+        list.count += 1;
+        true
+    }
+
+    /// Takes out the record of `face`.
+    pub(super) fn remove(
+        &mut self,
+        first: &mut T,
+        list: &mut RecordList,
+        face: FaceIndex,
+    ) -> Option<T> {
+        if list.count == 0 {
+            return None;
+        }
+        if first.face() == face {
+            let removed = *first;
+            if list.chain != NONE {
+                let Link { record, next } = self.links[list.chain];
+                *first = record;
+                self.links.release(list.chain);
+                list.chain = next;
+            }
+            list.count -= 1;
+            return Some(removed);
+        }
+        let mut previous = NONE;
+        let mut position = list.chain;
+        while position != NONE {
+            let Link { record, next } = self.links[position];
+            if record.face() == face {
+                if previous == NONE {
+                    list.chain = next;
+                } else {
+                    self.links[previous].next = next;
+                }
+                self.links.release(position);
+                list.count -= 1;
+                return Some(record);
+            }
+            previous = position;
+            position = next;
+        }
+        None
+    }
+
+    /// Drops every record.
+    #[inline]
+    pub(super) fn clear(&mut self, list: &mut RecordList) {
+        let mut position = list.chain;
+        while position != NONE {
+            self.links.release(position);
+            position = self.links[position].next;
+        }
+        *list = RecordList::EMPTY;
+    }
+}
+
+/// Iterator over the records of an entry.
+#[derive(Debug)]
+pub(super) struct RecordIter<'a, T> {
+    store: &'a RecordStore<T>,
+    first: Option<&'a T>,
+    chain: u32,
+}
+
+impl<'a, T> Iterator for RecordIter<'a, T> {
+    type Item = &'a T;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a T> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.chain == NONE {
+            return None;
+        }
+        let link = &self.store.links[self.chain];
+        self.chain = link.next;
+        Some(&link.record)
+    }
+}
+
+/// Downstream PIT tokens that are too long for their in-record.
+#[derive(Debug)]
+pub(super) struct TokenStore {
+    tokens: Arena<[u8; PIT_TOKEN_LENGTH_MAX]>,
+}
+
+impl TokenStore {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { tokens: Arena::new(capacity) }
+    }
+
+    /// Gives `record` the token; false when it is too long or there is no room, and then the
+    /// record has none.
+    #[inline]
+    pub(super) fn set(&mut self, record: &mut InRecord, token: &[u8]) -> bool {
+        self.release(record);
+        if let Some(place) = record.token.get_mut(..token.len()) {
+            place.copy_from_slice(token);
+        } else {
+            let mut padded = [0; PIT_TOKEN_LENGTH_MAX];
+            let Some(place) = padded.get_mut(..token.len()) else { return false };
+            place.copy_from_slice(token);
+            let Some(position) = self.tokens.allocate(|| padded) else { return false };
+            self.tokens[position] = padded;
+            record.token[..4].copy_from_slice(&position.to_le_bytes());
+        }
+        record.token_length = u8::try_from(token.len()).unwrap_or(0);
+        true
+    }
+
+    /// The token of `record`, empty when it has none.
+    #[inline]
+    pub(super) fn token<'a>(&'a self, record: &'a InRecord) -> &'a [u8] {
+        let bytes: &[u8] = match record.long_token() {
+            Some(position) => &self.tokens[position],
+            None => &record.token,
+        };
+        &bytes[..usize::from(record.token_length)]
+    }
+
+    /// Takes the token from `record`.
+    #[inline]
+    pub(super) fn release(&mut self, record: &mut InRecord) {
+        if let Some(position) = record.long_token() {
+            self.tokens.release(position);
+        }
+        record.token_length = 0;
+    }
+}
