@@ -6,32 +6,69 @@
 //! | [`dataset`] | the blocks of every status dataset and of `faces/events` |
 //! | [`types`], [`numbers`] | enumerations, flag bits, limits; TLV numbers |
 //! | [`face_uri`] | face URIs and their canonical form |
-//! | [`rib`] | routes, inheritance, expiry, and the FIB updates that follow |
+//! | [`command`] | command names, both signature formats, the rules for fields |
+//! | [`authorize`] | who may do what: a hook, and NFD's default |
+//! | [`dispatch()`], [`request`] | from an Interest to a typed request |
+//! | [`state`] | the control plane as a state machine: actions out, events and completions in |
+//! | [`client`] | the other side: command Interests |
+//! | [`publisher`], [`notification`] | versions of datasets in segments; the event stream |
+//! | [`rib`], [`fib`], [`strategy_name`] | routes and inheritance; next hops; strategy names |
 //!
-//! Pure: no I/O, no clock, no threads; `now` comes in as an argument. Blocks are encoded and
+//! Pure: no I/O, no clock, no threads; [`Now`] comes in as an argument. Blocks are encoded and
 //! decoded both ways, so that clients share the definitions.
 #![forbid(unsafe_code)]
 
+pub mod authorize;
 mod block;
+pub mod client;
+pub mod command;
 pub mod dataset;
+pub mod dispatch;
 pub mod face_uri;
+pub mod fib;
+pub mod notification;
 pub mod numbers;
 pub mod parameters;
+pub mod publisher;
+pub mod request;
 pub mod response;
 pub mod rib;
+pub mod sign;
+pub mod state;
+pub mod strategy_name;
 #[cfg(test)]
 mod testing;
+mod time;
 pub mod types;
 
+pub use authorize::{AnySigner, Authorization, Authorizer, Requester};
+pub use client::CommandBuilder;
+pub use command::{
+    Command, CommandError, CommandSignature, Module, ParameterError, SignatureError, TopPrefix,
+    Verb, parse_command,
+};
 pub use dataset::{
     ChannelStatus, CsInfo, DatasetItem, FaceCounters, FaceEventNotification, FaceProperties,
     FaceQueryFilter, FaceStatus, FibEntry, ForwarderCounters, ForwarderStatus, NextHopRecord,
     RibEntry, RouteRecord, StrategyChoice, decode_dataset,
 };
+pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
 pub use face_uri::{FaceUri, FaceUriError};
+pub use fib::{Fib, FibFull};
+pub use notification::{Notification, NotificationStream};
 pub use parameters::ControlParameters;
+pub use publisher::{DatasetPublisher, PublisherLimits, Segment};
+pub use request::{AcceptedCommand, FaceOptions, Request};
 pub use response::{ControlResponse, status};
 pub use rib::{FibUpdate, NextHop, Registration, Rib, RibFull, Route};
+pub use sign::{DataSigner, DigestSigner};
+pub use state::{
+    Action, Collaborators, ControlConfig, ControlCounters, ControlState, CsConfiguration,
+    FaceActivity, FaceCapabilities, FaceCreationError, FaceRecord, FaceSpecification, Handled,
+    TableSizes, Telemetry, Ticket,
+};
+pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
+pub use time::Now;
 pub use types::{
     CS_ERASE_LIMIT, FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX,
     FaceEventKind, FacePersistency, FaceScope, LinkType, MTU_MIN, PREFIX_DEPTH_MAX, cs_flag,

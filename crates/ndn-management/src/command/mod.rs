@@ -1,0 +1,235 @@
+//! Commands: signed Interests `/localhost/nfd/<module>/<verb>/<ControlParameters>/...`
+//! (NFD wiki, `ControlCommand`; `CommandInterest` for the older signature format).
+
+mod rules;
+mod signature;
+
+use ndn_packet::{DecodeError, Interest, Name, NameRef};
+
+use crate::ControlParameters;
+pub use rules::{Field, ParameterError};
+pub use signature::{CommandSignature, SignatureError};
+
+/// A module of the management protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Module {
+    /// `faces`.
+    Faces,
+    /// `fib`.
+    Fib,
+    /// `rib`.
+    Rib,
+    /// `cs`.
+    Cs,
+    /// `strategy-choice`.
+    StrategyChoice,
+    /// `status`.
+    Status,
+}
+
+impl Module {
+    /// The name component.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Faces => "faces",
+            Self::Fib => "fib",
+            Self::Rib => "rib",
+            Self::Cs => "cs",
+            Self::StrategyChoice => "strategy-choice",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// A command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// `faces/create`.
+    FaceCreate,
+    /// `faces/update`.
+    FaceUpdate,
+    /// `faces/destroy`.
+    FaceDestroy,
+    /// `fib/add-nexthop`.
+    FibAddNextHop,
+    /// `fib/remove-nexthop`.
+    FibRemoveNextHop,
+    /// `cs/config`.
+    CsConfig,
+    /// `cs/erase`.
+    CsErase,
+    /// `strategy-choice/set`.
+    StrategySet,
+    /// `strategy-choice/unset`.
+    StrategyUnset,
+    /// `rib/register`.
+    RibRegister,
+    /// `rib/unregister`.
+    RibUnregister,
+}
+
+impl Verb {
+    /// Every command.
+    pub const ALL: [Self; 11] = [
+        Self::FaceCreate,
+        Self::FaceUpdate,
+        Self::FaceDestroy,
+        Self::FibAddNextHop,
+        Self::FibRemoveNextHop,
+        Self::CsConfig,
+        Self::CsErase,
+        Self::StrategySet,
+        Self::StrategyUnset,
+        Self::RibRegister,
+        Self::RibUnregister,
+    ];
+
+    /// The module that the command belongs to.
+    #[must_use]
+    pub const fn module(self) -> Module {
+        match self {
+            Self::FaceCreate | Self::FaceUpdate | Self::FaceDestroy => Module::Faces,
+            Self::FibAddNextHop | Self::FibRemoveNextHop => Module::Fib,
+            Self::CsConfig | Self::CsErase => Module::Cs,
+            Self::StrategySet | Self::StrategyUnset => Module::StrategyChoice,
+            Self::RibRegister | Self::RibUnregister => Module::Rib,
+        }
+    }
+
+    /// The name component.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FaceCreate => "create",
+            Self::FaceUpdate => "update",
+            Self::FaceDestroy => "destroy",
+            Self::FibAddNextHop => "add-nexthop",
+            Self::FibRemoveNextHop => "remove-nexthop",
+            Self::CsConfig => "config",
+            Self::CsErase => "erase",
+            Self::StrategySet => "set",
+            Self::StrategyUnset => "unset",
+            Self::RibRegister => "register",
+            Self::RibUnregister => "unregister",
+        }
+    }
+
+    /// The command of a module and verb component.
+    #[must_use]
+    pub fn find(module: &[u8], verb: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|candidate| {
+            candidate.module().as_str().as_bytes() == module
+                && candidate.as_str().as_bytes() == verb
+        })
+    }
+}
+
+impl std::fmt::Display for Verb {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.module().as_str(), self.as_str())
+    }
+}
+
+/// The prefix under which a command came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TopPrefix {
+    /// `/localhost/nfd`: from this host only.
+    Localhost,
+    /// `/localhop/nfd`: from a neighbour; only `rib`, and only where enabled.
+    Localhop,
+}
+
+impl TopPrefix {
+    /// Number of components.
+    pub const LEN: usize = 2;
+
+    /// The prefix as a name.
+    #[must_use]
+    pub fn to_name(self) -> Name {
+        let mut name = Name::new();
+        name.push_generic(match self {
+            Self::Localhost => "localhost",
+            Self::Localhop => "localhop",
+        });
+        name.push_generic("nfd");
+        name
+    }
+
+    /// The management prefix that `name` begins with.
+    #[must_use]
+    pub fn of(name: NameRef<'_>) -> Option<Self> {
+        /// `/localhost/nfd` and `/localhop/nfd` as name values.
+        const LOCALHOST: &[u8] = b"\x08\x09localhost\x08\x03nfd";
+        const LOCALHOP: &[u8] = b"\x08\x08localhop\x08\x03nfd";
+        if name.value().starts_with(LOCALHOST) {
+            Some(Self::Localhost)
+        } else if name.value().starts_with(LOCALHOP) {
+            Some(Self::Localhop)
+        } else {
+            None
+        }
+    }
+}
+
+/// A command whose name, parameters and signature were understood; neither authorised nor checked
+/// against the rules of its verb yet.
+#[derive(Debug, Clone)]
+pub struct Command<'a> {
+    /// Under which prefix it came.
+    pub top_prefix: TopPrefix,
+    /// What to do.
+    pub verb: Verb,
+    /// The arguments as sent.
+    pub parameters: ControlParameters,
+    /// Who says so.
+    pub signature: CommandSignature<'a>,
+}
+
+/// Why an Interest is not a command that can be answered. NFD stays silent in all of these cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The name is not under a management prefix, or has no module and verb.
+    #[error("not a management name")]
+    NotManagement,
+    /// There is no such command.
+    #[error("unknown module or verb")]
+    UnknownVerb,
+    /// The component behind the verb is missing or not `ControlParameters`.
+    #[error("malformed ControlParameters: {0}")]
+    MalformedParameters(DecodeError),
+    /// The signature is malformed.
+    #[error("malformed signature: {0}")]
+    MalformedSignature(#[from] SignatureError),
+}
+
+/// Splits a management name into its prefix, module and verb components.
+#[must_use]
+pub fn module_and_verb(name: NameRef<'_>) -> Option<(TopPrefix, &[u8], &[u8])> {
+    let top_prefix = TopPrefix::of(name)?;
+    let mut rest = name.suffix(TopPrefix::LEN).components();
+    Some((top_prefix, rest.next()?.value(), rest.next()?.value()))
+}
+
+/// Reads a command, in either signature format. `sha256` checks the parameters digest of a v0.3
+/// Interest.
+///
+/// # Errors
+/// [`CommandError`]; none of them is answered.
+pub fn parse_command<'a>(
+    interest: &Interest<'a>,
+    sha256: impl FnOnce(&[u8]) -> [u8; 32],
+) -> Result<Command<'a>, CommandError> {
+    let name = interest.name();
+    let (top_prefix, module, verb) = module_and_verb(name).ok_or(CommandError::NotManagement)?;
+    let verb = Verb::find(module, verb).ok_or(CommandError::UnknownVerb)?;
+    let parameters_at = TopPrefix::LEN + 2;
+    let parameters = name.component(parameters_at).map_or(&[][..], |component| component.value());
+    let parameters =
+        ControlParameters::decode(parameters).map_err(CommandError::MalformedParameters)?;
+    let signature = CommandSignature::parse(interest, parameters_at + 1, sha256)?;
+    Ok(Command { top_prefix, verb, parameters, signature })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The FIB as management keeps it: next hops from the RIB and from `fib/*` commands in one table.
+//!
+//! As in NFD there is one cost per prefix and face, and whoever wrote last prevails: the RIB acts on
+//! the FIB by adding and removing single next hops, exactly those that changed in the RIB.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ndn_packet::{Name, NameRef};
+
+use crate::rib::{FibUpdate, NextHop};
+
+/// The FIB holds as many entries as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the FIB is full ({entries_max} entries)")]
+pub struct FibFull {
+    /// The limit.
+    pub entries_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Ascending cost, then FaceId.
+    next_hops: Vec<NextHop>,
+    /// What the RIB last asked for.
+    from_rib: Vec<NextHop>,
+}
+
+/// Authoritative FIB. Every change yields the update that the forwarding threads need.
+#[derive(Debug)]
+pub struct Fib {
+    entries: BTreeMap<Name, Entry>,
+    faces: BTreeSet<(u64, Name)>,
+    entries_max: usize,
+    entry_count: usize,
+    generation: u64,
+}
+
+impl Fib {
+    /// Default limit on the number of entries.
+    pub const ENTRIES_MAX_DEFAULT: usize = 2 << 20;
+
+    /// An empty FIB that takes at most `entries_max` entries.
+    #[must_use]
+    pub const fn new(entries_max: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            faces: BTreeSet::new(),
+            entries_max,
+            entry_count: 0,
+            generation: 0,
+        }
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entry_count
+    }
+
+    /// Whether there are no entries.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entry_count == 0
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Prefixes in canonical order with their next hops in ascending cost.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[NextHop])> {
+        let entries = self.entries.iter().map(|(prefix, entry)| (prefix, &entry.next_hops[..]));
+        entries.filter(|(_, next_hops)| !next_hops.is_empty())
+    }
+
+    /// The next hops of exactly this prefix.
+    #[must_use]
+    pub fn find(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
+        let entry = self.entries.get(prefix.value())?;
+        (!entry.next_hops.is_empty()).then_some(&entry.next_hops[..])
+    }
+
+    /// Whether one more prefix fits, or `prefix` is there already.
+    ///
+    /// # Errors
+    /// [`FibFull`].
+    pub fn check_room(&self, prefix: NameRef<'_>) -> Result<(), FibFull> {
+        if self.entry_count < self.entries_max || self.find(prefix).is_some() {
+            return Ok(());
+        }
+        Err(FibFull { entries_max: self.entries_max })
+    }
+
+    /// Adds a next hop, or gives it a new cost. `None`: nothing changed.
+    ///
+    /// # Errors
+    /// [`FibFull`] if the prefix is new and the limit is reached.
+    pub fn add_next_hop(
+        &mut self,
+        prefix: &Name,
+        next_hop: NextHop,
+    ) -> Result<Option<FibUpdate>, FibFull> {
+        self.check_room(prefix.as_ref())?;
+        Ok(self.change(prefix, |next_hops| insert(next_hops, next_hop)))
+    }
+
+    /// Removes a next hop. `None`: it was not there.
+    pub fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) -> Option<FibUpdate> {
+        self.entries.get(prefix.value())?;
+        self.change(prefix, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
+    }
+
+    /// Carries out what the RIB wants: only the next hops that it wants otherwise than before.
+    /// `None`: nothing changed.
+    ///
+    /// A prefix that the RIB took in is never refused here; see [`Fib::check_room`].
+    pub fn apply(&mut self, update: FibUpdate) -> Option<FibUpdate> {
+        let (prefix, wanted) = match update {
+            FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
+            FibUpdate::Remove { prefix } => (prefix, Vec::new()),
+        };
+        let entry = self.entries.entry(prefix.clone()).or_default();
+        let before = std::mem::replace(&mut entry.from_rib, wanted.clone());
+        self.change(&prefix, |next_hops| {
+            for old in &before {
+                if !wanted.iter().any(|hop| hop.face_id == old.face_id) {
+                    next_hops.retain(|hop| hop.face_id != old.face_id);
+                }
+            }
+            for hop in wanted.iter().filter(|hop| !before.contains(hop)) {
+                insert(next_hops, *hop);
+            }
+        })
+    }
+
+    /// Removes every next hop through a face.
+    pub fn remove_face(&mut self, face_id: u64) -> Vec<FibUpdate> {
+        let prefixes: Vec<Name> = self
+            .faces
+            .range((face_id, Name::new())..)
+            .take_while(|(face, _)| *face == face_id)
+            .map(|(_, prefix)| prefix.clone())
+            .collect();
+        prefixes.iter().filter_map(|prefix| self.remove_next_hop(prefix, face_id)).collect()
+    }
+
+    fn change(
+        &mut self,
+        prefix: &Name,
+        change: impl FnOnce(&mut Vec<NextHop>),
+    ) -> Option<FibUpdate> {
+        let entry = self.entries.entry(prefix.clone()).or_default();
+        let before = entry.next_hops.clone();
+        change(&mut entry.next_hops);
+        let after = entry.next_hops.clone();
+        if after.is_empty() && entry.from_rib.is_empty() {
+            self.entries.remove(prefix.value());
+        }
+        if before == after {
+            return None;
+        }
+        self.generation += 1;
+        self.index(prefix, &before, &after);
+        match (before.is_empty(), after.is_empty()) {
+            (true, false) => self.entry_count += 1,
+            (false, true) => self.entry_count -= 1,
+            _ => {}
+        }
+        let prefix = prefix.clone();
+        Some(if after.is_empty() {
+            FibUpdate::Remove { prefix }
+        } else {
+            FibUpdate::Set { prefix, next_hops: after }
+        })
+    }
+
+    fn index(&mut self, prefix: &Name, before: &[NextHop], after: &[NextHop]) {
+        for hop in before {
+            if !after.iter().any(|other| other.face_id == hop.face_id) {
+                self.faces.remove(&(hop.face_id, prefix.clone()));
+            }
+        }
+        for hop in after {
+            if !before.iter().any(|other| other.face_id == hop.face_id) {
+                self.faces.insert((hop.face_id, prefix.clone()));
+            }
+        }
+    }
+}
+
+/// Adds or replaces the next hop of a face, keeping the order.
+fn insert(next_hops: &mut Vec<NextHop>, next_hop: NextHop) {
+    next_hops.retain(|hop| hop.face_id != next_hop.face_id);
+    let at = next_hops
+        .partition_point(|hop| (hop.cost, hop.face_id) < (next_hop.cost, next_hop.face_id));
+    next_hops.insert(at, next_hop);
+}
+
+#[cfg(test)]
+mod tests;

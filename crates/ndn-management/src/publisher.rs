@@ -1,0 +1,250 @@
+//! Versions of status datasets, kept so that all segments of one version stay consistent while the
+//! tables change (NFD wiki, `StatusDataset`).
+//!
+//! A version is encoded once and cut into segments when they are asked for: publishing a large
+//! dataset costs one pass over the table, and every segment after that costs the same whatever the
+//! size. Memory is bounded by a number of versions, of prefixes and of bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ndn_packet::{ComponentType, DataBuilder, Name, NameRef};
+
+use crate::Now;
+
+/// Content of one segment: leaves room for name and signature in the largest practical packet.
+pub const SEGMENT_SIZE: usize = ndn_packet::MAX_PACKET_SIZE - 800;
+
+/// FreshnessPeriod of dataset segments, notifications and responses.
+pub const FRESHNESS_MS: u64 = 1000;
+
+/// Limits of a [`DatasetPublisher`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublisherLimits {
+    /// Versions kept per prefix.
+    pub versions_per_prefix_max: usize,
+    /// Versions kept over all prefixes.
+    pub versions_max: usize,
+    /// Bytes kept over all prefixes, the newest version not counted.
+    pub bytes_max: usize,
+    /// A version that nobody asked for during this time is dropped, nanoseconds.
+    pub idle_ns: u64,
+    /// During this time, a version of unchanged tables answers discovery again, nanoseconds.
+    pub reuse_ns: u64,
+}
+
+impl Default for PublisherLimits {
+    fn default() -> Self {
+        Self {
+            versions_per_prefix_max: 4,
+            versions_max: 256,
+            bytes_max: 256 << 20,
+            idle_ns: 30_000_000_000,
+            reuse_ns: FRESHNESS_MS * 1_000_000,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Version {
+    version: u64,
+    content: Vec<u8>,
+    /// Generation of the table at that time, where the table has one.
+    generation: Option<u64>,
+    created_ns: u64,
+    used_ns: u64,
+}
+
+/// One segment, ready to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// With version and segment number.
+    pub name: Name,
+    /// The bytes of the segment.
+    pub content: &'a [u8],
+    /// Number of the last segment.
+    pub last_segment: u64,
+}
+
+impl Segment<'_> {
+    /// The Data to be signed.
+    #[must_use]
+    pub fn data(&self) -> DataBuilder<'_> {
+        DataBuilder::new(&self.name)
+            .freshness_ms(FRESHNESS_MS)
+            .final_segment(self.last_segment)
+            .content(self.content)
+    }
+}
+
+/// Holds the recent versions of every dataset.
+#[derive(Debug, Default)]
+pub struct DatasetPublisher {
+    limits: PublisherLimits,
+    datasets: BTreeMap<Name, VecDeque<Version>>,
+    version_count: usize,
+    byte_count: usize,
+    last_version: u64,
+}
+
+/// Whether a name ends in a version, or in a version and a segment.
+#[must_use]
+pub fn is_versioned(name: NameRef<'_>) -> bool {
+    split_version(name).is_some()
+}
+
+/// Prefix, version and, if there, segment.
+fn split_version(name: NameRef<'_>) -> Option<(NameRef<'_>, u64, Option<u64>)> {
+    let last = name.last()?;
+    if let Some(version) = last.as_version() {
+        return Some((name.parent(), version, None));
+    }
+    let segment = last.number_of_type(ComponentType::SEGMENT)?;
+    let version = name.parent().last()?.as_version()?;
+    Some((name.parent().parent(), version, Some(segment)))
+}
+
+impl DatasetPublisher {
+    /// A publisher that keeps nothing yet.
+    #[must_use]
+    pub fn new(limits: PublisherLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Versions kept now.
+    #[must_use]
+    pub const fn version_count(&self) -> usize {
+        self.version_count
+    }
+
+    /// Bytes kept now.
+    #[must_use]
+    pub const fn byte_count(&self) -> usize {
+        self.byte_count
+    }
+
+    /// The first segment of a recent version, if the table has not changed since it was published.
+    pub fn reuse(&mut self, now: Now, prefix: NameRef<'_>, generation: u64) -> Option<Segment<'_>> {
+        let reuse_ns = self.limits.reuse_ns;
+        let newest = self.datasets.get_mut(prefix.value())?.back_mut()?;
+        let age_ns = now.monotonic_ns.saturating_sub(newest.created_ns);
+        if newest.generation != Some(generation) || age_ns >= reuse_ns {
+            return None;
+        }
+        newest.used_ns = now.monotonic_ns;
+        newest.segment(prefix, 0)
+    }
+
+    /// Publishes `content` as a new version under `prefix` and returns its first segment. With the
+    /// `generation` of the table, [`DatasetPublisher::reuse`] can find it again.
+    pub fn publish(
+        &mut self,
+        now: Now,
+        prefix: NameRef<'_>,
+        content: Vec<u8>,
+        generation: Option<u64>,
+    ) -> Segment<'_> {
+        self.last_version = now.unix_us.max(self.last_version + 1);
+        self.drop_idle(now);
+        self.make_room(prefix);
+        self.version_count += 1;
+        self.byte_count += content.len();
+        let versions = self.datasets.entry(prefix.to_name()).or_default();
+        versions.push_back(Version {
+            version: self.last_version,
+            content,
+            generation,
+            created_ns: now.monotonic_ns,
+            used_ns: now.monotonic_ns,
+        });
+        let newest = versions.len() - 1;
+        versions[newest].first_segment(prefix)
+    }
+
+    /// The segment that a name with version and segment, or with a version only (then the first
+    /// segment), asks for.
+    pub fn find(&mut self, now: Now, name: NameRef<'_>) -> Option<Segment<'_>> {
+        let (prefix, version, segment) = split_version(name)?;
+        let versions = self.datasets.get_mut(prefix.value())?;
+        let found = versions.iter_mut().find(|candidate| candidate.version == version)?;
+        found.used_ns = now.monotonic_ns;
+        found.segment(prefix, segment.unwrap_or(0))
+    }
+
+    /// When the next version becomes idle.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        let used = self.datasets.values().flatten().map(|version| version.used_ns).min()?;
+        Some(used.saturating_add(self.limits.idle_ns))
+    }
+
+    /// Drops the versions that nobody asked for during the idle time.
+    pub fn drop_idle(&mut self, now: Now) {
+        let idle_ns = self.limits.idle_ns;
+        self.retain(|version| version.used_ns.saturating_add(idle_ns) > now.monotonic_ns);
+    }
+
+    /// Drops old versions until one more is within the limits.
+    fn make_room(&mut self, prefix: NameRef<'_>) {
+        let limits = self.limits;
+        let of_prefix = self.datasets.get(prefix.value()).map_or(0, VecDeque::len);
+        if of_prefix >= limits.versions_per_prefix_max.max(1)
+            && let Some(oldest) = self.datasets.get(prefix.value()).and_then(VecDeque::front)
+        {
+            let oldest = oldest.version;
+            self.retain(|version| version.version != oldest);
+        }
+        while self.version_count >= limits.versions_max.max(1) || self.byte_count > limits.bytes_max
+        {
+            let versions = self.datasets.values().flatten();
+            let Some(oldest) = versions.min_by_key(|v| (v.used_ns, v.version)).map(|v| v.version)
+            else {
+                break;
+            };
+            self.retain(|version| version.version != oldest);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Version) -> bool) {
+        let (mut version_count, mut byte_count) = (0, 0);
+        self.datasets.retain(|_, versions| {
+            versions.retain(&keep);
+            version_count += versions.len();
+            byte_count += versions.iter().map(|version| version.content.len()).sum::<usize>();
+            !versions.is_empty()
+        });
+        self.version_count = version_count;
+        self.byte_count = byte_count;
+    }
+}
+
+impl Version {
+    /// An empty dataset has one empty segment.
+    const fn last_segment(&self) -> u64 {
+        (self.content.len().saturating_sub(1) / SEGMENT_SIZE) as u64
+    }
+
+    fn segment(&self, prefix: NameRef<'_>, segment: u64) -> Option<Segment<'_>> {
+        let start = usize::try_from(segment).ok()?.checked_mul(SEGMENT_SIZE)?;
+        if segment > self.last_segment() {
+            return None;
+        }
+        let end = self.content.len().min(start + SEGMENT_SIZE);
+        let mut name = prefix.to_name();
+        name.push_version(self.version).push_segment(segment);
+        Some(Segment {
+            name,
+            content: &self.content[start..end],
+            last_segment: self.last_segment(),
+        })
+    }
+
+    fn first_segment(&self, prefix: NameRef<'_>) -> Segment<'_> {
+        let mut name = prefix.to_name();
+        name.push_version(self.version).push_segment(0);
+        let end = self.content.len().min(SEGMENT_SIZE);
+        Segment { name, content: &self.content[..end], last_segment: self.last_segment() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Commands as typed requests: checked against the rules of their verb, defaults filled in.
+
+use ndn_packet::Name;
+
+use crate::command::{Command, ParameterError, Verb};
+use crate::face_uri::FaceUri;
+use crate::response::{ControlResponse, status};
+use crate::types::{FacePersistency, cs_flag, face_flag};
+use crate::{ControlParameters, Requester};
+
+/// Properties of a face that a command may set; `None` leaves them as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaceOptions {
+    /// Understand IncomingFaceId, NextHopFaceId and CachePolicy.
+    pub local_fields: Option<bool>,
+    /// NDNLPv2 reliability.
+    pub lp_reliability: Option<bool>,
+    /// Set congestion marks.
+    pub congestion_marking: Option<bool>,
+    /// Interval of congestion marking, nanoseconds.
+    pub base_congestion_marking_interval_ns: Option<u64>,
+    /// Queue length at which congestion marking starts, bytes.
+    pub default_congestion_threshold: Option<u64>,
+    /// Largest packet, bytes.
+    pub mtu: Option<u64>,
+}
+
+impl FaceOptions {
+    fn of(parameters: &ControlParameters) -> Self {
+        Self {
+            local_fields: parameters.flag(face_flag::LOCAL_FIELDS),
+            lp_reliability: parameters.flag(face_flag::LP_RELIABILITY),
+            congestion_marking: parameters.flag(face_flag::CONGESTION_MARKING),
+            base_congestion_marking_interval_ns: parameters.base_congestion_marking_interval_ns,
+            default_congestion_threshold: parameters.default_congestion_threshold,
+            mtu: parameters.mtu,
+        }
+    }
+}
+
+/// What a command asks for. FaceIds are real ones: 0 has become the requester's face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// `faces/create`.
+    FaceCreate {
+        /// Canonical.
+        remote: FaceUri,
+        /// Canonical.
+        local: Option<FaceUri>,
+        /// When the face goes away.
+        persistency: FacePersistency,
+        /// Its properties.
+        options: FaceOptions,
+    },
+    /// `faces/update`.
+    FaceUpdate {
+        /// The face.
+        face_id: u64,
+        /// The number as sent; one that is not known is refused together with other bad properties.
+        persistency: Option<u64>,
+        /// Its properties.
+        options: FaceOptions,
+    },
+    /// `faces/destroy`.
+    FaceDestroy {
+        /// The face.
+        face_id: u64,
+    },
+    /// `fib/add-nexthop`.
+    FibAddNextHop {
+        /// FIB prefix.
+        prefix: Name,
+        /// Next hop.
+        face_id: u64,
+        /// Lower is preferred.
+        cost: u64,
+    },
+    /// `fib/remove-nexthop`.
+    FibRemoveNextHop {
+        /// FIB prefix.
+        prefix: Name,
+        /// Next hop.
+        face_id: u64,
+    },
+    /// `cs/config`.
+    CsConfig {
+        /// Packets.
+        capacity: Option<u64>,
+        /// Admit arriving Data.
+        admit: Option<bool>,
+        /// Answer Interests.
+        serve: Option<bool>,
+    },
+    /// `cs/erase`.
+    CsErase {
+        /// Everything under this name.
+        prefix: Name,
+        /// At most so many packets.
+        count: Option<u64>,
+    },
+    /// `strategy-choice/set`.
+    StrategySet {
+        /// Under which prefix.
+        prefix: Name,
+        /// Which strategy, with or without version.
+        strategy: Name,
+    },
+    /// `strategy-choice/unset`.
+    StrategyUnset {
+        /// Under which prefix; not `/`.
+        prefix: Name,
+    },
+    /// `rib/register`.
+    RibRegister {
+        /// RIB prefix.
+        prefix: Name,
+        /// Next hop.
+        face_id: u64,
+        /// Who registers it.
+        origin: u64,
+        /// Lower is preferred.
+        cost: u64,
+        /// [`route_flag`](crate::route_flag) bits.
+        flags: u64,
+        /// Until the route expires, milliseconds; `None`: never.
+        expiration_period_ms: Option<u64>,
+    },
+    /// `rib/unregister`.
+    RibUnregister {
+        /// RIB prefix.
+        prefix: Name,
+        /// Next hop.
+        face_id: u64,
+        /// Who registered it.
+        origin: u64,
+    },
+}
+
+/// A command that may be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceptedCommand {
+    /// Which one.
+    pub verb: Verb,
+    /// What it asks for.
+    pub request: Request,
+    /// Its parameters with defaults and FaceId filled in: what the response repeats.
+    pub parameters: ControlParameters,
+    /// Who asked, for logs.
+    pub signer: String,
+}
+
+impl AcceptedCommand {
+    /// Checks a command against the rules of its verb and fills in defaults.
+    ///
+    /// # Errors
+    /// The response that refuses it.
+    pub fn new(
+        command: Command<'_>,
+        requester: Requester,
+        signer: String,
+    ) -> Result<Self, ControlResponse> {
+        let Command { verb, mut parameters, .. } = command;
+        verb.check(&parameters).map_err(|error| refuse_parameters(&error))?;
+        verb.apply_defaults(&mut parameters);
+        if parameters.face_id == Some(0) {
+            parameters.face_id = Some(requester.face_id);
+        }
+        let request = Request::new(verb, &parameters)?;
+        Ok(Self { verb, request, parameters, signer })
+    }
+
+    /// The response of success that repeats the parameters.
+    #[must_use]
+    pub fn success(&self) -> ControlResponse {
+        ControlResponse::new(status::OK, success_text(self.verb)).with_body(&self.parameters)
+    }
+}
+
+/// NFD 24.07 words success differently in its RIB and FIB modules.
+#[must_use]
+pub const fn success_text(verb: Verb) -> &'static str {
+    match verb {
+        Verb::RibRegister | Verb::RibUnregister | Verb::FibAddNextHop | Verb::FibRemoveNextHop => {
+            "Success"
+        }
+        Verb::FaceCreate
+        | Verb::FaceUpdate
+        | Verb::FaceDestroy
+        | Verb::CsConfig
+        | Verb::CsErase
+        | Verb::StrategySet
+        | Verb::StrategyUnset => "OK",
+    }
+}
+
+fn refuse_parameters(_error: &ParameterError) -> ControlResponse {
+    ControlResponse::new(status::BAD_REQUEST, "failed in validating parameters")
+}
+
+impl Request {
+    fn new(verb: Verb, parameters: &ControlParameters) -> Result<Self, ControlResponse> {
+        let prefix = || parameters.name.clone().unwrap_or_default();
+        let face_id = parameters.face_id.unwrap_or_default();
+        let origin = parameters.origin.unwrap_or_default();
+        let cost = parameters.cost.unwrap_or_default();
+        Ok(match verb {
+            Verb::FaceCreate => return Self::face_create(parameters),
+            Verb::FaceUpdate => Self::FaceUpdate {
+                face_id,
+                persistency: parameters.face_persistency,
+                options: FaceOptions::of(parameters),
+            },
+            Verb::FaceDestroy => Self::FaceDestroy { face_id },
+            Verb::FibAddNextHop => Self::FibAddNextHop { prefix: prefix(), face_id, cost },
+            Verb::FibRemoveNextHop => Self::FibRemoveNextHop { prefix: prefix(), face_id },
+            Verb::CsConfig => Self::CsConfig {
+                capacity: parameters.capacity,
+                admit: parameters.flag(cs_flag::ADMIT),
+                serve: parameters.flag(cs_flag::SERVE),
+            },
+            Verb::CsErase => Self::CsErase { prefix: prefix(), count: parameters.count },
+            Verb::StrategySet => Self::StrategySet {
+                prefix: prefix(),
+                strategy: parameters.strategy.clone().unwrap_or_default(),
+            },
+            Verb::StrategyUnset => Self::StrategyUnset { prefix: prefix() },
+            Verb::RibRegister => Self::RibRegister {
+                prefix: prefix(),
+                face_id,
+                origin,
+                cost,
+                flags: parameters.flags.unwrap_or_default(),
+                expiration_period_ms: parameters.expiration_period_ms,
+            },
+            Verb::RibUnregister => Self::RibUnregister { prefix: prefix(), face_id, origin },
+        })
+    }
+
+    fn face_create(parameters: &ControlParameters) -> Result<Self, ControlResponse> {
+        let parse = |text: &str, not_canonical: &str| {
+            let uri = FaceUri::parse(text)
+                .map_err(|_| ControlResponse::new(status::BAD_REQUEST, "Malformed command"))?;
+            if uri.is_canonical() {
+                Ok(uri)
+            } else {
+                Err(ControlResponse::new(status::BAD_REQUEST, not_canonical))
+            }
+        };
+        let remote =
+            parse(parameters.uri.as_deref().unwrap_or_default(), "Non-canonical remote URI")?;
+        let local = parameters
+            .local_uri
+            .as_deref()
+            .map(|text| parse(text, "Non-canonical local URI"))
+            .transpose()?;
+        let persistency =
+            parameters.face_persistency.unwrap_or(FacePersistency::Persistent.number());
+        let persistency = FacePersistency::from_number(persistency).ok_or_else(|| {
+            ControlResponse::new(
+                status::NOT_ACCEPTABLE,
+                format!("Unknown persistency {persistency}"),
+            )
+        })?;
+        Ok(Self::FaceCreate { remote, local, persistency, options: FaceOptions::of(parameters) })
+    }
+}

@@ -1,0 +1,300 @@
+//! Carrying out commands, and the same operations for the forwarder's own configuration.
+
+use ndn_packet::{Name, NameRef};
+
+use super::pending::{Pending, Work};
+use super::{
+    Action, ControlState, CsConfiguration, Executing, FaceSpecification, Handled, Outcome, Ticket,
+};
+use crate::request::{AcceptedCommand, Request, success_text};
+use crate::response::{ControlResponse, status};
+use crate::rib::{NextHop, Route};
+use crate::strategy_name::StrategyError;
+use crate::types::{CS_ERASE_LIMIT, PREFIX_DEPTH_MAX, cs_flag};
+use crate::{ControlParameters, FibFull, Now, RibFull};
+
+/// Why a route was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// There is no such face.
+    #[error("face {0} does not exist")]
+    NoFace(u64),
+    /// The prefix has more than [`PREFIX_DEPTH_MAX`] components.
+    #[error("route prefix cannot exceed {PREFIX_DEPTH_MAX} components")]
+    PrefixTooLong,
+    /// No room for another route.
+    #[error(transparent)]
+    RibFull(#[from] RibFull),
+    /// No room for another FIB entry.
+    #[error(transparent)]
+    FibFull(#[from] FibFull),
+}
+
+/// Why a strategy choice was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyChoiceError {
+    /// The strategy cannot be used.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The prefix has more than [`PREFIX_DEPTH_MAX`] components.
+    #[error("Prefix has too many components (limit is {PREFIX_DEPTH_MAX})")]
+    PrefixTooLong,
+    /// No room for another choice.
+    #[error("There are too many strategy choices")]
+    Full,
+}
+
+impl ControlState {
+    pub(super) fn execute(
+        &mut self,
+        executing: Executing<'_>,
+        command: AcceptedCommand,
+    ) -> Handled {
+        let success = command.success();
+        let AcceptedCommand { verb, request, parameters, signer } = command;
+        let outcome = match request {
+            Request::FaceCreate { remote, local, persistency, options } => {
+                let specification = FaceSpecification { remote, local, persistency, options };
+                self.create_face(executing, specification)
+            }
+            Request::FaceUpdate { face_id, persistency, options } => {
+                self.update_face(face_id, persistency, options)
+            }
+            Request::FaceDestroy { face_id } => self.destroy_face(face_id, success),
+            Request::FibAddNextHop { prefix, face_id, cost } => {
+                self.fib_add_next_hop(&prefix, NextHop { face_id, cost }, success)
+            }
+            Request::FibRemoveNextHop { prefix, face_id } => {
+                if let Some(update) = self.fib.remove_next_hop(&prefix, face_id) {
+                    self.fib_changed(update);
+                }
+                Outcome::Reply(success)
+            }
+            Request::CsConfig { capacity, admit, serve } => self.cs_config(capacity, admit, serve),
+            Request::CsErase { prefix, count } => self.cs_erase(executing, prefix, count),
+            Request::StrategySet { prefix, strategy } => {
+                self.strategy_set(&prefix, strategy.as_ref(), parameters, success_text(verb))
+            }
+            Request::StrategyUnset { prefix } => {
+                self.unset_strategy(&prefix);
+                Outcome::Reply(success)
+            }
+            Request::RibRegister { prefix, face_id, origin, cost, flags, expiration_period_ms } => {
+                let expires_at_ns = expiration_period_ms
+                    .and_then(|period_ms| period_ms.checked_mul(1_000_000))
+                    .and_then(|period_ns| executing.now.monotonic_ns.checked_add(period_ns));
+                let route = Route { face_id, origin, cost, flags, expires_at_ns };
+                self.rib_register(executing.now, prefix.as_ref(), route, success)
+            }
+            Request::RibUnregister { prefix, face_id, origin } => {
+                self.remove_route(prefix.as_ref(), face_id, origin);
+                Outcome::Reply(success)
+            }
+        };
+        self.counters.commands += 1;
+        match outcome {
+            Outcome::Deferred => Handled::Command { verb, signer, code: None },
+            Outcome::Reply(response) => {
+                self.respond(executing.name, &response);
+                Handled::Command { verb, signer, code: Some(response.code) }
+            }
+        }
+    }
+
+    /// Adds or changes a route.
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_route(&mut self, prefix: NameRef<'_>, route: Route) -> Result<(), RouteError> {
+        if prefix.len() > PREFIX_DEPTH_MAX {
+            return Err(RouteError::PrefixTooLong);
+        }
+        if self.faces.get(route.face_id).is_none() {
+            return Err(RouteError::NoFace(route.face_id));
+        }
+        self.fib.check_room(prefix)?;
+        self.rib.register(prefix, route)?;
+        self.rib_changed();
+        Ok(())
+    }
+
+    /// Removes a route; tells whether there was one.
+    pub fn remove_route(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> bool {
+        let removed = self.rib.unregister(prefix, face_id, origin).is_some();
+        self.rib_changed();
+        removed
+    }
+
+    fn rib_register(
+        &mut self,
+        now: Now,
+        prefix: NameRef<'_>,
+        route: Route,
+        success: ControlResponse,
+    ) -> Outcome {
+        // A period of zero ends an existing route and makes no new one.
+        if route.expires_at_ns.is_some_and(|at| at <= now.monotonic_ns)
+            && prefix.len() <= PREFIX_DEPTH_MAX
+        {
+            self.remove_route(prefix, route.face_id, route.origin);
+            return Outcome::Reply(success);
+        }
+        match self.add_route(prefix, route) {
+            // The answer is given before the face is known to exist; if it does not, there is no route.
+            Ok(()) | Err(RouteError::NoFace(_)) => Outcome::Reply(success),
+            Err(RouteError::PrefixTooLong) => Outcome::reply(
+                status::NAME_TOO_LONG,
+                format!("Route prefix cannot exceed {PREFIX_DEPTH_MAX} components"),
+            ),
+            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
+                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
+            }
+        }
+    }
+
+    fn fib_add_next_hop(
+        &mut self,
+        prefix: &Name,
+        next_hop: NextHop,
+        success: ControlResponse,
+    ) -> Outcome {
+        if prefix.len() > PREFIX_DEPTH_MAX {
+            let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
+            return Outcome::reply(status::NAME_TOO_LONG, text);
+        }
+        if self.faces.get(next_hop.face_id).is_none() {
+            return Outcome::reply(status::GONE, "Face not found");
+        }
+        match self.fib.add_next_hop(prefix, next_hop) {
+            Ok(update) => {
+                if let Some(update) = update {
+                    self.fib_changed(update);
+                }
+                Outcome::Reply(success)
+            }
+            Err(error) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
+        }
+    }
+
+    /// Chooses a strategy for a prefix; returns the name of the instance.
+    ///
+    /// # Errors
+    /// [`StrategyChoiceError`]; nothing is changed then.
+    pub fn set_strategy(
+        &mut self,
+        prefix: &Name,
+        strategy: NameRef<'_>,
+    ) -> Result<Name, StrategyChoiceError> {
+        if prefix.len() > PREFIX_DEPTH_MAX {
+            return Err(StrategyChoiceError::PrefixTooLong);
+        }
+        let instance = self.collaborators.strategies.resolve(strategy)?;
+        let existing = self.strategy_choices.get(prefix.value());
+        if existing == Some(&instance) {
+            return Ok(instance);
+        }
+        if existing.is_none() && self.strategy_choices.len() >= self.config.strategy_choices_max {
+            return Err(StrategyChoiceError::Full);
+        }
+        self.strategy_generation += 1;
+        self.strategy_choices.insert(prefix.clone(), instance.clone());
+        self.actions
+            .push_back(Action::SetStrategy { prefix: prefix.clone(), strategy: instance.clone() });
+        Ok(instance)
+    }
+
+    /// Takes back the choice for a prefix other than `/`; tells whether there was one.
+    pub fn unset_strategy(&mut self, prefix: &Name) -> bool {
+        if prefix.is_empty() || self.strategy_choices.remove(prefix.value()).is_none() {
+            return false;
+        }
+        self.strategy_generation += 1;
+        self.actions.push_back(Action::UnsetStrategy { prefix: prefix.clone() });
+        true
+    }
+
+    fn strategy_set(
+        &mut self,
+        prefix: &Name,
+        strategy: NameRef<'_>,
+        mut parameters: ControlParameters,
+        success_text: &str,
+    ) -> Outcome {
+        match self.set_strategy(prefix, strategy) {
+            Ok(instance) => {
+                parameters.strategy = Some(instance);
+                Outcome::Reply(
+                    ControlResponse::new(status::OK, success_text).with_body(&parameters),
+                )
+            }
+            Err(error) => {
+                let code = match error {
+                    StrategyChoiceError::Strategy(StrategyError::NotRegistered) => {
+                        status::NOT_FOUND
+                    }
+                    StrategyChoiceError::Strategy(StrategyError::BadParameters(_)) => {
+                        status::CONFLICT
+                    }
+                    StrategyChoiceError::PrefixTooLong => status::NAME_TOO_LONG,
+                    StrategyChoiceError::Full => status::INTERNAL_ERROR,
+                };
+                Outcome::reply(code, error.to_string())
+            }
+        }
+    }
+
+    fn cs_config(
+        &mut self,
+        capacity: Option<u64>,
+        admit: Option<bool>,
+        serve: Option<bool>,
+    ) -> Outcome {
+        let wanted = CsConfiguration {
+            capacity: capacity.unwrap_or(self.cs.capacity),
+            admit: admit.unwrap_or(self.cs.admit),
+            serve: serve.unwrap_or(self.cs.serve),
+        };
+        if wanted != self.cs {
+            self.cs = wanted;
+            self.actions.push_back(Action::ConfigureCs(wanted));
+        }
+        let mut body =
+            ControlParameters { capacity: Some(wanted.capacity), ..ControlParameters::default() };
+        body.set_flag(cs_flag::ADMIT, wanted.admit);
+        body.set_flag(cs_flag::SERVE, wanted.serve);
+        body.mask = None;
+        Outcome::Reply(ControlResponse::new(status::OK, "OK").with_body(&body))
+    }
+
+    fn cs_erase(&mut self, executing: Executing<'_>, prefix: Name, count: Option<u64>) -> Outcome {
+        let limit = count.unwrap_or(u64::MAX).min(CS_ERASE_LIMIT);
+        let work = Work::EraseCs { prefix: prefix.clone(), count };
+        let Some(ticket) = self.pending.add(Pending::new(executing, work)) else {
+            return Outcome::busy();
+        };
+        self.actions.push_back(Action::EraseCs { ticket, prefix, limit });
+        Outcome::Deferred
+    }
+
+    /// Tells how [`Action::EraseCs`] ended: how many packets are gone, and whether there are more
+    /// under the prefix.
+    pub fn cs_erase_done(&mut self, ticket: Ticket, erased: u64, more_remain: bool) {
+        let Some(Pending { requesters, work: Work::EraseCs { prefix, count }, .. }) =
+            self.pending.take(ticket)
+        else {
+            return;
+        };
+        let was_limited =
+            erased >= CS_ERASE_LIMIT && count.is_none_or(|count| count > CS_ERASE_LIMIT);
+        let body = ControlParameters {
+            name: Some(prefix),
+            count: Some(erased),
+            capacity: (was_limited && more_remain).then_some(CS_ERASE_LIMIT),
+            ..ControlParameters::default()
+        };
+        let response = ControlResponse::new(status::OK, "OK").with_body(&body);
+        for name in &requesters {
+            self.respond(name.as_ref(), &response);
+        }
+    }
+}

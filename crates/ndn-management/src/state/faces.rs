@@ -1,0 +1,294 @@
+//! Faces as management knows them, and the `faces/*` commands.
+
+use std::collections::BTreeMap;
+
+use ndn_packet::MAX_PACKET_SIZE;
+
+use super::action::{
+    Action, CreatedFace, FaceCapabilities, FaceCreationError, FaceRecord, FaceSpecification, Ticket,
+};
+use super::pending::{Pending, Work};
+use super::{Executing, Outcome};
+use crate::dataset::{FaceProperties, FaceStatus};
+use crate::request::FaceOptions;
+use crate::response::{ControlResponse, status};
+use crate::types::{
+    FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX, FacePersistency,
+    FaceScope, LinkType, MTU_MIN, face_flag,
+};
+use crate::{ControlParameters, ControlState, Now, Telemetry};
+
+impl FaceRecord {
+    /// One of the faces inside the forwarder, e.g. `internal://`.
+    fn reserved(face_id: u64, uri: &str) -> Self {
+        Self {
+            properties: FaceProperties {
+                face_id,
+                remote_uri: uri.to_owned(),
+                local_uri: uri.to_owned(),
+                scope: FaceScope::Local,
+                persistency: FacePersistency::Permanent,
+                link_type: LinkType::PointToPoint,
+                flags: 0,
+            },
+            base_congestion_marking_interval_ns: None,
+            default_congestion_threshold: None,
+            mtu: None,
+            capabilities: FaceCapabilities::default(),
+        }
+    }
+
+    const fn mtu_on_wire(&self) -> Option<u64> {
+        match self.mtu {
+            Some(mtu) if mtu < MAX_PACKET_SIZE as u64 => Some(mtu),
+            Some(_) => Some(MAX_PACKET_SIZE as u64),
+            None => None,
+        }
+    }
+
+    /// The body of the response to `faces/update`.
+    fn update_response(&self) -> ControlParameters {
+        ControlParameters {
+            face_id: Some(self.properties.face_id),
+            face_persistency: Some(self.properties.persistency.number()),
+            flags: Some(self.properties.flags),
+            base_congestion_marking_interval_ns: self.base_congestion_marking_interval_ns,
+            default_congestion_threshold: self.default_congestion_threshold,
+            mtu: self.mtu_on_wire(),
+            ..ControlParameters::default()
+        }
+    }
+
+    /// The body of the response to `faces/create`.
+    pub(super) fn create_response(&self) -> ControlParameters {
+        ControlParameters {
+            uri: Some(self.properties.remote_uri.clone()),
+            local_uri: Some(self.properties.local_uri.clone()),
+            ..self.update_response()
+        }
+    }
+
+    pub(super) fn already_exists(&self) -> ControlResponse {
+        ControlResponse::new(status::CONFLICT, "Face with remote URI already exists")
+            .with_body(&self.create_response())
+    }
+
+    pub(super) fn status(&self, telemetry: &dyn Telemetry) -> FaceStatus {
+        let activity = telemetry.face(self.properties.face_id);
+        FaceStatus {
+            properties: self.properties.clone(),
+            expiration_period_ms: activity.expiration_period_ms,
+            base_congestion_marking_interval_ns: self.base_congestion_marking_interval_ns,
+            default_congestion_threshold: self.default_congestion_threshold,
+            mtu: self.mtu_on_wire(),
+            counters: activity.counters,
+        }
+    }
+
+    /// What of a wanted change is not possible on this face: the body of the 409 response.
+    fn conflicts(
+        &self,
+        persistency: Option<u64>,
+        options: &FaceOptions,
+    ) -> Option<ControlParameters> {
+        let mut conflicts = ControlParameters::default();
+        if options.local_fields == Some(true) && self.properties.scope != FaceScope::Local {
+            conflicts.set_flag(face_flag::LOCAL_FIELDS, true);
+        }
+        conflicts.face_persistency = persistency.filter(|number| {
+            let unchanged = *number == self.properties.persistency.number();
+            let known = FacePersistency::from_number(*number).is_some();
+            !(unchanged || known && self.capabilities.change_persistency)
+        });
+        conflicts.mtu = options.mtu.filter(|mtu| !self.capabilities.override_mtu || *mtu < MTU_MIN);
+        (conflicts != ControlParameters::default()).then_some(conflicts)
+    }
+
+    fn apply(&mut self, persistency: Option<FacePersistency>, options: &FaceOptions) {
+        let properties = &mut self.properties;
+        properties.persistency = persistency.unwrap_or(properties.persistency);
+        for (bit, wanted) in [
+            (face_flag::LOCAL_FIELDS, options.local_fields),
+            (face_flag::LP_RELIABILITY, options.lp_reliability),
+            (face_flag::CONGESTION_MARKING, options.congestion_marking),
+        ] {
+            match wanted {
+                Some(true) => properties.flags |= bit,
+                Some(false) => properties.flags &= !bit,
+                None => {}
+            }
+        }
+        if options.base_congestion_marking_interval_ns.is_some() {
+            self.base_congestion_marking_interval_ns = options.base_congestion_marking_interval_ns;
+        }
+        if options.default_congestion_threshold.is_some() {
+            self.default_congestion_threshold = options.default_congestion_threshold;
+        }
+        self.mtu = options.mtu.or(self.mtu);
+    }
+}
+
+/// Every face, by number and by remote URI.
+#[derive(Debug)]
+pub(super) struct FaceTable {
+    faces: BTreeMap<u64, FaceRecord>,
+    by_remote_uri: BTreeMap<String, u64>,
+}
+
+impl FaceTable {
+    /// Only the faces inside the forwarder.
+    pub(super) fn new() -> Self {
+        let faces = [
+            (FACE_ID_INTERNAL, "internal://"),
+            (FACE_ID_CONTENT_STORE, "contentstore://"),
+            (FACE_ID_NULL, "null://"),
+        ]
+        .map(|(face_id, uri)| (face_id, FaceRecord::reserved(face_id, uri)));
+        Self { faces: BTreeMap::from(faces), by_remote_uri: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, face_id: u64) -> Option<&FaceRecord> {
+        self.faces.get(&face_id)
+    }
+
+    pub(super) fn find_remote(&self, remote_uri: &str) -> Option<&FaceRecord> {
+        self.get(*self.by_remote_uri.get(remote_uri)?)
+    }
+
+    pub(super) fn insert(&mut self, record: FaceRecord) {
+        let properties = &record.properties;
+        self.by_remote_uri.insert(properties.remote_uri.clone(), properties.face_id);
+        self.faces.insert(properties.face_id, record);
+    }
+
+    pub(super) fn remove(&mut self, face_id: u64) -> Option<FaceRecord> {
+        let record = self.faces.remove(&face_id)?;
+        if self.by_remote_uri.get(&record.properties.remote_uri) == Some(&face_id) {
+            self.by_remote_uri.remove(&record.properties.remote_uri);
+        }
+        Some(record)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &FaceRecord> {
+        self.faces.values()
+    }
+}
+
+impl ControlState {
+    pub(super) fn create_face(
+        &mut self,
+        executing: Executing<'_>,
+        specification: FaceSpecification,
+    ) -> Outcome {
+        if let Err(reason) = check_protocol(&specification, &self.config.face_schemes) {
+            return Outcome::reply(status::NOT_ACCEPTABLE, reason);
+        }
+        let remote_uri = specification.remote.to_string();
+        if let Some(existing) = self.faces.find_remote(&remote_uri) {
+            return Outcome::Reply(existing.already_exists());
+        }
+        match self.pending.join_face(&remote_uri, executing.name) {
+            Some(true) => return Outcome::Deferred,
+            Some(false) => return Outcome::busy(),
+            None => {}
+        }
+        let work = Work::CreateFace { remote_uri };
+        let Some(ticket) = self.pending.add(Pending::new(executing, work)) else {
+            return Outcome::busy();
+        };
+        let specification = Box::new(specification);
+        self.actions.push_back(Action::CreateFace { ticket, specification });
+        Outcome::Deferred
+    }
+
+    /// Tells how [`Action::CreateFace`] ended. [`ControlState::face_created`] may have been called
+    /// for the face before, and need not be.
+    pub fn face_creation_done(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        result: Result<CreatedFace, FaceCreationError>,
+    ) {
+        let requesters =
+            self.pending.take(ticket).map(|pending| pending.requesters).unwrap_or_default();
+        let (record, mut is_new) = match result {
+            Ok(CreatedFace::New(record)) => (record, true),
+            Ok(CreatedFace::Existing(record)) => (record, false),
+            Err(error) => {
+                let response = ControlResponse::new(error.code, error.reason);
+                requesters.iter().for_each(|name| self.respond(name.as_ref(), &response));
+                return;
+            }
+        };
+        let created = ControlResponse::new(status::OK, "OK").with_body(&record.create_response());
+        let exists = record.already_exists();
+        self.face_created(now, record);
+        for name in &requesters {
+            self.respond(name.as_ref(), if is_new { &created } else { &exists });
+            is_new = false;
+        }
+    }
+
+    pub(super) fn update_face(
+        &mut self,
+        face_id: u64,
+        persistency: Option<u64>,
+        options: FaceOptions,
+    ) -> Outcome {
+        let Some(face) = self.faces.faces.get_mut(&face_id) else {
+            return Outcome::reply(status::NOT_FOUND, "Specified face does not exist");
+        };
+        if let Some(conflicts) = face.conflicts(persistency, &options) {
+            let response = ControlResponse::new(status::CONFLICT, "Invalid properties specified");
+            return Outcome::Reply(response.with_body(&conflicts));
+        }
+        let persistency = persistency.and_then(FacePersistency::from_number);
+        face.apply(persistency, &options);
+        let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
+        self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
+        Outcome::Reply(response)
+    }
+
+    pub(super) fn destroy_face(&mut self, face_id: u64, success: ControlResponse) -> Outcome {
+        if face_id <= FACE_ID_RESERVED_MAX {
+            // NFD would close its own internal face here and be deaf from then on.
+            return Outcome::reply(status::CONFLICT, "Reserved faces cannot be destroyed");
+        }
+        if self.faces.get(face_id).is_some() {
+            self.actions.push_back(Action::DestroyFace { face_id });
+        }
+        Outcome::Reply(success)
+    }
+}
+
+/// What every kind of face refuses, in NFD's order and words.
+fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), String> {
+    let scheme = wanted.remote.scheme();
+    if !schemes.iter().any(|known| known == scheme) {
+        return Err("Unsupported protocol".to_owned());
+    }
+    let address = wanted.remote.socket_address().map(|address| address.ip());
+    let is_udp = matches!(scheme, "udp4" | "udp6");
+    let is_tcp = matches!(scheme, "tcp4" | "tcp6");
+    if !is_udp && !is_tcp {
+        return Ok(());
+    }
+    let kind = if is_udp { "UDP" } else { "TCP" };
+    let local_fields = wanted.options.local_fields == Some(true);
+    let is_local = is_tcp && address.is_some_and(|address| address.is_loopback());
+    if wanted.local.is_some() {
+        Err(format!("Unicast {kind} faces cannot be created with a LocalUri"))
+    } else if wanted.persistency == FacePersistency::OnDemand {
+        Err(format!("Outgoing {kind} faces do not support on-demand persistency"))
+    } else if address.is_some_and(|address| address.is_multicast()) {
+        Err(format!("Cannot create multicast {kind} faces"))
+    } else if local_fields && !is_local {
+        Err("Local fields can only be enabled on faces with local scope".to_owned())
+    } else if is_tcp && wanted.options.mtu.is_some() {
+        Err("TCP faces do not support MTU overrides".to_owned())
+    } else if wanted.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+        Err(format!("Override MTU cannot be less than {MTU_MIN}"))
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,423 @@
+//! The control plane as a state machine: Interests, events and completions in, actions out.
+//!
+//! [`ControlState`] owns what management is the authority for (RIB, FIB, strategy choices, face
+//! records, Content Store settings, published datasets, the event stream). It touches neither
+//! sockets nor clocks: what has to happen in the data plane comes out of
+//! [`ControlState::poll_action`], and what happened there is told to it.
+
+mod action;
+mod commands;
+mod datasets;
+mod faces;
+mod pending;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ndn_packet::{ContentType, DataBuilder, Interest, Name, NameRef};
+
+pub use action::{
+    Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
+    FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
+};
+pub use commands::{RouteError, StrategyChoiceError};
+
+use crate::authorize::{AnySigner, Authorizer, Requester};
+use crate::dataset::{DatasetItem, FaceEventNotification};
+use crate::dispatch::{self, Dispatch, IgnoreReason};
+use crate::notification::NotificationStream;
+use crate::publisher::{self, DatasetPublisher, PublisherLimits};
+use crate::response::{ControlResponse, status};
+use crate::sign::{DataSigner, DigestSigner};
+use crate::strategy_name::StrategyCatalog;
+use crate::types::FaceEventKind;
+use crate::{Fib, FibUpdate, Now, Rib, TopPrefix};
+use faces::FaceTable;
+use pending::PendingTable;
+
+/// Settings of the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// Version of the forwarder, as `status/general` shows it.
+    pub version: String,
+    /// When the forwarder started, milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// Schemes of the faces that `faces/create` can make.
+    pub face_schemes: Vec<String>,
+    /// Limit on routes.
+    pub rib_routes_max: usize,
+    /// Limit on FIB entries.
+    pub fib_entries_max: usize,
+    /// Limit on strategy choices.
+    pub strategy_choices_max: usize,
+    /// Content Store settings at start.
+    pub cs: CsConfiguration,
+    /// Limits on published datasets.
+    pub publisher: PublisherLimits,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self {
+            version: String::new(),
+            started_unix_ms: 0,
+            face_schemes: ["udp4", "udp6", "tcp4", "tcp6"].map(str::to_owned).to_vec(),
+            rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
+            fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
+            strategy_choices_max: 65_536,
+            cs: CsConfiguration::default(),
+            publisher: PublisherLimits::default(),
+        }
+    }
+}
+
+/// What management did, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ControlCounters {
+    /// Interests that came in.
+    pub interests: u64,
+    /// Commands that were carried out, or at least begun.
+    pub commands: u64,
+    /// Commands that were refused with a response.
+    pub refused: u64,
+    /// Datasets published anew.
+    pub datasets: u64,
+    /// Packets that are no Interest.
+    pub malformed: u64,
+    /// Interests from a face that management has not heard of.
+    pub unknown_face: u64,
+    /// Interests that got no answer, for any other reason.
+    pub ignored: u64,
+    /// Answers that could not be signed.
+    pub unsigned: u64,
+}
+
+/// What became of an Interest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handled {
+    /// A command is carried out; the signer is for logs.
+    Command {
+        /// Which one.
+        verb: crate::Verb,
+        /// Who asked.
+        signer: String,
+        /// Status code; `None`: the answer comes later.
+        code: Option<u32>,
+    },
+    /// A command is refused.
+    Refused {
+        /// Who asked.
+        signer: String,
+        /// Status code of the answer.
+        code: u32,
+    },
+    /// Answered from a dataset or the event stream, or nothing there to answer with.
+    Data {
+        /// Whether there was an answer.
+        answered: bool,
+    },
+    /// Not answered.
+    Ignored(IgnoreReason),
+    /// Not an Interest.
+    Malformed,
+    /// Management has not heard of the face on which it came.
+    UnknownFace,
+}
+
+/// The command that is being carried out.
+#[derive(Debug, Clone, Copy)]
+struct Executing<'a> {
+    now: Now,
+    /// Name of the Interest: the name of the answer.
+    name: NameRef<'a>,
+}
+
+/// How far a command got.
+#[derive(Debug)]
+enum Outcome {
+    Reply(ControlResponse),
+    /// The answer comes when the data plane is done.
+    Deferred,
+}
+
+impl Outcome {
+    fn reply(code: u32, text: impl Into<String>) -> Self {
+        Self::Reply(ControlResponse::new(code, text))
+    }
+
+    fn busy() -> Self {
+        Self::reply(status::INTERNAL_ERROR, "Too many commands are in progress")
+    }
+}
+
+/// Who decides, knows and signs for a [`ControlState`].
+pub struct Collaborators {
+    /// Who may do what.
+    pub authorizer: Box<dyn Authorizer + Send>,
+    /// Which strategies there are.
+    pub strategies: Box<dyn StrategyCatalog + Send>,
+    /// Signs the answers.
+    pub signer: Box<dyn DataSigner + Send>,
+}
+
+impl Collaborators {
+    /// NFD's defaults: any signer is authorised, answers are signed with DigestSha256.
+    #[must_use]
+    pub fn with_strategies(strategies: impl StrategyCatalog + Send + 'static) -> Self {
+        Self {
+            authorizer: Box::new(AnySigner::default()),
+            strategies: Box::new(strategies),
+            signer: Box::new(DigestSigner),
+        }
+    }
+}
+
+impl std::fmt::Debug for Collaborators {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Collaborators").finish_non_exhaustive()
+    }
+}
+
+/// The control plane. See the module documentation.
+#[derive(Debug)]
+pub struct ControlState {
+    config: ControlConfig,
+    collaborators: Collaborators,
+    rib: Rib,
+    fib: Fib,
+    faces: FaceTable,
+    strategy_choices: BTreeMap<Name, Name>,
+    strategy_generation: u64,
+    cs: CsConfiguration,
+    publisher: DatasetPublisher,
+    events: NotificationStream,
+    pending: PendingTable,
+    fib_updates: BTreeMap<Name, FibUpdate>,
+    actions: VecDeque<Action>,
+    counters: ControlCounters,
+}
+
+impl ControlState {
+    /// An empty control plane: no faces but those inside the forwarder, no strategy choices.
+    #[must_use]
+    pub fn new(config: ControlConfig, collaborators: Collaborators) -> Self {
+        let mut events = TopPrefix::Localhost.to_name();
+        events.push_generic("faces").push_generic("events");
+        Self {
+            collaborators,
+            rib: Rib::new(config.rib_routes_max),
+            fib: Fib::new(config.fib_entries_max),
+            faces: FaceTable::new(),
+            strategy_choices: BTreeMap::new(),
+            strategy_generation: 0,
+            cs: config.cs,
+            publisher: DatasetPublisher::new(config.publisher),
+            events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
+            pending: PendingTable::default(),
+            fib_updates: BTreeMap::new(),
+            actions: VecDeque::new(),
+            counters: ControlCounters::default(),
+            config,
+        }
+    }
+
+    /// The routes.
+    #[must_use]
+    pub const fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    /// The next hops.
+    #[must_use]
+    pub const fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// The record of a face.
+    #[must_use]
+    pub fn face(&self, face_id: u64) -> Option<&FaceRecord> {
+        self.faces.get(face_id)
+    }
+
+    /// Every face, by FaceId.
+    pub fn faces(&self) -> impl Iterator<Item = &FaceRecord> {
+        self.faces.iter()
+    }
+
+    /// Prefixes and strategy names, in canonical order.
+    pub fn strategy_choices(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.strategy_choices.iter()
+    }
+
+    /// The Content Store's settings.
+    #[must_use]
+    pub const fn cs(&self) -> CsConfiguration {
+        self.cs
+    }
+
+    /// What management did.
+    #[must_use]
+    pub const fn counters(&self) -> &ControlCounters {
+        &self.counters
+    }
+
+    /// Takes an Interest that the forwarder delivered to management. `face_id` is the face on which
+    /// it arrived; [`ControlState::face_created`] must have been called for it before.
+    pub fn handle_interest(
+        &mut self,
+        now: Now,
+        wire: &[u8],
+        face_id: u64,
+        telemetry: &dyn Telemetry,
+    ) -> Handled {
+        self.counters.interests += 1;
+        let Ok(interest) = Interest::parse(wire) else {
+            self.counters.malformed += 1;
+            return Handled::Malformed;
+        };
+        let Some(face) = self.faces.get(face_id) else {
+            self.counters.unknown_face += 1;
+            return Handled::UnknownFace;
+        };
+        let requester = Requester { face_id, scope: face.properties.scope };
+        let authorizer = &mut *self.collaborators.authorizer;
+        let handled = match dispatch::dispatch(now, &interest, requester, authorizer) {
+            Dispatch::Execute(command) => {
+                self.execute(Executing { now, name: interest.name() }, *command)
+            }
+            Dispatch::Refuse { response, signer } => {
+                self.counters.refused += 1;
+                self.respond(interest.name(), &response);
+                Handled::Refused { signer, code: response.code }
+            }
+            Dispatch::Publish { dataset, prefix } => {
+                self.publish(now, &dataset, prefix.as_ref(), telemetry);
+                Handled::Data { answered: true }
+            }
+            Dispatch::NackDataset(response) => {
+                self.nack(interest.name(), &response);
+                Handled::Data { answered: true }
+            }
+            Dispatch::Stored => Handled::Data { answered: self.send_stored(now, interest.name()) },
+            Dispatch::Events => Handled::Data { answered: self.send_event(now, &interest) },
+            Dispatch::Ignore(reason) => Handled::Ignored(reason),
+        };
+        if matches!(handled, Handled::Ignored(_) | Handled::Data { answered: false }) {
+            self.counters.ignored += 1;
+        }
+        handled
+    }
+
+    /// Takes a face that came into being, or the first word of one that did. A face that is known
+    /// already is left as it is.
+    pub fn face_created(&mut self, now: Now, record: FaceRecord) {
+        if self.faces.get(record.properties.face_id).is_some() {
+            return;
+        }
+        self.notify(now, FaceEventKind::Created, &record);
+        self.faces.insert(record);
+    }
+
+    /// Forgets a face that is gone, with its routes and next hops.
+    pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
+        let Some(record) = self.faces.remove(face_id) else { return };
+        self.rib.remove_face(face_id);
+        self.rib_changed();
+        for update in self.fib.remove_face(face_id) {
+            self.fib_changed(update);
+        }
+        self.notify(now, FaceEventKind::Destroyed, &record);
+    }
+
+    /// Passes on that a face lost or regained its link.
+    pub fn face_changed_state(&mut self, now: Now, face_id: u64, is_up: bool) {
+        let Some(record) = self.faces.get(face_id).cloned() else { return };
+        let kind = if is_up { FaceEventKind::Up } else { FaceEventKind::Down };
+        self.notify(now, kind, &record);
+    }
+
+    /// When [`ControlState::handle_timeout`] wants to be called next, on the monotonic clock.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        let deadlines = [
+            self.rib.next_deadline_ns(),
+            self.pending.next_deadline_ns(),
+            self.publisher.next_deadline_ns(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Lets routes expire, and forgets what nobody waits for.
+    pub fn handle_timeout(&mut self, now: Now) {
+        if self.rib.handle_timeout(now.monotonic_ns) > 0 {
+            self.rib_changed();
+        }
+        self.pending.handle_timeout(now.monotonic_ns);
+        self.publisher.drop_idle(now);
+    }
+
+    /// The next thing to do. FIB updates come first, in one batch per call.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if !self.fib_updates.is_empty() {
+            let updates = std::mem::take(&mut self.fib_updates);
+            return Some(Action::UpdateFib(updates.into_values().collect()));
+        }
+        self.actions.pop_front()
+    }
+
+    /// Carries the changes of the RIB into the FIB.
+    fn rib_changed(&mut self) {
+        for update in self.rib.take_updates() {
+            if let Some(update) = self.fib.apply(update) {
+                self.fib_changed(update);
+            }
+        }
+    }
+
+    fn fib_changed(&mut self, update: FibUpdate) {
+        let prefix = match &update {
+            FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
+        };
+        self.fib_updates.insert(prefix, update);
+    }
+
+    fn respond(&mut self, name: NameRef<'_>, response: &ControlResponse) {
+        let content = response.to_vec();
+        let data = DataBuilder::new(name).freshness_ms(publisher::FRESHNESS_MS).content(&content);
+        let wire = self.collaborators.signer.sign(&data);
+        self.send(wire, true);
+    }
+
+    fn nack(&mut self, name: NameRef<'_>, response: &ControlResponse) {
+        let content = response.to_vec();
+        let data = DataBuilder::new(name)
+            .content_type(ContentType::NACK)
+            .freshness_ms(publisher::FRESHNESS_MS)
+            .content(&content);
+        let wire = self.collaborators.signer.sign(&data);
+        self.send(wire, true);
+    }
+
+    fn notify(&mut self, now: Now, kind: FaceEventKind, record: &FaceRecord) {
+        let notification = FaceEventNotification { kind, properties: record.properties.clone() };
+        let data = self.events.post(now, notification.to_vec()).data();
+        let wire = self.collaborators.signer.sign(&data);
+        self.send(wire, false);
+    }
+
+    fn send_event(&mut self, now: Now, interest: &Interest<'_>) -> bool {
+        let Some(notification) = self.events.find(now, interest) else { return false };
+        let wire = self.collaborators.signer.sign(&notification.data());
+        self.send(wire, false);
+        true
+    }
+
+    fn send(&mut self, wire: Option<Vec<u8>>, may_cache: bool) {
+        match wire {
+            Some(wire) => self.actions.push_back(Action::SendData { wire, may_cache }),
+            None => self.counters.unsigned += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
