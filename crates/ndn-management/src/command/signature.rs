@@ -16,7 +16,7 @@ pub enum CommandSignature<'a> {
         /// Type, key locator, time, nonce, sequence number.
         info: SignatureInfo<'a>,
         /// What is signed, in pieces.
-        signed: [&'a [u8]; 3],
+        signed: [&'a [u8]; 2],
         /// The signature.
         value: &'a [u8],
     },
