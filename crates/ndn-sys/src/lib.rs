@@ -1,2 +1,16 @@
-//! Kernel interfaces: batched UDP, epoll, vectored stream I/O, pinning, clock.
+//! What the forwarder asks of the kernel, behind safe functions.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`clock`] | the only place that reads clocks |
+//! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
+//! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
+//! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
+//! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
 
+pub mod clock;
+pub mod cpu;
+pub mod poll;
+mod socket;
+pub mod stream;
+pub mod udp;

@@ -1,0 +1,164 @@
+//! Processors, CPU time and process limits.
+
+use std::ffi::CString;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Runs the calling thread on processor `cpu` only.
+///
+/// # Errors
+/// If there is no such processor, or it is not allowed to this process.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no processor {cpu}")));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Processors that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// Those of `sched_getaffinity(2)`.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Names the calling thread, as `top -H` and debuggers show it. The kernel keeps 15 bytes.
+///
+/// # Errors
+/// If `name` has a zero byte.
+pub fn set_thread_name(name: &str) -> io::Result<()> {
+    let mut end = name.len().min(15);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let name = CString::new(&name[..end])?;
+    // SAFETY: the name is a terminated string of at most 16 bytes, and the call copies it.
+    match unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// CPU time used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    /// In the program itself.
+    pub user: Duration,
+    /// In the kernel on its behalf.
+    pub system: Duration,
+}
+
+impl CpuTimes {
+    /// Of the whole process.
+    ///
+    /// # Errors
+    /// Those of `getrusage(2)`.
+    pub fn of_process() -> io::Result<Self> {
+        Self::read(libc::RUSAGE_SELF)
+    }
+
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// Those of `getrusage(2)`.
+    pub fn of_thread() -> io::Result<Self> {
+        Self::read(libc::RUSAGE_THREAD)
+    }
+
+    /// Of the child processes that have ended and been waited for.
+    ///
+    /// # Errors
+    /// Those of `getrusage(2)`.
+    pub fn of_children() -> io::Result<Self> {
+        Self::read(libc::RUSAGE_CHILDREN)
+    }
+
+    /// User and system time together.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.user + self.system
+    }
+
+    fn read(who: libc::c_int) -> io::Result<Self> {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+        // SAFETY: the call fills the whole structure if it returns 0.
+        let usage = unsafe {
+            if libc::getrusage(who, usage.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            usage.assume_init()
+        };
+        Ok(Self { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+}
+
+/// Raises the number of descriptors that the process may have open as far as it may without
+/// privileges, and returns it; `None` for no limit.
+///
+/// # Errors
+/// Those of `setrlimit(2)`.
+pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        setrlimit(Resource::Nofile, limit)?;
+    }
+    Ok(limit.current)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_is_pinned_where_it_may_run() {
+        std::thread::spawn(|| {
+            let cpu = *allowed_cpus().unwrap().last().unwrap();
+            pin_thread(cpu).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [cpu]);
+            assert!(pin_thread(usize::MAX).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn thread_name_is_cut_at_a_character() {
+        std::thread::spawn(|| {
+            set_thread_name("arbeiter-für-äö").unwrap();
+            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+            assert_eq!(name.trim_end(), "arbeiter-für-");
+            assert!(set_thread_name("a\0b").is_err());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn work_takes_cpu_time() {
+        let before = CpuTimes::of_thread().unwrap();
+        let mut sum = 0_u64;
+        while CpuTimes::of_thread().unwrap().total() == before.total() {
+            sum = std::hint::black_box((0..100_000_u64).fold(sum, u64::wrapping_add));
+        }
+        assert!(CpuTimes::of_process().unwrap().total() >= before.total());
+    }
+
+    #[test]
+    fn descriptor_limit_is_at_its_maximum() {
+        let limit = raise_descriptor_limit().unwrap();
+        assert_eq!(limit, getrlimit(Resource::Nofile).maximum);
+    }
+}

@@ -1,0 +1,254 @@
+//! Waiting for readiness, and waking a thread that waits.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+/// What to wait for on a descriptor. Errors and hang-ups are always reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// There is something to read or to accept.
+    Readable,
+    /// Also when there is room to write.
+    ReadableAndWritable,
+    /// Only when there is room to write, or a connection attempt has ended.
+    Writable,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::Readable => EventFlags::IN,
+            Self::ReadableAndWritable => EventFlags::IN | EventFlags::OUT,
+            Self::Writable => EventFlags::OUT,
+        }
+    }
+}
+
+/// Readiness of one descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What was given to [`Poller::add`].
+    pub token: u64,
+    /// Reading will not block: there is data, the end of the stream, or an error to fetch.
+    pub readable: bool,
+    /// Writing will not block, or will fail.
+    pub writable: bool,
+    /// The other side is gone, or the descriptor has an error.
+    pub closed: bool,
+}
+
+/// Room for the events of one wait.
+pub struct Events {
+    buffer: Vec<epoll::Event>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Events {
+    /// Room for `capacity` events (at least 1).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { buffer: Vec::with_capacity(capacity.max(1)) }
+    }
+
+    /// Number of events of the last wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the last wait ended without an event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Event `index` of the last wait.
+    ///
+    /// # Panics
+    /// If there are no more than `index`.
+    #[must_use]
+    pub fn event(&self, index: usize) -> Event {
+        let epoll::Event { flags, data, .. } = self.buffer[index];
+        let closed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        Event {
+            token: data.u64(),
+            readable: closed || flags.contains(EventFlags::IN),
+            writable: closed || flags.contains(EventFlags::OUT),
+            closed,
+        }
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        (0..self.len()).map(|index| self.event(index))
+    }
+}
+
+/// A set of descriptors to wait for (epoll, level-triggered).
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    /// Waits for `descriptor` too, and reports it as `token`. It leaves the set when it is closed.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`, such as a descriptor that is in the set already.
+    pub fn add(&self, descriptor: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Changes what to wait for on `descriptor`, and its token.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`, such as a descriptor that is not in the set.
+    pub fn modify(&self, descriptor: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, descriptor, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Does not wait for `descriptor` any more.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`, such as a descriptor that is not in the set.
+    pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, descriptor)?)
+    }
+
+    /// Waits until a descriptor is ready or `timeout` has passed, `None` for as long as it takes.
+    /// The time is rounded up to a millisecond; zero only looks. A signal ends the wait without
+    /// an event.
+    ///
+    /// # Errors
+    /// Those of `epoll_wait(2)`.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        events.buffer.clear();
+        let timeout = timeout.map(whole_millis);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events.buffer), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// At most what `epoll_wait` takes, about 24 days.
+fn whole_millis(timeout: Duration) -> Timespec {
+    let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+    let millis = i64::try_from(millis).unwrap_or(i64::from(i32::MAX));
+    Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
+}
+
+/// Wakes the thread that waits for it in a [`Poller`] (eventfd).
+#[derive(Debug)]
+pub struct Waker {
+    event: OwnedFd,
+}
+
+impl Waker {
+    /// A waker that has not been called.
+    ///
+    /// # Errors
+    /// Those of `eventfd(2)`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    /// Makes the waker readable until [`reset`](Self::reset). Calls in between add nothing.
+    pub fn wake(&self) {
+        // The only possible failure is a counter that is full, and then it is readable anyway.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes the waker unreadable. Look for work after this, not before, or a call is missed.
+    pub fn reset(&self) {
+        // Fails only if nobody has called.
+        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Option<Duration> = Some(Duration::ZERO);
+
+    #[test]
+    fn waker_is_readable_until_it_is_reset() {
+        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        let mut events = Events::with_capacity(4);
+        poller.add(&waker, 7, Interest::Readable).unwrap();
+        poller.wait(&mut events, LOOK).unwrap();
+        assert!(events.is_empty());
+        waker.wake();
+        waker.wake();
+        for _ in 0..2 {
+            poller.wait(&mut events, None).unwrap();
+            let expected = Event { token: 7, readable: true, writable: false, closed: false };
+            assert_eq!(events.iter().collect::<Vec<_>>(), [expected]);
+        }
+        waker.reset();
+        waker.reset();
+        poller.wait(&mut events, LOOK).unwrap();
+        assert!(events.is_empty());
+    }
+
+    #[test]
+    fn interest_and_membership_change() {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let poller = Poller::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        poller.add(&near, 1, Interest::Readable).unwrap();
+        assert!(poller.add(&near, 1, Interest::Readable).is_err());
+        poller.modify(&near, 2, Interest::ReadableAndWritable).unwrap();
+        poller.wait(&mut events, None).unwrap();
+        let expected = Event { token: 2, readable: false, writable: true, closed: false };
+        assert_eq!(events.event(0), expected);
+        drop(far);
+        poller.modify(&near, 3, Interest::Writable).unwrap();
+        poller.wait(&mut events, None).unwrap();
+        assert!(events.event(0).closed && events.event(0).readable);
+        poller.remove(&near).unwrap();
+        poller.wait(&mut events, LOOK).unwrap();
+        assert!(events.is_empty());
+        assert!(poller.remove(&near).is_err());
+    }
+
+    #[test]
+    fn timeouts_are_rounded_up() {
+        assert_eq!(whole_millis(Duration::ZERO).tv_nsec, 0);
+        assert_eq!(whole_millis(Duration::from_nanos(1)).tv_nsec, 1_000_000);
+        assert_eq!(whole_millis(Duration::from_millis(2500)).tv_sec, 2);
+        assert_eq!(whole_millis(Duration::MAX).tv_sec, i64::from(i32::MAX) / 1000);
+    }
+}

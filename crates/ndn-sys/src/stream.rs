@@ -1,0 +1,300 @@
+//! Unix and TCP stream sockets, all of them non-blocking.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use socket2::{Protocol, Type};
+
+use crate::socket::{internet_address, local_address, new_socket};
+
+/// Connections that the kernel completes before they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// Slices that one [`write_vectored`] takes at most (`IOV_MAX` of Linux).
+pub const WRITE_SLICES_MAX: usize = 1024;
+
+/// Reads what there is, at most `buffer.len()` bytes. 0 is the end of the stream.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if there is nothing yet, else those of `read(2)`.
+#[inline]
+pub fn read(stream: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match rustix::io::read(stream, &mut *buffer) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Writes as much of `slices` (at most [`WRITE_SLICES_MAX`]) as there is room for.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if there is no room, else those of `writev(2)`.
+#[inline]
+pub fn write_vectored(stream: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        match rustix::io::writev(stream, slices) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Bytes that were written and that the peer (Unix) or the peer's kernel (TCP) has not taken yet.
+///
+/// # Errors
+/// Those of `ioctl(2)`.
+pub fn unsent_bytes(stream: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: `SIOCOUTQ`, the same number as `TIOCOUTQ`, stores one integer.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 {
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The error that is pending on a socket, such as that of a connection attempt; cleared by this.
+///
+/// # Errors
+/// The pending error, or those of `getsockopt(2)`.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::sockopt::socket_error(socket)??)
+}
+
+/// Starts to connect to a Unix socket. Unlike TCP this succeeds or fails at once.
+///
+/// # Errors
+/// Those of `connect(2)`; [`io::ErrorKind::WouldBlock`] if the listener's queue is full.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Starts to connect to `remote` by TCP. The socket becomes writable when the attempt has ended;
+/// [`take_error`] then tells how.
+///
+/// # Errors
+/// If the attempt cannot even be started.
+pub fn connect_tcp(remote: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = new_socket(remote, Type::STREAM, Protocol::TCP)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&remote.into()) {
+        Ok(()) => Ok(socket.into()),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket.into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The two addresses of a connected TCP socket: ours, and the peer's.
+///
+/// # Errors
+/// If the socket is not connected.
+pub fn tcp_addresses(socket: BorrowedFd<'_>) -> io::Result<(SocketAddr, SocketAddr)> {
+    let peer = rustix::net::getpeername(socket)?.and_then(internet_address);
+    Ok((local_address(socket)?, peer.ok_or(io::ErrorKind::NotConnected)?))
+}
+
+/// Two connected Unix sockets.
+///
+/// # Errors
+/// Those of `socketpair(2)`.
+pub fn unix_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// A connection that a listener has accepted; non-blocking.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection.
+    pub stream: OwnedFd,
+    /// The peer, for TCP.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Why there is no connection to take.
+#[derive(Debug)]
+pub enum AcceptError {
+    /// Nobody is waiting.
+    WouldBlock,
+    /// A peer was waiting and has been turned away, because the process or the system has no
+    /// descriptors left. Others may be waiting.
+    DescriptorsExhausted,
+    /// The peer gave up, or the network failed for it. Others may be waiting.
+    ConnectionLost(io::Error),
+    /// The listener does not work any more.
+    Listener(io::Error),
+}
+
+/// A listening stream socket that survives the exhaustion of descriptors.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    /// A descriptor to give up when none is left, so that a waiting peer can be accepted and
+    /// closed instead of keeping the listener readable for ever.
+    reserve: Option<OwnedFd>,
+    /// The file of a Unix socket, removed on drop.
+    file: Option<SocketFile>,
+}
+
+impl Listener {
+    /// Listens on `address`. Port 0 chooses one; see [`local_address`](Self::local_address).
+    ///
+    /// # Errors
+    /// Those of `bind(2)` and `listen(2)`, such as an address that is in use.
+    pub fn tcp(address: SocketAddr) -> io::Result<Self> {
+        let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
+        socket.set_reuse_address(true)?;
+        // Accepted connections inherit it.
+        socket.set_tcp_nodelay(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Self { socket: socket.into(), reserve: reserve_descriptor(), file: None })
+    }
+
+    /// Listens on the Unix socket `path`, open to every user (mode 0666). A socket file that
+    /// nobody listens on is replaced. The file is removed when the listener is dropped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if another process listens on it,
+    /// [`io::ErrorKind::AlreadyExists`] if the path is something else than a socket, and those
+    /// of `bind(2)`.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = unix_socket()?;
+        match rustix::net::bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_stale(path)?;
+                rustix::net::bind(&socket, &address)?;
+            }
+            result => result?,
+        }
+        let file = SocketFile::of(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Self { socket, reserve: reserve_descriptor(), file: Some(file) })
+    }
+
+    /// Takes one connection.
+    ///
+    /// # Errors
+    /// See [`AcceptError`].
+    pub fn accept(&mut self) -> Result<Accepted, AcceptError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::acceptfrom_with(&self.socket, flags) {
+            Ok((stream, peer)) => Ok(Accepted { stream, peer: peer.and_then(internet_address) }),
+            Err(Errno::WOULDBLOCK) => Err(AcceptError::WouldBlock),
+            Err(Errno::MFILE | Errno::NFILE) => Err(self.turn_away()),
+            // Errors of the new connection, not of the listener (accept(2), "Error handling").
+            Err(
+                error @ (Errno::INTR
+                | Errno::CONNABORTED
+                | Errno::PERM
+                | Errno::PROTO
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NOPROTOOPT
+                | Errno::OPNOTSUPP
+                | Errno::NOBUFS
+                | Errno::NOMEM),
+            ) => Err(AcceptError::ConnectionLost(error.into())),
+            Err(error) => Err(AcceptError::Listener(error.into())),
+        }
+    }
+
+    /// Accepts and closes one connection with the descriptor that was kept for it.
+    fn turn_away(&mut self) -> AcceptError {
+        self.reserve = None;
+        let accepted = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC);
+        let nobody = matches!(accepted, Err(Errno::WOULDBLOCK));
+        drop(accepted);
+        self.reserve = reserve_descriptor();
+        if nobody { AcceptError::WouldBlock } else { AcceptError::DescriptorsExhausted }
+    }
+
+    /// The address that a TCP listener is bound to.
+    ///
+    /// # Errors
+    /// For a Unix listener, or if `getsockname(2)` fails.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        local_address(self.socket.as_fd())
+    }
+
+    /// The path of a Unix listener.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path.as_path())
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A socket file of ours.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode, to leave alone a file that has replaced ours.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.into(), identity: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            // Nothing to do about a failure: the next start finds a stale file and replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+fn reserve_descriptor() -> Option<OwnedFd> {
+    fs::File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
+/// Removes the socket file `path` if nobody listens on it.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        let text = format!("{} exists and is not a socket", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    match connect_unix(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Connected, or a queue that is full: somebody is there.
+        Ok(_) | Err(_) => {
+            let text = format!("another process listens on {}", path.display());
+            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! UDP with many datagrams per system call.
+//!
+//! On receive the kernel may join datagrams of one sender and equal size into one message (GRO);
+//! on send one message may be cut into datagrams by the kernel or the network card (GSO). Both
+//! also come in batches of messages (`recvmmsg`, `sendmmsg`).
+
+mod address;
+mod receive;
+mod send;
+mod socket;
+
+pub use receive::{ReceiveBatch, ReceivedMessage};
+pub use send::{SendBatch, SendBuilder};
+pub use socket::{UdpOptions, UdpSocket};
+
+/// Largest payload of one datagram or of one message, in bytes (IPv4 without options).
+pub const MESSAGE_LENGTH_MAX: usize = 65_507;
+
+/// Datagrams that one message may be cut into (`UDP_MAX_SEGMENTS` of the kernels before 6.9;
+/// later ones take 128).
+pub const SEGMENTS_MAX: usize = 64;

@@ -1,0 +1,114 @@
+//! UDP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use socket2::{Protocol, Socket, Type};
+
+use crate::socket::{local_address, new_socket, set_option};
+
+/// How to make a [`UdpSocket`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// Address to bind to. Port 0 lets the kernel choose.
+    pub local: SocketAddr,
+    /// The only peer to exchange datagrams with.
+    pub remote: Option<SocketAddr>,
+    /// Let another socket that also says so bind to the same address (`SO_REUSEADDR`): a
+    /// connected socket beside the listener on the same port.
+    pub reuse_address: bool,
+    /// Spread datagrams of different peers over the sockets that say so (`SO_REUSEPORT`): one
+    /// socket per worker.
+    pub reuse_port: bool,
+    /// Bytes that the kernel may hold for us before it drops datagrams; it may grant fewer.
+    pub receive_buffer: usize,
+    /// Bytes that the kernel may hold of ours; it may grant fewer.
+    pub send_buffer: usize,
+}
+
+impl UdpOptions {
+    /// A socket bound to `local`, with buffers of 4 MiB.
+    #[must_use]
+    pub fn bound_to(local: SocketAddr) -> Self {
+        Self {
+            local,
+            remote: None,
+            reuse_address: false,
+            reuse_port: false,
+            receive_buffer: 4 << 20,
+            send_buffer: 4 << 20,
+        }
+    }
+}
+
+/// A non-blocking UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: OwnedFd,
+    segmentation: bool,
+}
+
+impl UdpSocket {
+    /// Binds a socket, and connects it if there is a remote address.
+    ///
+    /// Joined datagrams on receive and the count of dropped ones are switched on where the kernel
+    /// knows them.
+    ///
+    /// # Errors
+    /// Those of `bind(2)` and `connect(2)`.
+    pub fn new(options: &UdpOptions) -> io::Result<Self> {
+        let socket = new_socket(options.local, Type::DGRAM, Protocol::UDP)?;
+        if options.reuse_address {
+            socket.set_reuse_address(true)?;
+        }
+        if options.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        set_buffers(&socket, options)?;
+        socket.bind(&options.local.into())?;
+        if let Some(remote) = options.remote {
+            socket.connect(&remote.into())?;
+        }
+        // Both are only optimisations or figures: an old kernel does without.
+        let _ = set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+        let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        // Setting "no default segment size" fails on a kernel that cannot segment.
+        let segmentation = set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        Ok(Self { socket: socket.into(), segmentation })
+    }
+
+    /// The address that the socket is bound to.
+    ///
+    /// # Errors
+    /// Those of `getsockname(2)`.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        local_address(self.socket.as_fd())
+    }
+
+    /// Whether the kernel can cut a message into datagrams.
+    #[must_use]
+    pub fn can_segment(&self) -> bool {
+        self.segmentation
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Asks for the buffers past the system's limit first, which a privileged process may.
+fn set_buffers(socket: &Socket, options: &UdpOptions) -> io::Result<()> {
+    let integer = |bytes| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let receive = integer(options.receive_buffer);
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
+        socket.set_recv_buffer_size(options.receive_buffer)?;
+    }
+    let send = integer(options.send_buffer);
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
+        socket.set_send_buffer_size(options.send_buffer)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! A listener when the process has run out of descriptors. A program of its own, because the
+//! limit is the whole process's.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::fs::File;
+
+use ndn_sys::stream::{self, AcceptError, Listener};
+
+#[test]
+fn peers_are_turned_away_when_descriptors_run_out() {
+    let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.sock");
+    let mut listener = Listener::unix(&path).unwrap();
+    let clients: Vec<_> = (0..3).map(|_| stream::connect_unix(&path).unwrap()).collect();
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+
+    for _ in &clients {
+        assert!(matches!(listener.accept(), Err(AcceptError::DescriptorsExhausted)));
+    }
+    assert!(matches!(listener.accept(), Err(AcceptError::WouldBlock)));
+
+    files.truncate(files.len() - 2);
+    let _client = stream::connect_unix(&path).unwrap();
+    listener.accept().unwrap();
+}
