@@ -32,6 +32,7 @@ impl HashIndex {
     }
 
     /// Number of items.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

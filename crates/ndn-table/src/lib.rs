@@ -14,6 +14,7 @@ mod face_index;
 mod hash_index;
 mod key;
 mod name_hash;
+mod pcct;
 mod sip;
 mod timer_wheel;
 mod timestamp;
@@ -22,6 +23,12 @@ mod token;
 pub use face_index::FaceIndex;
 pub use key::{DataKey, InterestKey};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
+pub use pcct::{
+    CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CachedWire, CsCounters, CsError, CsIndex,
+    CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_MATCHES_MAX,
+    PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex, PitInsert, PitMatches,
+};
 pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
 pub use timestamp::{NANOS_PER_MILLI, Timestamp};
 pub use token::{TOKEN_LENGTH, Token};

@@ -31,11 +31,12 @@ pub struct PitEntry {
     pub(super) block: BlockRef,
     pub(super) in_list: RecordList,
     pub(super) out_list: RecordList,
-    // (RecordList is 8 bytes, so this line ends with two free bytes.)
     pub(super) flags: PitFlags,
     pub(super) name_components: u8,
     pub(super) generation: u16,
     pub(super) wire_length: u16,
+    /// Records of this slot in the timer wheel; outlives the entry.
+    pub(super) timer_count: u8,
     /// Second line.
     pub(super) in_first: InRecord,
     pub(super) out_first: OutRecord,
@@ -43,7 +44,8 @@ pub struct PitEntry {
     pub(super) inline: [u8; INLINE_INTEREST_LENGTH],
 }
 
-const _: () = assert!(size_of::<PitEntry>() == 256 && std::mem::offset_of!(PitEntry, in_first) == 64);
+const _: () =
+    assert!(size_of::<PitEntry>() == 256 && std::mem::offset_of!(PitEntry, in_first) == 64);
 
 /// Selectors of the Interest and state of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ impl PitEntry {
         name_components: 0,
         generation: 0,
         wire_length: 0,
+        timer_count: 0,
         in_first: InRecord::EMPTY,
         out_first: OutRecord::EMPTY,
         inline: [0; INLINE_INTEREST_LENGTH],

@@ -61,6 +61,12 @@ impl InRecord {
         token: [0; INLINE_TOKEN_LENGTH],
     };
 
+    /// A record without a token.
+    #[inline]
+    pub(super) fn new(face: FaceIndex, nonce: u32, lifetime_ms: u32, renewed: Timestamp) -> Self {
+        Self { face, nonce, renewed, lifetime_ms, ..Self::EMPTY }
+    }
+
     /// When the downstream no longer waits.
     #[must_use]
     pub fn expiry(&self) -> Timestamp {

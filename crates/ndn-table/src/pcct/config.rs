@@ -1,0 +1,134 @@
+//! Limits, errors and counters of the composite table.
+
+use std::fmt;
+
+use crate::Timestamp;
+
+/// Which cached Data makes way for a new one. The names and the meaning are NFD's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CsPolicy {
+    /// The least recently used.
+    #[default]
+    Lru,
+    /// Unsolicited ones first, then those whose freshness has run out, then the others; the oldest
+    /// of each.
+    PriorityFifo,
+}
+
+/// Sizes of a [`Pcct`](super::Pcct). All memory is reserved at construction, and except for the
+/// hash indices it is first touched when it is first needed.
+#[derive(Clone, Debug)]
+pub struct PcctConfig {
+    /// PIT entries, at most [`Token::ENTRY_COUNT_MAX`](crate::Token::ENTRY_COUNT_MAX). An entry
+    /// takes 256 bytes.
+    pub pit_entries_max: u32,
+    /// Bytes for Interests longer than 128 bytes.
+    pub pit_bytes_max: usize,
+    /// In-records beyond the first of their entry; as many out-records; as many PIT tokens longer
+    /// than 8 bytes.
+    pub extra_records_max: u32,
+    /// Cached packets. This is also the highest capacity that can be set later.
+    pub cs_packets_max: u32,
+    /// Bytes of cached packets, rounded up to their size class.
+    pub cs_bytes_max: usize,
+    /// Distinct proper prefixes of the names of cached packets.
+    pub cs_prefix_nodes_max: u32,
+    /// Which cached Data makes way.
+    pub cs_policy: CsPolicy,
+    /// The time of construction.
+    pub now: Timestamp,
+}
+
+impl Default for PcctConfig {
+    /// 65,536 cached packets in at most 512 MiB, 65,536 PIT entries.
+    fn default() -> Self {
+        Self::with_capacity(65_536, 65_536, Timestamp::ZERO)
+    }
+}
+
+impl PcctConfig {
+    /// Sizes in proportion to a PIT of `pit_entries` and a Content Store of `cs_packets`.
+    #[must_use]
+    pub fn with_capacity(pit_entries: u32, cs_packets: u32, now: Timestamp) -> Self {
+        Self {
+            pit_entries_max: pit_entries,
+            pit_bytes_max: (pit_entries as usize * 512).max(1 << 20),
+            extra_records_max: pit_entries.max(1024),
+            cs_packets_max: cs_packets,
+            cs_bytes_max: (cs_packets as usize * 8192).max(4 << 20),
+            cs_prefix_nodes_max: cs_packets.saturating_mul(2).max(1024),
+            cs_policy: CsPolicy::Lru,
+            now,
+        }
+    }
+}
+
+/// Why an Interest could not be recorded. Each is a limit of [`PcctConfig`] or of the crate, and
+/// the Interest is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PitError {
+    /// All PIT entries are in use.
+    Full,
+    /// No memory for an Interest longer than 128 bytes.
+    BytesFull,
+    /// The neighbourhood of the hash is full.
+    IndexFull,
+    /// The packet is longer than any block.
+    TooLong,
+    /// No memory for another in- or out-record, or the entry has too many.
+    RecordsFull,
+    /// The PIT token is longer than 32 bytes, or there is no memory for one longer than 8.
+    TokensFull,
+}
+
+impl fmt::Display for PitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the PIT is full",
+            Self::BytesFull => "the memory for long Interests is full",
+            Self::IndexFull => "a neighbourhood of the hash index is full",
+            Self::TooLong => "the Interest is too long",
+            Self::RecordsFull => "the memory for in- or out-records is full",
+            Self::TokensFull => "the memory for long PIT tokens is full",
+        })
+    }
+}
+
+impl std::error::Error for PitError {}
+
+/// Why a Data was not cached. It is forwarded all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsError {
+    /// Admission is switched off, or the capacity is 0.
+    NotAdmitted,
+    /// Longer than [`CACHED_PACKET_LENGTH_MAX`](super::CACHED_PACKET_LENGTH_MAX).
+    TooLong,
+    /// No room, not even after [`EVICTIONS_PER_INSERT_MAX`](super::EVICTIONS_PER_INSERT_MAX)
+    /// evictions.
+    Full,
+}
+
+impl fmt::Display for CsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAdmitted => "the Content Store admits no Data",
+            Self::TooLong => "the Data is too long to be cached",
+            Self::Full => "the Content Store has no room",
+        })
+    }
+}
+
+impl std::error::Error for CsError {}
+
+/// What the Content Store did since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsCounters {
+    /// Lookups that found a Data.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+    /// Data copied in.
+    pub insertions: u64,
+    /// Data that made way, for whatever reason except an erase.
+    pub evictions: u64,
+}

@@ -1,0 +1,538 @@
+//! Content Store: lookup, admission, eviction.
+
+use super::cs_entry::{CachedWire, CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
+use super::prefix_tree::PrefixTree;
+use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_name};
+use crate::arena::{Arena, NONE};
+use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
+use crate::hash_index::HashIndex;
+use crate::timer_wheel::{Step, TimerWheel};
+use crate::{DataKey, InterestKey, Timestamp};
+
+/// Different Data of one name that are kept; the one that is fresh the shortest makes way.
+pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
+
+/// Data evicted to make room for one at most. More than one is needed when the size class of the
+/// new packet has no block left, or after the capacity was lowered.
+pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
+
+/// The digest is remembered in the block, behind the packet.
+const DIGEST_LENGTH: usize = 32;
+
+/// Largest packet that can be cached.
+pub const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
+
+/// Blocks that were handed out in a burst and evicted in the same burst.
+const HELD_BLOCKS_MAX: usize = 1024;
+
+/// Records in the timer wheel for one slot at most (priority FIFO).
+const TIMERS_PER_ENTRY_MAX: u8 = 2;
+
+/// How far ahead of the eviction the lines of the victims are asked for, in evictions: first the
+/// header, then what the header leads to.
+const HEADER_AHEAD: u32 = 24;
+const LINES_AHEAD: u32 = 12;
+
+/// The Content Store of one shard. It shares the hash index with the PIT.
+#[derive(Debug)]
+pub(super) struct Cs {
+    pub(super) entries: Arena<CsEntry>,
+    pub(super) tree: PrefixTree,
+    queues: Queues,
+    blocks: ByteSlab,
+    held: Vec<BlockRef>,
+    wheel: TimerWheel,
+    policy: CsPolicy,
+    capacity: usize,
+    pub(super) admit: bool,
+    pub(super) serve: bool,
+    burst: u32,
+    /// Entries of the victims' queue that lie about [`HEADER_AHEAD`] and [`LINES_AHEAD`] before
+    /// its end; [`NONE`] when the position was lost.
+    header_cursor: u32,
+    lines_cursor: u32,
+    pub(super) counters: CsCounters,
+}
+
+impl Cs {
+    pub(super) fn new(config: &PcctConfig) -> Self {
+        let packets = config.cs_packets_max as usize;
+        let timers = match config.cs_policy {
+            CsPolicy::Lru => 0,
+            CsPolicy::PriorityFifo => packets * usize::from(TIMERS_PER_ENTRY_MAX),
+        };
+        Self {
+            entries: Arena::new(packets),
+            tree: PrefixTree::new(config.cs_prefix_nodes_max as usize),
+            queues: Queues::EMPTY,
+            blocks: ByteSlab::new(config.cs_bytes_max),
+            held: Vec::with_capacity(HELD_BLOCKS_MAX),
+            wheel: TimerWheel::new(timers, config.now),
+            policy: config.cs_policy,
+            capacity: packets,
+            admit: true,
+            serve: true,
+            burst: 0,
+            header_cursor: NONE,
+            lines_cursor: NONE,
+            counters: CsCounters::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Changes the capacity, up to what the table was built for; returns the new one.
+    pub(super) fn set_capacity(&mut self, packets: usize) -> usize {
+        self.capacity = packets.min(self.entries.capacity());
+        self.capacity
+    }
+
+    pub(super) fn policy(&self) -> CsPolicy {
+        self.policy
+    }
+
+    pub(super) fn bytes_in_use(&self) -> usize {
+        self.blocks.bytes_in_use()
+    }
+
+    pub(super) fn set_bytes_max(&mut self, bytes: usize) {
+        self.blocks.set_limit(bytes);
+    }
+
+    pub(super) fn wire(&self, wire: CachedWire) -> &[u8] {
+        self.blocks.bytes(wire.block, usize::from(wire.length))
+    }
+
+    pub(super) fn cached_wire(&self, place: CsIndex) -> CachedWire {
+        let entry = &self.entries[place.0];
+        CachedWire { block: entry.block, length: entry.wire_length }
+    }
+
+    /// The whole packet.
+    #[inline]
+    pub(super) fn packet(&self, place: u32) -> &[u8] {
+        let entry = &self.entries[place];
+        self.blocks.bytes(entry.block, usize::from(entry.wire_length))
+    }
+
+    pub(super) fn prefetch(&self, place: u32) {
+        ndn_ring::prefetch_slice(self.entries.slots(), place as usize);
+    }
+
+    /// Asks for the first lines of a packet whose header has been asked for.
+    pub(super) fn prefetch_packet(&self, place: u32) {
+        if let Some(entry) = self.entries.slots().get(place as usize)
+            && entry.block != BlockRef::NONE
+        {
+            let lines = usize::from(entry.wire_length).div_ceil(64).min(4);
+            for line in 0..lines {
+                self.blocks.prefetch(entry.block, line);
+            }
+        }
+    }
+
+    /// The Data that answers an Interest.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        index: &HashIndex,
+        key: &InterestKey<'_>,
+        now: Timestamp,
+        digest: impl FnMut(&[u8]) -> [u8; 32],
+    ) -> Option<CsIndex> {
+        let found = if self.serve { self.find_match(index, key, now, digest) } else { None };
+        let Some(place) = found else {
+            self.counters.misses += 1;
+            return None;
+        };
+        self.counters.hits += 1;
+        self.entries[place].served_burst = self.burst;
+        if self.policy == CsPolicy::Lru && self.entries[place].newer != NONE {
+            self.requeue(place, QueueKind::Main);
+        }
+        Some(CsIndex(place))
+    }
+
+    fn find_match(
+        &mut self,
+        index: &HashIndex,
+        key: &InterestKey<'_>,
+        now: Timestamp,
+        digest: impl FnMut(&[u8]) -> [u8; 32],
+    ) -> Option<u32> {
+        if let Some(place) = self.find_exact(index, key, now, digest) {
+            return Some(place);
+        }
+        if !key.can_be_prefix || key.has_digest {
+            return None;
+        }
+        let depth = key.depth();
+        let start = self.tree.find(key.hashes[depth], depth)?;
+        let fresh_at = key.must_be_fresh.then_some(now);
+        self.tree.search(&self.entries, start, fresh_at, |_, entry| {
+            (!key.must_be_fresh || entry.is_fresh(now)) && {
+                let wire = self.blocks.bytes(entry.block, usize::from(entry.wire_length));
+                packet_name(wire).starts_with(key.name.value())
+            }
+        })
+    }
+
+    /// Of several Data of the name, the one that is fresh the longest.
+    #[inline]
+    fn find_exact(
+        &mut self,
+        index: &HashIndex,
+        key: &InterestKey<'_>,
+        now: Timestamp,
+        mut digest: impl FnMut(&[u8]) -> [u8; 32],
+    ) -> Option<u32> {
+        let mut best: Option<u32> = None;
+        let mut wanted = [NONE; CS_VARIANTS_PER_NAME_MAX];
+        let mut candidates = 0;
+        let name = key.data_name();
+        index.for_each(key.table_hash(), |place| {
+            if super::pit::Pit::owns(place) {
+                return;
+            }
+            let entry = &self.entries[place];
+            if key.must_be_fresh && !entry.is_fresh(now) || packet_name(self.packet(place)) != name
+            {
+                return;
+            }
+            if key.has_digest {
+                if let Some(candidate) = wanted.get_mut(candidates) {
+                    *candidate = place;
+                    candidates += 1;
+                }
+            } else if best.is_none_or(|best| self.entries[best].fresh_until < entry.fresh_until) {
+                best = Some(place);
+            }
+        });
+        if let Some(expected) = key.digest() {
+            best = wanted[..candidates]
+                .iter()
+                .copied()
+                .find(|&place| self.digest(place, &mut digest) == *expected);
+        }
+        best
+    }
+
+    /// The SHA-256 of a cached packet, computed once.
+    fn digest(&mut self, place: u32, compute: &mut impl FnMut(&[u8]) -> [u8; 32]) -> [u8; 32] {
+        let entry = &mut self.entries[place];
+        let length = usize::from(entry.wire_length);
+        let bytes = self.blocks.bytes_mut(entry.block, length + DIGEST_LENGTH);
+        let (packet, remembered) = bytes.split_at_mut(length);
+        let mut digest = [0; DIGEST_LENGTH];
+        if entry.has_digest {
+            digest.copy_from_slice(remembered);
+        } else {
+            digest = compute(packet);
+            remembered.copy_from_slice(&digest);
+            entry.has_digest = true;
+        }
+        digest
+    }
+
+    /// Copies a Data in.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        wire: &[u8],
+        freshness_ms: u64,
+        solicited: bool,
+        now: Timestamp,
+    ) -> Result<CsIndex, CsError> {
+        if !self.admit || self.capacity == 0 {
+            return Err(CsError::NotAdmitted);
+        }
+        if wire.len() > CACHED_PACKET_LENGTH_MAX {
+            return Err(CsError::TooLong);
+        }
+        let fresh_until =
+            if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
+        if let Some(place) = self.make_way_for_variant(index, key, wire) {
+            self.refresh(place, fresh_until, solicited, now);
+            return Ok(CsIndex(place));
+        }
+        let place = self.allocate(index, wire.len(), key.hashes.len())?;
+        let entry = &mut self.entries[place];
+        entry.hash = key.name_hash();
+        entry.fresh_until = fresh_until;
+        entry.served_burst = self.burst.wrapping_sub(1);
+        entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
+        entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
+        entry.is_in_use = true;
+        entry.has_digest = false;
+        let block = entry.block;
+        self.link(index, key, place)?;
+        self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
+        self.enqueue(place, solicited, now);
+        self.look_ahead(index);
+        self.counters.insertions += 1;
+        Ok(CsIndex(place))
+    }
+
+    /// Finds the same packet; otherwise removes one of the Data of the same name if they are too
+    /// many.
+    #[inline]
+    fn make_way_for_variant(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        wire: &[u8],
+    ) -> Option<u32> {
+        let mut same = None;
+        let mut count = 0;
+        let mut stalest: Option<u32> = None;
+        index.for_each(key.name_hash(), |place| {
+            if super::pit::Pit::owns(place) {
+                return;
+            }
+            let packet = self.packet(place);
+            if packet == wire {
+                same = Some(place);
+            } else if packet_name(packet) == key.name.value() {
+                count += 1;
+                if stalest.is_none_or(|stalest| {
+                    self.entries[place].fresh_until < self.entries[stalest].fresh_until
+                }) {
+                    stalest = Some(place);
+                }
+            }
+        });
+        if same.is_none()
+            && count >= CS_VARIANTS_PER_NAME_MAX
+            && let Some(stalest) = stalest
+        {
+            self.remove(index, stalest);
+            self.counters.evictions += 1;
+        }
+        same
+    }
+
+    /// The same Data came again.
+    fn refresh(&mut self, place: u32, fresh_until: Timestamp, solicited: bool, now: Timestamp) {
+        let entry = &mut self.entries[place];
+        entry.fresh_until = fresh_until;
+        let node = entry.node;
+        self.tree.raise_bound(node, fresh_until);
+        self.forget_cursor(place);
+        self.queues.unlink(&mut self.entries, place);
+        self.enqueue(place, solicited, now);
+    }
+
+    /// A header and a block, evicting for them what the policy names.
+    #[inline]
+    fn allocate(
+        &mut self,
+        index: &mut HashIndex,
+        length: usize,
+        nodes: usize,
+    ) -> Result<u32, CsError> {
+        let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
+        loop {
+            let has_room = self.entries.len() < self.capacity
+                && self.tree.has_room(nodes)
+                && !self.blocks.is_over_limit();
+            if has_room && let Some(block) = self.blocks.allocate(length + DIGEST_LENGTH) {
+                let Some(place) = self.entries.allocate(|| CsEntry::EMPTY) else {
+                    self.blocks.release(block);
+                    return Err(CsError::Full);
+                };
+                self.entries[place].block = block;
+                return Ok(place);
+            }
+            if evictions_left == 0 || !self.evict(index) {
+                return Err(CsError::Full);
+            }
+            evictions_left -= 1;
+        }
+    }
+
+    /// Files a new entry in the index and the prefix tree, or gives its memory back.
+    #[inline]
+    fn link(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        place: u32,
+    ) -> Result<(), CsError> {
+        let is_filed = index.insert(key.name_hash(), place).is_ok();
+        if is_filed && self.tree.link(&mut self.entries, place, key.hashes).is_ok() {
+            return Ok(());
+        }
+        if is_filed {
+            index.remove(key.name_hash(), place);
+        }
+        let entry = &mut self.entries[place];
+        entry.is_in_use = false;
+        self.blocks.release(entry.block);
+        self.entries.release(place);
+        Err(CsError::Full)
+    }
+
+    #[inline]
+    fn enqueue(&mut self, place: u32, solicited: bool, now: Timestamp) {
+        let kind = match self.policy {
+            CsPolicy::Lru => QueueKind::Main,
+            CsPolicy::PriorityFifo if !solicited => QueueKind::Unsolicited,
+            CsPolicy::PriorityFifo if !self.entries[place].is_fresh(now) => QueueKind::Stale,
+            CsPolicy::PriorityFifo => {
+                self.schedule_stale(place);
+                QueueKind::Main
+            }
+        };
+        self.queues.push(&mut self.entries, place, kind);
+    }
+
+    fn requeue(&mut self, place: u32, kind: QueueKind) {
+        self.forget_cursor(place);
+        self.queues.unlink(&mut self.entries, place);
+        self.queues.push(&mut self.entries, place, kind);
+    }
+
+    fn schedule_stale(&mut self, place: u32) {
+        let entry = &mut self.entries[place];
+        // An entry that has its records already is found stale when one of them comes out.
+        if entry.fresh_until < entry.timer
+            && entry.timer_count < TIMERS_PER_ENTRY_MAX
+            && self.wheel.schedule(u64::from(place), entry.fresh_until.plus_nanos(1)).is_ok()
+        {
+            entry.timer = entry.fresh_until;
+            entry.timer_count += 1;
+        }
+    }
+
+    /// Evicts the next victim; false when the store is empty.
+    #[inline]
+    fn evict(&mut self, index: &mut HashIndex) -> bool {
+        let Some(victim) = self.queues.victim() else { return false };
+        self.counters.evictions += 1;
+        self.remove(index, victim);
+        true
+    }
+
+    /// Takes an entry out of everything and frees its memory: at once, or, if this burst has
+    /// handed out its bytes, when the burst ends.
+    #[inline]
+    pub(super) fn remove(&mut self, index: &mut HashIndex, place: u32) {
+        self.forget_cursor(place);
+        self.queues.unlink(&mut self.entries, place);
+        self.tree.unlink(&mut self.entries, place);
+        let entry = &mut self.entries[place];
+        entry.is_in_use = false;
+        let removed = index.remove(entry.hash, place);
+        debug_assert!(removed);
+        if entry.served_burst == self.burst && self.held.len() < HELD_BLOCKS_MAX {
+            self.held.push(entry.block);
+        } else {
+            self.blocks.release(entry.block);
+        }
+        self.entries.release(place);
+    }
+
+    /// Everything handed out may be used again.
+    pub(super) fn end_burst(&mut self) {
+        self.burst = self.burst.wrapping_add(1);
+        for block in self.held.drain(..) {
+            self.blocks.release(block);
+        }
+    }
+
+    /// Moves entries whose freshness has run out, and evicts what is above the capacity, in at
+    /// most `limit` steps; whether more is to do.
+    pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
+        for _ in 0..limit {
+            let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
+            if is_above && self.evict(index) {
+                continue;
+            }
+            match self.wheel.step(now) {
+                Step::Record(key, _) => self.on_timer(key, now),
+                Step::Moved => {}
+                Step::Nothing => return false,
+            }
+        }
+        true
+    }
+
+    fn on_timer(&mut self, key: u64, now: Timestamp) {
+        let Ok(place) = u32::try_from(key) else { return };
+        let entry = &mut self.entries[place];
+        entry.timer_count -= 1;
+        entry.timer = Timestamp::MAX;
+        if !entry.is_in_use || entry.queue != QueueKind::Main {
+            return;
+        }
+        if entry.is_fresh(now) {
+            self.schedule_stale(place);
+        } else {
+            self.requeue(place, QueueKind::Stale);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.wheel.next_deadline()
+    }
+
+    /// One step of the cursors that run ahead of the eviction: by the time an entry is the victim,
+    /// its header, its bucket and its neighbours have been asked for long ago.
+    #[inline]
+    fn look_ahead(&mut self, index: &HashIndex) {
+        if self.entries.len() + 1 < self.capacity && !self.blocks.is_over_limit() {
+            return;
+        }
+        if self.header_cursor == NONE || self.lines_cursor == NONE {
+            self.place_cursors();
+            return;
+        }
+        self.header_cursor = self.entries[self.header_cursor].newer;
+        if self.header_cursor != NONE {
+            let next = self.entries[self.header_cursor].newer;
+            self.prefetch(next);
+        }
+        let entry = &self.entries[self.lines_cursor];
+        index.prefetch(entry.hash);
+        self.tree.prefetch_place(entry.node);
+        self.prefetch(entry.sibling_newer);
+        self.lines_cursor = entry.newer;
+    }
+
+    #[cold]
+    fn place_cursors(&mut self) {
+        let Some(victim) = self.queues.victim() else { return };
+        let mut place = victim;
+        for distance in 0..HEADER_AHEAD {
+            if distance == LINES_AHEAD {
+                self.lines_cursor = place;
+            }
+            if place != NONE {
+                place = self.entries[place].newer;
+            }
+        }
+        self.header_cursor = place;
+    }
+
+    /// An entry leaves its place in the queue: a cursor there is lost, and both start again.
+    #[inline]
+    fn forget_cursor(&mut self, place: u32) {
+        if place == self.header_cursor || place == self.lines_cursor {
+            self.header_cursor = NONE;
+            self.lines_cursor = NONE;
+        }
+    }
+
+    /// Lengths of the queues: unsolicited, stale, main.
+    pub(super) fn queue_lengths(&self) -> [u32; 3] {
+        QUEUE_KINDS.map(|kind| self.queues.queue(kind).len)
+    }
+}

@@ -1,0 +1,157 @@
+//! The 64-byte header of a cached Data, and the queues that order headers for eviction.
+
+use crate::Timestamp;
+use crate::arena::{Arena, NONE};
+use crate::byte_slab::BlockRef;
+
+/// Names a cached Data until the next call that may insert or erase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CsIndex(pub(super) u32);
+
+/// Where the bytes of a cached Data lie; valid until [`Pcct::end_burst`](crate::Pcct::end_burst),
+/// even when the Data is evicted meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedWire {
+    pub(super) block: BlockRef,
+    pub(super) length: u16,
+}
+
+/// One cached Data. The packet lies in the byte slab.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct CsEntry {
+    /// Hash of the name.
+    pub(super) hash: u64,
+    /// Fresh until then; [`Timestamp::ZERO`] when it never was.
+    pub(super) fresh_until: Timestamp,
+    /// Deadline of the earliest record of this slot in the timer wheel, `MAX` for none.
+    pub(super) timer: Timestamp,
+    /// Neighbours in the eviction queue.
+    pub(super) newer: u32,
+    pub(super) older: u32,
+    /// Node of the name without its last component, and neighbours among its Data.
+    pub(super) node: u32,
+    pub(super) sibling_newer: u32,
+    pub(super) sibling_older: u32,
+    pub(super) block: BlockRef,
+    /// Number of the burst that last handed out the bytes.
+    pub(super) served_burst: u32,
+    pub(super) wire_length: u16,
+    pub(super) name_components: u8,
+    pub(super) queue: QueueKind,
+    pub(super) is_in_use: bool,
+    /// The digest of the packet lies behind the packet.
+    pub(super) has_digest: bool,
+    /// Records of this slot in the timer wheel; outlives the entry.
+    pub(super) timer_count: u8,
+}
+
+const _: () = assert!(size_of::<CsEntry>() == 64);
+
+impl CsEntry {
+    pub(super) const EMPTY: Self = Self {
+        hash: 0,
+        fresh_until: Timestamp::ZERO,
+        timer: Timestamp::MAX,
+        newer: NONE,
+        older: NONE,
+        node: NONE,
+        sibling_newer: NONE,
+        sibling_older: NONE,
+        block: BlockRef::NONE,
+        served_burst: 0,
+        wire_length: 0,
+        name_components: 0,
+        queue: QueueKind::Main,
+        is_in_use: false,
+        has_digest: false,
+        timer_count: 0,
+    };
+
+    /// Whether MustBeFresh accepts it: at most its FreshnessPeriod has passed since it arrived.
+    #[inline(always)]
+    pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
+        self.fresh_until != Timestamp::ZERO && now <= self.fresh_until
+    }
+}
+
+/// Eviction queues, in the order in which they are drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum QueueKind {
+    /// Data that no PIT entry asked for (priority FIFO only).
+    Unsolicited,
+    /// Data that is not fresh (priority FIFO only).
+    Stale,
+    /// Everything else.
+    Main,
+}
+
+pub(super) const QUEUE_KINDS: [QueueKind; 3] =
+    [QueueKind::Unsolicited, QueueKind::Stale, QueueKind::Main];
+
+/// A doubly linked queue through the headers, oldest to newest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) oldest: u32,
+    pub(super) newest: u32,
+    pub(super) len: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Self = Self { oldest: NONE, newest: NONE, len: 0 };
+}
+
+/// The three queues.
+#[derive(Debug)]
+pub(super) struct Queues(pub(super) [Queue; 3]);
+
+impl Queues {
+    pub(super) const EMPTY: Self = Self([Queue::EMPTY; 3]);
+
+    #[inline]
+    pub(super) fn queue(&self, kind: QueueKind) -> &Queue {
+        &self.0[kind as usize]
+    }
+
+    /// Adds an entry as the newest of a queue.
+    #[inline]
+    pub(super) fn push(&mut self, entries: &mut Arena<CsEntry>, place: u32, kind: QueueKind) {
+        let queue = &mut self.0[kind as usize];
+        let entry = &mut entries[place];
+        entry.queue = kind;
+        entry.newer = NONE;
+        entry.older = queue.newest;
+        if queue.newest == NONE {
+            queue.oldest = place;
+        } else {
+            entries[queue.newest].newer = place;
+        }
+        queue.newest = place;
+        queue.len += 1;
+    }
+
+    /// Takes an entry out of its queue.
+    #[inline]
+    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, place: u32) {
+        let CsEntry { newer, older, queue, .. } = entries[place];
+        let queue = &mut self.0[queue as usize];
+        if newer == NONE {
+            queue.newest = older;
+        } else {
+            entries[newer].older = older;
+        }
+        if older == NONE {
+            queue.oldest = newer;
+        } else {
+            entries[older].newer = newer;
+        }
+        queue.len -= 1;
+    }
+
+    /// The entry to evict next.
+    #[inline]
+    pub(super) fn victim(&self) -> Option<u32> {
+        self.0.iter().map(|queue| queue.oldest).find(|&oldest| oldest != NONE)
+    }
+}
