@@ -1,1 +1,54 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ndn_packet::InterestBuilder;
+
+use super::*;
+use crate::testing::name;
+
+const fn at(milliseconds: u64) -> Now {
+    Now { monotonic_ns: milliseconds * 1_000_000, unix_us: 0 }
+}
+
+fn find(
+    stream: &NotificationStream,
+    now: Now,
+    uri: &str,
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+) -> Option<Vec<u8>> {
+    let name = name(uri);
+    let builder =
+        InterestBuilder::new(&name).can_be_prefix(can_be_prefix).must_be_fresh(must_be_fresh);
+    let wire = builder.to_vec().unwrap();
+    Some(stream.find(now, &Interest::parse(&wire).unwrap())?.content.clone())
+}
+
+#[test]
+fn numbers_ascend_and_the_last_ones_are_kept() {
+    let mut stream = NotificationStream::new(name("/events"), 3);
+    assert_eq!(find(&stream, at(0), "/events", true, false), None);
+    for number in 0..5_u8 {
+        let posted = stream.post(at(0), vec![number]);
+        assert_eq!(posted.name, name(&format!("/events/seq={number}")));
+    }
+    for (number, kept) in
+        [(0, false), (1, false), (2, true), (3, true), (4, true), (5, false), (9, false)]
+    {
+        let found = find(&stream, at(0), &format!("/events/seq={number}"), false, false);
+        assert_eq!(found, kept.then(|| vec![number]), "{number}");
+    }
+}
+
+#[test]
+fn the_prefix_stands_for_the_latest_while_it_is_fresh() {
+    let mut stream = NotificationStream::new(name("/events"), 3);
+    stream.post(at(0), vec![0]);
+    stream.post(at(100), vec![1]);
+    assert_eq!(find(&stream, at(1099), "/events", true, true), Some(vec![1]));
+    assert_eq!(find(&stream, at(1100), "/events", true, true), None);
+    assert_eq!(find(&stream, at(9999), "/events", true, false), Some(vec![1]));
+    assert_eq!(find(&stream, at(100), "/events", false, false), None);
+    for other in ["/other", "/events/v=1", "/events/seq=1/x", "/eventsx", "/event"] {
+        assert_eq!(find(&stream, at(100), other, true, false), None, "{other}");
+    }
+}

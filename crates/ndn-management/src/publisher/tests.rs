@@ -1,1 +1,143 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::*;
+use crate::testing::name;
+
+const fn at(seconds: u64) -> Now {
+    Now {
+        monotonic_ns: seconds * 1_000_000_000,
+        unix_us: 1_700_000_000_000_000 + seconds * 1_000_000,
+    }
+}
+
+/// Fetches every segment of the version whose first segment is given.
+fn fetch(publisher: &mut DatasetPublisher, now: Now, first: &Name) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    for segment in 0.. {
+        let mut name = first.as_ref().parent().to_name();
+        name.push_segment(segment);
+        let found = publisher.find(now, name.as_ref())?;
+        assert_eq!(found.name, name);
+        content.extend_from_slice(found.content);
+        if segment == found.last_segment {
+            break;
+        }
+    }
+    Some(content)
+}
+
+#[test]
+fn segments_of_a_version_stay_while_newer_versions_come() {
+    let mut publisher = DatasetPublisher::default();
+    let prefix = name("/localhost/nfd/fib/list");
+    let contents: Vec<Vec<u8>> = (0..3_u8).map(|byte| vec![byte; SEGMENT_SIZE * 2 + 1]).collect();
+    let mut firsts = Vec::new();
+    for content in &contents {
+        let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None);
+        assert_eq!((first.content.len(), first.last_segment), (SEGMENT_SIZE, 2));
+        firsts.push(first.name);
+    }
+    // Even within one tick of the clock, versions ascend.
+    assert!(firsts.is_sorted() && firsts[0] != firsts[1]);
+    for (first, content) in firsts.iter().zip(&contents) {
+        assert_eq!(fetch(&mut publisher, at(2), first).as_ref(), Some(content));
+    }
+    let mut beyond = firsts[0].as_ref().parent().to_name();
+    beyond.push_segment(3);
+    assert_eq!(publisher.find(at(2), beyond.as_ref()), None);
+}
+
+#[test]
+fn lengths_around_the_segment_size() {
+    let mut publisher = DatasetPublisher::default();
+    let prefix = name("/p");
+    for (length, last_segment) in
+        [(0, 0), (1, 0), (SEGMENT_SIZE, 0), (SEGMENT_SIZE + 1, 1), (2 * SEGMENT_SIZE, 1)]
+    {
+        let content = vec![1; length];
+        let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None);
+        assert_eq!(first.last_segment, last_segment, "{length}");
+        let first = first.name;
+        assert_eq!(fetch(&mut publisher, at(1), &first), Some(content));
+    }
+}
+
+#[test]
+fn a_segment_as_data_fits_the_largest_packet() {
+    use crate::sign::{DataSigner, DigestSigner};
+    let mut publisher = DatasetPublisher::default();
+    let prefix = name("/localhost/nfd/faces/list");
+    let segment = publisher.publish(at(1), prefix.as_ref(), vec![7; SEGMENT_SIZE * 300], None);
+    let wire = DigestSigner.sign(&segment.data()).unwrap();
+    assert!(wire.len() <= ndn_packet::MAX_PACKET_SIZE, "{}", wire.len());
+    let data = ndn_packet::Data::parse(&wire).unwrap();
+    assert_eq!(data.name(), segment.name);
+    assert_eq!(data.freshness_ms(), Some(1000));
+    assert_eq!(data.final_block_id().unwrap().as_segment(), Some(299));
+    assert_eq!(data.content(), Some(segment.content));
+}
+
+#[test]
+fn a_version_alone_stands_for_its_first_segment() {
+    let mut publisher = DatasetPublisher::default();
+    let first = publisher.publish(at(1), name("/p").as_ref(), vec![1], None).name;
+    let version = first.as_ref().parent();
+    assert_eq!(publisher.find(at(1), version).unwrap().name, first);
+    for other in ["/p", "/p/seg=0", "/p/v=5", "/p/v=5/seg=0", "/q/v=1/seg=0", "/p/v=5/off=0"] {
+        assert_eq!(publisher.find(at(1), name(other).as_ref()), None, "{other}");
+    }
+}
+
+#[test]
+fn an_unchanged_table_is_published_once_within_the_freshness() {
+    let mut publisher = DatasetPublisher::default();
+    let prefix = name("/p");
+    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7), None);
+    let first = publisher.publish(at(1), prefix.as_ref(), vec![1], Some(7)).name;
+    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7).unwrap().name, first);
+    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 8), None);
+    assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
+    publisher.publish(at(2), prefix.as_ref(), vec![1], None);
+    assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
+}
+
+#[test]
+fn limits_hold_and_the_newest_version_survives() {
+    let limits = PublisherLimits {
+        versions_per_prefix_max: 2,
+        versions_max: 5,
+        bytes_max: 1000,
+        idle_ns: 10_000_000_000,
+        ..PublisherLimits::default()
+    };
+    let mut publisher = DatasetPublisher::new(limits);
+    let mut firsts = Vec::new();
+    for round in 0..40 {
+        let prefix = name(&format!("/p{}", round % 7));
+        let length = if round % 5 == 0 { 5000 } else { 100 };
+        firsts.push(publisher.publish(at(1), prefix.as_ref(), vec![1; length], None).name);
+        assert!(publisher.version_count() <= 5);
+        assert!(publisher.byte_count() <= 1000 + length);
+        assert!(publisher.find(at(1), firsts[round].as_ref()).is_some(), "the newest is gone");
+    }
+    let same = name("/same");
+    let firsts: Vec<Name> =
+        (0..3).map(|_| publisher.publish(at(1), same.as_ref(), vec![1], None).name).collect();
+    assert!(publisher.find(at(1), firsts[0].as_ref()).is_none());
+    assert!(publisher.find(at(1), firsts[1].as_ref()).is_some());
+}
+
+#[test]
+fn idle_versions_go_and_a_fetch_keeps_them() {
+    let mut publisher = DatasetPublisher::default();
+    let used = publisher.publish(at(0), name("/p").as_ref(), vec![1], None).name;
+    let idle = publisher.publish(at(0), name("/q").as_ref(), vec![1], None).name;
+    assert_eq!(publisher.next_deadline_ns(), Some(30_000_000_000));
+    assert!(publisher.find(at(20), used.as_ref()).is_some());
+    publisher.drop_idle(at(30));
+    assert!(publisher.find(at(30), idle.as_ref()).is_none());
+    assert!(publisher.find(at(30), used.as_ref()).is_some());
+    publisher.drop_idle(at(60));
+    assert_eq!((publisher.version_count(), publisher.byte_count()), (0, 0));
+    assert_eq!(publisher.next_deadline_ns(), None);
+}

@@ -7,9 +7,11 @@
 
 mod action;
 mod commands;
+mod config;
 mod datasets;
 mod faces;
 mod pending;
+mod report;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,108 +22,19 @@ pub use action::{
     FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
 };
 pub use commands::{RouteError, StrategyChoiceError};
+pub use config::{Collaborators, ControlConfig};
+pub use report::{ControlCounters, Handled};
 
-use crate::authorize::{AnySigner, Authorizer, Requester};
+use crate::authorize::Requester;
 use crate::dataset::{DatasetItem, FaceEventNotification};
-use crate::dispatch::{self, Dispatch, IgnoreReason};
+use crate::dispatch::{self, Dispatch};
 use crate::notification::NotificationStream;
-use crate::publisher::{self, DatasetPublisher, PublisherLimits};
+use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
-use crate::sign::{DataSigner, DigestSigner};
-use crate::strategy_name::StrategyCatalog;
 use crate::types::FaceEventKind;
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix};
 use faces::FaceTable;
 use pending::PendingTable;
-
-/// Settings of the control plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ControlConfig {
-    /// Version of the forwarder, as `status/general` shows it.
-    pub version: String,
-    /// When the forwarder started, milliseconds since the Unix epoch.
-    pub started_unix_ms: u64,
-    /// Schemes of the faces that `faces/create` can make.
-    pub face_schemes: Vec<String>,
-    /// Limit on routes.
-    pub rib_routes_max: usize,
-    /// Limit on FIB entries.
-    pub fib_entries_max: usize,
-    /// Limit on strategy choices.
-    pub strategy_choices_max: usize,
-    /// Content Store settings at start.
-    pub cs: CsConfiguration,
-    /// Limits on published datasets.
-    pub publisher: PublisherLimits,
-}
-
-impl Default for ControlConfig {
-    fn default() -> Self {
-        Self {
-            version: String::new(),
-            started_unix_ms: 0,
-            face_schemes: ["udp4", "udp6", "tcp4", "tcp6"].map(str::to_owned).to_vec(),
-            rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
-            fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
-            strategy_choices_max: 65_536,
-            cs: CsConfiguration::default(),
-            publisher: PublisherLimits::default(),
-        }
-    }
-}
-
-/// What management did, since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ControlCounters {
-    /// Interests that came in.
-    pub interests: u64,
-    /// Commands that were carried out, or at least begun.
-    pub commands: u64,
-    /// Commands that were refused with a response.
-    pub refused: u64,
-    /// Datasets published anew.
-    pub datasets: u64,
-    /// Packets that are no Interest.
-    pub malformed: u64,
-    /// Interests from a face that management has not heard of.
-    pub unknown_face: u64,
-    /// Interests that got no answer, for any other reason.
-    pub ignored: u64,
-    /// Answers that could not be signed.
-    pub unsigned: u64,
-}
-
-/// What became of an Interest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handled {
-    /// A command is carried out; the signer is for logs.
-    Command {
-        /// Which one.
-        verb: crate::Verb,
-        /// Who asked.
-        signer: String,
-        /// Status code; `None`: the answer comes later.
-        code: Option<u32>,
-    },
-    /// A command is refused.
-    Refused {
-        /// Who asked.
-        signer: String,
-        /// Status code of the answer.
-        code: u32,
-    },
-    /// Answered from a dataset or the event stream, or nothing there to answer with.
-    Data {
-        /// Whether there was an answer.
-        answered: bool,
-    },
-    /// Not answered.
-    Ignored(IgnoreReason),
-    /// Not an Interest.
-    Malformed,
-    /// Management has not heard of the face on which it came.
-    UnknownFace,
-}
 
 /// The command that is being carried out.
 #[derive(Debug, Clone, Copy)]
@@ -146,34 +59,6 @@ impl Outcome {
 
     fn busy() -> Self {
         Self::reply(status::INTERNAL_ERROR, "Too many commands are in progress")
-    }
-}
-
-/// Who decides, knows and signs for a [`ControlState`].
-pub struct Collaborators {
-    /// Who may do what.
-    pub authorizer: Box<dyn Authorizer + Send>,
-    /// Which strategies there are.
-    pub strategies: Box<dyn StrategyCatalog + Send>,
-    /// Signs the answers.
-    pub signer: Box<dyn DataSigner + Send>,
-}
-
-impl Collaborators {
-    /// NFD's defaults: any signer is authorised, answers are signed with DigestSha256.
-    #[must_use]
-    pub fn with_strategies(strategies: impl StrategyCatalog + Send + 'static) -> Self {
-        Self {
-            authorizer: Box::new(AnySigner::default()),
-            strategies: Box::new(strategies),
-            signer: Box::new(DigestSigner),
-        }
-    }
-}
-
-impl std::fmt::Debug for Collaborators {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Collaborators").finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,72 @@
+//! What a [`ControlState`](super::ControlState) is made with.
+
+use super::CsConfiguration;
+use crate::authorize::{AnySigner, Authorizer};
+use crate::publisher::PublisherLimits;
+use crate::sign::{DataSigner, DigestSigner};
+use crate::strategy_name::StrategyCatalog;
+use crate::{Fib, Rib};
+
+/// Settings of the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// Version of the forwarder, as `status/general` shows it.
+    pub version: String,
+    /// When the forwarder started, milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// Schemes of the faces that `faces/create` can make.
+    pub face_schemes: Vec<String>,
+    /// Limit on routes.
+    pub rib_routes_max: usize,
+    /// Limit on FIB entries.
+    pub fib_entries_max: usize,
+    /// Limit on strategy choices.
+    pub strategy_choices_max: usize,
+    /// Content Store settings at start.
+    pub cs: CsConfiguration,
+    /// Limits on published datasets.
+    pub publisher: PublisherLimits,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self {
+            version: String::new(),
+            started_unix_ms: 0,
+            face_schemes: ["udp4", "udp6", "tcp4", "tcp6"].map(str::to_owned).to_vec(),
+            rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
+            fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
+            strategy_choices_max: 65_536,
+            cs: CsConfiguration::default(),
+            publisher: PublisherLimits::default(),
+        }
+    }
+}
+
+/// Who decides, knows and signs for a [`ControlState`](super::ControlState).
+pub struct Collaborators {
+    /// Who may do what.
+    pub authorizer: Box<dyn Authorizer + Send>,
+    /// Which strategies there are.
+    pub strategies: Box<dyn StrategyCatalog + Send>,
+    /// Signs the answers.
+    pub signer: Box<dyn DataSigner + Send>,
+}
+
+impl Collaborators {
+    /// NFD's defaults: any signer is authorised, answers are signed with DigestSha256.
+    #[must_use]
+    pub fn with_strategies(strategies: impl StrategyCatalog + Send + 'static) -> Self {
+        Self {
+            authorizer: Box::new(AnySigner::default()),
+            strategies: Box::new(strategies),
+            signer: Box::new(DigestSigner),
+        }
+    }
+}
+
+impl std::fmt::Debug for Collaborators {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Collaborators").finish_non_exhaustive()
+    }
+}

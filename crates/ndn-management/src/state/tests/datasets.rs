@@ -1,0 +1,159 @@
+//! Datasets as a client fetches them.
+
+use ndn_packet::ContentType;
+
+use super::*;
+use crate::dataset::{
+    ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, RibEntry,
+    StrategyChoice, decode_dataset,
+};
+
+/// Content of one segment, and its name without the segment number.
+fn first_segment(harness: &mut Harness, prefix: &Name) -> (Vec<u8>, Name) {
+    let builder = InterestBuilder::new(prefix).can_be_prefix(true).must_be_fresh(true);
+    let handled = harness.interest(&builder.to_vec().unwrap(), APP);
+    assert_eq!(handled, Handled::Data { answered: true });
+    let (wire, may_cache) = harness.sent.remove(0);
+    assert!(!may_cache);
+    let data = Data::parse(&wire).unwrap();
+    assert_eq!(data.name().last().unwrap().as_segment(), Some(0));
+    assert_eq!(data.name().len(), prefix.len() + 2);
+    (data.content().unwrap().to_vec(), data.name().parent().to_name())
+}
+
+fn fetch(harness: &mut Harness, prefix: &Name) -> Vec<u8> {
+    let (mut content, version) = first_segment(harness, prefix);
+    for segment in 1.. {
+        let mut name = version.clone();
+        name.push_segment(segment);
+        let wire = InterestBuilder::new(&name).to_vec().unwrap();
+        match harness.interest(&wire, APP) {
+            Handled::Data { answered: true } => {}
+            Handled::Data { answered: false } => break,
+            other => panic!("{other:?}"),
+        }
+        let (wire, _) = harness.sent.remove(0);
+        let data = Data::parse(&wire).unwrap();
+        content.extend_from_slice(data.content().unwrap());
+        if data.final_block_id() == data.name().last() {
+            break;
+        }
+    }
+    content
+}
+
+fn list<T: DatasetItem>(harness: &mut Harness, uri: &str) -> Vec<T> {
+    decode_dataset(&fetch(harness, &name(uri))).unwrap()
+}
+
+#[test]
+fn faces() {
+    let mut harness = Harness::new();
+    let faces: Vec<FaceStatus> = list(&mut harness, "/localhost/nfd/faces/list");
+    let ids: Vec<u64> = faces.iter().map(|face| face.properties.face_id).collect();
+    assert_eq!(ids, [1, 254, 255, APP, TUNNEL]);
+    assert_eq!(faces[0].properties.remote_uri, "internal://");
+    assert_eq!(faces[3].counters.in_interests, APP);
+    assert_eq!((faces[4].expiration_period_ms, faces[4].mtu), (Some(600), Some(8800)));
+
+    let filter = FaceQueryFilter { scope: Some(FaceScope::NonLocal), ..FaceQueryFilter::default() };
+    let query = crate::Dataset::FaceQuery(filter).prefix();
+    let faces: Vec<FaceStatus> = decode_dataset(&fetch(&mut harness, &query)).unwrap();
+    assert_eq!(faces.len(), 1);
+    assert_eq!(faces[0].properties.face_id, TUNNEL);
+    let filter = FaceQueryFilter { face_id: Some(9), ..FaceQueryFilter::default() };
+    let nothing = crate::Dataset::FaceQuery(filter).prefix();
+    assert_eq!(fetch(&mut harness, &nothing), []);
+
+    let channels: Vec<ChannelStatus> = list(&mut harness, "/localhost/nfd/faces/channels");
+    assert_eq!(channels[1].local_uri, "unix:///run/nfd/nfd.sock");
+}
+
+#[test]
+fn a_malformed_query_gets_a_nack() {
+    let mut harness = Harness::new();
+    let query = name("/localhost/nfd/faces/query/x");
+    let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
+    harness.interest(&wire, APP);
+    let (wire, _) = harness.sent.remove(0);
+    let data = Data::parse(&wire).unwrap();
+    assert_eq!((data.name().to_name(), data.content_type()), (query, ContentType::NACK));
+    assert_eq!(ControlResponse::decode(data.content().unwrap()).unwrap().code, 400);
+}
+
+#[test]
+fn tables() {
+    let mut harness = Harness::new();
+    let parameters = ControlParameters { expiration_period_ms: Some(10_000), ..named("/a") };
+    harness.command(APP, Verb::RibRegister, &parameters);
+    let parameters = ControlParameters { face_id: Some(TUNNEL), cost: Some(3), ..named("/b") };
+    harness.command(APP, Verb::FibAddNextHop, &parameters);
+    harness.advance(2 * SECOND_NS);
+
+    let rib: Vec<RibEntry> = list(&mut harness, "/localhost/nfd/rib/list");
+    assert_eq!(rib.len(), 1);
+    assert_eq!((&rib[0].name, rib[0].routes.len()), (&name("/a"), 1));
+    assert_eq!(
+        (rib[0].routes[0].face_id, rib[0].routes[0].expiration_period_ms),
+        (APP, Some(8000))
+    );
+    let fib: Vec<FibEntry> = list(&mut harness, "/localhost/nfd/fib/list");
+    assert_eq!(fib.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&name("/a"), &name("/b")]);
+    assert_eq!((fib[1].next_hops[0].face_id, fib[1].next_hops[0].cost), (TUNNEL, 3));
+
+    harness
+        .state
+        .set_strategy(&Name::new(), name("/localhost/nfd/strategy/best-route").as_ref())
+        .unwrap();
+    let choices: Vec<StrategyChoice> = list(&mut harness, "/localhost/nfd/strategy-choice/list");
+    assert_eq!(choices[0].strategy, name("/localhost/nfd/strategy/best-route/v=5"));
+
+    let info = CsInfo::decode(&fetch(&mut harness, &name("/localhost/nfd/cs/info"))).unwrap();
+    assert_eq!(info, CsInfo { capacity: 65_536, flags: 3, entries: 3, hits: 4, misses: 5 });
+    let status = fetch(&mut harness, &name("/localhost/nfd/status/general"));
+    let status = ForwarderStatus::decode(&status).unwrap();
+    assert_eq!((status.version.as_str(), status.fib_entries, status.pit_entries), ("test", 2, 1));
+    assert_eq!(status.current_timestamp_ms, 1_700_000_002_000);
+    assert_eq!(status.counters.unsatisfied_interests, 12);
+}
+
+#[test]
+fn a_version_stays_as_it_was_while_the_table_changes() {
+    let mut harness = Harness::new();
+    for number in 0..700 {
+        harness.command(APP, Verb::RibRegister, &named(&format!("/prefix/{number}")));
+    }
+    let prefix = name("/localhost/nfd/fib/list");
+    let (mut content, version) = first_segment(&mut harness, &prefix);
+    for segment in 1.. {
+        harness.command(APP, Verb::RibUnregister, &named(&format!("/prefix/{segment}")));
+        let mut name = version.clone();
+        name.push_segment(segment);
+        let wire = InterestBuilder::new(&name).to_vec().unwrap();
+        if harness.interest(&wire, APP) == (Handled::Data { answered: false }) {
+            break;
+        }
+        content
+            .extend_from_slice(Data::parse(&harness.sent.remove(0).0).unwrap().content().unwrap());
+    }
+    assert_eq!(decode_dataset::<FibEntry>(&content).unwrap().len(), 700);
+    let fresh: Vec<FibEntry> = list(&mut harness, "/localhost/nfd/fib/list");
+    assert!(fresh.len() < 700);
+}
+
+#[test]
+fn an_unchanged_table_is_not_encoded_again_within_a_second() {
+    let mut harness = Harness::new();
+    harness.command(APP, Verb::RibRegister, &named("/a"));
+    let prefix = name("/localhost/nfd/rib/list");
+    let (_, first) = first_segment(&mut harness, &prefix);
+    assert_eq!(first_segment(&mut harness, &prefix).1, first);
+    // A change shows at once.
+    harness.command(APP, Verb::RibRegister, &named("/b"));
+    let (content, second) = first_segment(&mut harness, &prefix);
+    assert_ne!(second, first);
+    assert_eq!(decode_dataset::<RibEntry>(&content).unwrap().len(), 2);
+    harness.advance(SECOND_NS);
+    assert_ne!(first_segment(&mut harness, &prefix).1, second);
+    assert_eq!(harness.state.counters().datasets, 3);
+}

@@ -1,0 +1,327 @@
+//! `faces/*`, and what happens to faces by themselves.
+
+use super::*;
+use crate::dataset::FaceEventNotification;
+use crate::types::{FACE_ID_INTERNAL, FaceEventKind, face_flag};
+
+fn create(remote: &str) -> ControlParameters {
+    ControlParameters { uri: Some(remote.to_owned()), ..ControlParameters::default() }
+}
+
+/// Begins the creation of a face and returns the ticket.
+fn begin_creation(
+    harness: &mut Harness,
+    parameters: &ControlParameters,
+) -> (Ticket, FaceSpecification) {
+    let handled = harness.begin(APP, Verb::FaceCreate, parameters);
+    assert!(matches!(handled, Handled::Command { code: None, .. }), "{handled:?}");
+    assert!(harness.sent.is_empty());
+    match harness.take_actions().remove(0) {
+        Action::CreateFace { ticket, specification } => (ticket, *specification),
+        other => panic!("{other:?}"),
+    }
+}
+
+const fn failed() -> FaceCreationError {
+    FaceCreationError { code: 504, reason: String::new() }
+}
+
+#[test]
+fn a_face_is_created_once() {
+    let mut harness = Harness::new();
+    let uri = "udp4://192.0.2.7:6363";
+    let mut parameters = create(uri);
+    parameters.face_persistency = Some(2);
+    parameters.mtu = Some(1400);
+    parameters.set_flag(face_flag::LP_RELIABILITY, true);
+    let (ticket, specification) = begin_creation(&mut harness, &parameters);
+    assert_eq!(specification.remote.to_string(), uri);
+    assert_eq!(specification.persistency, FacePersistency::Permanent);
+    let options = crate::FaceOptions {
+        lp_reliability: Some(true),
+        mtu: Some(1400),
+        ..crate::FaceOptions::default()
+    };
+    assert_eq!(specification.options, options);
+
+    // A second command for the same face waits with the first.
+    harness.begin(APP, Verb::FaceCreate, &create(uri));
+    assert_eq!(harness.take_actions(), []);
+
+    let face = record(400, uri, FaceScope::NonLocal);
+    harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
+    harness.run();
+    let (event, _) = harness.sent.remove(0);
+    assert_eq!(event_of(&event), (0, FaceEventKind::Created, 400));
+    let responses = harness.responses();
+    let expected = ControlParameters {
+        face_id: Some(400),
+        uri: Some(uri.to_owned()),
+        local_uri: Some("unix:///run/nfd/nfd.sock".to_owned()),
+        flags: Some(0),
+        face_persistency: Some(FacePersistency::OnDemand.number()),
+        base_congestion_marking_interval_ns: Some(100_000_000),
+        default_congestion_threshold: Some(65_536),
+        mtu: Some(8800),
+        ..ControlParameters::default()
+    };
+    assert_eq!((responses[0].code, responses[0].parameters().unwrap()), (200, expected.clone()));
+    assert_eq!((responses[1].code, responses[1].parameters().unwrap()), (409, expected.clone()));
+
+    let response = harness.command(APP, Verb::FaceCreate, &create(uri));
+    assert_eq!((response.code, response.parameters().unwrap()), (409, expected));
+    assert_eq!(response.text, "Face with remote URI already exists");
+    harness.state.face_destroyed(harness.now, 400);
+    begin_creation_after_destruction(&mut harness, uri);
+}
+
+fn begin_creation_after_destruction(harness: &mut Harness, uri: &str) {
+    harness.run();
+    harness.sent.clear();
+    begin_creation(harness, &create(uri));
+}
+
+/// Sequence number, kind and face of a `faces/events` Data. The harness's own two faces had the
+/// numbers 0 and 1, so numbers count from 2 here.
+fn event_of(wire: &[u8]) -> (u64, FaceEventKind, u64) {
+    let data = Data::parse(wire).unwrap();
+    assert!(data.name().starts_with(name("/localhost/nfd/faces/events").as_ref()));
+    let event = FaceEventNotification::decode(data.content().unwrap()).unwrap();
+    let number = data.name().last().unwrap().as_sequence_num().unwrap();
+    (number - 2, event.kind, event.properties.face_id)
+}
+
+#[test]
+fn a_face_that_the_data_plane_already_has_is_a_conflict() {
+    let mut harness = Harness::new();
+    let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
+    // Its first packet came in while the command was under way.
+    let face = record(400, "udp4://192.0.2.7:6363", FaceScope::NonLocal);
+    harness.state.face_created(harness.now, face.clone());
+    harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::Existing(face)));
+    harness.run();
+    assert_eq!(event_of(&harness.sent.remove(0).0).1, FaceEventKind::Created);
+    assert_eq!(harness.response().code, 409);
+
+    let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.8:6363"));
+    let face = record(401, "tcp4://192.0.2.8:6363", FaceScope::NonLocal);
+    harness.state.face_created(harness.now, face.clone());
+    harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
+    harness.run();
+    harness.sent.remove(0);
+    assert_eq!(harness.response().code, 200);
+}
+
+#[test]
+fn a_failure_is_passed_on() {
+    let mut harness = Harness::new();
+    let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
+    harness.state.face_creation_done(harness.now, ticket, Err(failed()));
+    harness.state.face_creation_done(harness.now, ticket, Err(failed()));
+    harness.run();
+    assert_eq!(harness.response().code, 504);
+    // It may be tried again.
+    begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
+}
+
+#[test]
+fn a_face_for_which_nobody_waits_any_more_is_known_nevertheless() {
+    let mut harness = Harness::new();
+    let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
+    harness.advance(100 * SECOND_NS);
+    let face = record(400, "tcp4://192.0.2.7:6363", FaceScope::NonLocal);
+    harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
+    harness.run();
+    assert_eq!(harness.sent.len(), 1, "only the event");
+    assert!(harness.state.face(400).is_some());
+}
+
+#[test]
+fn what_cannot_be_created() {
+    let mut harness = Harness::new();
+    let local = |remote: &str, local: &str| ControlParameters {
+        local_uri: Some(local.to_owned()),
+        ..create(remote)
+    };
+    let with = |remote: &str, change: fn(&mut ControlParameters)| {
+        let mut parameters = create(remote);
+        change(&mut parameters);
+        parameters
+    };
+    let local_fields: fn(&mut ControlParameters) = |p| p.set_flag(face_flag::LOCAL_FIELDS, true);
+    for (parameters, code, text) in [
+        (create("udp4:"), 400, "Malformed command"),
+        (create("udp4://192.0.2.1"), 400, "Non-canonical remote URI"),
+        (create("udp4://example.net:6363"), 400, "Non-canonical remote URI"),
+        (create("unix:///tmp/socket"), 400, "Non-canonical remote URI"),
+        (local("udp4://192.0.2.9:6363", "x"), 400, "Malformed command"),
+        (local("udp4://192.0.2.9:6363", "udp://192.0.2.2:6363"), 400, "Non-canonical local URI"),
+        (
+            local("udp4://192.0.2.9:6363", "udp4://192.0.2.2:6363"),
+            406,
+            "Unicast UDP faces cannot be created with a LocalUri",
+        ),
+        (create("ether://[08:00:27:01:dd:01]"), 406, "Unsupported protocol"),
+        (create("udp4://224.0.23.170:56363"), 406, "Cannot create multicast UDP faces"),
+        (
+            with("udp4://192.0.2.9:6363", |p| p.face_persistency = Some(1)),
+            406,
+            "Outgoing UDP faces do not support on-demand persistency",
+        ),
+        (
+            with("udp4://192.0.2.9:6363", |p| p.face_persistency = Some(9)),
+            406,
+            "Unknown persistency 9",
+        ),
+        (
+            with("udp4://127.0.0.1:6363", local_fields),
+            406,
+            "Local fields can only be enabled on faces with local scope",
+        ),
+        (
+            with("tcp4://192.0.2.9:6363", local_fields),
+            406,
+            "Local fields can only be enabled on faces with local scope",
+        ),
+        (
+            with("udp4://192.0.2.9:6363", |p| p.mtu = Some(63)),
+            406,
+            "Override MTU cannot be less than 64",
+        ),
+        (
+            with("tcp4://192.0.2.9:6363", |p| p.mtu = Some(1400)),
+            406,
+            "TCP faces do not support MTU overrides",
+        ),
+        (ControlParameters::default(), 400, "failed in validating parameters"),
+        (
+            with("udp4://192.0.2.9:6363", |p| p.flags = Some(1)),
+            400,
+            "failed in validating parameters",
+        ),
+    ] {
+        let response = harness.command(APP, Verb::FaceCreate, &parameters);
+        assert_eq!((response.code, response.text.as_str()), (code, text), "{parameters:?}");
+    }
+    assert_eq!(harness.take_actions(), []);
+    begin_creation(&mut harness, &with("tcp4://127.0.0.1:6363", local_fields));
+}
+
+#[test]
+fn an_application_turns_on_local_fields_for_itself() {
+    let mut harness = Harness::new();
+    let mut parameters = ControlParameters::default();
+    parameters.set_flag(face_flag::LOCAL_FIELDS, true);
+    let response = harness.command(APP, Verb::FaceUpdate, &parameters);
+    let expected = ControlParameters {
+        face_id: Some(APP),
+        flags: Some(face_flag::LOCAL_FIELDS),
+        face_persistency: Some(FacePersistency::OnDemand.number()),
+        base_congestion_marking_interval_ns: Some(100_000_000),
+        default_congestion_threshold: Some(65_536),
+        mtu: Some(8800),
+        ..ControlParameters::default()
+    };
+    assert_eq!((response.code, response.parameters().unwrap()), (200, expected));
+    let [Action::UpdateFace { face_id: APP, persistency: None, options }] =
+        &harness.take_actions()[..]
+    else {
+        panic!()
+    };
+    assert_eq!(options.local_fields, Some(true));
+    assert_eq!(harness.state.face(APP).unwrap().properties.flags, face_flag::LOCAL_FIELDS);
+}
+
+#[test]
+fn all_properties_of_a_tunnel_can_be_updated() {
+    let mut harness = Harness::new();
+    let mut parameters = ControlParameters {
+        face_id: Some(TUNNEL),
+        face_persistency: Some(FacePersistency::Permanent.number()),
+        base_congestion_marking_interval_ns: Some(1),
+        default_congestion_threshold: Some(2),
+        mtu: Some(1300),
+        ..ControlParameters::default()
+    };
+    parameters.set_flag(face_flag::CONGESTION_MARKING, true);
+    let response = harness.command(APP, Verb::FaceUpdate, &parameters);
+    let expected = ControlParameters { mask: None, ..parameters };
+    assert_eq!((response.code, response.parameters().unwrap()), (200, expected));
+    assert_eq!(harness.take_actions().len(), 1);
+}
+
+#[test]
+fn impossible_updates_are_listed_and_nothing_is_changed() {
+    let mut harness = Harness::new();
+    let mut parameters = ControlParameters {
+        face_id: Some(TUNNEL),
+        face_persistency: Some(7),
+        default_congestion_threshold: Some(1),
+        mtu: Some(63),
+        ..ControlParameters::default()
+    };
+    parameters.set_flag(face_flag::LOCAL_FIELDS, true);
+    let before = harness.state.face(TUNNEL).cloned();
+    let response = harness.command(APP, Verb::FaceUpdate, &parameters);
+    assert_eq!((response.code, response.text.as_str()), (409, "Invalid properties specified"));
+    let expected =
+        ControlParameters { face_id: None, default_congestion_threshold: None, ..parameters };
+    assert_eq!(response.parameters().unwrap(), expected);
+    assert_eq!(harness.state.face(TUNNEL).cloned(), before);
+    assert_eq!(harness.take_actions(), []);
+
+    let own = |p| ControlParameters { face_persistency: Some(p), ..ControlParameters::default() };
+    assert_eq!(harness.command(APP, Verb::FaceUpdate, &own(2)).code, 409);
+    // What it is already is no change.
+    assert_eq!(harness.command(APP, Verb::FaceUpdate, &own(1)).code, 200);
+    let unknown = ControlParameters { face_id: Some(9999), ..ControlParameters::default() };
+    let response = harness.command(APP, Verb::FaceUpdate, &unknown);
+    assert_eq!((response.code, response.text.as_str()), (404, "Specified face does not exist"));
+}
+
+#[test]
+fn destruction() {
+    let mut harness = Harness::new();
+    let face =
+        |face_id| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+    let response = harness.command(APP, Verb::FaceDestroy, &face(TUNNEL));
+    assert_eq!((response.code, response.parameters().unwrap()), (200, face(TUNNEL)));
+    assert_eq!(harness.take_actions(), [Action::DestroyFace { face_id: TUNNEL }]);
+    // A face that is not there is as good as destroyed.
+    assert!(harness.command(APP, Verb::FaceDestroy, &face(9999)).is_ok());
+    assert_eq!(harness.command(APP, Verb::FaceDestroy, &face(0)).code, 400);
+    assert_eq!(harness.command(APP, Verb::FaceDestroy, &face(FACE_ID_INTERNAL)).code, 409);
+    assert_eq!(harness.take_actions(), []);
+}
+
+#[test]
+fn events_are_sent_and_can_be_asked_for() {
+    let mut harness = Harness::new();
+    harness.state.face_changed_state(harness.now, TUNNEL, false);
+    harness.state.face_changed_state(harness.now, TUNNEL, true);
+    harness.state.face_changed_state(harness.now, 9999, true);
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.run();
+    let events: Vec<_> = harness.sent.iter().map(|(wire, _)| event_of(wire)).collect();
+    let expected = [FaceEventKind::Down, FaceEventKind::Up, FaceEventKind::Destroyed];
+    assert_eq!(
+        events,
+        [0, 1, 2].map(|number| (number, expected[usize::try_from(number).unwrap()], TUNNEL))
+    );
+    assert!(harness.sent.iter().all(|(_, may_cache)| !may_cache));
+    harness.sent.clear();
+
+    let stream = name("/localhost/nfd/faces/events");
+    let wire =
+        InterestBuilder::new(&stream).can_be_prefix(true).must_be_fresh(true).to_vec().unwrap();
+    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    assert_eq!(event_of(&harness.sent.remove(0).0).0, 2);
+    harness.advance(2 * SECOND_NS);
+    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: false });
+    let mut fourth = stream.clone();
+    fourth.push_sequence_num(3);
+    let wire = InterestBuilder::new(&fourth).to_vec().unwrap();
+    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
+}

@@ -1,0 +1,253 @@
+//! `rib/*`, `fib/*`, `strategy-choice/*`, `cs/*`.
+
+use super::*;
+use crate::types::{cs_flag, route_flag, route_origin};
+
+#[test]
+fn an_application_registers_and_unregisters_its_own_face() {
+    let mut harness = Harness::new();
+    let response = harness.command(APP, Verb::RibRegister, &named("/a"));
+    assert_eq!((response.code, response.text.as_str()), (200, "Success"));
+    let expected = ControlParameters {
+        face_id: Some(APP),
+        origin: Some(route_origin::APP),
+        cost: Some(0),
+        flags: Some(route_flag::CHILD_INHERIT),
+        ..named("/a")
+    };
+    assert_eq!(response.parameters().unwrap(), expected);
+    assert_eq!(harness.fib("/a"), [(APP, 0)]);
+
+    let response = harness.command(APP, Verb::RibUnregister, &named("/a"));
+    let expected = ControlParameters { face_id: Some(APP), origin: Some(0), ..named("/a") };
+    assert_eq!(response.parameters().unwrap(), expected);
+    assert_eq!(harness.fib("/a"), []);
+    // Once more is no error.
+    assert!(harness.command(APP, Verb::RibUnregister, &named("/a")).is_ok());
+}
+
+#[test]
+fn an_operator_registers_another_face_and_children_inherit() {
+    let mut harness = Harness::new();
+    let parameters = ControlParameters {
+        face_id: Some(TUNNEL),
+        origin: Some(route_origin::STATIC),
+        cost: Some(10),
+        ..named("/")
+    };
+    assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
+    assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
+    assert_eq!(harness.fib("/"), [(TUNNEL, 10)]);
+    assert_eq!(harness.fib("/a"), [(APP, 0), (TUNNEL, 10)]);
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.run();
+    assert_eq!(harness.fib("/"), []);
+    assert_eq!(harness.fib("/a"), [(APP, 0)]);
+}
+
+#[test]
+fn a_route_to_a_face_that_does_not_exist_is_answered_200_and_not_there() {
+    let mut harness = Harness::new();
+    let parameters = ControlParameters { face_id: Some(9999), ..named("/a") };
+    assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
+    assert_eq!(harness.fib("/a"), []);
+    assert_eq!(harness.state.rib().route_count(), 0);
+}
+
+#[test]
+fn prefixes_of_more_than_32_components_are_refused() {
+    let mut harness = Harness::new();
+    for (len, code) in [(32, 200), (33, 414)] {
+        let parameters =
+            ControlParameters { name: Some(deep_name(len)), ..ControlParameters::default() };
+        assert_eq!(harness.command(APP, Verb::RibRegister, &parameters).code, code);
+        assert_eq!(harness.command(APP, Verb::FibAddNextHop, &parameters).code, code);
+        let strategy = Some(name("/localhost/nfd/strategy/multicast"));
+        let parameters = ControlParameters { strategy, ..parameters };
+        assert_eq!(harness.command(APP, Verb::StrategySet, &parameters).code, code);
+    }
+}
+
+#[test]
+fn routes_expire() {
+    let mut harness = Harness::new();
+    let expiring = |ms| ControlParameters { expiration_period_ms: Some(ms), ..named("/a") };
+    let response = harness.command(APP, Verb::RibRegister, &expiring(5000));
+    assert_eq!(response.parameters().unwrap().expiration_period_ms, Some(5000));
+    harness.advance(4 * SECOND_NS);
+    assert!(harness.command(APP, Verb::RibRegister, &expiring(5000)).is_ok());
+    harness.advance(5 * SECOND_NS - 1);
+    assert_eq!(harness.fib("/a"), [(APP, 0)]);
+    harness.advance(1);
+    assert_eq!(harness.fib("/a"), []);
+
+    // A period of zero takes back what is there.
+    harness.command(APP, Verb::RibRegister, &named("/a"));
+    assert!(harness.command(APP, Verb::RibRegister, &expiring(0)).is_ok());
+    assert_eq!(harness.fib("/a"), []);
+    // A period beyond all clocks is none.
+    assert!(harness.command(APP, Verb::RibRegister, &expiring(u64::MAX)).is_ok());
+    assert_eq!(harness.state.rib().next_deadline_ns(), None);
+}
+
+#[test]
+fn full_tables_refuse_new_prefixes_and_say_so() {
+    let config =
+        ControlConfig { fib_entries_max: 2, rib_routes_max: 3, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
+    assert!(harness.command(APP, Verb::FibAddNextHop, &named("/b")).is_ok());
+    assert_eq!(harness.command(APP, Verb::RibRegister, &named("/c")).code, 500);
+    assert_eq!(harness.command(APP, Verb::FibAddNextHop, &named("/c")).code, 500);
+    for origin in [1, 2] {
+        let parameters = ControlParameters { origin: Some(origin), ..named("/a") };
+        assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
+    }
+    let parameters = ControlParameters { origin: Some(3), ..named("/a") };
+    assert_eq!(harness.command(APP, Verb::RibRegister, &parameters).code, 500);
+    assert_eq!(harness.state.rib().route_count(), 3);
+    assert_eq!(harness.fib.len(), 2);
+}
+
+#[test]
+fn direct_next_hops() {
+    let mut harness = Harness::new();
+    let parameters = ControlParameters { face_id: Some(TUNNEL), cost: Some(7), ..named("/a") };
+    let response = harness.command(APP, Verb::FibAddNextHop, &parameters);
+    assert_eq!((response.code, response.text.as_str()), (200, "Success"));
+    assert_eq!(response.parameters().unwrap(), parameters);
+    assert!(harness.command(APP, Verb::FibAddNextHop, &named("/a")).is_ok());
+    assert_eq!(harness.fib("/a"), [(APP, 0), (TUNNEL, 7)]);
+
+    let unknown = ControlParameters { face_id: Some(9999), ..named("/a") };
+    let response = harness.command(APP, Verb::FibAddNextHop, &unknown);
+    assert_eq!((response.code, response.text.as_str()), (410, "Face not found"));
+    assert!(harness.command(APP, Verb::FibRemoveNextHop, &unknown).is_ok());
+    assert!(harness.command(APP, Verb::FibRemoveNextHop, &named("/none")).is_ok());
+
+    let parameters = ControlParameters { face_id: Some(TUNNEL), ..named("/a") };
+    assert!(harness.command(APP, Verb::FibRemoveNextHop, &parameters).is_ok());
+    assert_eq!(harness.fib("/a"), [(APP, 0)]);
+    harness.state.face_destroyed(harness.now, APP);
+    harness.run();
+    assert!(harness.fib.is_empty());
+}
+
+fn choice(prefix: &str, strategy: &str) -> ControlParameters {
+    let strategy = Some(name(&format!("/localhost/nfd/strategy{strategy}")));
+    ControlParameters { strategy, ..named(prefix) }
+}
+
+#[test]
+fn strategy_choices() {
+    let mut harness = Harness::new();
+    let response = harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast"));
+    assert_eq!((response.code, response.text.as_str()), (200, "OK"));
+    assert_eq!(response.parameters().unwrap(), choice("/a", "/multicast/v=5"));
+    let instance = name("/localhost/nfd/strategy/multicast/v=5");
+    assert_eq!(
+        harness.take_actions(),
+        [Action::SetStrategy { prefix: name("/a"), strategy: instance.clone() }]
+    );
+    // The same again changes nothing.
+    assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast/v=5")).is_ok());
+    assert_eq!(harness.take_actions(), []);
+
+    let response = harness.command(APP, Verb::StrategySet, &choice("/a", "/nothing"));
+    assert_eq!((response.code, response.text.as_str()), (404, "Strategy not registered"));
+    let response = harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast/v=5/x~1"));
+    assert_eq!(
+        (response.code, response.text.as_str()),
+        (409, "Error instantiating strategy: unknown parameter x")
+    );
+    assert_eq!(harness.take_actions(), []);
+    assert_eq!(harness.state.strategy_choices().collect::<Vec<_>>(), [(&name("/a"), &instance)]);
+
+    assert_eq!(harness.command(APP, Verb::StrategyUnset, &named("/")).code, 400);
+    assert!(harness.command(APP, Verb::StrategyUnset, &named("/a")).is_ok());
+    assert_eq!(harness.take_actions(), [Action::UnsetStrategy { prefix: name("/a") }]);
+    assert!(harness.command(APP, Verb::StrategyUnset, &named("/a")).is_ok());
+    assert_eq!(harness.take_actions(), []);
+}
+
+#[test]
+fn strategy_choices_are_limited() {
+    let config = ControlConfig { strategy_choices_max: 1, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast")).is_ok());
+    assert_eq!(harness.command(APP, Verb::StrategySet, &choice("/b", "/multicast")).code, 500);
+    assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/best-route")).is_ok());
+}
+
+#[test]
+fn content_store_settings() {
+    let mut harness = Harness::new();
+    let response = harness.command(APP, Verb::CsConfig, &ControlParameters::default());
+    let unchanged = ControlParameters {
+        capacity: Some(65_536),
+        flags: Some(cs_flag::ADMIT | cs_flag::SERVE),
+        ..ControlParameters::default()
+    };
+    assert_eq!(response.parameters().unwrap(), unchanged);
+    assert_eq!(harness.take_actions(), []);
+
+    let mut wanted = ControlParameters { capacity: Some(100), ..ControlParameters::default() };
+    wanted.set_flag(cs_flag::SERVE, false);
+    let response = harness.command(APP, Verb::CsConfig, &wanted);
+    let changed =
+        ControlParameters { capacity: Some(100), flags: Some(cs_flag::ADMIT), ..unchanged };
+    assert_eq!(response.parameters().unwrap(), changed);
+    let settings = CsConfiguration { capacity: 100, admit: true, serve: false };
+    assert_eq!(harness.take_actions(), [Action::ConfigureCs(settings)]);
+    assert_eq!(harness.state.cs(), settings);
+}
+
+fn erase(
+    harness: &mut Harness,
+    count: Option<u64>,
+    erased: u64,
+    more_remain: bool,
+) -> (u64, ControlParameters) {
+    let handled = harness.begin(APP, Verb::CsErase, &ControlParameters { count, ..named("/a") });
+    assert!(matches!(handled, Handled::Command { code: None, .. }));
+    let [Action::EraseCs { ticket, prefix, limit }] = &harness.take_actions()[..] else { panic!() };
+    assert_eq!(*prefix, name("/a"));
+    assert!(harness.sent.is_empty());
+    harness.state.cs_erase_done(*ticket, erased, more_remain);
+    harness.state.cs_erase_done(*ticket, erased, more_remain);
+    harness.run();
+    let response = harness.response();
+    assert!(response.is_ok());
+    (*limit, response.parameters().unwrap())
+}
+
+#[test]
+fn erasing_is_limited_and_the_limit_is_told_when_more_remain() {
+    let mut harness = Harness::new();
+    for (count, erased, more_remain, limit, capacity) in [
+        (None, 3, false, 256, None),
+        (None, 256, true, 256, Some(256)),
+        (None, 256, false, 256, None),
+        (Some(10), 10, true, 10, None),
+        (Some(256), 256, true, 256, None),
+        (Some(1000), 256, true, 256, Some(256)),
+    ] {
+        let (asked, parameters) = erase(&mut harness, count, erased, more_remain);
+        assert_eq!(asked, limit);
+        let expected = ControlParameters { count: Some(erased), capacity, ..named("/a") };
+        assert_eq!(parameters, expected, "{count:?}");
+    }
+}
+
+#[test]
+fn commands_that_wait_are_limited_and_forgotten_in_time() {
+    let mut harness = Harness::new();
+    for _ in 0..1024 {
+        harness.begin(APP, Verb::CsErase, &named("/a"));
+    }
+    assert_eq!(harness.command(APP, Verb::CsErase, &named("/a")).code, 500);
+    harness.take_actions();
+    harness.advance(61 * SECOND_NS);
+    harness.begin(APP, Verb::CsErase, &named("/a"));
+    assert_eq!(harness.take_actions().len(), 1);
+}
