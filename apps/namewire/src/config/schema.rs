@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ndn_management::FaceUri;
+use ndn_packet::Name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -140,9 +142,7 @@ fn read_tables(mut section: Section<'_>, tables: &mut Tables) {
         &mut tables.dead_nonce_lifetime,
         Duration::from_millis(50)..=HOUR,
     );
-    section.read_checked("network_regions", &mut tables.network_regions, |names: &Vec<String>| {
-        names.iter().try_for_each(|name| is_name(name))
-    });
+    section.read("network_regions", &mut tables.network_regions);
     section.finish();
 }
 
@@ -226,14 +226,14 @@ fn read_log(mut section: Section<'_>, log: &mut Log) {
 }
 
 fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
-    let prefix = section.read_required("prefix", |name: &String| is_name(name));
-    let strategy = section.read_required("strategy", |name: &String| is_name(name));
+    let prefix = section.read_required("prefix");
+    let strategy = section.read_required("strategy");
     section.finish();
     Some(StrategyChoice { prefix: prefix?, strategy: strategy? })
 }
 
 fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
-    let uri = section.read_required("uri", |uri: &String| is_face_uri(uri));
+    let uri = section.read_required("uri");
     let mut persistency = Persistency::Permanent;
     section.read("persistency", &mut persistency);
     let mut mtu = None;
@@ -248,8 +248,8 @@ fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
 }
 
 fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
-    let prefix = section.read_required("prefix", |name: &String| is_name(name));
-    let face = section.read_required("face", |uri: &String| is_face_uri(uri));
+    let prefix = section.read_required("prefix");
+    let face = section.read_required("face");
     let (mut cost, mut child_inherit, mut capture) = (0, true, false);
     section.read("cost", &mut cost);
     section.read("child_inherit", &mut child_inherit);
@@ -266,22 +266,29 @@ fn not_empty<T>(list: &[T]) -> Result<(), String> {
     }
 }
 
-fn is_name(text: &str) -> Result<(), String> {
-    if text.starts_with('/') {
-        Ok(())
-    } else {
-        Err(format!("`{text}` is not a name: names begin with `/`"))
+impl FromToml for Name {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = String::from_toml(value)?;
+        if !text.starts_with('/') {
+            return Err(format!("`{text}` is not a name: names begin with `/`"));
+        }
+        Self::from_uri(&text).map_err(|error| format!("`{text}` is not a name: {error}"))
     }
 }
 
-fn is_face_uri(text: &str) -> Result<(), String> {
-    const SCHEMES: [&str; 5] = ["udp4://", "udp6://", "tcp4://", "tcp6://", "unix://"];
-    if SCHEMES.iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme)) {
-        Ok(())
-    } else {
-        Err(format!(
-            "`{text}` is not a face URI that can be created: write one such as \"udp4://192.0.2.1:6363\""
-        ))
+/// The URI of a face that can be created, in canonical form.
+impl FromToml for FaceUri {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = String::from_toml(value)?;
+        let uri =
+            Self::parse(&text).and_then(|uri| uri.canonize()).map_err(|error| error.to_string())?;
+        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6") {
+            Ok(uri)
+        } else {
+            Err(format!(
+                "`{text}` is not a UDP or TCP face: write one such as \"udp4://192.0.2.1:6363\""
+            ))
+        }
     }
 }
 

@@ -165,7 +165,7 @@ fn routes_and_faces_without_their_key_are_refused() {
             "[[static_routes]]\nprefix = \"a\"\nface = \"udp4://192.0.2.1:6363\"\n",
             "names begin with `/`",
         ),
-        ("[[static_faces]]\nuri = \"http://x\"\n", "not a face URI"),
+        ("[[static_faces]]\nuri = \"http://x\"\n", "face URI"),
         ("static_faces = 5", "expected tables"),
         ("static_faces = [5]", "expected a table"),
         ("[[strategy_choices]]\nprefix = \"/\"\n", "`strategy_choices.strategy` is missing"),

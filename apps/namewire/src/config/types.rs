@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ndn_management::FaceUri;
+use ndn_packet::Name;
+
 use super::ByteSize;
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
@@ -107,7 +110,7 @@ pub struct Tables {
     pub dead_nonce_lifetime: Duration,
     /// Names of the regions that this forwarder is in: a forwarding hint that is a prefix of one
     /// of them has arrived and is ignored.
-    pub network_regions: Vec<String>,
+    pub network_regions: Vec<Name>,
 }
 
 /// The Content Store.
@@ -242,16 +245,16 @@ pub enum LogLevel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyChoice {
     /// The namespace.
-    pub prefix: String,
+    pub prefix: Name,
     /// The strategy's name, such as `/localhost/nfd/strategy/multicast`.
-    pub strategy: String,
+    pub strategy: Name,
 }
 
 /// A face created at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticFace {
-    /// The peer, such as `udp4://192.0.2.1:6363`.
-    pub uri: String,
+    /// The peer in canonical form, such as `udp4://192.0.2.1:6363`.
+    pub uri: FaceUri,
     /// Whether it survives errors and outlives its peer.
     pub persistency: Persistency,
     /// Its MTU in bytes; none takes [`FaceDefaults::mtu`].
@@ -284,9 +287,9 @@ pub enum PitTokens {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticRoute {
     /// The name prefix.
-    pub prefix: String,
-    /// The next hop as face URI; created as a persistent face unless `static_faces` lists it.
-    pub face: String,
+    pub prefix: Name,
+    /// The next hop in canonical form; created as a permanent face unless `static_faces` lists it.
+    pub face: FaceUri,
     /// Lower is preferred.
     pub cost: u64,
     /// Whether longer prefixes inherit the route.

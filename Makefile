@@ -1,0 +1,91 @@
+# Namewire. `make` lists the targets.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+PROFILE ?= release
+BIN := target/$(PROFILE)/namewire
+# The one toolchain beside that of rust-toolchain.toml; Miri needs it.
+NIGHTLY := nightly-2026-05-20
+FUZZ_SECONDS ?= 60
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@command -v $(CARGO) >/dev/null || scripts/require-cargo
+
+.PHONY: build
+build: cargo ## Build the namewire program (target/release/namewire)
+	$(CARGO) build --release -p namewire
+
+.PHONY: install
+install: build ## Install the program, completions and man pages (PREFIX=/usr/local)
+	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)"
+
+.PHONY: demo
+demo: build ## Publish and fetch a directory through a forwarder, and show what happened
+	scripts/demo "$(BIN)"
+
+.PHONY: bench
+bench: cargo ## Measure the pipeline and the relay (minutes; see docs/ for how to read it)
+	$(CARGO) build --profile release-lto -p namewire
+	target/release-lto/namewire bench pipeline
+	target/release-lto/namewire bench relay
+
+##@ Check
+
+.PHONY: test
+test: cargo setup ## Run all tests, with real applications of other projects
+	$(CARGO) build -p namewire
+	$(CARGO) test --workspace
+
+.PHONY: lint
+lint: cargo ## Formatting, clippy, documentation; warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+.PHONY: fuzz
+fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each
+	scripts/fuzz "$(FUZZ_SECONDS)"
+
+.PHONY: fuzz-replay
+fuzz-replay: cargo ## Replay the committed fuzz corpus (part of make test)
+	$(CARGO) test -p namewire-fuzz
+
+.PHONY: loom
+loom: cargo ## Try every interleaving of the lock-free types
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p ndn-ring --release --lib --target-dir target/loom loom
+
+.PHONY: miri
+miri: cargo ## Look for undefined behaviour where unsafe is allowed
+	@rustup component list --toolchain $(NIGHTLY) 2>/dev/null | grep -q 'miri.*(installed)' \
+		|| rustup toolchain install $(NIGHTLY) --profile minimal -c miri -c rust-src
+	$(CARGO) +$(NIGHTLY) miri test -p ndn-ring --target-dir target/miri
+
+.PHONY: deny
+deny: cargo ## Check licences and banned dependencies
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked"; exit 1; }
+	$(CARGO) deny check bans licenses sources
+
+##@ Set up
+
+.PHONY: setup
+setup: cargo ## Install what the tests need (Python and npm packages; apt where something is missing)
+	scripts/setup-tests
+
+.PHONY: clean
+clean: ## Remove everything that was built or installed here
+	rm -rf target .venv tests/interop/*/node_modules
+
+.PHONY: cargo
+cargo:
+	@command -v $(CARGO) >/dev/null || { scripts/require-cargo; exit 1; }
