@@ -1,2 +1,21 @@
 //! Benchmarks of the pipeline and of the whole forwarder.
 #![forbid(unsafe_code)]
+
+mod config_text;
+mod machine;
+mod relay;
+
+pub use machine::Machine;
+pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
+
+/// The median; NaN of nothing.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}

@@ -1,0 +1,91 @@
+//! Tells a forwarder to send the bench's Interests to the producer, by the management protocol.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use ndn_management::{ControlParameters, ControlResponse};
+use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
+use ndn_security::{AntiReplay, DigestSigner, sign_interest};
+
+use super::wire::{PREFIX, split_tlv};
+
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+const REPLY_LENGTH_MAX: usize = 64 * 1024;
+
+/// Routes the prefix of the bench to the face that `socket` is.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn register_own_face(socket: &UnixStream) -> anyhow::Result<()> {
+    register(socket, None)
+}
+
+/// Makes a UDP face to `port` on the loopback interface and routes the prefix there.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Result<()> {
+    let parameters = ControlParameters {
+        uri: Some(format!("udp4://127.0.0.1:{port}")),
+        ..ControlParameters::default()
+    };
+    let created = command(operator, "faces", "create", &parameters)?;
+    register(operator, Some(created.face_id.context("faces/create names no face")?))
+}
+
+fn register(socket: &UnixStream, face_id: Option<u64>) -> anyhow::Result<()> {
+    let mut name = Name::default();
+    name.push_generic(PREFIX);
+    let parameters =
+        ControlParameters { name: Some(name), face_id, ..ControlParameters::default() };
+    command(socket, "rib", "register", &parameters).map(drop)
+}
+
+fn command(
+    mut socket: &UnixStream,
+    module: &str,
+    verb: &str,
+    parameters: &ControlParameters,
+) -> anyhow::Result<ControlParameters> {
+    let mut name = Name::from_uri(&format!("/localhost/nfd/{module}/{verb}"))?;
+    name.push_generic(parameters.to_vec());
+    let now_ns = super::clock::wall_ns();
+    let nonce = u32::try_from(now_ns & u64::from(u32::MAX)).unwrap_or(0);
+    let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(nonce);
+    let anti_replay = AntiReplay {
+        nonce: Some(&now_ns.to_be_bytes()),
+        time_ms: Some(now_ns / 1_000_000),
+        sequence_num: None,
+    };
+    let interest = sign_interest(&interest, &DigestSigner, &anti_replay)?;
+    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    socket.write_all(&interest)?;
+    let reply = read_reply(socket).with_context(|| format!("{module}/{verb}"))?;
+    let content = {
+        let packet = LpPacket::parse(&reply)?;
+        let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
+        ControlResponse::decode(data.content().unwrap_or_default())?
+    };
+    if content.code != 200 {
+        bail!("{module}/{verb}: {} {}", content.code, content.text);
+    }
+    Ok(content.parameters()?)
+}
+
+fn read_reply(mut socket: &UnixStream) -> anyhow::Result<Vec<u8>> {
+    let mut reply = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let count = socket.read(&mut chunk).context("the forwarder does not answer")?;
+        if count == 0 || reply.len() > REPLY_LENGTH_MAX {
+            bail!("the forwarder closed the connection");
+        }
+        reply.extend_from_slice(&chunk[..count]);
+        if let Some((_, _, length)) = split_tlv(&reply) {
+            reply.truncate(length);
+            return Ok(reply);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The clocks of the bench, all from the kernel.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+fn nanoseconds(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Monotonic time.
+pub(super) fn monotonic_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// CPU time of this thread, user and kernel.
+pub(super) fn thread_cpu_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// Time that the host has taken away from all processors since boot.
+pub(super) fn steal_ns() -> u64 {
+    const NS_PER_TICK: u64 = 10_000_000;
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let steal = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
+    steal.and_then(|field| field.parse::<u64>().ok()).unwrap_or(0) * NS_PER_TICK
+}
+
+/// Waits, off the measured stretches.
+pub(super) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Time since 1970.
+pub(super) fn wall_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Realtime))
+}

@@ -1,0 +1,150 @@
+//! The load generator: consumers and a producer on one thread, over the sockets of one forwarder.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::clock;
+use super::endpoint::Endpoint;
+use super::window::{Tally, Window};
+use super::wire::{self, Frame, INTEREST_LENGTH_MAX};
+
+/// An exchange that takes longer than this is counted as lost.
+const LOSS_TIMEOUT_NS: u64 = 1_000_000_000;
+/// How long one wait in the kernel may last before lost exchanges are looked for.
+const WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// A consumer with this much unsent output opens no further exchange.
+const BACKLOG_MAX: usize = 512 * 1024;
+
+/// One measured stretch of the closed loop.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    /// What became of the exchanges.
+    pub(super) tally: Tally,
+    /// Length of the stretch.
+    pub(super) wall_ns: u64,
+    /// CPU time of this thread, without any spinning: it waits in the kernel when idle.
+    pub(super) generator_cpu_ns: u64,
+}
+
+/// Consumers and a producer attached to one forwarder.
+#[derive(Debug)]
+pub(super) struct Generator {
+    consumers: Vec<Endpoint>,
+    producer: Endpoint,
+    window: Window,
+    payload: Vec<u8>,
+    mixed: bool,
+    next_consumer: usize,
+}
+
+impl Generator {
+    /// A generator that sends Interests by `consumers` and answers them at `producer`.
+    pub(super) fn new(consumers: Vec<Endpoint>, producer: Endpoint) -> Self {
+        let window = Window::new(1, 0);
+        Self { consumers, producer, window, payload: Vec::new(), mixed: false, next_consumer: 0 }
+    }
+
+    /// From now on: `window` exchanges in flight over all consumers, Data with `payload` bytes of
+    /// content, names of different lengths with `mixed`. Names are never used again.
+    pub(super) fn reshape(&mut self, window: u32, payload: usize, mixed: bool) {
+        self.window = Window::new(window, self.window.opened());
+        self.payload = vec![0x5A; payload];
+        self.mixed = mixed;
+    }
+
+    /// Keeps the window full until `duration` has passed (and, when given, at least `exchanges`
+    /// were opened in all); counts what happened in that time.
+    ///
+    /// # Errors
+    /// When a socket fails or the forwarder closes it.
+    pub(super) fn run(&mut self, duration: Duration, exchanges: u64) -> io::Result<Stretch> {
+        let start = clock::monotonic_ns();
+        let cpu_start = clock::thread_cpu_ns();
+        let end = start + u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.window.take_tally();
+        let mut now = start;
+        while now < end || self.window.opened() < exchanges {
+            self.fill(now)?;
+            self.wait()?;
+            now = clock::monotonic_ns();
+            self.answer()?;
+            self.collect(now)?;
+            self.window.expire(now, LOSS_TIMEOUT_NS);
+        }
+        Ok(Stretch {
+            tally: self.window.take_tally(),
+            wall_ns: now - start,
+            generator_cpu_ns: clock::thread_cpu_ns() - cpu_start,
+        })
+    }
+
+    /// Opens exchanges while the window has room, and sends their Interests.
+    fn fill(&mut self, now: u64) -> io::Result<()> {
+        let count = self.consumers.len();
+        let mut interest = [0; INTEREST_LENGTH_MAX];
+        loop {
+            let index = self.next_consumer % count;
+            let consumer = &mut self.consumers[index];
+            if consumer.backlog() > BACKLOG_MAX {
+                break;
+            }
+            let Some((slot, sequence)) = self.window.open(now) else { break };
+            let face = u32::try_from(index).unwrap_or(u32::MAX);
+            let length = wire::write_interest(&mut interest, face, slot, sequence, self.mixed);
+            consumer.push(|out| out.extend_from_slice(&interest[..length]));
+            self.next_consumer = index + 1;
+        }
+        for consumer in &mut self.consumers {
+            if consumer.backlog() > 0 {
+                consumer.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.consumers.len() + 1);
+        for endpoint in self.consumers.iter().chain(std::iter::once(&self.producer)) {
+            let mut flags = PollFlags::IN;
+            if endpoint.backlog() > 0 {
+                flags |= PollFlags::OUT;
+            }
+            fds.push(PollFd::from_borrowed_fd(endpoint.fd(), flags));
+        }
+        match poll(&mut fds, Some(&WAIT_MAX)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The producer's side: every Interest gets its Data.
+    fn answer(&mut self) -> io::Result<()> {
+        let Self { producer, payload, .. } = self;
+        producer.receive(|tlv, output| {
+            if let Frame::Interest { name, pit_token } = wire::read_frame(tlv) {
+                output.push(|out| wire::write_data(out, name, pit_token, payload));
+            }
+        })?;
+        self.producer.flush()?;
+        Ok(())
+    }
+
+    /// The consumers' side: Data and Nacks make room in the window.
+    fn collect(&mut self, now: u64) -> io::Result<()> {
+        let window = &mut self.window;
+        for consumer in &mut self.consumers {
+            consumer.receive(|tlv, _| match wire::read_frame(tlv) {
+                Frame::Data { slot, sequence } => {
+                    window.close(slot, sequence, false, now);
+                }
+                Frame::Nack { slot, sequence } => {
+                    window.close(slot, sequence, true, now);
+                }
+                Frame::Interest { .. } | Frame::Other => {}
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! The forwarders that the relay bench starts: our own, the dumb relay, and those on PATH.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::clock;
+use super::dumb::PRODUCER_SUFFIX;
+
+/// The cache of every program, in packets.
+pub(super) const CS_CAPACITY: u32 = 65_536;
+/// How long a program may take to listen.
+const START_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// A program under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Program {
+    /// This binary's `run`.
+    Namewire,
+    /// This binary's `bench dumb-relay`.
+    Dumb,
+    /// NFD.
+    Nfd,
+    /// ndnd (YaNFD).
+    Ndnd,
+}
+
+impl Program {
+    /// The name in cases and messages.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Namewire => "namewire",
+            Self::Dumb => "dumb",
+            Self::Nfd => "nfd",
+            Self::Ndnd => "ndnd",
+        }
+    }
+
+    /// Where its executable is, if it can be had.
+    pub(super) fn locate(self) -> Option<PathBuf> {
+        match self {
+            Self::Namewire | Self::Dumb => std::env::current_exe().ok(),
+            Self::Nfd | Self::Ndnd => std::env::var_os("PATH").and_then(|path| {
+                std::env::split_paths(&path)
+                    .map(|folder| folder.join(self.name()))
+                    .find(|candidate| candidate.is_file())
+            }),
+        }
+    }
+}
+
+/// Ports and paths of one run.
+#[derive(Debug, Clone)]
+pub(super) struct Addresses {
+    /// A folder of our own for sockets, configuration and logs.
+    pub(super) folder: PathBuf,
+    /// The UDP port that the program listens on.
+    pub(super) udp_port: u16,
+    /// The UDP port of the producer.
+    pub(super) producer_port: u16,
+    /// The UDP ports of the consumers.
+    pub(super) consumer_ports: Vec<u16>,
+    /// Whether the exchanges go over UDP.
+    pub(super) udp: bool,
+}
+
+impl Addresses {
+    /// The Unix socket of the program.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.join("forwarder.sock")
+    }
+
+    /// Where the producer connects: the dumb relay has a socket of its own for it.
+    pub(super) fn producer_socket(&self, program: Program) -> PathBuf {
+        let mut path = self.socket().into_os_string();
+        if program == Program::Dumb {
+            path.push(PRODUCER_SUFFIX);
+        }
+        PathBuf::from(path)
+    }
+}
+
+/// A started program; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Starts `program`, pinned to `cpu`, and waits until it listens.
+    pub(super) fn start(
+        program: Program,
+        executable: &Path,
+        addresses: &Addresses,
+        cpu: usize,
+    ) -> anyhow::Result<Self> {
+        let log = addresses.folder.join(format!("{}.log", program.name()));
+        let mut command = Command::new(executable);
+        match program {
+            Program::Namewire => {
+                let config = addresses.folder.join("namewire.toml");
+                fs::write(&config, namewire_config(addresses))?;
+                command.arg("run").arg("--config").arg(config);
+            }
+            Program::Dumb => {
+                command.args(["bench", "dumb-relay"]);
+                if addresses.udp {
+                    let ports: Vec<String> =
+                        addresses.consumer_ports.iter().map(u16::to_string).collect();
+                    command.args(["--listen-port", &addresses.udp_port.to_string()]);
+                    command.args(["--producer-port", &addresses.producer_port.to_string()]);
+                    command.args(["--consumer-ports", &ports.join(",")]);
+                } else {
+                    command.arg("--unix").arg(addresses.socket());
+                    command.args(["--consumers", &addresses.consumer_ports.len().to_string()]);
+                }
+            }
+            Program::Nfd => {
+                let config = addresses.folder.join("nfd.conf");
+                fs::write(&config, nfd_config(addresses))?;
+                command.arg("--config").arg(config);
+            }
+            Program::Ndnd => {
+                let config = addresses.folder.join("ndnd.yml");
+                fs::write(&config, ndnd_config(addresses))?;
+                command.args(["fw", "run"]).arg(config);
+                command.env("GOMAXPROCS", "1");
+            }
+        }
+        let out = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = pinned(cpu, || command.spawn())
+            .with_context(|| format!("cannot start {}", executable.display()))?;
+        let mut running = Self { child, log };
+        running.await_listening(program, addresses)?;
+        Ok(running)
+    }
+
+    fn await_listening(&mut self, program: Program, addresses: &Addresses) -> anyhow::Result<()> {
+        if program == Program::Dumb && addresses.udp {
+            return Ok(());
+        }
+        let socket = addresses.producer_socket(program);
+        let start = clock::monotonic_ns();
+        while clock::monotonic_ns() - start < START_TIMEOUT_NS {
+            if let Some(status) = self.child.try_wait()? {
+                let said = fs::read_to_string(&self.log).unwrap_or_default();
+                bail!("{} ended at once ({status}): {said}", program.name());
+            }
+            // The dumb relay takes its first connection for the producer: only look for the file.
+            let ready = match program {
+                Program::Dumb => socket.exists(),
+                Program::Namewire | Program::Nfd | Program::Ndnd => {
+                    UnixStream::connect(&socket).is_ok()
+                }
+            };
+            if ready {
+                return Ok(());
+            }
+            clock::pause(Duration::from_millis(5));
+        }
+        bail!("{} does not listen on {} after 10 s", program.name(), socket.display())
+    }
+
+    /// CPU time of all its threads so far, user and kernel, in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> io::Result<u64> {
+        let mut total = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            total += text
+                .split_ascii_whitespace()
+                .next()
+                .and_then(|field| field.parse::<u64>().ok())
+                .unwrap_or(0);
+        }
+        Ok(total)
+    }
+
+    /// Resident memory in bytes.
+    pub(super) fn resident_bytes(&self) -> io::Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kib = text
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.split_ascii_whitespace().next())
+            .and_then(|field| field.parse::<u64>().ok())
+            .unwrap_or(0);
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(pid) =
+            i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            // It may have ended by itself: then there is nothing to end.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let start = clock::monotonic_ns();
+        while clock::monotonic_ns() - start < 2_000_000_000 {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            clock::pause(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `spawn` with this thread on `cpu` alone, so that the child starts and stays there.
+fn pinned<T>(cpu: usize, spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = rustix::thread::sched_getaffinity(None)?;
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(cpu);
+    rustix::thread::sched_setaffinity(None, &only)?;
+    let result = spawn();
+    rustix::thread::sched_setaffinity(None, &before)?;
+    result
+}
+
+fn namewire_config(addresses: &Addresses) -> String {
+    crate::config_text::namewire(
+        &addresses.socket(),
+        addresses.udp.then_some(addresses.udp_port),
+        CS_CAPACITY,
+    )
+}
+
+fn nfd_config(addresses: &Addresses) -> String {
+    let udp = if addresses.udp {
+        format!(
+            "  udp\n  {{\n    listen yes\n    port {}\n    enable_v6 no\n    mcast no\n  }}\n",
+            addresses.udp_port
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "log\n{{\n  default_level NONE\n}}\n\
+         tables\n{{\n  cs_max_packets {CS_CAPACITY}\n  cs_policy lru\n\
+         \x20 strategy_choice\n  {{\n    / /localhost/nfd/strategy/best-route\n  }}\n}}\n\
+         face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n{udp}}}\n\
+         authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
+         faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
+         rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n}}\n",
+        addresses.socket().display()
+    )
+}
+
+fn ndnd_config(addresses: &Addresses) -> String {
+    // The capacity is a 16-bit number there; 65535 is its largest.
+    format!(
+        "core:\n  log_level: ERROR\n\
+         faces:\n  queue_size: 4096\n\
+         \x20 udp:\n    enabled_unicast: {udp}\n    enabled_multicast: false\n    port_unicast: {port}\n\
+         \x20 tcp:\n    enabled: false\n\
+         \x20 unix:\n    enabled: true\n    socket_path: {socket}\n\
+         \x20 websocket:\n    enabled: false\n\
+         \x20 http3:\n    enabled: false\n\
+         fw:\n  threads: 1\n  queue_size: 4096\n\
+         tables:\n  content_store:\n    capacity: 65535\n    admit: true\n    serve: true\n\
+         \x20   replacement_policy: lru\n  rib:\n    readvertise_nlsr: false\n",
+        udp = addresses.udp,
+        port = addresses.udp_port,
+        socket = addresses.socket().display(),
+    )
+}

@@ -1,0 +1,256 @@
+//! Starts the programs of one layout and measures its cases in turn.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::endpoint::Endpoint;
+use super::generator::{Generator, Stretch};
+use super::layout::{CaseShape, Layout};
+use super::programs::{Addresses, CS_CAPACITY, Program, Running};
+use super::{RelayCase, RelayOptions, attach};
+
+/// The window while a cache is filled.
+const WARM_WINDOW: u32 = 256;
+/// A generator busier than this may be the limit.
+const BUSY_MAX: f64 = 0.8;
+/// A generator shown this much faster against the dumb relay is not the limit.
+const HEADROOM_MIN: f64 = 1.5;
+/// Share of the time that the host may take away before a round is discarded.
+const STEAL_MAX: f64 = 0.01;
+
+/// One program with its sockets.
+#[derive(Debug)]
+struct Subject {
+    program: Program,
+    running: Running,
+    generator: Generator,
+    folder: PathBuf,
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // A leftover folder under the temporary directory is no reason to fail.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What one round of one program gave.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    exchanges_per_s: f64,
+    cpu_us: f64,
+    loss: f64,
+    p50_us: f64,
+    p99_us: f64,
+    busy: f64,
+    steal: f64,
+}
+
+/// Measures every case of `layout` for every program.
+pub(super) fn run_layout(
+    options: &RelayOptions,
+    layout: &Layout,
+    programs: &[(Program, PathBuf)],
+    progress: &mut impl FnMut(&str),
+) -> anyhow::Result<Vec<RelayCase>> {
+    pin(options.cpus.1)?;
+    let mut subjects = Vec::new();
+    for (number, (program, executable)) in (0u16..).zip(programs) {
+        progress(&format!("{} {}: start and warm", layout.transport(), program.name()));
+        let subject = start(options, layout, number, *program, executable)
+            .with_context(|| format!("{} over {}", program.name(), layout.transport()))?;
+        subjects.push(subject);
+    }
+    let mut cases = Vec::new();
+    for &shape in &layout.cases {
+        let rows = run_case(options, layout, shape, &mut subjects)?;
+        for row in &rows {
+            progress(&format!(
+                "{:<20} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
+                row.case,
+                row.window,
+                row.faces,
+                if row.mixed { " mixed" } else { "" },
+                row.exchanges_per_s,
+                row.cpu_us_per_exchange
+            ));
+        }
+        cases.extend(rows);
+    }
+    Ok(cases)
+}
+
+fn pin(cpu: usize) -> anyhow::Result<()> {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(cpu);
+    rustix::thread::sched_setaffinity(None, &only)
+        .with_context(|| format!("cannot run on CPU {cpu}"))
+}
+
+fn start(
+    options: &RelayOptions,
+    layout: &Layout,
+    number: u16,
+    program: Program,
+    executable: &std::path::Path,
+) -> anyhow::Result<Subject> {
+    let folder = std::env::temp_dir().join(format!(
+        "namewire-relay-{}-{}-{}",
+        std::process::id(),
+        layout.transport(),
+        program.name()
+    ));
+    fs::create_dir_all(&folder)?;
+    // The ports of one program: its own and those that the dumb relay binds per consumer, the
+    // producer's, the consumers'.
+    let first = options.first_port + number * 512;
+    let faces = u16::try_from(layout.faces)?;
+    let addresses = Addresses {
+        folder: folder.clone(),
+        udp_port: first,
+        producer_port: first + 200,
+        consumer_ports: (0..faces).map(|face| first + 201 + face).collect(),
+        udp: layout.udp,
+    };
+    let running = Running::start(program, executable, &addresses, options.cpus.0)?;
+    let (consumers, producer) = if layout.udp {
+        connect_udp(program, &addresses)?
+    } else {
+        connect_unix(program, &addresses)?
+    };
+    let mut generator = Generator::new(consumers, producer);
+    // Every program sees the same names; every start takes fresh ones.
+    generator.reshape(WARM_WINDOW, 100, false);
+    let warm = u64::from(CS_CAPACITY) * 3;
+    generator.run(Duration::from_millis(10), warm)?;
+    Ok(Subject { program, running, generator, folder })
+}
+
+fn connect_unix(
+    program: Program,
+    addresses: &Addresses,
+) -> anyhow::Result<(Vec<Endpoint>, Endpoint)> {
+    let producer = UnixStream::connect(addresses.producer_socket(program))?;
+    if program != Program::Dumb {
+        attach::register_own_face(&producer)?;
+    }
+    let consumers = addresses
+        .consumer_ports
+        .iter()
+        .map(|_| Endpoint::stream(OwnedFd::from(UnixStream::connect(addresses.socket())?)))
+        .collect::<Result<_, _>>()?;
+    Ok((consumers, Endpoint::stream(OwnedFd::from(producer))?))
+}
+
+fn connect_udp(
+    program: Program,
+    addresses: &Addresses,
+) -> anyhow::Result<(Vec<Endpoint>, Endpoint)> {
+    let producer = Endpoint::datagram(addresses.producer_port, addresses.udp_port)?;
+    let mut consumers = Vec::with_capacity(addresses.consumer_ports.len());
+    for (offset, &port) in (0u16..).zip(&addresses.consumer_ports) {
+        // The dumb relay has one connected socket per consumer, a forwarder one for all.
+        let remote = match program {
+            Program::Dumb => addresses.udp_port + 1 + offset,
+            Program::Namewire | Program::Nfd | Program::Ndnd => addresses.udp_port,
+        };
+        consumers.push(Endpoint::datagram(port, remote)?);
+    }
+    if program != Program::Dumb {
+        let operator = UnixStream::connect(addresses.socket())?;
+        attach::register_udp_face(&operator, addresses.producer_port)?;
+    }
+    Ok((consumers, producer))
+}
+
+fn run_case(
+    options: &RelayOptions,
+    layout: &Layout,
+    shape: CaseShape,
+    subjects: &mut [Subject],
+) -> anyhow::Result<Vec<RelayCase>> {
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); subjects.len()];
+    for _ in 0..options.rounds {
+        for (subject, rounds) in subjects.iter_mut().zip(&mut rounds) {
+            let name = subject.program.name();
+            let round = run_round(options, shape, subject)
+                .with_context(|| format!("{name} in {}", layout.case_name(shape)))?;
+            rounds.push(round);
+        }
+    }
+    let mut rows: Vec<RelayCase> = Vec::new();
+    for (subject, rounds) in subjects.iter().zip(&rounds) {
+        rows.push(row(layout, shape, subject, rounds));
+    }
+    let dumb = subjects
+        .iter()
+        .position(|subject| subject.program == Program::Dumb)
+        .map(|index| rows[index].exchanges_per_s);
+    for row in &mut rows {
+        row.share_of_dumb = dumb.map(|dumb| row.exchanges_per_s / dumb);
+        let headroom = row.share_of_dumb.is_some_and(|share| share * HEADROOM_MIN <= 1.0);
+        row.generator_bound = row.generator_busy >= BUSY_MAX && !headroom;
+    }
+    Ok(rows)
+}
+
+fn run_round(
+    options: &RelayOptions,
+    shape: CaseShape,
+    subject: &mut Subject,
+) -> anyhow::Result<Round> {
+    subject.generator.reshape(shape.window, shape.payload, shape.mixed);
+    // Let the loop settle at the new window before anything is counted.
+    subject.generator.run(options.stretch / 10, 0)?;
+    let steal = super::clock::steal_ns();
+    let cpu = subject.running.cpu_ns()?;
+    let Stretch { tally, wall_ns, generator_cpu_ns } = subject.generator.run(options.stretch, 0)?;
+    let cpu = subject.running.cpu_ns()? - cpu;
+    let ended = tally.satisfied + tally.nacked + tally.lost;
+    let satisfied = to_f64(tally.satisfied.max(1));
+    Ok(Round {
+        exchanges_per_s: to_f64(tally.satisfied) * 1e9 / to_f64(wall_ns),
+        cpu_us: to_f64(cpu) / 1e3 / satisfied,
+        loss: to_f64(tally.nacked + tally.lost) / to_f64(ended.max(1)),
+        p50_us: to_f64(tally.latency_ns.value_at_quantile(0.5)) / 1e3,
+        p99_us: to_f64(tally.latency_ns.value_at_quantile(0.99)) / 1e3,
+        busy: to_f64(generator_cpu_ns) / to_f64(wall_ns),
+        steal: to_f64(super::clock::steal_ns().saturating_sub(steal)) / to_f64(wall_ns),
+    })
+}
+
+fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -> RelayCase {
+    let quiet: Vec<Round> =
+        rounds.iter().copied().filter(|round| round.steal <= STEAL_MAX).collect();
+    // On a host that is never quiet, noisy figures with the count of them beat none.
+    let kept = if quiet.is_empty() { rounds } else { &quiet };
+    let median = |figure: fn(&Round) -> f64| crate::median(kept.iter().map(figure));
+    let rates = kept.iter().map(|round| round.exchanges_per_s);
+    RelayCase {
+        case: format!("{}-{}-{}", subject.program.name(), layout.transport(), shape.payload),
+        window: shape.window,
+        faces: layout.faces,
+        mixed: shape.mixed,
+        exchanges_per_s: median(|round| round.exchanges_per_s),
+        cpu_us_per_exchange: median(|round| round.cpu_us),
+        loss: median(|round| round.loss),
+        p50_us: median(|round| round.p50_us),
+        p99_us: median(|round| round.p99_us),
+        generator_busy: median(|round| round.busy),
+        generator_bound: false,
+        share_of_dumb: None,
+        resident_mib: to_f64(subject.running.resident_bytes().unwrap_or(0)) / f64::from(1 << 20),
+        spread: (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max)),
+        rounds_discarded: rounds.len() - quiet.len(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures of a benchmark, far below 2^53")]
+fn to_f64(number: u64) -> f64 {
+    number as f64
+}
