@@ -6,9 +6,9 @@ use core::fmt;
 /// Why bytes are not a valid packet. Offsets count bytes from the start of the slice that was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The input ends inside a type or length number, or where an element was due.
+    /// The input ends inside a type or length number, or where one was due.
     Truncated {
-        /// Where the number or element begins.
+        /// Where the number begins.
         offset: u32,
     },
     /// A type or length number is not in its shortest form.
@@ -159,7 +159,7 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Truncated { offset } => {
-                write!(f, "input ends within the element at byte {offset}")
+                write!(f, "type or length at byte {offset} is cut off")
             }
             Self::NonShortestNumber { offset } => {
                 write!(f, "type or length at byte {offset} is not in its shortest form")

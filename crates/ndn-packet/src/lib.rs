@@ -24,6 +24,8 @@ pub mod name;
 pub mod packet;
 pub mod signature;
 mod span;
+#[cfg(test)]
+mod testing;
 pub mod tlv;
 pub mod types;
 

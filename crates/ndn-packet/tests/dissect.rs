@@ -1,5 +1,7 @@
 //! What `dissect` shows, line by line.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use ndn_packet::dissect::dissect;
 use ndn_packet::{
     DataBuilder, DecodeError, LpHeader, NackReason, Name, SignatureInfo, SignatureType, types,

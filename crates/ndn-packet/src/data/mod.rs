@@ -1,6 +1,8 @@
 //! Data packets (packet specification, section "Data Packet").
 
 mod builder;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use builder::DataBuilder;

@@ -2,11 +2,12 @@
 
 use crate::DEFAULT_LIFETIME_MS;
 use crate::data::Data;
-use crate::error::{DecodeError, EncodeError, saturate};
+use crate::error::{DecodeError, saturate};
+use crate::interest::ForwardingHint;
 use crate::name::{self, NameRef};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{Reader, Tlv, Writer, header_len};
+use crate::tlv::{Reader, Tlv};
 use crate::types;
 use core::ops::Range;
 
@@ -23,8 +24,6 @@ mod rank {
     pub(super) const SIGNATURE_INFO: u8 = 9;
     pub(super) const SIGNATURE_VALUE: u8 = 10;
 }
-
-const NONCE_TLV_LEN: usize = 6;
 
 /// An Interest packet, borrowed and checked. Offsets count from the packet's first byte.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +43,7 @@ pub struct Interest<'a> {
     nonce_offset: u32,
     nonce: u32,
     /// Where a Nonce TLV belongs if there is none.
-    nonce_place: u32,
+    pub(super) nonce_place: u32,
     /// Offset of the value of HopLimit; 0 if absent.
     hop_limit_offset: u32,
     name_count: u16,
@@ -215,9 +214,7 @@ impl<'a> Interest<'a> {
     #[inline]
     #[must_use]
     pub fn forwarding_hint(&self) -> ForwardingHint<'a> {
-        ForwardingHint {
-            reader: Reader::new(self.forwarding_hint.slice(self.wire).unwrap_or_default()),
-        }
+        ForwardingHint::from_validated(self.forwarding_hint.slice(self.wire).unwrap_or_default())
     }
 
     /// Whether there is a ForwardingHint.
@@ -369,106 +366,9 @@ impl<'a> Interest<'a> {
         }
         if self.can_be_prefix { data_name.starts_with(name) } else { data_name == name }
     }
-
-    /// Length of what [`Interest::write_with_nonce`] writes.
-    #[must_use]
-    pub fn encoded_len_with_nonce(&self) -> usize {
-        let value_len = self.value_len_with_nonce();
-        header_len(types::INTEREST, value_len) + value_len
-    }
-
-    fn value_len_with_nonce(&self) -> usize {
-        let value_len = self.wire.len() - self.value_start();
-        if self.nonce_offset == 0 { value_len + NONCE_TLV_LEN } else { value_len }
-    }
-
-    /// Offset behind the outermost type and length.
-    fn value_start(&self) -> usize {
-        match self.wire {
-            [_, 254, ..] => 6,
-            [_, 253, ..] => 4,
-            _ => 2,
-        }
-    }
-
-    /// Writes this Interest with the given Nonce, in its place by the specification's order: a
-    /// missing one is added, another one replaced. Returns the length written.
-    ///
-    /// # Errors
-    /// [`EncodeError::BufferTooSmall`].
-    pub fn write_with_nonce(&self, nonce: u32, out: &mut [u8]) -> Result<usize, EncodeError> {
-        let mut writer = Writer::new(out);
-        writer.header(types::INTEREST, self.value_len_with_nonce())?;
-        let (place, resume) = match self.nonce_offset() {
-            // From the Nonce TLV's value on: its type and length are copied.
-            Some(offset) => (offset, offset + 4),
-            None => (self.nonce_place as usize, self.nonce_place as usize),
-        };
-        writer.bytes(&self.wire[self.value_start()..place])?;
-        if self.nonce_offset == 0 {
-            writer.header(types::NONCE, 4)?;
-        }
-        writer.bytes(&nonce.to_be_bytes())?;
-        writer.bytes(&self.wire[resume..])?;
-        Ok(writer.len())
-    }
 }
 
 #[inline]
 fn value_span(tlv: &Tlv<'_>) -> Span {
     Span::new(tlv.value_offset(), tlv.end())
-}
-
-/// Iterator over the names of a ForwardingHint.
-#[derive(Clone, Debug)]
-pub struct ForwardingHint<'a> {
-    reader: Reader<'a>,
-}
-
-impl<'a> ForwardingHint<'a> {
-    /// Rebuilds the iterator from a value that was checked before.
-    #[must_use]
-    pub const fn from_validated(value: &'a [u8]) -> Self {
-        Self { reader: Reader::new(value) }
-    }
-
-    /// One or more names. The older form, LinkDelegation elements with a preference and a name, is
-    /// still sent by some libraries, and read as its names in the order given.
-    fn check(tlv: &Tlv<'a>) -> Result<(), DecodeError> {
-        let mut reader = tlv.reader();
-        let mut found = false;
-        while let Some(inner) = reader.next_tlv()? {
-            found |= Self::element(&inner)?.is_some();
-        }
-        if found { Ok(()) } else { Err(tlv.missing(types::NAME)) }
-    }
-
-    fn element(tlv: &Tlv<'a>) -> Result<Option<NameRef<'a>>, DecodeError> {
-        match tlv.ty() {
-            types::NAME => NameRef::from_tlv(tlv).map(Some),
-            types::LINK_DELEGATION => {
-                let mut reader = tlv.reader();
-                while let Some(inner) = reader.next_tlv()? {
-                    if inner.ty() == types::NAME {
-                        return NameRef::from_tlv(&inner).map(Some);
-                    }
-                }
-                Err(tlv.missing(types::NAME))
-            }
-            _ => tlv.skip_unrecognized().map(|()| None),
-        }
-    }
-}
-
-impl<'a> Iterator for ForwardingHint<'a> {
-    type Item = NameRef<'a>;
-
-    fn next(&mut self) -> Option<NameRef<'a>> {
-        while let Ok(Some(tlv)) = self.reader.next_tlv() {
-            if let Ok(Some(name)) = Self::element(&tlv) {
-                return Some(name);
-            }
-        }
-        None
-    }
 }

@@ -1,6 +1,8 @@
 //! NDNLPv2, the link protocol around network packets.
 
 mod header;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use header::LpHeader;

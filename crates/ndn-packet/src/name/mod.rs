@@ -3,6 +3,8 @@
 mod component;
 mod name_ref;
 mod owned;
+#[cfg(test)]
+mod tests;
 mod uri;
 
 pub use component::{Component, ComponentType};

@@ -3,6 +3,8 @@
 mod fields;
 mod number;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod vec;
 mod writer;
 

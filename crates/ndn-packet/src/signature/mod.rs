@@ -1,6 +1,14 @@
 //! SignatureInfo of Data and of signed Interests, with the elements that certificates add
 //! (packet specification, section "Signature"; NDN certificate format, version 2).
 
+mod description;
+#[cfg(test)]
+mod tests;
+mod validity;
+
+pub use description::AdditionalDescription;
+pub use validity::ValidityPeriod;
+
 use crate::error::{DecodeError, EncodeError, saturate};
 use crate::name::NameRef;
 use crate::tlv::{Field, Fields, Reader, Tlv, Writer, number_tlv_len, tlv_len};
@@ -80,235 +88,6 @@ impl<'a> KeyLocator<'a> {
             Self::Name(name) => writer.name(*name),
             Self::Digest(digest) => writer.tlv(types::KEY_DIGEST, digest),
         }
-    }
-}
-
-/// Time span of a certificate, both ends included, as `YYYYMMDDThhmmss` in UTC.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ValidityPeriod {
-    /// First second.
-    pub not_before: [u8; 15],
-    /// Last second.
-    pub not_after: [u8; 15],
-}
-
-impl ValidityPeriod {
-    /// From seconds since 1970; `None` outside the years 0 to 9999.
-    #[must_use]
-    pub fn from_unix_seconds(not_before: i64, not_after: i64) -> Option<Self> {
-        Some(Self { not_before: format_time(not_before)?, not_after: format_time(not_after)? })
-    }
-
-    /// First second, in seconds since 1970; `None` when the text is not a time.
-    #[must_use]
-    pub fn not_before_unix_s(&self) -> Option<i64> {
-        parse_time(&self.not_before)
-    }
-
-    /// Last second, in seconds since 1970; `None` when the text is not a time.
-    #[must_use]
-    pub fn not_after_unix_s(&self) -> Option<i64> {
-        parse_time(&self.not_after)
-    }
-
-    /// Whether `unix_s` lies in the period.
-    #[must_use]
-    pub fn contains(&self, unix_s: i64) -> bool {
-        matches!(
-            (self.not_before_unix_s(), self.not_after_unix_s()),
-            (Some(first), Some(last)) if first <= unix_s && unix_s <= last
-        )
-    }
-
-    fn parse(tlv: &Tlv<'_>) -> Result<Self, DecodeError> {
-        const ORDER: [Field; 2] = [Field::once(types::NOT_BEFORE), Field::once(types::NOT_AFTER)];
-        let (mut not_before, mut not_after) = (None, None);
-        let mut fields = Fields::new(tlv.reader(), &ORDER);
-        while let Some(inner) = fields.next_field()? {
-            let text = *inner.array::<15>()?;
-            if parse_time(&text).is_none() {
-                return Err(inner.invalid_value());
-            }
-            if inner.ty() == types::NOT_BEFORE {
-                not_before = Some(text)
-            } else {
-                not_after = Some(text)
-            }
-        }
-        match (not_before, not_after) {
-            (Some(not_before), Some(not_after)) => Ok(Self { not_before, not_after }),
-            (None, _) => Err(tlv.missing(types::NOT_BEFORE)),
-            (_, None) => Err(tlv.missing(types::NOT_AFTER)),
-        }
-    }
-
-    const VALUE_LEN: usize = tlv_len(types::NOT_BEFORE, 15) + tlv_len(types::NOT_AFTER, 15);
-
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.header(types::VALIDITY_PERIOD, Self::VALUE_LEN)?;
-        writer.tlv(types::NOT_BEFORE, &self.not_before)?;
-        writer.tlv(types::NOT_AFTER, &self.not_after)
-    }
-}
-
-impl fmt::Display for ValidityPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}", self.not_before.escape_ascii(), self.not_after.escape_ascii())
-    }
-}
-
-impl fmt::Debug for ValidityPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Seconds since 1970 of `YYYYMMDDThhmmss`.
-fn parse_time(text: &[u8; 15]) -> Option<i64> {
-    let number = |from: usize, to: usize| {
-        text[from..to].iter().try_fold(0_i64, |n, byte| {
-            byte.is_ascii_digit().then(|| n * 10 + i64::from(byte - b'0'))
-        })
-    };
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    let valid = text[8] == b'T'
-        && (1..=12).contains(&month)
-        && (1..=days_in_month(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
-}
-
-fn format_time(unix_s: i64) -> Option<[u8; 15]> {
-    let (days, second_of_day) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
-    let (year, month, day) = date_of(days);
-    if !(0..=9999).contains(&year) {
-        return None;
-    }
-    let text = format!(
-        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}",
-        second_of_day / 3600,
-        second_of_day / 60 % 60,
-        second_of_day % 60
-    );
-    text.into_bytes().try_into().ok()
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap
-/// day comes last and the day of the year follows from the month alone.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    365 * year + leap_days + day_of_year - 719_468
-}
-
-/// Year, month and day of a day counted from 1970-01-01.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    // A guess from the mean year length is at most one year off.
-    let mut year = 1970 + days.div_euclid(366);
-    while days_since_1970(year + 1, 1, 1) <= days {
-        year += 1;
-    }
-    let mut left = days - days_since_1970(year, 1, 1);
-    let mut month = 1;
-    while left >= days_in_month(year, month) {
-        left -= days_in_month(year, month);
-        month += 1;
-    }
-    (year, month, left + 1)
-}
-
-/// AdditionalDescription of a certificate: pairs of texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdditionalDescription<'a> {
-    /// The checked value of the element: DescriptionEntry elements.
-    value: &'a [u8],
-}
-
-impl<'a> AdditionalDescription<'a> {
-    const ENTRY: [Field; 2] =
-        [Field::once(types::DESCRIPTION_KEY), Field::once(types::DESCRIPTION_VALUE)];
-
-    fn parse(tlv: &Tlv<'a>) -> Result<Self, DecodeError> {
-        let mut reader = tlv.reader();
-        while let Some(entry) = reader.next_tlv()? {
-            if entry.ty() == types::DESCRIPTION_ENTRY {
-                Self::entry(&entry)?;
-            } else {
-                entry.skip_unrecognized()?;
-            }
-        }
-        Ok(Self { value: tlv.value() })
-    }
-
-    fn entry(entry: &Tlv<'a>) -> Result<(&'a str, &'a str), DecodeError> {
-        let (mut key, mut text) = (None, None);
-        let mut fields = Fields::new(entry.reader(), &Self::ENTRY);
-        while let Some(field) = fields.next_field()? {
-            let target = if field.ty() == types::DESCRIPTION_KEY { &mut key } else { &mut text };
-            *target = Some(field.text()?);
-        }
-        match (key, text) {
-            (Some(key), Some(text)) => Ok((key, text)),
-            (None, _) => Err(entry.missing(types::DESCRIPTION_KEY)),
-            (_, None) => Err(entry.missing(types::DESCRIPTION_VALUE)),
-        }
-    }
-
-    /// Writes pairs as the value of an AdditionalDescription, to be given to [`AdditionalDescription::new`].
-    #[must_use]
-    pub fn encode(pairs: &[(&str, &str)]) -> Vec<u8> {
-        use crate::tlv::{append_nested, append_tlv};
-        let mut value = Vec::new();
-        for (key, text) in pairs {
-            append_nested(&mut value, types::DESCRIPTION_ENTRY, |entry| {
-                append_tlv(entry, types::DESCRIPTION_KEY, key.as_bytes());
-                append_tlv(entry, types::DESCRIPTION_VALUE, text.as_bytes());
-            });
-        }
-        value
-    }
-
-    /// From the value of an AdditionalDescription.
-    ///
-    /// # Errors
-    /// When an entry is malformed.
-    pub fn new(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(value);
-        while let Some(entry) = reader.next_tlv()? {
-            if entry.ty() == types::DESCRIPTION_ENTRY {
-                Self::entry(&entry)?;
-            } else {
-                entry.skip_unrecognized()?;
-            }
-        }
-        Ok(Self { value })
-    }
-
-    /// The pairs in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let mut reader = Reader::new(self.value);
-        core::iter::from_fn(move || {
-            while let Ok(Some(entry)) = reader.next_tlv() {
-                if entry.ty() == types::DESCRIPTION_ENTRY {
-                    return Self::entry(&entry).ok();
-                }
-            }
-            None
-        })
     }
 }
 
@@ -433,7 +212,7 @@ impl<'a> SignatureInfo<'a> {
             .map(|_| tlv_len(types::VALIDITY_PERIOD, ValidityPeriod::VALUE_LEN));
         let description = self
             .additional_description
-            .map(|description| tlv_len(types::ADDITIONAL_DESCRIPTION, description.value.len()));
+            .map(|description| tlv_len(types::ADDITIONAL_DESCRIPTION, description.value().len()));
         number_tlv_len(types::SIGNATURE_TYPE, self.signature_type.0)
             + [locator, nonce, time, sequence, validity, description]
                 .into_iter()
@@ -473,7 +252,7 @@ impl<'a> SignatureInfo<'a> {
             validity_period.write(writer)?;
         }
         if let Some(description) = &self.additional_description {
-            writer.tlv(types::ADDITIONAL_DESCRIPTION, description.value)?;
+            writer.tlv(types::ADDITIONAL_DESCRIPTION, description.value())?;
         }
         Ok(())
     }

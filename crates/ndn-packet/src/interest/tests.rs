@@ -1,0 +1,401 @@
+use super::*;
+use crate::error::{DecodeError, EncodeError};
+use crate::name::{Name, NameRef};
+use crate::signature::{SignatureInfo, SignatureType};
+use crate::testing::{assert_exact, hex, nested, sha256, tlv};
+use crate::types as t;
+use crate::{Data, DataBuilder};
+
+const NAME: &[u8] = &[7, 3, 8, 1, b'a'];
+
+fn interest(parts: &[&[u8]]) -> Vec<u8> {
+    nested(t::INTEREST, parts)
+}
+
+fn error(parts: &[&[u8]]) -> DecodeError {
+    Interest::parse(&interest(parts)).unwrap_err()
+}
+
+fn parse(wire: &[u8]) -> Interest<'_> {
+    Interest::parse(wire).unwrap()
+}
+
+/// Every element behind the name, in order, with the type's criticality.
+fn elements() -> Vec<(u32, Vec<u8>)> {
+    let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    let mut info_wire = vec![0; info.encoded_len(t::INTEREST_SIGNATURE_INFO)];
+    info.write(t::INTEREST_SIGNATURE_INFO, &mut crate::tlv::Writer::new(&mut info_wire)).unwrap();
+    vec![
+        (t::CAN_BE_PREFIX, tlv(t::CAN_BE_PREFIX, &[])),
+        (t::MUST_BE_FRESH, tlv(t::MUST_BE_FRESH, &[])),
+        (t::FORWARDING_HINT, nested(t::FORWARDING_HINT, &[NAME])),
+        (t::NONCE, tlv(t::NONCE, &[1, 2, 3, 4])),
+        (t::INTEREST_LIFETIME, tlv(t::INTEREST_LIFETIME, &[10])),
+        (t::HOP_LIMIT, tlv(t::HOP_LIMIT, &[20])),
+        (t::APPLICATION_PARAMETERS, tlv(t::APPLICATION_PARAMETERS, b"p")),
+        (t::INTEREST_SIGNATURE_INFO, info_wire),
+        (t::INTEREST_SIGNATURE_VALUE, tlv(t::INTEREST_SIGNATURE_VALUE, b"s")),
+    ]
+}
+
+#[test]
+fn reads_packets_of_another_implementation() {
+    // Written by python-ndn 0.5.
+    let wire = hex(
+        "0540071508076578616d706c65080774657374417070360103210012001e16070a08036e65740803687562
+                    070808036e65740801620a04010203040c021770220109",
+    );
+    let interest = parse(&wire);
+    assert_eq!(interest.name().to_uri(), "/example/testApp/v=3");
+    assert!(interest.can_be_prefix() && interest.must_be_fresh() && interest.has_lifetime());
+    let hint: Vec<String> = interest.forwarding_hint().map(|name| name.to_uri()).collect();
+    assert_eq!(hint, ["/net/hub", "/net/b"]);
+    assert_eq!(interest.nonce(), Some(0x0102_0304));
+    assert_eq!(interest.lifetime_ms(), 6000);
+    assert_eq!(interest.hop_limit(), Some(9));
+    assert_eq!(interest.parameters_digest(), ParametersDigest::Absent);
+    assert_exact(&wire, |bytes| Interest::parse(bytes).ok().map(|_| ()));
+
+    let hint: Vec<Name> = hint.iter().map(|uri| uri.parse().unwrap()).collect();
+    let hint: Vec<NameRef<'_>> = hint.iter().map(Name::as_ref).collect();
+    let name: Name = "/example/testApp/v=3".parse().unwrap();
+    let builder = InterestBuilder::new(&name)
+        .can_be_prefix(true)
+        .must_be_fresh(true)
+        .forwarding_hint(&hint)
+        .nonce(0x0102_0304)
+        .lifetime_ms(6000)
+        .hop_limit(9);
+    assert_eq!(builder.to_vec().unwrap(), wire);
+    assert_eq!(builder.encoded_len(), wire.len());
+}
+
+#[test]
+fn reads_signed_packets_of_another_implementation() {
+    // Written by python-ndn 0.5 with DigestSha256.
+    let wire = hex("0566072b0803636d640802646f022029e26389c4671ac51e9189d03c1c95b6b39d588b6c90b2c9b97fef0e
+                    a5f1aae30a040a0b0c0d0c0203e82406706172616d732c031b01002e20859bd0d86d70a6d409b0fe38007e
+                    2f1d9b1d493489fdff29edc6376af874b9e2");
+    let interest = parse(&wire);
+    assert!(interest.is_signed());
+    assert_eq!(interest.parameters(), Some(&b"params"[..]));
+    assert!(interest.parameters_digest_is_valid(sha256));
+    let signature = sha256(&interest.signed_portion().unwrap().concat());
+    assert_eq!(interest.signature_value(), Some(&signature[..]));
+    let info = interest.signature_info().unwrap().unwrap();
+    assert_eq!(info, SignatureInfo::new(SignatureType::DIGEST_SHA256));
+    assert_exact(&wire, |bytes| Interest::parse(bytes).ok().map(|_| ()));
+
+    let name: Name = "/cmd/do".parse().unwrap();
+    let builder =
+        InterestBuilder::new(&name).nonce(0x0A0B_0C0D).lifetime_ms(1000).parameters(b"params");
+    let sign = |pieces: &[&[u8]], out: &mut [u8]| {
+        out.copy_from_slice(&sha256(&pieces.concat()));
+        Some(32)
+    };
+    assert_eq!(builder.to_vec_signed(&info, 32, sign, sha256).unwrap(), wire);
+
+    // The same without a signature.
+    let wire = hex(
+        "053f072b0803636d640802646f022030fa42730499f22ea860659ede8c759ca6c291fdb082e10b9deca6d7
+                    abb208150a040a0b0c0d0c0203e82406706172616d73",
+    );
+    assert!(parse(&wire).parameters_digest_is_valid(sha256));
+    assert_eq!(builder.to_vec_with_parameters(sha256).unwrap(), wire);
+    assert_eq!(builder.encoded_len(), wire.len());
+    // A changed parameter does not go with the digest.
+    let mut changed = wire;
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(!parse(&changed).parameters_digest_is_valid(sha256));
+}
+
+#[test]
+fn smallest() {
+    let wire = interest(&[NAME]);
+    let interest = parse(&wire);
+    assert!(!interest.can_be_prefix() && !interest.must_be_fresh() && !interest.has_lifetime());
+    assert!(!interest.has_forwarding_hint() && !interest.is_signed());
+    assert_eq!((interest.nonce(), interest.nonce_offset()), (None, None));
+    assert_eq!((interest.hop_limit(), interest.hop_limit_offset()), (None, None));
+    assert_eq!(interest.lifetime_ms(), crate::DEFAULT_LIFETIME_MS);
+    assert_eq!(interest.parameters(), None);
+    assert_eq!(interest.signature_info(), Ok(None));
+    assert_eq!(interest.signature_value(), None);
+    assert_eq!(interest.signed_portion(), None);
+    assert_eq!(interest.forwarding_hint().count(), 0);
+    assert_eq!(interest.forwarding_hint_range(), None);
+    assert_exact(&wire, |bytes| Interest::parse(bytes).ok().map(|_| ()));
+}
+
+#[test]
+fn offsets_are_those_of_the_packet() {
+    let parts = elements();
+    let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| &part[..]).collect();
+    let wire = interest(&[&[NAME], &parts[..]].concat());
+    let interest = parse(&wire);
+    assert_eq!(interest.wire(), wire);
+    assert_eq!(wire[interest.name_value_range()], NAME[2..]);
+    assert_eq!(wire[interest.nonce_offset().unwrap()..][..4], [1, 2, 3, 4]);
+    assert_eq!(wire[interest.hop_limit_offset().unwrap()], 20);
+    let hint = &wire[interest.forwarding_hint_range().unwrap()];
+    assert_eq!(ForwardingHint::from_validated(hint).next(), interest.forwarding_hint().next());
+    assert_eq!(interest.parameters_portion().unwrap().first(), Some(&36));
+    assert!(interest.parameters_portion().unwrap().ends_with(b"s"));
+}
+
+#[test]
+fn the_name_comes_first_once_and_not_empty() {
+    assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 2 });
+    assert_eq!(error(&[&[7, 0]]), DecodeError::EmptyName { offset: 2 });
+    assert_eq!(error(&[NAME, NAME]), DecodeError::OutOfOrder { ty: t::NAME, offset: 7 });
+    // Nothing may precede it, not even what could be ignored elsewhere.
+    let early = DecodeError::UnexpectedType { expected: t::NAME, found: 126, offset: 2 };
+    assert_eq!(error(&[&[126, 0], NAME]), early);
+    assert!(matches!(error(&[&tlv(t::NONCE, &[0; 4]), NAME]), DecodeError::UnexpectedType { .. }));
+    let digest = tlv(2, &[0; 32]);
+    let name = nested(t::NAME, &[&digest, &digest]);
+    assert_eq!(error(&[&name]), DecodeError::RepeatedParametersDigest { offset: 2 });
+    assert!(matches!(
+        Interest::parse(&nested(t::DATA, &[NAME])),
+        Err(DecodeError::UnexpectedType { expected: t::INTEREST, found: t::DATA, offset: 0 })
+    ));
+    assert_eq!(
+        Interest::parse(&[]).unwrap_err(),
+        DecodeError::Missing { ty: t::INTEREST, offset: 0 }
+    );
+}
+
+#[test]
+fn lengths_of_elements() {
+    let invalid = |ty, value: &[u8]| {
+        let length = u32::try_from(value.len()).unwrap();
+        assert_eq!(
+            error(&[NAME, &tlv(ty, value)]),
+            DecodeError::InvalidLength { ty, offset: 7, length },
+            "type {ty}"
+        );
+    };
+    invalid(t::CAN_BE_PREFIX, &[0]);
+    invalid(t::MUST_BE_FRESH, &[0]);
+    for len in [0, 3, 5, 8] {
+        invalid(t::NONCE, &vec![0; len]);
+    }
+    for len in [0, 3, 5, 6, 7, 9] {
+        invalid(t::INTEREST_LIFETIME, &vec![0; len]);
+    }
+    for len in [0, 2] {
+        invalid(t::HOP_LIMIT, &vec![0; len]);
+    }
+    for (value, lifetime_ms) in
+        [(&[255][..], 255), (&[1, 0], 256), (&[0, 1, 0, 0], 65_536), (&[255; 8], u64::MAX)]
+    {
+        let wire = interest(&[NAME, &tlv(t::INTEREST_LIFETIME, value)]);
+        assert_eq!(parse(&wire).lifetime_ms(), lifetime_ms);
+    }
+    let wire = interest(&[NAME, &tlv(t::HOP_LIMIT, &[0])]);
+    assert_eq!(parse(&wire).hop_limit(), Some(0));
+}
+
+/// Puts each element where it must not be: behind each of those that follow it, or twice.
+#[test]
+fn order_of_elements() {
+    let elements = elements();
+    for (i, (ty, element)) in elements.iter().enumerate() {
+        for (_, later) in &elements[i..] {
+            let wire = interest(&[NAME, later, element]);
+            let result = Interest::parse(&wire);
+            if t::is_critical(*ty) {
+                let offset = u32::try_from(2 + NAME.len() + later.len()).unwrap();
+                assert_eq!(result.unwrap_err(), DecodeError::OutOfOrder { ty: *ty, offset });
+            } else {
+                let alone = interest(&[NAME, later]);
+                let (with, without) = (result.unwrap(), parse(&alone));
+                assert_eq!(with.hop_limit(), without.hop_limit());
+                assert_eq!(with.parameters(), without.parameters());
+                assert_eq!(with.signature_value(), without.signature_value());
+            }
+        }
+    }
+}
+
+#[test]
+fn unrecognised_elements() {
+    // Skipped wherever they stand behind the name.
+    let unknown = tlv(1000, b"later");
+    let mut parts: Vec<&[u8]> = vec![NAME, &unknown];
+    let elements = elements();
+    for (_, element) in &elements {
+        parts.push(element);
+        parts.push(&unknown);
+    }
+    let wire = interest(&parts);
+    let interest_ = parse(&wire);
+    assert_eq!(interest_.nonce(), Some(0x0102_0304));
+    assert_eq!(interest_.hop_limit(), Some(20));
+    assert_eq!(interest_.signature_value(), Some(&b"s"[..]));
+    assert!(interest_.parameters_portion().unwrap().ends_with(b"later"));
+    for ty in [1, 9, 13, 16, 31, 35, 127, 255, 1001] {
+        let offset = 7;
+        assert_eq!(error(&[NAME, &tlv(ty, &[])]), DecodeError::UnrecognizedCritical { ty, offset });
+    }
+    for ty in [32, 126, 128, 254, 256, 70_000] {
+        assert!(Interest::parse(&interest(&[NAME, &tlv(ty, &[])])).is_ok(), "{ty}");
+    }
+}
+
+#[test]
+fn forwarding_hint_forms() {
+    let hint = |parts: &[&[u8]]| interest(&[NAME, &nested(t::FORWARDING_HINT, parts)]);
+    let names =
+        |wire: &[u8]| parse(wire).forwarding_hint().map(|name| name.to_uri()).collect::<Vec<_>>();
+    let b = nested(t::NAME, &[&tlv(8, b"b")]);
+    assert_eq!(names(&hint(&[NAME, &b])), ["/a", "/b"]);
+    assert_eq!(names(&hint(&[NAME, &tlv(126, &[]), &b])), ["/a", "/b"]);
+    // The older form, with preferences.
+    let delegation = nested(t::LINK_DELEGATION, &[&tlv(t::LINK_PREFERENCE, &[7]), &b]);
+    assert_eq!(names(&hint(&[&delegation, &delegation])), ["/b", "/b"]);
+
+    let error = |parts: &[&[u8]]| Interest::parse(&hint(parts)).unwrap_err();
+    assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 9 });
+    assert_eq!(error(&[&tlv(126, &[])]), DecodeError::Missing { ty: t::NAME, offset: 11 });
+    assert_eq!(error(&[&tlv(31, &[])]), DecodeError::Missing { ty: t::NAME, offset: 11 });
+    assert_eq!(error(&[NAME, &[33, 0]]), DecodeError::UnrecognizedCritical { ty: 33, offset: 14 });
+    assert_eq!(
+        error(&[&[7, 3, 8, 9, 0]]),
+        DecodeError::LengthOverrun { ty: 8, offset: 11, length: 9 }
+    );
+}
+
+#[test]
+fn parameters_and_digest_go_together() {
+    let digest = tlv(2, &sha256(&tlv(t::APPLICATION_PARAMETERS, b"p")));
+    let with = nested(t::NAME, &[&tlv(8, b"a"), &digest, &tlv(50, &[0])]);
+    let parameters = tlv(t::APPLICATION_PARAMETERS, b"p");
+    let both = interest(&[&with, &parameters]);
+    assert_eq!(parse(&both).parameters_digest(), ParametersDigest::Paired);
+    assert!(parse(&both).parameters_digest_is_valid(sha256));
+    assert!(!parse(&both).parameters_digest_is_valid(|_| [0; 32]));
+    // What follows the parameters counts.
+    let more = interest(&[&with, &parameters, &tlv(1000, &[])]);
+    assert!(!parse(&more).parameters_digest_is_valid(sha256));
+
+    let never = |_: &[u8]| -> [u8; 32] { panic!("nothing to hash") };
+    for unpaired in [interest(&[NAME, &parameters]), interest(&[&with])] {
+        assert_eq!(parse(&unpaired).parameters_digest(), ParametersDigest::Unpaired);
+        assert!(!parse(&unpaired).parameters_digest_is_valid(never));
+    }
+    assert!(parse(&interest(&[NAME])).parameters_digest_is_valid(never));
+}
+
+#[test]
+fn signed_portion_needs_the_digest_at_the_end() {
+    let digest = tlv(2, &[9; 32]);
+    let parts: Vec<Vec<u8>> = elements().into_iter().skip(6).map(|(_, part)| part).collect();
+    let signed = |name: &[&[u8]]| {
+        let name = nested(t::NAME, name);
+        interest(&[&name, &parts[0], &parts[1], &parts[2]])
+    };
+    let a = tlv(8, b"a");
+    let wire = signed(&[&a, &digest]);
+    let interest_ = parse(&wire);
+    assert_eq!(interest_.signed_portion(), Some([&a[..], &[&parts[0][..], &parts[1]].concat()]));
+    assert_eq!(parse(&signed(&[&a, &digest, &a])).signed_portion(), None);
+    assert_eq!(parse(&signed(&[&a])).signed_portion(), None);
+    let unsigned = interest(&[&nested(t::NAME, &[&a, &digest]), &parts[0], &parts[1]]);
+    assert!(!parse(&unsigned).is_signed());
+    assert_eq!(parse(&unsigned).signed_portion(), None);
+    // Errors in the signature's information point into the packet.
+    let bad_info = tlv(t::INTEREST_SIGNATURE_INFO, &[]);
+    let wire = interest(&[NAME, &parts[0], &bad_info, &parts[2]]);
+    let error = parse(&wire).signature_info().unwrap_err();
+    assert_eq!(error, DecodeError::Missing { ty: t::SIGNATURE_TYPE, offset: 12 });
+}
+
+/// Every choice of elements, with an unknown one between all: the added Nonce stands where it
+/// belongs, and nothing else changes.
+#[test]
+fn adds_a_nonce_in_its_place() {
+    let elements = elements();
+    for choice in 0_u32..1 << elements.len() {
+        if choice >> 3 & 1 == 1 {
+            continue; // has a Nonce
+        }
+        for unknown in [&[][..], &[126, 1, 0]] {
+            let mut parts: Vec<&[u8]> = vec![NAME];
+            for (i, (_, element)) in elements.iter().enumerate() {
+                if choice >> i & 1 == 1 {
+                    parts.extend([unknown, element]);
+                }
+            }
+            let wire = interest(&parts);
+            let before = parse(&wire);
+            let mut out = vec![0; before.encoded_len_with_nonce()];
+            assert_eq!(before.write_with_nonce(0xABCD_EF01, &mut out), Ok(out.len()));
+            let after = parse(&out);
+            assert_eq!(after.nonce(), Some(0xABCD_EF01));
+            let nonce = after.nonce_offset().unwrap() - 2;
+            let header = out.len() - wire.len() - 6;
+            assert_eq!([&out[..nonce], &out[nonce + 6..]].concat()[header..][2..], wire[2..]);
+            assert_eq!(after.can_be_prefix(), before.can_be_prefix());
+            assert_eq!(after.must_be_fresh(), before.must_be_fresh());
+            assert_eq!(after.forwarding_hint().count(), before.forwarding_hint().count());
+            assert_eq!(after.lifetime_ms(), before.lifetime_ms());
+            assert_eq!(after.hop_limit(), before.hop_limit());
+            assert_eq!(after.parameters_portion(), before.parameters_portion());
+            for len in 0..out.len() {
+                let result = before.write_with_nonce(1, &mut out[..len]);
+                assert_eq!(result, Err(EncodeError::BufferTooSmall));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_nonce_may_lengthen_the_header() {
+    for len in 225..260 {
+        let name = nested(t::NAME, &[&tlv(8, &vec![b'x'; len])]);
+        let wire = interest(&[&name, &tlv(t::HOP_LIMIT, &[3])]);
+        let before = parse(&wire);
+        let mut out = vec![0; before.encoded_len_with_nonce()];
+        assert_eq!(before.write_with_nonce(7, &mut out), Ok(out.len()));
+        assert_eq!((parse(&out).nonce(), parse(&out).hop_limit()), (Some(7), Some(3)));
+        // Another Nonce takes the place of the first.
+        let mut again = vec![0; out.len()];
+        assert_eq!(parse(&out).write_with_nonce(8, &mut again), Ok(out.len()));
+        assert_eq!(parse(&again).nonce(), Some(8));
+        assert_eq!(parse(&again).hop_limit(), Some(3));
+    }
+}
+
+fn data(uri: &str) -> Vec<u8> {
+    let name: Name = uri.parse().unwrap();
+    DataBuilder::new(&name)
+        .to_vec(&SignatureInfo::new(SignatureType::NULL), 0, |_, _| Some(0))
+        .unwrap()
+}
+
+#[test]
+fn matches_data_by_name() {
+    let matches = |interest: &str, can_be_prefix, data_uri: &str| {
+        let name: Name = interest.parse().unwrap();
+        let wire = InterestBuilder::new(&name).can_be_prefix(can_be_prefix).to_vec().unwrap();
+        let data = data(data_uri);
+        parse(&wire).matches(&Data::parse(&data).unwrap(), sha256)
+    };
+    assert!(matches("/a/b", false, "/a/b"));
+    assert!(!matches("/a", false, "/a/b"));
+    assert!(matches("/a", true, "/a/b"));
+    assert!(matches("/a/b", true, "/a/b"));
+    assert!(!matches("/a/b/c", true, "/a/b"));
+    assert!(!matches("/b", true, "/a/b"));
+    let mut full: Name = "/a/b".parse().unwrap();
+    full.push_implicit_digest(&sha256(&data("/a/b")));
+    for can_be_prefix in [false, true] {
+        assert!(matches(&full.to_uri(), can_be_prefix, "/a/b"));
+        assert!(!matches(&full.to_uri(), can_be_prefix, "/a/c"));
+        assert!(!matches(&full.to_uri(), can_be_prefix, "/a"));
+    }
+    let mut other: Name = "/a/b".parse().unwrap();
+    other.push_implicit_digest(&[0; 32]);
+    assert!(!matches(&other.to_uri(), true, "/a/b"));
+}
