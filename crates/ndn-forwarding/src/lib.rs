@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
+//! | [`Ingress`] | parses what was received into a burst |
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
@@ -17,8 +18,11 @@ mod descriptor;
 mod drop_reason;
 mod face;
 mod face_table;
+mod ingress;
 mod lp_fields;
 mod producer_regions;
+mod rewrite;
+mod scope;
 mod tx;
 
 pub use burst::{BURST_SIZE, Burst};
@@ -27,6 +31,7 @@ pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
 pub use face_table::FaceTable;
+pub use ingress::Ingress;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
 pub use producer_regions::ProducerRegions;

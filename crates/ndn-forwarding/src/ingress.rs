@@ -1,0 +1,317 @@
+//! From received bytes to a descriptor: the only place that parses.
+
+use std::sync::Arc;
+
+use ndn_packet::{Data, DecodeError, Interest, NackReason, NameRef};
+use ndn_ring::{FillBlock, PacketPool};
+use ndn_table::NameHasher;
+
+use crate::descriptor::{Descriptor, Flags};
+use crate::rewrite::{Rewrite, RewriteError};
+use crate::scope;
+use crate::{
+    Burst, Counters, DropReason, FaceScope, LinkType, LpFields, PacketKind, ProducerRegions, RxFace,
+};
+
+/// First byte of a Data.
+const TYPE_DATA: u8 = 6;
+
+/// Parses what one worker receives and fills bursts with it.
+#[derive(Debug)]
+pub struct Ingress {
+    hasher: NameHasher,
+    counters: Arc<Counters>,
+    regions: Arc<ProducerRegions>,
+    nonces: NonceSequence,
+    /// Where Interests are written that cannot stay as they arrived.
+    rewrite_block: Option<FillBlock>,
+}
+
+impl Ingress {
+    /// An ingress that counts its drops in `counters` and makes the Nonces that Interests lack
+    /// from `nonce_seed`, which should be random.
+    #[must_use]
+    pub fn new(hasher: NameHasher, counters: Arc<Counters>, nonce_seed: u64) -> Self {
+        Self {
+            hasher,
+            counters,
+            regions: Arc::default(),
+            nonces: NonceSequence(nonce_seed),
+            rewrite_block: None,
+        }
+    }
+
+    /// Replaces the producer regions of this network. An Interest that has reached one of them
+    /// loses its ForwardingHint.
+    pub fn set_producer_regions(&mut self, regions: Arc<ProducerRegions>) {
+        self.regions = regions;
+    }
+
+    /// Takes the first `length` bytes of what is filled in `block` as one network packet (an
+    /// Interest or a Data, without LP header) and adds it to `burst`. The bytes are consumed in
+    /// any case.
+    ///
+    /// HopLimit is decremented in place. An Interest without Nonce gets one, and one that has
+    /// reached a producer region loses its ForwardingHint; such an Interest is written anew, into
+    /// a block of `pool`.
+    ///
+    /// # Errors
+    /// Why the packet was dropped; it is counted already.
+    ///
+    /// # Panics
+    /// If `length` is 0 or more than is filled.
+    #[inline]
+    pub fn push(
+        &mut self,
+        burst: &mut Burst,
+        pool: &PacketPool,
+        block: &mut FillBlock,
+        length: usize,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<(), DropReason> {
+        let result = if burst.is_full() {
+            Err(DropReason::BurstFull)
+        } else if block.filled()[0] == TYPE_DATA {
+            self.describe_data(burst, &block.filled()[..length], lp, face)
+        } else {
+            self.describe_interest(burst, block, length, lp, face)
+        };
+        let result = match result {
+            Ok(Outcome::AsItIs(descriptor)) => {
+                burst.append(descriptor, block.carve(length));
+                return Ok(());
+            }
+            Ok(Outcome::Rewrite(change)) => {
+                self.push_rewritten(burst, pool, &block.filled()[..length], change, lp, face)
+            }
+            Err(reason) => Err(reason),
+        };
+        block.skip(length);
+        result.inspect_err(|&reason| self.counters.drop_packet(reason))
+    }
+
+    #[inline]
+    fn describe_data(
+        &self,
+        burst: &mut Burst,
+        wire: &[u8],
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<Outcome, DropReason> {
+        if lp.nack.is_some() {
+            return Err(DropReason::Malformed);
+        }
+        let data = Data::parse(wire).map_err(drop_reason)?;
+        let mut descriptor =
+            self.describe(burst, data.name(), data.name_value_range().start, lp, face)?;
+        descriptor.kind = PacketKind::Data;
+        descriptor.period_ms = saturate_u32(data.freshness_ms().unwrap_or(0));
+        Ok(Outcome::AsItIs(descriptor))
+    }
+
+    /// Parses the Interest at the front of `block` and decrements its HopLimit, unless it has to
+    /// be written anew.
+    #[inline]
+    fn describe_interest(
+        &mut self,
+        burst: &mut Burst,
+        block: &mut FillBlock,
+        length: usize,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<Outcome, DropReason> {
+        let wire = &block.filled()[..length];
+        let interest = Interest::parse(wire).map_err(drop_reason)?;
+        let hop_limit = match lp.nack {
+            // The Nack is about the Interest as it was sent from here.
+            Some(_) => interest.hop_limit(),
+            None => interest
+                .hop_limit()
+                .map(|hop_limit| hop_limit.checked_sub(1).ok_or(DropReason::HopLimitZero))
+                .transpose()?,
+        };
+        if interest.has_forwarding_hint() || interest.nonce().is_none() {
+            let strips_hint = self.regions.are_reached_by(interest.forwarding_hint());
+            if interest.nonce().is_none() && lp.nack.is_some() {
+                return Err(DropReason::NackNonce);
+            }
+            if strips_hint || interest.nonce().is_none() {
+                return Ok(Outcome::Rewrite(Rewrite {
+                    nonce: self.nonces.next_nonce(),
+                    strips_hint,
+                }));
+            }
+        }
+        let name_offset = interest.name_value_range().start;
+        let mut descriptor = self.describe(burst, interest.name(), name_offset, lp, face)?;
+        descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };
+        descriptor.nonce = interest.nonce().unwrap_or_default();
+        descriptor.nonce_offset = offset_u16(interest.nonce_offset().unwrap_or_default())?;
+        descriptor.period_ms = saturate_u32(interest.lifetime_ms());
+        descriptor.hop_limit = hop_limit.unwrap_or_default();
+        if let Some(hint) = interest.forwarding_hint_range() {
+            descriptor.hint_offset = offset_u16(hint.start)?;
+            descriptor.hint_length = offset_u16(hint.len())?;
+        }
+        descriptor.flags = descriptor
+            .flags
+            .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix())
+            .with(Flags::MUST_BE_FRESH, interest.must_be_fresh())
+            .with(Flags::FORWARDING_HINT, interest.has_forwarding_hint())
+            .with(Flags::HOP_LIMIT, hop_limit.is_some());
+        if let (Some(offset), Some(hop_limit)) = (interest.hop_limit_offset(), hop_limit) {
+            block.filled_mut()[offset] = hop_limit;
+        }
+        Ok(Outcome::AsItIs(descriptor))
+    }
+
+    /// What Interest and Data have in common. Puts the prefix hashes and the PIT token into
+    /// `burst`.
+    #[inline]
+    fn describe(
+        &self,
+        burst: &mut Burst,
+        name: NameRef<'_>,
+        name_offset: usize,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<Descriptor, DropReason> {
+        let hashes = burst.spare_hashes();
+        let hash_count = self.hasher.hash_prefixes(name, hashes).ok_or(DropReason::NameTooLong)?;
+        if hash_count <= 1 {
+            return Err(DropReason::EmptyName);
+        }
+        let name_hash = hashes[hash_count - 1];
+        let (token, token_length) = burst.set_token(&lp.pit_token);
+        let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
+        let flags = Flags::default()
+            .with(Flags::NO_CACHE, lp.no_cache && face.local_fields)
+            .with(Flags::NON_DISCOVERY, lp.non_discovery)
+            .with(Flags::NEXT_HOP, next_hop.is_some())
+            .with(Flags::LOCALHOST, scope::is_localhost(name))
+            .with(Flags::LOCALHOP, scope::is_localhop(name))
+            .with(Flags::FROM_LOCAL, face.scope == FaceScope::Local)
+            .with(Flags::FROM_POINT_TO_POINT, face.link_type == LinkType::PointToPoint)
+            .with(Flags::FROM_AD_HOC, face.link_type == LinkType::AdHoc);
+        Ok(Descriptor {
+            name_hash,
+            token,
+            face: face.index,
+            next_hop_face_id: saturate_u32(next_hop.unwrap_or(0)),
+            name_offset: offset_u16(name_offset)?,
+            name_length: offset_u16(name.value().len())?,
+            congestion_mark: saturate_u16(lp.congestion_mark),
+            flags,
+            nack_reason: saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0),
+            components: u8::try_from(hash_count - 1).map_err(|_| DropReason::NameTooLong)?,
+            token_length,
+            ..Descriptor::EMPTY
+        })
+    }
+
+    /// The uncommon case of an Interest that cannot stay as it is.
+    #[cold]
+    fn push_rewritten(
+        &mut self,
+        burst: &mut Burst,
+        pool: &PacketPool,
+        wire: &[u8],
+        change: Rewrite,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<(), DropReason> {
+        // A block of its own: in the block of the packet, what follows may be half a packet that
+        // the next read completes.
+        let longest = wire.len() + Rewrite::GROWTH_MAX;
+        let mut block = match self.rewrite_block.take() {
+            Some(block) if block.remaining() >= longest => block,
+            used_up => {
+                used_up.into_iter().for_each(|block| pool.finish(block));
+                pool.allocate_block().ok_or(DropReason::NoBuffer)?
+            }
+        };
+        let pushed = self.write_and_append(burst, &mut block, wire, change, lp, face);
+        self.rewrite_block = Some(block);
+        pushed
+    }
+
+    fn write_and_append(
+        &mut self,
+        burst: &mut Burst,
+        block: &mut FillBlock,
+        wire: &[u8],
+        change: Rewrite,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<(), DropReason> {
+        let length = change.apply(wire, block.spare_mut()).map_err(|error| match error {
+            RewriteError::Decode => DropReason::Malformed,
+            RewriteError::Encode => DropReason::NoBuffer,
+        })?;
+        block.commit(length);
+        match self.describe_interest(burst, block, length, lp, face) {
+            Ok(Outcome::AsItIs(descriptor)) => {
+                burst.append(descriptor, block.carve(length));
+                Ok(())
+            }
+            // It has its Nonce and no hint that reaches a region.
+            Ok(Outcome::Rewrite(_)) => {
+                block.skip(length);
+                Err(DropReason::Malformed)
+            }
+            Err(reason) => {
+                block.skip(length);
+                Err(reason)
+            }
+        }
+    }
+}
+
+/// What is to become of a packet that was parsed.
+#[derive(Debug)]
+enum Outcome {
+    AsItIs(Descriptor),
+    Rewrite(Rewrite),
+}
+
+/// Nonces for Interests that come without: they have to be unlikely to repeat, not secret.
+#[derive(Debug)]
+struct NonceSequence(u64);
+
+impl NonceSequence {
+    /// The next output of SplitMix64, whose period is 2^64.
+    fn next_nonce(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let [a, b, c, d, ..] = mixed.to_be_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
+#[cold]
+fn drop_reason(error: DecodeError) -> DropReason {
+    if matches!(error, DecodeError::EmptyName { .. }) {
+        DropReason::EmptyName
+    } else {
+        DropReason::Malformed
+    }
+}
+
+#[inline]
+fn saturate_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[inline]
+fn saturate_u16(number: u64) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+/// An offset in a packet, which is no longer than a block of 64 KiB.
+#[inline]
+fn offset_u16(offset: usize) -> Result<u16, DropReason> {
+    u16::try_from(offset).map_err(|_| DropReason::Malformed)
+}
