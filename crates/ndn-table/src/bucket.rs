@@ -51,6 +51,14 @@ impl Bucket {
         self.refs[slot]
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.tags[..BUCKET_SLOTS].iter().all(|&tag| tag != 0)
+    }
+
+    pub(crate) fn contains(&self, tag: u32, reference: u32) -> bool {
+        self.matches(tag).any(|slot| self.refs[slot] == reference)
+    }
+
     /// Puts an item into a free slot; false when there is none.
     #[inline]
     pub(crate) fn insert(&mut self, tag: u32, reference: u32) -> bool {
@@ -92,15 +100,6 @@ impl Bucket {
 
     pub(crate) fn forget_passed(&mut self) {
         self.passed -= 1;
-    }
-
-    /// Every item as (tag, reference).
-    pub(crate) fn items(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.tags
-            .iter()
-            .zip(&self.refs)
-            .map(|(&tag, &item)| (tag, item))
-            .filter(|&(tag, _)| tag != 0)
     }
 }
 

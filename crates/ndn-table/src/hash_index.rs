@@ -9,7 +9,7 @@ const ITEMS_PER_BUCKET: usize = 4;
 
 /// Buckets that a search visits at most. With a keyed hash and the load above, an item that finds
 /// no place within this distance is rarer than a failing memory cell.
-const PROBE_MAX: usize = 16;
+pub(crate) const PROBE_MAX: usize = 16;
 
 /// A neighbourhood of the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,15 +127,21 @@ impl HashIndex {
     /// two). The tag comes from the upper half.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-        let position = (((hash & 0xFFFF_FFFF) * self.buckets.len() as u64) >> 32) as usize;
-        position
+        home_bucket(hash, self.buckets.len())
     }
 
     #[inline(always)]
     fn after(&self, position: usize) -> usize {
         if position + 1 == self.buckets.len() { 0 } else { position + 1 }
     }
+}
+
+/// Position of the bucket where the search for `hash` starts, of `count` buckets.
+#[inline(always)]
+pub(crate) fn home_bucket(hash: u64, count: usize) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
+    let position = (((hash & 0xFFFF_FFFF) * count as u64) >> 32) as usize;
+    position
 }
 
 const _: () = assert!(ITEMS_PER_BUCKET < BUCKET_SLOTS);

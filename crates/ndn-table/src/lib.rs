@@ -4,13 +4,19 @@
 //! |---|---|
 //! | `timestamp`, `face_index`, `token` | [`Timestamp`], [`FaceIndex`], [`Token`] |
 //! | `name_hash`, `sip`, `key` | [`NameHasher`], [`InterestKey`], [`DataKey`] |
-//! | `bucket`, `hash_index`, `arena` | what the tables are made of |
+//! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
+//! | `pcct` | [`Pcct`]: PIT and Content Store |
+//! | `dead_nonce_list` | [`DeadNonceList`] |
+//! | `timer_wheel` | [`TimerWheel`] |
+//! | `bucket`, `hash_index`, `arena`, `byte_slab` | what the tables are made of |
 #![forbid(unsafe_code)]
 
 mod arena;
 mod bucket;
 mod byte_slab;
+mod dead_nonce_list;
 mod face_index;
+mod fib;
 mod hash_index;
 mod key;
 mod name_hash;
@@ -20,7 +26,12 @@ mod timer_wheel;
 mod timestamp;
 mod token;
 
+pub use dead_nonce_list::{DEAD_NONCE_LIFETIME_NANOS, DeadNonceList};
 pub use face_index::FaceIndex;
+pub use fib::{
+    FIB_BURST_MAX, FIB_DEPTH_MAX, FibConfig, FibEntry, FibError, FibSlot, FibSnapshot, FibWriter,
+    NextHop, StrategyId,
+};
 pub use key::{DataKey, InterestKey};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
 pub use pcct::{

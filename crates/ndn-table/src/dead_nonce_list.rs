@@ -1,0 +1,295 @@
+//! Names and nonces of Interests whose PIT entry is gone, to tell a loop from a new Interest.
+//!
+//! A 64-byte line holds eight records of 64 bits: a 49-bit fingerprint of name and nonce, and the
+//! time of insertion in steps of 1/64 of the lifetime, modulo 2^14. A lookup therefore takes a new
+//! Interest for a looping one with a probability below 8 * 2^-49, about 1.5e-14; the consumer's
+//! retransmission, with its new nonce, is not affected. Time wraps after 256 lifetimes, which can
+//! only revive a record for the very same name and nonce.
+//!
+//! A lookup reads one line, and none while nothing was inserted within the lifetime, which is the
+//! rule when Interests are satisfied.
+//!
+//! Address space is reserved for the configured number of records, but only a part is in use: when
+//! records that were still alive had to be overwritten the list grows, and for one lifetime a
+//! lookup also reads the line where a record would have been before. An idle list is small again.
+
+use ndn_ring::prefetch_slice;
+
+use crate::Timestamp;
+
+/// Default lifetime of a record: 6 s, as in NFD.
+pub const DEAD_NONCE_LIFETIME_NANOS: u64 = 6_000_000_000;
+
+const LIFETIME_STEPS: u64 = 64;
+const TIME_MASK: u64 = (1 << 14) - 1;
+
+/// Set in every record, so that none is 0.
+const IN_USE: u64 = 1 << 63;
+
+const LINE_RECORDS: usize = 8;
+
+/// Lines in use at first: 64 KiB.
+const LINES_MIN: u64 = 1024;
+
+/// The list grows by this factor, at most once per lifetime.
+const GROWTH: u64 = 8;
+
+/// Living records overwritten since the list last grew that make it grow again.
+const LOSSES_MAX: u64 = 64;
+
+/// Bounded memory of (name, nonce) pairs. Each is forgotten after the lifetime (up to 1/64 late),
+/// or before if the list is at its full size and overloaded.
+#[derive(Debug)]
+pub struct DeadNonceList {
+    words: Vec<u64>,
+    /// Where the first line starts in `words`.
+    origin: usize,
+    lines_max: u64,
+    /// Lines in use, minus one; a power of two minus one.
+    mask: u64,
+    /// The mask before the list last grew, and until when there may be records by it.
+    old_mask: u64,
+    old_until: Timestamp,
+    lifetime_nanos: u64,
+    step_nanos: u64,
+    /// When the newest record is forgotten.
+    last_until: Timestamp,
+    losses: u64,
+}
+
+impl DeadNonceList {
+    /// A list that remembers up to about `records_max` pairs for `lifetime_nanos` each.
+    ///
+    /// # Panics
+    /// When `lifetime_nanos` is 0.
+    #[must_use]
+    pub fn new(records_max: usize, lifetime_nanos: u64) -> Self {
+        assert!(lifetime_nanos > 0, "records have a lifetime");
+        // Half full, so that a line seldom has to drop a living record.
+        let lines = (records_max * 2).div_ceil(LINE_RECORDS).next_power_of_two() as u64;
+        let lines_max = lines.max(LINES_MIN);
+        let line_count = usize::try_from(lines_max).unwrap_or(usize::MAX / 64);
+        let words = vec![0; (line_count + 1) * LINE_RECORDS];
+        let origin = words.as_ptr().align_offset(64).min(LINE_RECORDS);
+        Self {
+            words,
+            origin,
+            lines_max,
+            mask: LINES_MIN - 1,
+            old_mask: LINES_MIN - 1,
+            old_until: Timestamp::ZERO,
+            lifetime_nanos,
+            step_nanos: lifetime_nanos.div_ceil(LIFETIME_STEPS),
+            last_until: Timestamp::ZERO,
+            losses: 0,
+        }
+    }
+
+    /// Records that fit at the present size.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        (self.mask + 1) * LINE_RECORDS as u64
+    }
+
+    /// Asks for the line that [`Self::contains`] is going to read.
+    #[inline(always)]
+    pub fn prefetch(&self, name_hash: u64, nonce: u32, now: Timestamp) {
+        if now <= self.last_until {
+            prefetch_slice(&self.words, self.line(mix(name_hash, nonce), self.mask));
+        }
+    }
+
+    /// Whether the pair was inserted within the lifetime.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, name_hash: u64, nonce: u32, now: Timestamp) -> bool {
+        if now > self.last_until {
+            return false;
+        }
+        let mixed = mix(name_hash, nonce);
+        self.position(mixed, self.mask, now).is_some()
+            || now <= self.old_until && self.position(mixed, self.old_mask, now).is_some()
+    }
+
+    /// Remembers a pair, from now on for the lifetime.
+    #[inline]
+    pub fn insert(&mut self, name_hash: u64, nonce: u32, now: Timestamp) {
+        if now > self.last_until {
+            // Nothing is alive: records of any size may be ignored.
+            self.mask = LINES_MIN - 1;
+            self.old_until = Timestamp::ZERO;
+            self.losses = 0;
+        }
+        self.last_until = now.plus_nanos(self.lifetime_nanos + self.step_nanos);
+        let mixed = mix(name_hash, nonce);
+        let line = self.line(mixed, self.mask);
+        let record = fingerprint(mixed) | self.step(now);
+        let place = match self.position(mixed, self.mask, now) {
+            Some(place) => place,
+            None => self.oldest(line, now),
+        };
+        self.words[place] = record;
+    }
+
+    /// A slot for a new record: the one that is forgotten first, or long since.
+    fn oldest(&mut self, line: usize, now: Timestamp) -> usize {
+        let age = |record: u64| if record == 0 { u64::MAX } else { self.age(record, now) };
+        let place =
+            (line..line + LINE_RECORDS).max_by_key(|&place| age(self.words[place])).unwrap_or(line);
+        if age(self.words[place]) <= LIFETIME_STEPS {
+            self.losses += 1;
+            if self.losses >= LOSSES_MAX && now > self.old_until {
+                self.grow(now);
+            }
+        }
+        place
+    }
+
+    #[cold]
+    fn grow(&mut self, now: Timestamp) {
+        let lines = ((self.mask + 1) * GROWTH).min(self.lines_max);
+        if lines > self.mask + 1 {
+            self.old_mask = self.mask;
+            self.old_until = now.plus_nanos(self.lifetime_nanos + self.step_nanos);
+            self.mask = lines - 1;
+            self.losses = 0;
+        }
+    }
+
+    /// Where a living record of the pair lies.
+    #[inline]
+    fn position(&self, mixed: u64, mask: u64, now: Timestamp) -> Option<usize> {
+        let wanted = fingerprint(mixed);
+        let line = self.line(mixed, mask);
+        let found = self.words[line..line + LINE_RECORDS].iter().position(|&record| {
+            record & !TIME_MASK == wanted && self.age(record, now) <= LIFETIME_STEPS
+        })?;
+        Some(line + found)
+    }
+
+    /// Position of the first record of a pair's line.
+    #[inline(always)]
+    fn line(&self, mixed: u64, mask: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "below the number of lines")]
+        let line = (mixed & mask) as usize;
+        self.origin + line * LINE_RECORDS
+    }
+
+    #[inline(always)]
+    fn step(&self, now: Timestamp) -> u64 {
+        now.as_nanos() / self.step_nanos & TIME_MASK
+    }
+
+    /// Steps since a record was inserted.
+    #[inline(always)]
+    fn age(&self, record: u64, now: Timestamp) -> u64 {
+        self.step(now).wrapping_sub(record) & TIME_MASK
+    }
+}
+
+/// Spreads name hash and nonce over 64 bits. The hash is keyed, which keeps strangers from aiming.
+#[inline(always)]
+fn mix(name_hash: u64, nonce: u32) -> u64 {
+    let factor = u128::from(name_hash ^ 0x9e37_79b9_7f4a_7c15);
+    let product = factor * u128::from(u64::from(nonce) << 1 | 1 << 40 | 1);
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    let folded = product as u64 ^ (product >> 64) as u64;
+    (name_hash ^ folded).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// The part of a record that tells the pair.
+#[inline(always)]
+fn fingerprint(mixed: u64) -> u64 {
+    (mixed.rotate_left(32) & !TIME_MASK) | IN_USE
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIFETIME: u64 = DEAD_NONCE_LIFETIME_NANOS;
+
+    proptest! {
+        /// Below its capacity the list forgets nothing before its time and keeps nothing much
+        /// longer.
+        #[test]
+        fn remembers_for_the_lifetime(
+            start in 0..1_u64 << 45,
+            operations in proptest::collection::vec((0..40_u64, 0..4_u32, 0..LIFETIME / 4), 1..300)
+        ) {
+            let mut list = DeadNonceList::new(10_000, LIFETIME);
+            let mut model: BTreeMap<(u64, u32), Timestamp> = BTreeMap::new();
+            let mut now = Timestamp::from_nanos(start);
+            for (name, nonce, pause) in operations {
+                let hash = name.wrapping_mul(0x2545_f491_4f6c_dd1d);
+                now = now.plus_nanos(pause);
+                list.insert(hash, nonce, now);
+                model.insert((hash, nonce), now);
+                for (&(hash, nonce), &inserted) in &model {
+                    let age = now.nanos_since(inserted);
+                    if age <= LIFETIME {
+                        prop_assert!(list.contains(hash, nonce, now));
+                    } else if age > LIFETIME + 2 * LIFETIME / LIFETIME_STEPS {
+                        prop_assert!(!list.contains(hash, nonce, now));
+                    }
+                    prop_assert!(!list.contains(hash, nonce + 100, now));
+                    prop_assert!(!list.contains(hash ^ 1, nonce, now));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn grows_under_load_and_shrinks_when_idle() {
+        let mut list = DeadNonceList::new(1 << 18, LIFETIME);
+        let small = list.capacity();
+        let mut now = Timestamp::from_millis(1);
+        for round in 0..4_u64 {
+            for i in 0..200_000_u64 {
+                list.insert((round << 32 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now);
+            }
+            now = now.plus_nanos(LIFETIME);
+        }
+        assert!(list.capacity() > 32 * small);
+        let kept = (0..200_000_u64)
+            .filter(|i| list.contains((3 << 32 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now))
+            .count();
+        assert!(kept > 199_000, "{kept} of the last round are left");
+        now = now.plus_nanos(2 * LIFETIME);
+        list.insert(1, 1, now);
+        assert_eq!(list.capacity(), small);
+        assert!(list.contains(1, 1, now));
+    }
+
+    #[test]
+    fn records_survive_growth() {
+        let mut list = DeadNonceList::new(1 << 16, LIFETIME);
+        let now = Timestamp::from_millis(1);
+        let pair = (0xABCD_EF01_2345_6789, 3);
+        let small = list.capacity();
+        let mut i = 0_u64;
+        while list.capacity() == small {
+            i += 1;
+            list.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now);
+            if list.losses == LOSSES_MAX - 1 {
+                list.insert(pair.0, pair.1, now);
+            }
+        }
+        assert!(list.contains(pair.0, pair.1, now));
+    }
+
+    #[test]
+    fn different_pairs_are_told_apart() {
+        let mut list = DeadNonceList::new(1 << 16, LIFETIME);
+        let now = Timestamp::ZERO;
+        for nonce in 0..4000 {
+            list.insert(42, nonce, now);
+        }
+        assert_eq!((4000..2_000_000).filter(|&nonce| list.contains(42, nonce, now)).count(), 0);
+        assert_eq!((0..4000).filter(|&nonce| !list.contains(42, nonce, now)).count(), 0);
+    }
+}

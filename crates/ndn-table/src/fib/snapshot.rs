@@ -1,0 +1,207 @@
+//! A version of the FIB as the shards see it: longest prefix match.
+
+use ndn_packet::NameRef;
+use ndn_ring::prefetch_read;
+
+use super::depth_tree::{DepthSearch, FIB_DEPTH_MAX};
+use super::entry::{FibEntry, FibSlot};
+use super::paged::PagedVec;
+use crate::bucket::{Bucket, tag_of};
+use crate::hash_index::{PROBE_MAX, home_bucket};
+
+/// Set in a reference when longer prefixes are to be tried after a hit.
+pub(super) const MARKER_BIT: u32 = 1 << 31;
+
+/// Names looked up together by [`FibSnapshot::find_longest_prefix_burst`].
+pub const FIB_BURST_MAX: usize = 64;
+
+/// An immutable version of the FIB.
+///
+/// Cloning shares all pages. The control thread keeps every version until no shard holds it, so
+/// dropping the `Arc` of an old version never frees memory on a packet path.
+#[derive(Clone, Debug)]
+pub struct FibSnapshot {
+    pub(super) buckets: PagedVec<Bucket>,
+    pub(super) entries: PagedVec<FibEntry>,
+    /// Prefix lengths at which there are entries or markers, a bit each.
+    pub(super) depths: u64,
+    pub(super) version: u64,
+}
+
+impl FibSnapshot {
+    /// Counts up with each version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The entry in a place that a search in this snapshot found.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, slot: FibSlot) -> &FibEntry {
+        self.entries.element(slot.index())
+    }
+
+    /// Asks for the lines of an entry.
+    #[inline]
+    pub fn prefetch_entry(&self, slot: FibSlot) {
+        let entry = self.entry(slot);
+        prefetch_read(entry);
+    }
+
+    /// The entry of the longest prefix of a name that has next hops or a strategy of its own; that
+    /// of `/` when there is no other. `hashes` are the prefix hashes of the name.
+    #[must_use]
+    #[inline]
+    pub fn find_longest_prefix(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        let depths = self.depths_of(hashes);
+        let mut search = DepthSearch::START.skip_to(depths);
+        let mut best = FibSlot::ROOT.0;
+        while search.depth() != 0 {
+            search = self.probe(search, hashes, &mut best).skip_to(depths);
+        }
+        self.verify(best, name, hashes)
+    }
+
+    /// [`Self::find_longest_prefix`] for `count` names at once, at most [`FIB_BURST_MAX`], with the
+    /// searches in lockstep so that their cache misses overlap. `query(i)` gives name and prefix
+    /// hashes of the `i`-th name, whose result goes to `found[i]`.
+    ///
+    /// # Panics
+    /// When `count` is larger than [`FIB_BURST_MAX`] or the length of `found`.
+    #[inline]
+    pub fn find_longest_prefix_burst<'n>(
+        &self,
+        count: usize,
+        query: impl Fn(usize) -> (NameRef<'n>, &'n [u64]),
+        found: &mut [FibSlot],
+    ) {
+        let found = &mut found[..count];
+        let mut searches = [DepthSearch::START; FIB_BURST_MAX];
+        let mut active = [0_u8; FIB_BURST_MAX];
+        let mut active_count = 0;
+        for (i, slot) in (0_u8..).zip(found.iter_mut()) {
+            *slot = FibSlot::ROOT;
+            let (_, hashes) = query(usize::from(i));
+            let search = DepthSearch::START.skip_to(self.depths_of(hashes));
+            searches[usize::from(i)] = search;
+            if search.depth() != 0 {
+                self.prefetch_bucket(hashes[search.depth()]);
+                active[active_count] = i;
+                active_count += 1;
+            }
+        }
+        while active_count > 0 {
+            let mut still_active = 0;
+            for position in 0..active_count {
+                let i = active[position];
+                let (_, hashes) = query(usize::from(i));
+                let FibSlot(best) = &mut found[usize::from(i)];
+                let depths = self.depths_of(hashes);
+                let search = self.probe(searches[usize::from(i)], hashes, best).skip_to(depths);
+                if search.depth() == 0 {
+                    self.prefetch_entry(FibSlot(*best & !MARKER_BIT));
+                } else {
+                    self.prefetch_bucket(hashes[search.depth()]);
+                    searches[usize::from(i)] = search;
+                    active[still_active] = i;
+                    still_active += 1;
+                }
+            }
+            active_count = still_active;
+        }
+        for (i, slot) in found.iter_mut().enumerate() {
+            let (name, hashes) = query(i);
+            *slot = self.verify(slot.0, name, hashes);
+        }
+    }
+
+    /// Prefix lengths worth trying for a name.
+    #[inline(always)]
+    fn depths_of(&self, hashes: &[u64]) -> u64 {
+        let depth_max = (hashes.len() - 1).min(FIB_DEPTH_MAX);
+        self.depths & ((2 << depth_max) - 1)
+    }
+
+    /// Tries one length by tag alone.
+    #[inline(always)]
+    fn probe(&self, search: DepthSearch, hashes: &[u64], best: &mut u32) -> DepthSearch {
+        match self.find(hashes[search.depth()], |_| true) {
+            Some(reference) => {
+                *best = reference & !MARKER_BIT;
+                if reference & MARKER_BIT == 0 {
+                    // Nothing longer exists: over.
+                    return DepthSearch::OVER;
+                }
+                search.longer()
+            }
+            None => search.shorter(),
+        }
+    }
+
+    /// Turns the deepest hit into the entry that it means, after comparing its name.
+    ///
+    /// If the deepest hit is what it claims to be, the hits above it were right as well: the
+    /// search for that prefix leads over them. Misses are always right. So one comparison proves
+    /// the whole search; when it fails, two prefixes share a tag, and the search is repeated with
+    /// a comparison at every step.
+    #[inline(always)]
+    fn verify(&self, deepest: u32, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        let entry = self.entries.element(deepest as usize);
+        if usize::from(entry.depth) < hashes.len() && name.value().starts_with(entry.prefix_value())
+        {
+            return entry.best;
+        }
+        self.find_comparing(name, hashes)
+    }
+
+    #[cold]
+    fn find_comparing(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        let depths = self.depths_of(hashes);
+        let mut search = DepthSearch::START.skip_to(depths);
+        let mut best = FibSlot::ROOT;
+        while search.depth() != 0 {
+            let found = self.find(hashes[search.depth()], |place| {
+                let entry = self.entries.element(place as usize);
+                usize::from(entry.depth) == search.depth()
+                    && name.value().starts_with(entry.prefix_value())
+            });
+            search = match found {
+                Some(reference) => {
+                    best = self.entries.element((reference & !MARKER_BIT) as usize).best;
+                    search.longer()
+                }
+                None => search.shorter(),
+            }
+            .skip_to(depths);
+        }
+        best
+    }
+
+    /// The first reference of `hash` (or of an equal tag) whose place `accept` takes.
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u64, accept: impl Fn(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let count = self.buckets.len();
+        let mut position = home_bucket(hash, count);
+        for _ in 0..PROBE_MAX {
+            let bucket = self.buckets.element(position);
+            for slot in bucket.matches(tag) {
+                let reference = bucket.reference(slot);
+                if accept(reference & !MARKER_BIT) {
+                    return Some(reference);
+                }
+            }
+            if !bucket.is_passed() {
+                return None;
+            }
+            position = if position + 1 == count { 0 } else { position + 1 };
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn prefetch_bucket(&self, hash: u64) {
+        prefetch_read(self.buckets.element(home_bucket(hash, self.buckets.len())));
+    }
+}
