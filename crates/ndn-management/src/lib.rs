@@ -18,6 +18,8 @@
 //! decoded both ways, so that clients share the definitions.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod arbitrary_tests;
 pub mod authorize;
 mod block;
 pub mod client;
@@ -63,9 +65,10 @@ pub use response::{ControlResponse, status};
 pub use rib::{FibUpdate, NextHop, Registration, Rib, RibFull, Route};
 pub use sign::{DataSigner, DigestSigner};
 pub use state::{
-    Action, Collaborators, ControlConfig, ControlCounters, ControlState, CsConfiguration,
-    FaceActivity, FaceCapabilities, FaceCreationError, FaceRecord, FaceSpecification, Handled,
-    TableSizes, Telemetry, Ticket,
+    Action, Collaborators, ControlConfig, ControlCounters, ControlState, CreatedFace,
+    CsConfiguration, DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError,
+    FaceRecord, FaceSpecification, Handled, RouteError, StrategyChoiceError, TableSizes, Telemetry,
+    Ticket,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;

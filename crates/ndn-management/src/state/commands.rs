@@ -10,8 +10,10 @@ use crate::request::{AcceptedCommand, Request, success_text};
 use crate::response::{ControlResponse, status};
 use crate::rib::{NextHop, Route};
 use crate::strategy_name::StrategyError;
-use crate::types::{CS_ERASE_LIMIT, PREFIX_DEPTH_MAX, cs_flag};
-use crate::{ControlParameters, FibFull, Now, RibFull};
+use crate::types::{
+    CS_ERASE_LIMIT, FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin,
+};
+use crate::{ControlParameters, FibFull, Now, RibFull, TopPrefix};
 
 /// Why a route was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +46,42 @@ pub enum StrategyChoiceError {
     Full,
 }
 
+/// NFD's strategy choices at start: prefix, and strategy without its version.
+pub const DEFAULT_STRATEGIES: [(&str, &str); 4] = [
+    ("/", "/localhost/nfd/strategy/best-route"),
+    ("/localhost", "/localhost/nfd/strategy/multicast"),
+    ("/localhost/nfd", "/localhost/nfd/strategy/best-route"),
+    ("/ndn/broadcast", "/localhost/nfd/strategy/multicast"),
+];
+
 impl ControlState {
+    /// Routes `/localhost/nfd` to management's own face, as NFD does at start.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the tables have no room at all.
+    pub fn register_management(&mut self) -> Result<(), RouteError> {
+        let route = Route {
+            face_id: FACE_ID_INTERNAL,
+            origin: route_origin::APP,
+            cost: 0,
+            flags: route_flag::CHILD_INHERIT,
+            expires_at_ns: None,
+        };
+        self.add_route(TopPrefix::Localhost.to_name().as_ref(), route)
+    }
+
+    /// Makes the [`DEFAULT_STRATEGIES`] choices.
+    ///
+    /// # Errors
+    /// [`StrategyChoiceError`] if the catalog does not have one of them.
+    pub fn set_default_strategies(&mut self) -> Result<(), StrategyChoiceError> {
+        for (prefix, strategy) in DEFAULT_STRATEGIES {
+            let parse = |uri: &str| Name::from_uri(uri).unwrap_or_default();
+            self.set_strategy(&parse(prefix), parse(strategy).as_ref())?;
+        }
+        Ok(())
+    }
+
     pub(super) fn execute(
         &mut self,
         executing: Executing<'_>,

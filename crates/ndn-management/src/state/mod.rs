@@ -21,7 +21,7 @@ pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
     FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
 };
-pub use commands::{RouteError, StrategyChoiceError};
+pub use commands::{DEFAULT_STRATEGIES, RouteError, StrategyChoiceError};
 pub use config::{Collaborators, ControlConfig};
 pub use report::{ControlCounters, Handled};
 

@@ -7,6 +7,7 @@
 
 mod datasets;
 mod faces;
+mod random;
 mod tables;
 
 use std::cell::Cell;

@@ -251,3 +251,25 @@ fn commands_that_wait_are_limited_and_forgotten_in_time() {
     harness.begin(APP, Verb::CsErase, &named("/a"));
     assert_eq!(harness.take_actions().len(), 1);
 }
+
+#[test]
+fn what_a_forwarder_starts_with() {
+    let mut harness = Harness::new();
+    harness.state.register_management().unwrap();
+    harness.state.set_default_strategies().unwrap();
+    harness.run();
+    assert_eq!(harness.fib("/localhost/nfd"), [(1, 0)]);
+    let choices: Vec<(String, String)> =
+        harness.state.strategy_choices().map(|(p, s)| (p.to_uri(), s.to_uri())).collect();
+    let of = |prefix: &str, strategy: &str| {
+        (prefix.to_owned(), format!("/localhost/nfd/strategy/{strategy}/v=5"))
+    };
+    // Canonical order: a shorter component comes before a longer one.
+    let expected = [
+        of("/", "best-route"),
+        of("/ndn/broadcast", "multicast"),
+        of("/localhost", "multicast"),
+        of("/localhost/nfd", "best-route"),
+    ];
+    assert_eq!(choices, expected);
+}
