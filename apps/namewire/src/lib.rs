@@ -3,4 +3,7 @@
 //! The library behind the `namewire` binary; split off so that tests and fuzz targets reach it.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod config;
+pub mod control_socket;
+pub mod logging;

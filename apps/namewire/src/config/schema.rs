@@ -14,6 +14,7 @@ use super::error::Problem;
 use super::reader::{Findings, FromToml, Section, one_of};
 use super::types::*;
 use super::units::{ByteSize, format_duration};
+use crate::logging::is_module;
 
 /// Entries of a table at most: entry numbers in PIT tokens have 24 bits.
 const TABLE_ENTRIES_MAX: usize = 1 << 24;
@@ -209,16 +210,11 @@ fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
 
 fn read_log(mut section: Section<'_>, log: &mut Log) {
     section.read("level", &mut log.level);
-    let modules = section.section("modules").entries(|module| {
-        let part = |part: &str| {
-            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
-        match module.split("::").all(part) {
-            true => Ok(()),
-            false => {
-                Err("that is not the name of a module, such as \"ndn_face\" or \"ndn_table::fib\""
-                    .to_owned())
-            }
+    let modules = section.section("modules").entries(|module| match is_module(module) {
+        true => Ok(()),
+        false => {
+            Err("that is not the name of a module, such as \"ndn_face\" or \"ndn_table::fib\""
+                .to_owned())
         }
     });
     log.modules = modules.into_iter().collect::<BTreeMap<_, _>>();

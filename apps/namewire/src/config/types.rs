@@ -412,16 +412,19 @@ impl Default for Log {
 }
 
 impl LogLevel {
-    /// The level's name in configuration files and on the command line.
+    /// The levels' names in configuration files and on the command line, quietest first.
+    pub const NAMES: [&'static str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    const ALL: [Self; 6] =
+        [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// The level's name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
+        Self::NAMES[self as usize]
+    }
+
+    /// The level of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 

@@ -1,0 +1,97 @@
+//! The other end of the control socket: what `namewire log` and `namewire capture` use.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::protocol::{LINE_LEN_MAX, Request, Response};
+
+/// A request over the control socket that did not get its result.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens at the path.
+    #[error("cannot connect to the control socket {path}: {source}")]
+    Connect {
+        /// The path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The connection failed.
+    #[error("the control connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// What came back is not an answer.
+    #[error("the forwarder gave no proper answer: {0}")]
+    Malformed(String),
+    /// The forwarder refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A connection to the control socket of a forwarder.
+#[derive(Debug)]
+pub struct ControlClient {
+    reader: BufReader<UnixStream>,
+}
+
+impl ControlClient {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// [`ControlError::Connect`].
+    pub fn connect(path: &Path) -> Result<Self, ControlError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
+        Ok(Self { reader: BufReader::new(stream) })
+    }
+
+    /// Sends a request and waits for its result.
+    ///
+    /// # Errors
+    /// The connection fails, the answer is malformed, or the forwarder refuses.
+    pub fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line)?;
+        let mut answer = String::new();
+        let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX);
+        self.reader.by_ref().take(limit).read_line(&mut answer)?;
+        let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
+        match serde_json::from_str(&answer).map_err(malformed)? {
+            Response::Result(result) => serde_json::from_value(result).map_err(malformed),
+            Response::Error(reason) => Err(ControlError::Refused(reason)),
+        }
+    }
+
+    /// Turns the connection into a capture: the reader gives pcapng until the forwarder ends it,
+    /// and [`CaptureEnd`] asks it to.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn start_capture(
+        mut self,
+        face_id: Option<u64>,
+        snap_len: usize,
+    ) -> Result<(impl Read, CaptureEnd), ControlError> {
+        self.call::<()>(&Request::CaptureStart { face_id, snap_len })?;
+        let end = CaptureEnd(self.reader.get_ref().try_clone()?);
+        Ok((self.reader, end))
+    }
+}
+
+/// Ends a capture from another thread.
+#[derive(Debug)]
+pub struct CaptureEnd(UnixStream);
+
+impl CaptureEnd {
+    /// Asks the forwarder to send what it has and to close.
+    ///
+    /// # Errors
+    /// The connection is gone already.
+    pub fn finish(&self) -> io::Result<()> {
+        self.0.shutdown(Shutdown::Write)
+    }
+}

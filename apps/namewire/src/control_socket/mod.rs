@@ -1,0 +1,20 @@
+//! The local socket through which `namewire log` and `namewire capture` reach a running forwarder.
+//!
+//! A client sends one JSON object per line and gets one per line back: `{"result": ...}` or
+//! `{"error": "..."}`. `capture.start` is the exception: after its result line, the connection
+//! carries a pcapng capture until either side closes it. The socket is for its owner alone (mode
+//! 0600): captures show what others exchange.
+//!
+//! [`server`](ControlSocket) has one thread that accepts and one per connection; they sleep in the
+//! kernel, and none of them touches the packet path.
+
+mod client;
+mod protocol;
+mod server;
+
+pub use client::{CaptureEnd, ControlClient, ControlError};
+pub use protocol::{LogLevels, Request, Version};
+pub use server::{CaptureStream, ControlSocket, Handler};
+
+#[cfg(test)]
+mod tests;

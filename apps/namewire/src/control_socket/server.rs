@@ -1,0 +1,290 @@
+//! The forwarder's end of the control socket.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::protocol::{LINE_LEN_MAX, LogLevels, Request, Response, Version};
+use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
+
+/// Connections served at one time; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 16;
+/// How long captured packets may wait in a buffer, so that a reader sees them while they are news.
+const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
+/// A connection on which nothing was read or could be written for so long is closed.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes kept of a packet, whatever the client asks for.
+const SNAP_LEN_MAX: usize = 65_536;
+
+/// What a running forwarder does for its control socket. Called on the socket's threads.
+pub trait Handler: Send + Sync + 'static {
+    /// The log levels in force.
+    fn log_directives(&self) -> String;
+
+    /// Changes log levels.
+    ///
+    /// # Errors
+    /// Why they cannot be changed so.
+    fn set_log_directives(&self, directives: &str) -> Result<(), String>;
+
+    /// Begins to capture. The forwarder stops when the stream's receiver is gone.
+    ///
+    /// # Errors
+    /// Why not, such as a face that does not exist.
+    fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String>;
+}
+
+/// A capture that goes on.
+pub struct CaptureStream {
+    /// The packets, in the order in which they were seen.
+    pub packets: Receiver<CapturedPacket>,
+    /// How many packets were not captured because the stream was full.
+    pub dropped: Box<dyn Fn() -> u64 + Send>,
+}
+
+impl fmt::Debug for CaptureStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CaptureStream")
+            .field("dropped", &(self.dropped)())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The listening socket. Dropping it ends the accepting thread and removes the socket file.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+    stopping: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl ControlSocket {
+    /// Opens the socket at `path` and serves it. A socket file that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there (`AddrInUse`), or the file system refuses.
+    pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        let listener = bind(path)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let acceptor = Acceptor {
+            handler,
+            connections: Arc::new(AtomicUsize::new(0)),
+            stopping: Arc::clone(&stopping),
+        };
+        let accepting = std::thread::Builder::new()
+            .name("control-socket".to_owned())
+            .spawn(move || acceptor.accept_all(&listener))?;
+        Ok(Self { path: path.to_owned(), stopping, accepting: Some(accepting) })
+    }
+
+    /// Where the socket is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        // A connection of our own wakes the accepting thread. If none can be made, the socket is
+        // gone already and the thread with it.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        if let Some(accepting) = self.accepting.take().filter(|_| woken) {
+            // A panic over there was reported there.
+            let _ = accepting.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        other => other?,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Whether the socket file was left behind by a process that is gone.
+fn is_stale(path: &Path) -> bool {
+    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+struct Acceptor {
+    handler: Arc<dyn Handler>,
+    connections: Arc<AtomicUsize>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Acceptor {
+    fn accept_all(&self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if self.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            match stream {
+                Ok(stream) => self.serve_on_a_thread(stream),
+                // Out of descriptors: accepting at once again would spin.
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket cannot accept");
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    fn serve_on_a_thread(&self, stream: UnixStream) {
+        if self.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+            self.connections.fetch_sub(1, Ordering::AcqRel);
+            tracing::warn!("the control socket has too many connections");
+            return;
+        }
+        let handler = Arc::clone(&self.handler);
+        let place = Place(Arc::clone(&self.connections));
+        let serving = move || {
+            let _place = place;
+            if let Err(error) = serve_connection(&stream, handler.as_ref()) {
+                tracing::debug!(%error, "a control connection ended");
+            }
+        };
+        // On failure the closure is dropped, and its place with it.
+        if let Err(error) = std::thread::Builder::new().name("control".to_owned()).spawn(serving) {
+            tracing::warn!(%error, "no thread for a control connection");
+        }
+    }
+}
+
+/// A connection's place among those allowed.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()> {
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX);
+        if reader.by_ref().take(limit).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if !line.ends_with('\n') {
+            respond(stream, &Response::Error("the request is too long or has no end".to_owned()))?;
+            return Ok(());
+        }
+        let request = match serde_json::from_str(&line) {
+            Ok(request) => request,
+            Err(error) => {
+                respond(stream, &Response::Error(format!("not a request: {error}")))?;
+                continue;
+            }
+        };
+        if let Request::CaptureStart { face_id, snap_len } = request {
+            let filter = CaptureFilter { face_id, snap_len: snap_len.min(SNAP_LEN_MAX) };
+            match handler.start_capture(filter) {
+                Ok(capture) => {
+                    respond(stream, &Response::Result(Value::Null))?;
+                    return write_capture(stream, filter, &capture);
+                }
+                Err(reason) => respond(stream, &Response::Error(reason))?,
+            }
+        } else {
+            respond(stream, &answer(&request, handler))?;
+        }
+    }
+}
+
+fn answer(request: &Request, handler: &dyn Handler) -> Response {
+    let levels = || LogLevels { directives: handler.log_directives() };
+    let result = match request {
+        Request::Version => serde_json::to_value(Version {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process_id: std::process::id(),
+        }),
+        Request::LogLevels => serde_json::to_value(levels()),
+        Request::LogSet { directives } => match handler.set_log_directives(directives) {
+            Ok(()) => {
+                tracing::info!(%directives, "log levels changed");
+                serde_json::to_value(levels())
+            }
+            Err(reason) => return Response::Error(reason),
+        },
+        Request::CaptureStart { .. } => {
+            return Response::Error("a capture is no simple request".to_owned());
+        }
+    };
+    result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
+}
+
+fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Sends packets until the client closes its end or the forwarder ends the stream.
+fn write_capture(
+    stream: &UnixStream,
+    filter: CaptureFilter,
+    capture: &CaptureStream,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let mut writer = PcapngWriter::new(BufWriter::new(stream), filter.snap_len)?;
+    writer.flush()?;
+    let mut last_ns = 0;
+    loop {
+        match capture.packets.recv_timeout(CAPTURE_FLUSH) {
+            Ok(packet) => {
+                last_ns = packet.unix_ns;
+                writer.write(&packet)?;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                writer.flush()?;
+                if peer_has_closed(stream)? {
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    // What was captured before the client closed its sending side still belongs to it.
+    while let Ok(packet) = capture.packets.try_recv() {
+        last_ns = packet.unix_ns;
+        writer.write(&packet)?;
+    }
+    writer.write_dropped(last_ns, (capture.dropped)())?;
+    writer.flush()
+}
+
+fn peer_has_closed(mut stream: &UnixStream) -> io::Result<bool> {
+    stream.set_nonblocking(true)?;
+    let read = stream.read(&mut [0; 16]);
+    stream.set_nonblocking(false)?;
+    match read {
+        Ok(count) => Ok(count == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}

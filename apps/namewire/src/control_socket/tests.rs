@@ -1,0 +1,168 @@
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::capture::{CaptureFilter, CapturedPacket, Direction};
+
+/// A forwarder that remembers what it was asked for.
+#[derive(Default)]
+struct Recorder {
+    directives: Mutex<String>,
+    capture: Mutex<Option<(CaptureFilter, SyncSender<CapturedPacket>)>>,
+}
+
+impl Handler for Recorder {
+    fn log_directives(&self) -> String {
+        self.directives.lock().unwrap().clone()
+    }
+
+    fn set_log_directives(&self, directives: &str) -> Result<(), String> {
+        if directives == "bad" {
+            return Err("`bad` is no level".to_owned());
+        }
+        directives.clone_into(&mut self.directives.lock().unwrap());
+        Ok(())
+    }
+
+    fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
+        if filter.face_id == Some(99) {
+            return Err("there is no face 99".to_owned());
+        }
+        let (sender, packets) = sync_channel(8);
+        *self.capture.lock().unwrap() = Some((filter, sender));
+        Ok(CaptureStream { packets, dropped: Box::new(|| 7) })
+    }
+}
+
+struct Setup {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    recorder: Arc<Recorder>,
+}
+
+fn setup() -> Setup {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run").join("test.control.sock");
+    Setup { _directory: directory, path, recorder: Arc::default() }
+}
+
+#[test]
+fn levels_are_changed_and_told() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut client = ControlClient::connect(socket.path()).unwrap();
+    let version: Version = client.call(&Request::Version).unwrap();
+    assert_eq!(version.process_id, std::process::id());
+    let set = Request::LogSet { directives: "debug".to_owned() };
+    let levels: LogLevels = client.call(&set).unwrap();
+    assert_eq!(levels.directives, "debug");
+    let bad = Request::LogSet { directives: "bad".to_owned() };
+    let refused = client.call::<LogLevels>(&bad).unwrap_err();
+    assert_eq!(refused.to_string(), "`bad` is no level");
+    let levels: LogLevels = client.call(&Request::LogLevels).unwrap();
+    assert_eq!(levels.directives, "debug", "a refused change changes nothing");
+}
+
+#[test]
+fn the_socket_is_its_owners_alone_and_goes_away() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mode = std::fs::metadata(&setup.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let second = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap_err();
+    assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
+    drop(socket);
+    assert!(!setup.path.exists());
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let setup = setup();
+    std::fs::create_dir_all(setup.path.parent().unwrap()).unwrap();
+    drop(UnixListener::bind(&setup.path).unwrap());
+    assert!(setup.path.exists());
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    ControlClient::connect(socket.path()).unwrap().call::<Version>(&Request::Version).unwrap();
+}
+
+#[test]
+fn nonsense_is_answered_and_the_connection_lives_on() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut stream = UnixStream::connect(socket.path()).unwrap();
+    stream.write_all(b"hello\n{\"method\":\"fly\"}\n{\"method\":\"version\"}\n").unwrap();
+    let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+    for expected in ["not a request", "unknown variant `fly`", "process_id"] {
+        let line = lines.next().unwrap();
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn a_request_without_end_is_cut_off() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut stream = UnixStream::connect(socket.path()).unwrap();
+    stream.write_all(&vec![b' '; 64 * 1024]).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("too long"), "{answer}");
+}
+
+#[test]
+fn a_capture_ends_with_what_was_seen_before_the_client_closed() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let client = ControlClient::connect(socket.path()).unwrap();
+    let (mut reader, end) = client.start_capture(Some(300), 100).unwrap();
+    let (filter, sender) = setup.recorder.capture.lock().unwrap().take().unwrap();
+    assert_eq!(filter, CaptureFilter { face_id: Some(300), snap_len: 100 });
+    let packet = CapturedPacket {
+        face_id: 300,
+        direction: Direction::Received,
+        unix_ns: 1,
+        bytes: vec![5, 3, 7, 1, 0],
+        original_len: 5,
+    };
+    sender.send(packet).unwrap();
+    end.finish().unwrap();
+    let mut capture = Vec::new();
+    reader.read_to_end(&mut capture).unwrap();
+    assert!(capture.windows(7).any(|window| window == [0x86, 0x24, 5, 3, 7, 1, 0]));
+    assert!(capture.windows(8).any(|window| window == 7_u64.to_le_bytes()), "the drop count");
+    let after = CapturedPacket {
+        face_id: 300,
+        direction: Direction::Sent,
+        unix_ns: 2,
+        bytes: vec![],
+        original_len: 0,
+    };
+    assert!(sender.send(after).is_err(), "the receiver is gone, which stops the forwarder's side");
+}
+
+#[test]
+fn a_capture_of_an_unknown_face_is_refused() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let client = ControlClient::connect(socket.path()).unwrap();
+    let refused = client.start_capture(Some(99), 100).err().unwrap();
+    assert_eq!(refused.to_string(), "there is no face 99");
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut held: Vec<ControlClient> = Vec::new();
+    for _ in 0..16 {
+        let mut client = ControlClient::connect(socket.path()).unwrap();
+        client.call::<Version>(&Request::Version).unwrap();
+        held.push(client);
+    }
+    let mut refused = ControlClient::connect(socket.path()).unwrap();
+    assert!(refused.call::<Version>(&Request::Version).is_err());
+}
