@@ -1,0 +1,537 @@
+//! The fetch of a run of segments as a state machine without I/O and clock.
+//!
+//! Times are durations since an arbitrary moment. The driver calls `poll_transmit` until it gives
+//! nothing, sends those Interests, and feeds answers to `handle_*`; when `poll_timeout` is due it
+//! calls `handle_timeout`. Contents stay with the driver, which reports through `set_consumed` how
+//! far it has passed them on.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::rtt::{RtoBounds, RttEstimator};
+use super::window::{Answer, Window, WindowMode};
+use super::{FetchFailure, FetchProgress};
+
+/// Smallest distance in sending order at which an unanswered Interest counts as lost.
+const REORDER_MIN: u64 = 3;
+/// Largest such distance that reordering may teach.
+const REORDER_MAX: u64 = 4096;
+/// Pause before a segment that was refused with a Nack is asked for again, per attempt.
+const NACK_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a fetch may do.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchConfig {
+    /// Size of the window.
+    pub window: WindowMode,
+    /// Bounds of the retransmission time-out.
+    pub rto: RtoBounds,
+    /// How often one segment is asked for again before the fetch fails.
+    pub retransmissions_max: u32,
+    /// Segments between the first not yet consumed and the last asked for: bounds the memory that
+    /// waits for its turn.
+    pub buffer_segments: u32,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self {
+            window: WindowMode::default(),
+            rto: RtoBounds::default(),
+            retransmissions_max: 15,
+            buffer_segments: 4096,
+        }
+    }
+}
+
+/// One Interest to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// Segment number.
+    pub segment: u64,
+    /// 1 for the first time.
+    pub attempt: u32,
+}
+
+/// What an answer was good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataOutcome {
+    /// The first content of this segment: keep it.
+    New,
+    /// The segment was there already.
+    Duplicate,
+    /// The segment was not asked for, or lies beyond the end.
+    Unexpected,
+}
+
+/// Why `handle_timeout` is to be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineReason {
+    /// An Interest has been unanswered for the retransmission time-out.
+    Timeout,
+    /// An Interest that later ones overtook has been unanswered long enough to count as lost.
+    Loss,
+    /// The pause after a Nack ends.
+    NackPause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// An Interest is out.
+    InFlight,
+    /// Waits to be sent again.
+    Lost,
+    Received,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    status: Status,
+    attempts: u32,
+    /// Sequence number of the last transmission.
+    sequence: u64,
+    sent_at: Duration,
+    /// Sequence number and time of the transmission that was given up for lost last.
+    given_up: Option<(u64, Duration)>,
+}
+
+/// One transmission, in sending order.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    sequence: u64,
+    segment: u64,
+    at: Duration,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct FetchState {
+    config: FetchConfig,
+    window: Window,
+    rtt: RttEstimator,
+    /// Segments `base..next_segment`; all before `base` were received.
+    slots: VecDeque<Slot>,
+    base: u64,
+    next_segment: u64,
+    /// One past the final segment, once known.
+    end: Option<u64>,
+    /// All segments before were passed on by the driver.
+    consumed: u64,
+    in_flight: usize,
+    /// Segments to send again, lowest first; entries may be out of date.
+    lost: BinaryHeap<Reverse<u64>>,
+    /// Segments to send again after a pause, by time; entries may be out of date.
+    paused: BinaryHeap<Reverse<(Duration, u64)>>,
+    sent: VecDeque<Sent>,
+    next_sequence: u64,
+    highest_answered: Option<u64>,
+    reorder_distance: u64,
+    /// Congestion is acted on again when a transmission from here on meets it.
+    recovery_end: u64,
+    failure: Option<FetchFailure>,
+    progress: FetchProgress,
+}
+
+impl FetchState {
+    /// A fetch of the segments from `first` on; `last` is the final segment if it is known.
+    #[must_use]
+    pub fn new(config: FetchConfig, first: u64, last: Option<u64>) -> Self {
+        Self {
+            window: Window::new(config.window),
+            rtt: RttEstimator::new(config.rto),
+            config,
+            slots: VecDeque::new(),
+            base: first,
+            next_segment: first,
+            end: last.map(|last| last.saturating_add(1)),
+            consumed: first,
+            in_flight: 0,
+            lost: BinaryHeap::new(),
+            paused: BinaryHeap::new(),
+            sent: VecDeque::new(),
+            next_sequence: 0,
+            highest_answered: None,
+            reorder_distance: REORDER_MIN,
+            recovery_end: 0,
+            failure: None,
+            progress: FetchProgress::default(),
+        }
+    }
+
+    /// The next Interest to send now, if the window allows one.
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
+        if self.failure.is_some() || self.in_flight >= self.window.size() {
+            return None;
+        }
+        while let Some(Reverse(segment)) = self.lost.pop() {
+            if self.slot(segment).is_some_and(|slot| slot.status == Status::Lost) {
+                self.progress.retransmissions += 1;
+                return Some(self.transmit(now, segment));
+            }
+        }
+        let limit = self.consumed.saturating_add(u64::from(self.config.buffer_segments));
+        if self.next_segment >= self.end.unwrap_or(u64::MAX).min(limit) {
+            return None;
+        }
+        let segment = self.next_segment;
+        self.push_slot(now, Status::Lost);
+        Some(self.transmit(now, segment))
+    }
+
+    /// Takes a Data that was verified. `final_segment` is the number in its FinalBlockId, `marked`
+    /// whether it came with a congestion mark.
+    pub fn handle_data(
+        &mut self,
+        now: Duration,
+        segment: u64,
+        final_segment: Option<u64>,
+        marked: bool,
+    ) -> DataOutcome {
+        if let Some(last) = final_segment {
+            self.learn_end(segment, last);
+        }
+        if segment < self.base {
+            return DataOutcome::Duplicate;
+        }
+        if segment == self.next_segment && self.end.is_none_or(|end| segment < end) {
+            // Discovery brings the first segment before it was asked for.
+            self.push_slot(now, Status::Received);
+            self.drop_received_front();
+            return DataOutcome::New;
+        }
+        let Some(slot) = self.slot(segment).copied() else {
+            return DataOutcome::Unexpected;
+        };
+        if slot.status == Status::Received {
+            return DataOutcome::Duplicate;
+        }
+        let answered = self.judge_answer(now, &slot);
+        if slot.status == Status::InFlight {
+            self.in_flight -= 1;
+        }
+        self.set_status(segment, Status::Received);
+        self.grow(now, &slot, marked);
+        self.highest_answered = self.highest_answered.max(Some(answered));
+        self.drop_received_front();
+        self.detect_losses(now);
+        DataOutcome::New
+    }
+
+    /// Takes a Nack for the Interest for `segment`. It is asked for again after a pause that grows
+    /// with the attempts; `congested` tells that the reason was congestion.
+    pub fn handle_nack(&mut self, now: Duration, segment: u64, congested: bool) {
+        let Some(slot) = self.slot(segment).copied() else {
+            return;
+        };
+        if slot.status != Status::InFlight {
+            return;
+        }
+        self.progress.nacks += 1;
+        self.in_flight -= 1;
+        self.set_status(segment, Status::Lost);
+        if congested {
+            self.decrease(slot.sequence);
+        }
+        if self.allow_retransmission(segment, slot.attempts, FetchFailure::Nack { segment }) {
+            let pause = NACK_PAUSE.saturating_mul(slot.attempts);
+            self.paused.push(Reverse((now + pause, segment)));
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is to be called, and why.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<(Duration, DeadlineReason)> {
+        if self.failure.is_some() {
+            return None;
+        }
+        self.drop_stale_sent();
+        let timeout = self.sent.front().map(|sent| {
+            let overtaken = self.is_overtaken(sent.sequence);
+            if overtaken && self.rtt.loss_delay() < self.rtt.rto() {
+                (sent.at + self.rtt.loss_delay(), DeadlineReason::Loss)
+            } else {
+                (sent.at + self.rtt.rto(), DeadlineReason::Timeout)
+            }
+        });
+        let pause = self.paused.peek().map(|Reverse((at, _))| (*at, DeadlineReason::NackPause));
+        match (timeout, pause) {
+            (Some(timeout), Some(pause)) => Some(if pause.0 < timeout.0 { pause } else { timeout }),
+            (timeout, pause) => timeout.or(pause),
+        }
+    }
+
+    /// Gives Interests up whose time has come.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some(&Reverse((at, segment))) = self.paused.peek()
+            && at <= now
+        {
+            self.paused.pop();
+            self.lost.push(Reverse(segment));
+        }
+        self.detect_losses(now);
+        let rto = self.rtt.rto();
+        let mut timed_out = false;
+        while let Some(sent) = self.first_unanswered()
+            && sent.at + rto <= now
+        {
+            self.sent.pop_front();
+            timed_out = true;
+            self.progress.timeouts += 1;
+            self.give_up(sent);
+        }
+        if timed_out {
+            self.rtt.back_off();
+        }
+    }
+
+    /// Tells that all segments before `segment` were passed on, which makes room for later ones.
+    pub fn set_consumed(&mut self, segment: u64) {
+        self.consumed = self.consumed.max(segment);
+    }
+
+    /// Makes the fetch fail, for instance because a segment did not verify.
+    pub fn fail(&mut self, failure: FetchFailure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Whether every segment up to the final one was received.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failure.is_none() && self.end.is_some_and(|end| self.base >= end)
+    }
+
+    /// Why the fetch cannot go on.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FetchFailure> {
+        self.failure.as_ref()
+    }
+
+    /// Number of the first segment that is not received.
+    #[must_use]
+    pub fn first_missing(&self) -> u64 {
+        self.base
+    }
+
+    /// Final segment, once known.
+    #[must_use]
+    pub fn final_segment(&self) -> Option<u64> {
+        self.end.and_then(|end| end.checked_sub(1))
+    }
+
+    /// Interests that are out.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Counters and current estimates; bytes are counted by the driver.
+    #[must_use]
+    pub fn progress(&self) -> FetchProgress {
+        FetchProgress {
+            final_segment: self.final_segment(),
+            window: self.window.size(),
+            in_flight: self.in_flight,
+            rtt: self.rtt.smoothed(),
+            rto: self.rtt.rto(),
+            ..self.progress
+        }
+    }
+
+    fn slot_index(&self, segment: u64) -> Option<usize> {
+        usize::try_from(segment.checked_sub(self.base)?).ok()
+    }
+
+    fn slot(&self, segment: u64) -> Option<&Slot> {
+        self.slots.get(self.slot_index(segment)?)
+    }
+
+    fn set_status(&mut self, segment: u64, status: Status) {
+        if let Some(slot) = self.slot_index(segment).and_then(|index| self.slots.get_mut(index)) {
+            slot.status = status;
+        }
+        if status == Status::Received {
+            self.progress.segments += 1;
+        }
+    }
+
+    fn push_slot(&mut self, now: Duration, status: Status) {
+        self.slots.push_back(Slot {
+            status,
+            attempts: 0,
+            sequence: 0,
+            sent_at: now,
+            given_up: None,
+        });
+        self.next_segment += 1;
+        if status == Status::Received {
+            self.progress.segments += 1;
+        }
+    }
+
+    fn transmit(&mut self, now: Duration, segment: u64) -> Transmit {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.in_flight += 1;
+        self.progress.interests += 1;
+        self.sent.push_back(Sent { sequence, segment, at: now });
+        let mut attempt = 1;
+        if let Some(slot) = self.slot_index(segment).and_then(|index| self.slots.get_mut(index)) {
+            slot.status = Status::InFlight;
+            slot.attempts += 1;
+            slot.sequence = sequence;
+            slot.sent_at = now;
+            attempt = slot.attempts;
+        }
+        Transmit { segment, attempt }
+    }
+
+    /// Sequence number of the transmission that this answer belongs to. An answer that comes sooner
+    /// after a retransmission than any round trip took belongs to the transmission before, which so
+    /// was not lost: then the tolerance for reordering grows and the decrease is taken back.
+    fn judge_answer(&mut self, now: Duration, slot: &Slot) -> u64 {
+        let Some((sequence, at)) = slot.given_up else {
+            return slot.sequence;
+        };
+        let spurious = slot.status == Status::Lost
+            || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min);
+        if !spurious {
+            return slot.sequence;
+        }
+        self.progress.spurious_losses += 1;
+        let distance = self.highest_answered.map_or(0, |highest| highest.saturating_sub(sequence));
+        self.reorder_distance =
+            self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
+        self.window.on_spurious_loss();
+        // The late answer is a true sample: it tells how long answers may take.
+        self.rtt.add_sample(now.saturating_sub(at), self.in_flight);
+        sequence
+    }
+
+    fn grow(&mut self, now: Duration, slot: &Slot, marked: bool) {
+        let rtt = (slot.attempts == 1).then(|| now.saturating_sub(slot.sent_at));
+        if let Some(rtt) = rtt {
+            self.rtt.add_sample(rtt, self.in_flight + 1);
+        }
+        if marked {
+            self.progress.congestion_marks += 1;
+            self.decrease(slot.sequence);
+            return;
+        }
+        let size = self.window.size();
+        self.window.on_answer(&Answer {
+            now,
+            sequence: slot.sequence,
+            next_sequence: self.next_sequence,
+            rtt,
+            smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
+            window_limited: self.in_flight + 1 + size / 8 >= size,
+        });
+    }
+
+    /// Decreases the window unless it was decreased after `sequence` was sent.
+    fn decrease(&mut self, sequence: u64) {
+        if sequence >= self.recovery_end {
+            self.recovery_end = self.next_sequence;
+            self.window.on_congestion();
+            self.progress.window_decreases += 1;
+        }
+    }
+
+    fn learn_end(&mut self, segment: u64, last: u64) {
+        let end = last.saturating_add(1);
+        match self.end {
+            Some(known) if known == end => return,
+            Some(known) => {
+                let known = known.saturating_sub(1);
+                return self.fail(FetchFailure::FinalBlockIdChanged { known, now: last });
+            }
+            None if segment > last || self.received_from(end) => {
+                return self.fail(FetchFailure::BeyondFinalBlock { segment, last });
+            }
+            None => self.end = Some(end),
+        }
+        // Interests beyond the end are forgotten.
+        while self.next_segment > end.max(self.base) {
+            if self.slots.pop_back().is_some_and(|slot| slot.status == Status::InFlight) {
+                self.in_flight -= 1;
+            }
+            self.next_segment -= 1;
+        }
+    }
+
+    fn received_from(&self, end: u64) -> bool {
+        let from = usize::try_from(end.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        self.base > end || self.slots.iter().skip(from).any(|slot| slot.status == Status::Received)
+    }
+
+    fn drop_received_front(&mut self) {
+        while self.slots.front().is_some_and(|slot| slot.status == Status::Received) {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Whether `sent` is the last transmission of a segment that is still waited for.
+    fn is_unanswered(&self, sent: &Sent) -> bool {
+        self.slot(sent.segment)
+            .is_some_and(|slot| slot.status == Status::InFlight && slot.sequence == sent.sequence)
+    }
+
+    fn drop_stale_sent(&mut self) {
+        while self.sent.front().is_some_and(|sent| !self.is_unanswered(sent)) {
+            self.sent.pop_front();
+        }
+    }
+
+    fn first_unanswered(&mut self) -> Option<Sent> {
+        self.drop_stale_sent();
+        self.sent.front().copied()
+    }
+
+    fn is_overtaken(&self, sequence: u64) -> bool {
+        self.highest_answered
+            .is_some_and(|highest| highest.saturating_sub(sequence) >= self.reorder_distance)
+    }
+
+    fn detect_losses(&mut self, now: Duration) {
+        let delay = self.rtt.loss_delay();
+        while let Some(sent) = self.first_unanswered()
+            && self.is_overtaken(sent.sequence)
+            && sent.at + delay <= now
+        {
+            self.sent.pop_front();
+            self.progress.losses += 1;
+            self.give_up(sent);
+        }
+    }
+
+    fn give_up(&mut self, sent: Sent) {
+        self.in_flight -= 1;
+        let Some(index) = self.slot_index(sent.segment) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        slot.status = Status::Lost;
+        slot.given_up = Some((sent.sequence, sent.at));
+        let attempts = slot.attempts;
+        self.decrease(sent.sequence);
+        let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
+        if self.allow_retransmission(sent.segment, attempts, failure) {
+            self.lost.push(Reverse(sent.segment));
+        }
+    }
+
+    fn allow_retransmission(&mut self, segment: u64, attempts: u32, failure: FetchFailure) -> bool {
+        // While the end is unknown a segment far ahead may not exist: only the first missing one
+        // tells that the fetch cannot go on.
+        let may_not_exist = self.end.is_none() && segment != self.base;
+        let allowed = attempts <= self.config.retransmissions_max || may_not_exist;
+        if !allowed {
+            self.fail(failure);
+        }
+        allowed
+    }
+}

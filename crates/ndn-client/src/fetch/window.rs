@@ -1,0 +1,363 @@
+//! Congestion window: CUBIC (RFC 9438) with HyStart++ (RFC 9406), or a fixed size.
+
+use std::time::Duration;
+
+/// CUBIC's constant C in segments per second cubed.
+const CUBIC_C: f64 = 0.4;
+/// Factor of a decrease.
+const BETA: f64 = 0.7;
+/// Growth in segments per round trip of the Reno-friendly estimate.
+const RENO_ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// The window never shrinks below this many segments.
+const WINDOW_MIN: f64 = 2.0;
+
+/// HyStart++: samples of a round before it is judged.
+const ROUND_SAMPLES_MIN: u32 = 8;
+/// HyStart++: smallest and largest rise of the round-trip time that ends slow start.
+const RTT_RISE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
+/// HyStart++: rounds of conservative slow start before congestion avoidance.
+const CONSERVATIVE_ROUNDS: u32 = 5;
+/// HyStart++: divisor of the growth in conservative slow start.
+const CONSERVATIVE_DIVISOR: f64 = 4.0;
+
+/// How many segments may be outstanding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WindowMode {
+    /// Always this many.
+    Fixed(u32),
+    /// Adapts to loss and congestion marks.
+    Cubic {
+        /// At the start.
+        initial: u32,
+        /// Never more.
+        max: u32,
+    },
+}
+
+impl Default for WindowMode {
+    fn default() -> Self {
+        Self::Cubic { initial: 10, max: 16_384 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    SlowStart,
+    /// Conservative slow start: the round trips got longer; counts rounds, remembers the minimum
+    /// before.
+    Conservative {
+        rounds: u32,
+        baseline: Duration,
+    },
+    Avoidance,
+}
+
+/// Minimum round-trip times of this round and the one before (HyStart++).
+#[derive(Debug, Clone, Copy)]
+struct Rounds {
+    /// The round ends when the transmission with this sequence number is answered.
+    end_sequence: u64,
+    last_min: Option<Duration>,
+    current_min: Option<Duration>,
+    samples: u32,
+}
+
+/// What a decrease replaced, to take it back if the loss was none.
+#[derive(Debug, Clone, Copy)]
+struct Undo {
+    size: f64,
+    phase: Phase,
+    max_size: f64,
+}
+
+/// Growth since the last decrease, in the terms of RFC 9438 section 4.2.
+#[derive(Debug, Clone, Copy)]
+struct Epoch {
+    start: Duration,
+    /// K: seconds from the start to the plateau.
+    k: f64,
+    /// W_max: size of the plateau.
+    plateau: f64,
+}
+
+/// The window as a state machine over answers and congestion events.
+#[derive(Debug, Clone)]
+pub struct Window {
+    mode: WindowMode,
+    size: f64,
+    phase: Phase,
+    rounds: Rounds,
+    /// Window before the last decrease (W_max).
+    max_size: f64,
+    epoch: Option<Epoch>,
+    reno_size: f64,
+    undo: Option<Undo>,
+}
+
+/// One answered transmission, as the window sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// Time of the answer.
+    pub now: Duration,
+    /// Sequence number of the transmission that was answered.
+    pub sequence: u64,
+    /// Sequence number that the next transmission will have.
+    pub next_sequence: u64,
+    /// Round-trip time, unless the segment was retransmitted.
+    pub rtt: Option<Duration>,
+    /// Smoothed round-trip time.
+    pub smoothed_rtt: Duration,
+    /// Whether the window, and not the application, limited the sending.
+    pub window_limited: bool,
+}
+
+impl Window {
+    /// A window at its initial size.
+    #[must_use]
+    pub fn new(mode: WindowMode) -> Self {
+        let size = match mode {
+            WindowMode::Fixed(size) => f64::from(size.max(1)),
+            WindowMode::Cubic { initial, .. } => f64::from(initial).max(WINDOW_MIN),
+        };
+        Self {
+            mode,
+            size,
+            phase: Phase::SlowStart,
+            rounds: Rounds { end_sequence: 0, last_min: None, current_min: None, samples: 0 },
+            max_size: 0.0,
+            epoch: None,
+            reno_size: 0.0,
+            undo: None,
+        }
+    }
+
+    /// Segments that may be outstanding.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the size lies between 1 and u32::MAX"
+    )]
+    pub fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// Whether the window still grows exponentially.
+    #[must_use]
+    pub fn in_slow_start(&self) -> bool {
+        self.phase != Phase::Avoidance
+    }
+
+    /// Grows after an answer without a congestion mark.
+    pub fn on_answer(&mut self, answer: &Answer) {
+        let WindowMode::Cubic { max, .. } = self.mode else {
+            return;
+        };
+        if self.phase != Phase::Avoidance {
+            self.judge_round(answer);
+        }
+        if !answer.window_limited {
+            return;
+        }
+        match self.phase {
+            Phase::SlowStart => self.size += 1.0,
+            Phase::Conservative { .. } => self.size += 1.0 / CONSERVATIVE_DIVISOR,
+            Phase::Avoidance => self.grow_cubic(answer),
+        }
+        self.size = self.size.min(f64::from(max)).max(WINDOW_MIN);
+    }
+
+    /// Shrinks after a loss, a time-out or a congestion mark. The caller calls this at most once per
+    /// round trip.
+    pub fn on_congestion(&mut self) {
+        if matches!(self.mode, WindowMode::Fixed(_)) {
+            return;
+        }
+        self.undo = Some(Undo { size: self.size, phase: self.phase, max_size: self.max_size });
+        // Fast convergence: a flow that is still below its last maximum gives up more.
+        self.max_size =
+            if self.size < self.max_size { self.size * (1.0 + BETA) / 2.0 } else { self.size };
+        self.size = (self.size * BETA).max(WINDOW_MIN);
+        self.phase = Phase::Avoidance;
+        self.epoch = None;
+    }
+
+    /// Takes the last decrease back: the loss that caused it was none.
+    pub fn on_spurious_loss(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            self.size = self.size.max(undo.size);
+            self.max_size = undo.max_size;
+            self.phase = undo.phase;
+            self.epoch = None;
+        }
+    }
+
+    fn judge_round(&mut self, answer: &Answer) {
+        if answer.sequence >= self.rounds.end_sequence {
+            self.rounds = Rounds {
+                end_sequence: answer.next_sequence,
+                last_min: self.rounds.current_min.or(self.rounds.last_min),
+                current_min: None,
+                samples: 0,
+            };
+            if let Phase::Conservative { rounds, .. } = &mut self.phase {
+                *rounds += 1;
+                if *rounds >= CONSERVATIVE_ROUNDS {
+                    self.phase = Phase::Avoidance;
+                    self.max_size = self.size;
+                    self.epoch = None;
+                }
+            }
+        }
+        let Some(rtt) = answer.rtt else {
+            return;
+        };
+        let current = self.rounds.current_min.map_or(rtt, |min| min.min(rtt));
+        self.rounds.current_min = Some(current);
+        self.rounds.samples += 1;
+        if self.rounds.samples < ROUND_SAMPLES_MIN {
+            return;
+        }
+        match (self.phase, self.rounds.last_min) {
+            (Phase::SlowStart, Some(last)) => {
+                let rise = (last / 8).clamp(RTT_RISE.0, RTT_RISE.1);
+                if current >= last + rise {
+                    self.phase = Phase::Conservative { rounds: 0, baseline: current };
+                }
+            }
+            (Phase::Conservative { baseline, .. }, _) if current < baseline => {
+                self.phase = Phase::SlowStart;
+            }
+            _ => {}
+        }
+    }
+
+    fn grow_cubic(&mut self, answer: &Answer) {
+        let epoch = *self.epoch.get_or_insert_with(|| {
+            self.reno_size = self.size;
+            let plateau = self.max_size.max(self.size);
+            let k = ((plateau - self.size) / CUBIC_C).cbrt();
+            Epoch { start: answer.now, k, plateau }
+        });
+        let elapsed = answer.now.saturating_sub(epoch.start) + answer.smoothed_rtt;
+        let offset = elapsed.as_secs_f64() - epoch.k;
+        let target = (CUBIC_C * offset.powi(3) + epoch.plateau).clamp(self.size, 1.5 * self.size);
+        self.reno_size += RENO_ALPHA / self.size;
+        self.size = (self.size + (target - self.size) / self.size).max(self.reno_size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn answer(now: Duration, sequence: u64, rtt: Duration) -> Answer {
+        Answer {
+            now,
+            sequence,
+            next_sequence: sequence + 64,
+            rtt: Some(rtt),
+            smoothed_rtt: rtt,
+            window_limited: true,
+        }
+    }
+
+    fn cubic() -> Window {
+        Window::new(WindowMode::Cubic { initial: 10, max: 10_000 })
+    }
+
+    #[test]
+    fn slow_start_doubles_per_round_trip() {
+        let mut window = cubic();
+        for sequence in 0..10 {
+            window.on_answer(&answer(RTT, sequence, RTT));
+        }
+        assert_eq!(window.size(), 20);
+    }
+
+    #[test]
+    fn nothing_grows_while_the_application_limits() {
+        let mut window = cubic();
+        window.on_answer(&Answer { window_limited: false, ..answer(RTT, 0, RTT) });
+        assert_eq!(window.size(), 10);
+    }
+
+    #[test]
+    fn rising_round_trips_end_slow_start_before_loss() {
+        let mut window = cubic();
+        let mut sequence = 0;
+        let mut rounds = 0;
+        while window.in_slow_start() && rounds < 100 {
+            let rtt = RTT + Duration::from_millis(10) * rounds;
+            for _ in 0..64 {
+                window.on_answer(&answer(RTT * rounds, sequence, rtt));
+                sequence += 1;
+            }
+            rounds += 1;
+        }
+        assert!(rounds < 10, "ended after {rounds} rounds");
+        assert!(window.size() < 1000, "{}", window.size());
+    }
+
+    #[test]
+    fn a_decrease_is_by_beta_and_the_old_size_is_reached_again_in_k_seconds() {
+        let mut window = Window::new(WindowMode::Cubic { initial: 1000, max: 100_000 });
+        window.on_congestion();
+        assert_eq!(window.size(), 700);
+        // K = cbrt(300 / 0.4) = 9.1 s. Answers at one window per round trip.
+        let rtt = Duration::from_millis(200);
+        let mut now = Duration::ZERO;
+        while window.size() < 995 {
+            for sequence in 0..u64::try_from(window.size()).unwrap() {
+                window.on_answer(&answer(now, sequence, rtt));
+            }
+            now += rtt;
+            assert!(now < Duration::from_secs(12), "{} after {now:?}", window.size());
+        }
+        assert!(now > Duration::from_secs(6), "reached after {now:?}");
+    }
+
+    #[test]
+    fn short_round_trips_grow_at_least_like_reno() {
+        let mut window = Window::new(WindowMode::Cubic { initial: 100, max: 100_000 });
+        window.on_congestion();
+        let rtt = Duration::from_millis(1);
+        for round in 0..100u32 {
+            for sequence in 0..u64::try_from(window.size()).unwrap() {
+                window.on_answer(&answer(rtt * round, sequence, rtt));
+            }
+        }
+        assert!(window.size() >= 70 + 45, "{}", window.size());
+    }
+
+    #[test]
+    fn a_spurious_loss_gives_the_window_back_once() {
+        let mut window = cubic();
+        window.on_congestion();
+        assert_eq!(window.size(), 7);
+        window.on_spurious_loss();
+        assert_eq!(window.size(), 10);
+        assert!(window.in_slow_start());
+        window.on_spurious_loss();
+        assert_eq!(window.size(), 10);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut window = Window::new(WindowMode::Cubic { initial: 10, max: 12 });
+        for sequence in 0..100 {
+            window.on_answer(&answer(RTT, sequence, RTT));
+        }
+        assert_eq!(window.size(), 12);
+        for _ in 0..100 {
+            window.on_congestion();
+        }
+        assert_eq!(window.size(), 2);
+        let mut fixed = Window::new(WindowMode::Fixed(5));
+        fixed.on_congestion();
+        fixed.on_answer(&answer(RTT, 0, RTT));
+        assert_eq!(fixed.size(), 5);
+    }
+}
