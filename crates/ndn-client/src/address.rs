@@ -1,0 +1,318 @@
+//! Where the forwarder is: `NDN_CLIENT_TRANSPORT`, `client.conf`, or the usual sockets.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Port of UDP and TCP where a URI has none.
+const DEFAULT_PORT: u16 = 6363;
+
+/// Environment variable that names the forwarder.
+pub const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
+
+/// Where `client.conf` may be besides `~/.ndn`; the first one found is used.
+const CONFIGURATION_DIRECTORIES: [&str; 3] =
+    ["/usr/local/etc/ndn", "/opt/local/etc/ndn", "/etc/ndn"];
+
+/// A forwarder's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForwarderAddress {
+    /// `unix:///path`.
+    Unix(PathBuf),
+    /// `tcp://host:port`, also `tcp4` and `tcp6`.
+    Tcp {
+        /// Host name or address, without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Address family, if one is demanded.
+        family: Option<Family>,
+    },
+    /// `udp://host:port`, also `udp4` and `udp6`.
+    Udp {
+        /// Host name or address, without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Address family, if one is demanded.
+        family: Option<Family>,
+    },
+}
+
+/// Version of the Internet Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Why a forwarder address is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{uri:?} is not a forwarder address: {reason} (examples: unix:///run/nfd/nfd.sock, tcp4://127.0.0.1:6363)"
+)]
+pub struct AddressError {
+    /// The text.
+    pub uri: String,
+    /// What is wrong.
+    pub reason: &'static str,
+}
+
+impl FromStr for ForwarderAddress {
+    type Err = AddressError;
+
+    fn from_str(uri: &str) -> Result<Self, AddressError> {
+        let error = |reason| AddressError { uri: uri.to_owned(), reason };
+        let (scheme, rest) = uri.split_once("://").ok_or_else(|| error("it has no scheme"))?;
+        if scheme == "unix" {
+            if !rest.starts_with('/') {
+                return Err(error("the path of a Unix socket must be absolute"));
+            }
+            return Ok(Self::Unix(PathBuf::from(rest)));
+        }
+        let family = match scheme.chars().last() {
+            Some('4') => Some(Family::V4),
+            Some('6') => Some(Family::V6),
+            _ => None,
+        };
+        let (host, port) = split_host(rest.trim_end_matches('/')).map_err(error)?;
+        match scheme.trim_end_matches(['4', '6']) {
+            "tcp" => Ok(Self::Tcp { host, port, family }),
+            "udp" => Ok(Self::Udp { host, port, family }),
+            _ => Err(error("its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6")),
+        }
+    }
+}
+
+fn split_host(text: &str) -> Result<(String, u16), &'static str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, rest) = bracketed.split_once(']').ok_or("a bracket is not closed")?;
+            (host, rest.strip_prefix(':'))
+        }
+        None => match text.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("it has no host");
+    }
+    let port = match port {
+        Some(port) => port.parse().map_err(|_| "its port is not a number up to 65535")?,
+        None => DEFAULT_PORT,
+    };
+    Ok((host.to_owned(), port))
+}
+
+impl fmt::Display for ForwarderAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host, port, family) = match self {
+            Self::Unix(path) => return write!(f, "unix://{}", path.display()),
+            Self::Tcp { host, port, family } => ("tcp", host, port, family),
+            Self::Udp { host, port, family } => ("udp", host, port, family),
+        };
+        let family = match family {
+            Some(Family::V4) => "4",
+            Some(Family::V6) => "6",
+            None => "",
+        };
+        if host.contains(':') {
+            write!(f, "{scheme}{family}://[{host}]:{port}")
+        } else {
+            write!(f, "{scheme}{family}://{host}:{port}")
+        }
+    }
+}
+
+/// Where an address comes from, for messages to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressSource {
+    /// Given by the caller.
+    Given,
+    /// The environment variable `NDN_CLIENT_TRANSPORT`.
+    Environment,
+    /// A `client.conf`.
+    File(PathBuf),
+    /// Nothing says anything: a usual socket.
+    Default,
+}
+
+impl fmt::Display for AddressSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given => f.write_str("given by the caller"),
+            Self::Environment => write!(f, "from the environment variable {TRANSPORT_VARIABLE}"),
+            Self::File(path) => write!(f, "from {}", path.display()),
+            Self::Default => f.write_str("the default"),
+        }
+    }
+}
+
+/// The addresses to try in turn, and where they come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidates {
+    /// At least one.
+    pub addresses: Vec<ForwarderAddress>,
+    /// Where they come from.
+    pub source: AddressSource,
+}
+
+impl Candidates {
+    /// One address given by the caller.
+    #[must_use]
+    pub fn given(address: ForwarderAddress) -> Self {
+        Self { addresses: vec![address], source: AddressSource::Given }
+    }
+
+    /// What the environment and the files of this process say.
+    ///
+    /// # Errors
+    /// When the variable or the file holds something that is not an address.
+    pub fn from_environment() -> Result<Self, AddressError> {
+        Self::resolve(|name| std::env::var(name).ok(), |path| std::fs::read_to_string(path).ok())
+    }
+
+    /// As [`Self::from_environment`], with the variables and files given by functions.
+    ///
+    /// # Errors
+    /// When the variable or the file holds something that is not an address.
+    pub fn resolve(
+        variable: impl Fn(&str) -> Option<String>,
+        read: impl Fn(&Path) -> Option<String>,
+    ) -> Result<Self, AddressError> {
+        let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if let Some(uri) = non_empty(TRANSPORT_VARIABLE) {
+            let source = AddressSource::Environment;
+            return Ok(Self { addresses: vec![uri.parse()?], source });
+        }
+        let home = non_empty("HOME").map(|home| Path::new(&home).join(".ndn"));
+        let directories = CONFIGURATION_DIRECTORIES.iter().map(PathBuf::from);
+        for directory in home.into_iter().chain(directories) {
+            let path = directory.join("client.conf");
+            let Some(text) = read(&path) else {
+                continue;
+            };
+            if let Some(uri) = transport_of_configuration(&text) {
+                return Ok(Self {
+                    addresses: vec![uri.parse()?],
+                    source: AddressSource::File(path),
+                });
+            }
+            break;
+        }
+        let mut addresses = vec![ForwarderAddress::Unix("/run/nfd/nfd.sock".into())];
+        if let Some(directory) = non_empty("XDG_RUNTIME_DIR") {
+            addresses.push(ForwarderAddress::Unix(Path::new(&directory).join("nfd/nfd.sock")));
+        }
+        // Older forwarders.
+        addresses.push(ForwarderAddress::Unix("/run/nfd.sock".into()));
+        Ok(Self { addresses, source: AddressSource::Default })
+    }
+}
+
+/// The value of `transport` in a `client.conf`: lines `key=value`, comments after `;` or `#`.
+fn transport_of_configuration(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let line = line.trim();
+        if line.starts_with([';', '#']) {
+            return None;
+        }
+        let (key, value) = line.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        (key.trim() == "transport" && !value.is_empty()).then_some(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_a_round_trip() {
+        for uri in [
+            "unix:///run/nfd/nfd.sock",
+            "tcp4://127.0.0.1:6363",
+            "tcp://host.example:1234",
+            "tcp6://[::1]:6363",
+            "udp4://127.0.0.1:6363",
+        ] {
+            assert_eq!(uri.parse::<ForwarderAddress>().unwrap().to_string(), uri);
+        }
+        let short = "tcp://[2001:db8::1]".parse::<ForwarderAddress>().unwrap();
+        assert_eq!(short.to_string(), "tcp://[2001:db8::1]:6363");
+        assert_eq!(
+            "udp://router".parse::<ForwarderAddress>().unwrap().to_string(),
+            "udp://router:6363"
+        );
+    }
+
+    #[test]
+    fn wrong_addresses_are_explained() {
+        for (uri, reason) in [
+            ("/run/nfd.sock", "no scheme"),
+            ("unix://nfd.sock", "absolute"),
+            ("ws://host:9696", "scheme is none of"),
+            ("tcp://:6363", "no host"),
+            ("tcp://host:x", "port"),
+            ("tcp://host:65536", "port"),
+            ("tcp://[::1", "bracket"),
+        ] {
+            let error = uri.parse::<ForwarderAddress>().unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    fn resolve(variables: &[(&str, &str)], files: &[(&str, &str)]) -> Candidates {
+        let find = |pairs: &[(&str, &str)], key: &str| {
+            pairs.iter().find(|(k, _)| *k == key).map(|(_, value)| (*value).to_owned())
+        };
+        Candidates::resolve(
+            |name| find(variables, name),
+            |path| find(files, path.to_str().unwrap()),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn environment_then_file_then_default() {
+        let home = ("HOME", "/home/me");
+        let mine = ("/home/me/.ndn/client.conf", "; comment\ntransport = tcp4://10.0.0.1:7000\n");
+        let system = ("/etc/ndn/client.conf", "pib=x\ntransport=unix:///system.sock");
+        let environment = (TRANSPORT_VARIABLE, "unix:///mine.sock");
+
+        let found = resolve(&[home, environment], &[mine, system]);
+        assert_eq!(found.source, AddressSource::Environment);
+        assert_eq!(found.addresses[0].to_string(), "unix:///mine.sock");
+
+        let found = resolve(&[home], &[mine, system]);
+        assert_eq!(found.source, AddressSource::File("/home/me/.ndn/client.conf".into()));
+        assert_eq!(found.addresses[0].to_string(), "tcp4://10.0.0.1:7000");
+
+        let found = resolve(&[], &[system]);
+        assert_eq!(found.addresses[0].to_string(), "unix:///system.sock");
+
+        // The first file found counts, even if it does not name a transport.
+        let empty = ("/home/me/.ndn/client.conf", ";transport=unix:///commented.sock\n");
+        let found = resolve(&[home, ("XDG_RUNTIME_DIR", "/run/user/7")], &[empty, system]);
+        assert_eq!(found.source, AddressSource::Default);
+        let addresses: Vec<_> = found.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            addresses,
+            ["unix:///run/nfd/nfd.sock", "unix:///run/user/7/nfd/nfd.sock", "unix:///run/nfd.sock"]
+        );
+    }
+
+    #[test]
+    fn a_broken_file_is_an_error() {
+        let result = Candidates::resolve(
+            |_| None,
+            |path| path.starts_with("/etc").then(|| "transport=nonsense".to_owned()),
+        );
+        assert!(result.is_err());
+    }
+}

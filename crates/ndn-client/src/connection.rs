@@ -1,0 +1,317 @@
+//! The connection's task: reads and dispatches, writes, reconnects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ndn_packet::{Interest, Packet};
+use rand::RngExt;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
+
+use crate::address::Candidates;
+use crate::framer::{FrameError, Framer};
+use crate::lp::{Incoming, Reassembler, fragment};
+use crate::produce::Request;
+use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
+use crate::transport::Socket;
+
+/// First and longest pause between attempts to reconnect.
+const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Datagrams are received into pieces of a buffer of this size.
+const DATAGRAM_BUFFER_LEN: usize = 256 * 1024;
+/// Largest datagram.
+const DATAGRAM_LEN_MAX: usize = 65_536;
+/// Datagrams received or packets dispatched before the writer gets its turn.
+const BATCH_MAX: usize = 256;
+/// How long the output may take to drain when the last handle is gone.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a connection ended.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectionError {
+    #[error("the forwarder closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+}
+
+/// How a connection is kept.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    /// Where to connect to again; `None` for a socket given by the caller.
+    pub(crate) candidates: Option<Candidates>,
+    /// Datagrams are not longer than this.
+    pub(crate) mtu: usize,
+    /// Called after each reconnection.
+    pub(crate) on_reconnect: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Connection {
+    /// Serves `socket`, and its successors, until the last handle is gone or the connection ends
+    /// for good.
+    pub(crate) async fn run(self, socket: Socket) {
+        let mut next = Some(socket);
+        while let Some(socket) = next.take() {
+            let ended = self.serve(socket).await;
+            self.shared.lock().output.set_connected(false);
+            self.shared.announce_space();
+            match ended {
+                None => break,
+                Some(error) => tracing::info!(%error, "connection to the forwarder lost"),
+            }
+            next = self.reconnect().await;
+        }
+        self.shared.set_state(ConnectionState::Closed);
+        let mut tables = self.shared.lock();
+        tables.pending.close();
+        tables.routes.clear();
+    }
+
+    /// Serves one socket; `None` when the last handle is gone.
+    async fn serve(&self, socket: Socket) -> Option<ConnectionError> {
+        match socket {
+            Socket::Stream(mut reader, mut writer) => {
+                let read = self.read_stream(&mut reader);
+                self.until_done(read, self.write_stream(&mut writer)).await
+            }
+            Socket::Datagram(socket) => {
+                let read = self.read_datagrams(&socket);
+                self.until_done(read, self.write_datagrams(&socket)).await
+            }
+        }
+    }
+
+    async fn until_done(
+        &self,
+        read: impl Future<Output = ConnectionError>,
+        write: impl Future<Output = ConnectionError>,
+    ) -> Option<ConnectionError> {
+        tokio::pin!(read, write);
+        tokio::select! {
+            biased;
+            ended = &mut read => Some(ended),
+            ended = &mut write => Some(ended),
+            () = self.shared.no_handles.notified() => {
+                // What was said before the last handle went is still written.
+                let drained = async {
+                    while self.shared.lock().output.len() > 0 {
+                        self.shared.output_space.notified().await;
+                    }
+                };
+                tokio::select! {
+                    _ = write => {}
+                    _ = tokio::time::timeout(DRAIN_TIMEOUT, drained) => {}
+                }
+                None
+            }
+        }
+    }
+
+    async fn reconnect(&self) -> Option<Socket> {
+        let candidates = self.candidates.as_ref()?;
+        self.shared.set_state(ConnectionState::Reconnecting);
+        let mut pause = RECONNECT_PAUSE.0;
+        loop {
+            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.0));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.shared.no_handles.notified() => return None,
+            }
+            match Socket::connect(candidates).await {
+                Ok((socket, address)) => {
+                    tracing::info!(%address, "connected to the forwarder again");
+                    self.shared.lock().output.set_connected(true);
+                    self.shared.set_state(ConnectionState::Connected);
+                    (self.on_reconnect)();
+                    return Some(socket);
+                }
+                Err(error) => tracing::debug!(%error, "reconnecting"),
+            }
+            pause = (pause * 2).min(RECONNECT_PAUSE.1);
+        }
+    }
+
+    async fn read_stream(&self, reader: &mut (impl AsyncRead + Unpin)) -> ConnectionError {
+        let mut framer = Framer::default();
+        let mut reassembler = Reassembler::default();
+        let start = Instant::now();
+        loop {
+            match reader.read_buf(framer.read_buffer()).await {
+                Ok(0) => return ConnectionError::Closed,
+                Ok(_) => {}
+                Err(error) => return error.into(),
+            }
+            let mut batch = 0;
+            let now = start.elapsed();
+            loop {
+                match framer.next_frame() {
+                    Ok(Some(frame)) => self.dispatch(&mut reassembler, now, &frame),
+                    Ok(None) => break,
+                    Err(error) => return error.into(),
+                }
+                batch += 1;
+                if batch % BATCH_MAX == 0 {
+                    self.wait_for_space().await;
+                }
+            }
+            self.wait_for_space().await;
+        }
+    }
+
+    async fn read_datagrams(&self, socket: &UdpSocket) -> ConnectionError {
+        let mut buffer = BytesMut::new();
+        let mut reassembler = Reassembler::default();
+        let start = Instant::now();
+        loop {
+            if let Err(error) = socket.readable().await {
+                return error.into();
+            }
+            let now = start.elapsed();
+            for _ in 0..BATCH_MAX {
+                if buffer.capacity() < DATAGRAM_LEN_MAX {
+                    buffer.reserve(DATAGRAM_BUFFER_LEN);
+                }
+                match socket.try_recv_buf(&mut buffer) {
+                    Ok(_) => {
+                        let frame = buffer.split().freeze();
+                        self.dispatch(&mut reassembler, now, &frame);
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    // An ICMP error about an earlier datagram: the forwarder may come back.
+                    Err(error) => {
+                        tracing::debug!(%error, "receiving a datagram");
+                        break;
+                    }
+                }
+            }
+            self.wait_for_space().await;
+        }
+    }
+
+    /// Waits while so much output is queued that serving further Interests would only add to it.
+    async fn wait_for_space(&self) {
+        while self.shared.lock().output.len() >= OUTPUT_HIGH {
+            self.shared.output_space.notified().await;
+        }
+    }
+
+    fn dispatch(&self, reassembler: &mut Reassembler, now: Duration, frame: &Bytes) {
+        match reassembler.handle(now, frame) {
+            Ok(Some(incoming)) => self.dispatch_packet(&incoming),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "a link packet is malformed"),
+        }
+    }
+
+    fn dispatch_packet(&self, incoming: &Incoming) {
+        if let Some(reason) = incoming.nack {
+            match Interest::parse(&incoming.wire) {
+                Ok(interest) => {
+                    self.shared.lock().pending.handle_nack(&interest, reason);
+                }
+                Err(error) => tracing::debug!(%error, "a Nack is malformed"),
+            }
+            return;
+        }
+        match Packet::parse(&incoming.wire) {
+            Ok(Packet::Data(data)) => {
+                let mark = incoming.congestion_mark;
+                let mut tables = self.shared.lock();
+                if !tables.pending.handle_data(&data, &incoming.wire, mark) {
+                    drop(tables);
+                    tracing::trace!(name = %data.name(), "a Data that nobody waits for");
+                }
+            }
+            Ok(Packet::Interest(interest)) => {
+                let found = self.shared.lock().routes.find(interest.name());
+                if let Some(handler) = found {
+                    let shared = Arc::clone(&self.shared);
+                    handler.handle(Request::new(incoming.wire.clone(), incoming.token, shared));
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a packet is malformed"),
+        }
+    }
+
+    /// Waits for output and takes it, in exchange for the emptied buffer.
+    async fn next_output(&self, mut buffer: Vec<u8>) -> Vec<u8> {
+        loop {
+            buffer = self.shared.lock().output.take(buffer);
+            if !buffer.is_empty() {
+                return buffer;
+            }
+            self.shared.output_ready.notified().await;
+        }
+    }
+
+    fn output_written(&self) {
+        self.shared.lock().output.set_written();
+        self.shared.announce_space();
+    }
+
+    async fn write_stream(&self, writer: &mut (impl AsyncWrite + Unpin)) -> ConnectionError {
+        let mut bytes = Vec::new();
+        loop {
+            bytes = self.next_output(bytes).await;
+            if let Err(error) = writer.write_all(&bytes).await {
+                return error.into();
+            }
+            self.output_written();
+        }
+    }
+
+    async fn write_datagrams(&self, socket: &UdpSocket) -> ConnectionError {
+        let mut sequence = rand::rng().random();
+        let mut bytes = Vec::new();
+        loop {
+            bytes = self.next_output(bytes).await;
+            if let Err(error) = self.send_datagrams(socket, &bytes, &mut sequence).await {
+                return error.into();
+            }
+            self.output_written();
+        }
+    }
+
+    async fn send_datagrams(
+        &self,
+        socket: &UdpSocket,
+        bytes: &[u8],
+        sequence: &mut u64,
+    ) -> std::io::Result<()> {
+        let mut rest = bytes;
+        let mut datagrams: Vec<Vec<u8>> = Vec::new();
+        while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
+            let Some((frame, tail)) = rest.split_at_checked(length) else {
+                break;
+            };
+            rest = tail;
+            if frame.len() <= self.mtu {
+                send_datagram(socket, frame).await?;
+                continue;
+            }
+            datagrams.clear();
+            let cut =
+                fragment(frame, self.mtu, sequence, |datagram| datagrams.push(datagram.to_vec()));
+            if let Err(error) = cut {
+                tracing::debug!(%error, "a packet to be sent is malformed");
+            }
+            for datagram in &datagrams {
+                send_datagram(socket, datagram).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends one datagram. A refusal by the other side is no reason to give up: UDP loses packets.
+async fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> std::io::Result<()> {
+    match socket.send(datagram).await {
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionRefused => Err(error),
+        _ => Ok(()),
+    }
+}

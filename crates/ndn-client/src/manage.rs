@@ -1,0 +1,169 @@
+//! The forwarder's management protocol from the client's side.
+
+use std::time::Duration;
+
+use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
+use ndn_packet::{DecodeError, LpHeader, SignatureInfo};
+use ndn_security::Signer;
+use rand::RngExt;
+use thiserror::Error;
+
+use crate::endpoint::Endpoint;
+use crate::express::ExpressError;
+use crate::register::register_prefix;
+
+/// How long one transmission of a command waits for its answer.
+const COMMAND_LIFETIME_MS: u64 = 5_000;
+/// Attempts of a command, each signed anew.
+const COMMAND_ATTEMPTS: u32 = 2;
+/// Pause before prefixes that could not be registered again are tried once more.
+const REGISTER_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to register a prefix again.
+const REGISTER_ATTEMPTS: u32 = 10;
+
+/// Why a command was not carried out, or a dataset not had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// There was no answer.
+    #[error("the forwarder does not answer: {0}")]
+    NoAnswer(#[from] ExpressError),
+    /// The forwarder refused.
+    #[error("the forwarder refused {command}: {code} {text}")]
+    Refused {
+        /// Module and verb.
+        command: String,
+        /// Status code.
+        code: u32,
+        /// The forwarder's explanation.
+        text: String,
+    },
+    /// The answer cannot be decoded.
+    #[error("the forwarder's answer to {command} cannot be understood: {error}")]
+    Malformed {
+        /// Module and verb.
+        command: String,
+        /// What is wrong.
+        #[source]
+        error: DecodeError,
+    },
+    /// The dataset could not be fetched.
+    #[error("the dataset {dataset} cannot be fetched: {reason}")]
+    Fetch {
+        /// Its name.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Sends commands to the forwarder and fetches its datasets.
+#[derive(Debug, Clone)]
+pub struct Management {
+    endpoint: Endpoint,
+    builder: CommandBuilder,
+}
+
+impl Management {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        let prefix = endpoint.common().command_prefix.clone();
+        let builder = CommandBuilder::new(prefix).lifetime_ms(COMMAND_LIFETIME_MS);
+        Self { endpoint, builder }
+    }
+
+    /// Sends a command and waits for its success.
+    ///
+    /// # Errors
+    /// `Refused` with the forwarder's code and text; `NoAnswer`, `Malformed`.
+    pub async fn command(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlResponse, CommandError> {
+        let response = self.respond(verb, parameters).await?;
+        if response.is_ok() {
+            return Ok(response);
+        }
+        Err(CommandError::Refused {
+            command: command_name(verb),
+            code: response.code,
+            text: response.text,
+        })
+    }
+
+    /// Sends a command and waits for its answer, whatever it says.
+    ///
+    /// # Errors
+    /// `NoAnswer`, `Malformed`.
+    pub async fn respond(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlResponse, CommandError> {
+        let mut attempt = 1;
+        let received = loop {
+            let wire = self.encode(verb, parameters).map_err(ExpressError::Sign)?;
+            let wait = Duration::from_millis(COMMAND_LIFETIME_MS);
+            match self.endpoint.express_encoded(wire, 0, wait).await {
+                Err(ExpressError::Timeout { .. }) if attempt < COMMAND_ATTEMPTS => attempt += 1,
+                other => break other?,
+            }
+        };
+        ControlResponse::decode(&received.content())
+            .map_err(|error| CommandError::Malformed { command: command_name(verb), error })
+    }
+
+    /// Sends a command and does not wait for its answer.
+    pub(crate) fn send_command(&self, verb: Verb, parameters: &ControlParameters) {
+        if let Ok(wire) = self.encode(verb, parameters) {
+            self.endpoint.shared().send(|output| output.push(&LpHeader::default(), &wire));
+        }
+    }
+
+    fn encode(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<Vec<u8>, ndn_security::SignError> {
+        let common = self.endpoint.common();
+        let signer: &dyn Signer = common.command_signer.as_ref();
+        let signature_nonce: [u8; 8] = rand::rng().random();
+        let info = SignatureInfo {
+            nonce: Some(&signature_nonce),
+            time_ms: Some(common.next_command_ms()),
+            ..signer.signature_info()
+        };
+        let mut failure = None;
+        let sign = |parts: &[&[u8]], out: &mut [u8]| {
+            signer.sign(parts, out).map_err(|error| failure = Some(error)).ok()
+        };
+        let nonce = rand::rng().random();
+        let length_max = signer.signature_len_max();
+        self.builder
+            .signed_interest(verb, parameters, nonce, &info, length_max, sign)
+            .map_err(|error| failure.unwrap_or(ndn_security::SignError::Encode(error)))
+    }
+}
+
+fn command_name(verb: Verb) -> String {
+    format!("{}/{}", verb.module().as_str(), verb.as_str())
+}
+
+/// Registers all prefixes of `endpoint` again after a reconnection.
+pub(crate) async fn register_again(endpoint: Endpoint) {
+    let mut prefixes = endpoint.shared().lock().routes.registered();
+    for attempt in 1..=REGISTER_ATTEMPTS {
+        let mut failed = Vec::new();
+        for prefix in prefixes {
+            if let Err(error) = register_prefix(&endpoint, &prefix).await {
+                tracing::warn!(%prefix, %error, attempt, "a prefix cannot be registered again");
+                failed.push(prefix);
+            }
+        }
+        if failed.is_empty() {
+            return;
+        }
+        prefixes = failed;
+        tokio::time::sleep(REGISTER_PAUSE * attempt).await;
+    }
+}

@@ -1,0 +1,318 @@
+//! Interests that wait for an answer, and flows: found from the name of a Data by hash.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use bytes::Bytes;
+use ndn_packet::{Data, Interest, NackReason, NameRef};
+use ndn_security::sha256;
+use tokio::sync::{mpsc, oneshot};
+
+/// A Data as it came in.
+#[derive(Debug, Clone)]
+pub struct ReceivedData {
+    wire: Bytes,
+    congestion_mark: bool,
+}
+
+impl ReceivedData {
+    /// `wire` must have been parsed as a Data.
+    pub(crate) fn new(wire: Bytes, congestion_mark: bool) -> Self {
+        Self { wire, congestion_mark }
+    }
+
+    /// The parsed packet.
+    #[must_use]
+    pub fn data(&self) -> Data<'_> {
+        Data::parse(&self.wire).expect("parsed when it was received")
+    }
+
+    /// The whole Data TLV.
+    #[must_use]
+    pub fn wire(&self) -> &Bytes {
+        &self.wire
+    }
+
+    /// Content; it shares the memory of the packet.
+    #[must_use]
+    pub fn content(&self) -> Bytes {
+        self.data().content_range().map(|range| self.wire.slice(range)).unwrap_or_default()
+    }
+
+    /// Whether a forwarder on the way marked congestion.
+    #[must_use]
+    pub fn congestion_mark(&self) -> bool {
+        self.congestion_mark
+    }
+}
+
+/// An answer to an Interest.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Data(ReceivedData),
+    Nack(NackReason),
+    /// The connection ended and will not come back.
+    Closed,
+}
+
+/// Something that arrived for a flow.
+#[derive(Debug)]
+pub enum FlowEvent {
+    /// A Data one component below the flow's prefix.
+    Data(ReceivedData),
+    /// A Nack of an Interest whose last component is the segment.
+    Nack {
+        /// Number in the Interest's last component, of whatever type.
+        segment: u64,
+        /// Reason.
+        reason: NackReason,
+    },
+}
+
+struct Waiter {
+    id: u64,
+    can_be_prefix: bool,
+    /// Implicit digest that the Data must have.
+    digest: Option<[u8; 32]>,
+    sender: oneshot::Sender<Answer>,
+}
+
+struct Flow {
+    id: u64,
+    sender: mpsc::Sender<FlowEvent>,
+}
+
+/// Handle by which a waiter or a flow is removed.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    id: u64,
+    name: Box<[u8]>,
+    /// Number of components in `name`.
+    length: usize,
+    can_be_prefix: bool,
+}
+
+/// The tables.
+#[derive(Default)]
+pub(crate) struct PendingTable {
+    next_id: u64,
+    waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
+    /// How many CanBePrefix waiters there are, by the length of their name.
+    prefix_lengths: BTreeMap<usize, usize>,
+    flows: HashMap<Box<[u8]>, Vec<Flow>>,
+    closed: bool,
+}
+
+impl PendingTable {
+    /// Adds an Interest; the answer comes through `sender`.
+    pub(crate) fn insert(
+        &mut self,
+        interest: &Interest<'_>,
+        sender: oneshot::Sender<Answer>,
+    ) -> Key {
+        let name = interest.name();
+        let digest = name.implicit_digest().copied();
+        let looked_up = if digest.is_some() { name.parent() } else { name };
+        let can_be_prefix = interest.can_be_prefix() && digest.is_none();
+        let key = self.new_key(looked_up, can_be_prefix);
+        if self.closed {
+            let _ = sender.send(Answer::Closed);
+            return key;
+        }
+        self.waiters.entry(key.name.clone()).or_default().push(Waiter {
+            id: key.id,
+            can_be_prefix,
+            digest,
+            sender,
+        });
+        if can_be_prefix {
+            *self.prefix_lengths.entry(key.length).or_default() += 1;
+        }
+        key
+    }
+
+    /// Adds a flow: all Data exactly one component below `prefix` go to `sender`.
+    pub(crate) fn insert_flow(
+        &mut self,
+        prefix: NameRef<'_>,
+        sender: mpsc::Sender<FlowEvent>,
+    ) -> Key {
+        let key = self.new_key(prefix, false);
+        if self.closed {
+            return key;
+        }
+        self.flows.entry(key.name.clone()).or_default().push(Flow { id: key.id, sender });
+        key
+    }
+
+    fn new_key(&mut self, name: NameRef<'_>, can_be_prefix: bool) -> Key {
+        self.next_id += 1;
+        Key { id: self.next_id, name: name.value().into(), length: name.len(), can_be_prefix }
+    }
+
+    /// Removes what `key` stands for, if it is still there.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        let waiter_removed =
+            remove_where(&mut self.waiters, &key.name, |waiter| waiter.id == key.id);
+        if waiter_removed && key.can_be_prefix {
+            self.forget_prefix_length(key.length);
+        }
+        remove_where(&mut self.flows, &key.name, |flow| flow.id == key.id);
+    }
+
+    fn forget_prefix_length(&mut self, length: usize) {
+        if let Some(count) = self.prefix_lengths.get_mut(&length) {
+            *count -= 1;
+            if *count == 0 {
+                self.prefix_lengths.remove(&length);
+            }
+        }
+    }
+
+    /// Number of Interests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.values().map(Vec::len).sum()
+    }
+
+    /// Hands a Data to everything that it satisfies; returns whether there was anything.
+    pub(crate) fn handle_data(&mut self, data: &Data<'_>, wire: &Bytes, mark: bool) -> bool {
+        let name = data.name();
+        let mut found = false;
+        if let Some(flows) =
+            (!self.flows.is_empty()).then(|| self.flows.get(name.parent().value())).flatten()
+        {
+            for flow in flows {
+                found = true;
+                // A flow that is flooded loses packets, as on any link.
+                let event = FlowEvent::Data(ReceivedData::new(wire.clone(), mark));
+                let _ = flow.sender.try_send(event);
+            }
+        }
+        if self.waiters.is_empty() {
+            return found;
+        }
+        let mut answer = LazyAnswer { wire, mark, copy: None, digest: None };
+        found |= self.answer_waiters(name, false, &mut answer);
+        if !self.prefix_lengths.is_empty() {
+            let lengths: Vec<usize> =
+                self.prefix_lengths.range(..name.len()).map(|(length, _)| *length).collect();
+            for length in lengths {
+                found |= self.answer_waiters(name.prefix(length), true, &mut answer);
+            }
+        }
+        found
+    }
+
+    /// Answers the waiters under `name`; if `prefix`, only those with CanBePrefix.
+    fn answer_waiters(
+        &mut self,
+        name: NameRef<'_>,
+        prefix: bool,
+        answer: &mut LazyAnswer<'_>,
+    ) -> bool {
+        let Some(waiters) = self.waiters.get_mut(name.value()) else {
+            return false;
+        };
+        let satisfied: Vec<Waiter> = waiters
+            .extract_if(.., |waiter| {
+                (!prefix || waiter.can_be_prefix)
+                    && waiter.digest.is_none_or(|digest| digest == answer.digest())
+            })
+            .collect();
+        if waiters.is_empty() {
+            self.waiters.remove(name.value());
+        }
+        for waiter in &satisfied {
+            if waiter.can_be_prefix {
+                self.forget_prefix_length(name.len());
+            }
+        }
+        let found = !satisfied.is_empty();
+        for waiter in satisfied {
+            let _ = waiter.sender.send(Answer::Data(answer.data()));
+        }
+        found
+    }
+
+    /// Hands a Nack to the Interests that it is about.
+    pub(crate) fn handle_nack(&mut self, interest: &Interest<'_>, reason: NackReason) -> bool {
+        let name = interest.name();
+        let mut found = false;
+        if let Some(flows) = self.flows.get(name.parent().value())
+            && let Some(segment) = name.last().and_then(|last| last.as_number())
+        {
+            for flow in flows {
+                found = true;
+                let _ = flow.sender.try_send(FlowEvent::Nack { segment, reason });
+            }
+        }
+        let digest = name.implicit_digest().copied();
+        let looked_up = if digest.is_some() { name.parent() } else { name };
+        let can_be_prefix = interest.can_be_prefix() && digest.is_none();
+        let Some(waiters) = self.waiters.get_mut(looked_up.value()) else {
+            return found;
+        };
+        let refused: Vec<Waiter> = waiters
+            .extract_if(.., |w| w.can_be_prefix == can_be_prefix && w.digest == digest)
+            .collect();
+        if waiters.is_empty() {
+            self.waiters.remove(looked_up.value());
+        }
+        for waiter in refused {
+            found = true;
+            if waiter.can_be_prefix {
+                self.forget_prefix_length(looked_up.len());
+            }
+            let _ = waiter.sender.send(Answer::Nack(reason));
+        }
+        found
+    }
+
+    /// Tells all that the connection has ended for good.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        for waiter in self.waiters.drain().flat_map(|(_, waiters)| waiters) {
+            let _ = waiter.sender.send(Answer::Closed);
+        }
+        self.prefix_lengths.clear();
+        self.flows.clear();
+    }
+}
+
+/// Removes the elements of `table[key]` that match; returns whether there was one.
+fn remove_where<K: Hash + Eq + std::borrow::Borrow<[u8]>, T>(
+    table: &mut HashMap<K, Vec<T>>,
+    key: &[u8],
+    matches: impl Fn(&T) -> bool,
+) -> bool {
+    let Some(list) = table.get_mut(key) else {
+        return false;
+    };
+    let before = list.len();
+    list.retain(|element| !matches(element));
+    let removed = list.len() < before;
+    if list.is_empty() {
+        table.remove(key);
+    }
+    removed
+}
+
+/// What is computed only if somebody asks.
+struct LazyAnswer<'a> {
+    wire: &'a Bytes,
+    mark: bool,
+    copy: Option<Bytes>,
+    digest: Option<[u8; 32]>,
+}
+
+impl LazyAnswer<'_> {
+    fn digest(&mut self) -> [u8; 32] {
+        *self.digest.get_or_insert_with(|| sha256(self.wire))
+    }
+
+    /// A copy of its own, so that who keeps one small Data does not keep a whole read buffer.
+    fn data(&mut self) -> ReceivedData {
+        let copy = self.copy.get_or_insert_with(|| Bytes::copy_from_slice(self.wire));
+        ReceivedData::new(copy.clone(), self.mark)
+    }
+}

@@ -1,0 +1,94 @@
+//! Prefixes that the forwarder sends here.
+
+use ndn_management::{ControlParameters, Verb, route_flag};
+use ndn_packet::Name;
+use thiserror::Error;
+
+use crate::endpoint::Endpoint;
+use crate::manage::CommandError;
+
+/// Why a prefix cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// This endpoint serves the prefix already.
+    #[error("this application serves {0} already")]
+    InUse(String),
+    /// The forwarder does not register it.
+    #[error("the prefix {prefix} cannot be registered: {error}")]
+    Command {
+        /// The prefix.
+        prefix: String,
+        /// Why.
+        #[source]
+        error: CommandError,
+    },
+}
+
+/// A prefix that is served; dropped, it is no longer.
+#[derive(Debug)]
+pub struct Registration {
+    endpoint: Endpoint,
+    prefix: Name,
+    route_id: u64,
+    registered: bool,
+}
+
+impl Registration {
+    pub(crate) fn new(endpoint: Endpoint, prefix: Name, route_id: u64) -> Self {
+        Self { endpoint, prefix, route_id, registered: false }
+    }
+
+    pub(crate) async fn register(mut self) -> Result<Self, RegisterError> {
+        register_prefix(&self.endpoint, &self.prefix)
+            .await
+            .map_err(|error| RegisterError::Command { prefix: self.prefix.to_uri(), error })?;
+        self.registered = true;
+        self.endpoint.shared().lock().routes.set_registered(&self.prefix);
+        Ok(self)
+    }
+
+    /// The prefix.
+    #[must_use]
+    pub fn prefix(&self) -> &Name {
+        &self.prefix
+    }
+
+    /// Stops serving and waits until the forwarder has removed the route.
+    ///
+    /// # Errors
+    /// When the forwarder refuses or does not answer.
+    pub async fn unregister(mut self) -> Result<(), CommandError> {
+        self.endpoint.shared().lock().routes.remove(&self.prefix, self.route_id);
+        if !std::mem::take(&mut self.registered) {
+            return Ok(());
+        }
+        let parameters = prefix_parameters(&self.prefix);
+        self.endpoint.management().command(Verb::RibUnregister, &parameters).await.map(|_| ())
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.endpoint.shared().lock().routes.remove(&self.prefix, self.route_id);
+        if self.registered {
+            // Nobody waits for the answer.
+            let parameters = prefix_parameters(&self.prefix);
+            self.endpoint.management().send_command(Verb::RibUnregister, &parameters);
+        }
+    }
+}
+
+fn prefix_parameters(prefix: &Name) -> ControlParameters {
+    ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() }
+}
+
+/// Asks the forwarder for a route to this face.
+pub(crate) async fn register_prefix(
+    endpoint: &Endpoint,
+    prefix: &Name,
+) -> Result<(), CommandError> {
+    let parameters =
+        ControlParameters { flags: Some(route_flag::CHILD_INHERIT), ..prefix_parameters(prefix) };
+    endpoint.management().command(Verb::RibRegister, &parameters).await.map(|_| ())
+}

@@ -1,0 +1,139 @@
+//! Sockets to the forwarder.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
+
+use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
+
+/// How long one attempt to connect may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why there is no connection to a forwarder.
+#[derive(Debug, Error)]
+#[error(
+    "no forwarder can be reached at {tried} ({source_text}): {error}. {advice}",
+    tried = .tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", nor at "),
+    source_text = .source,
+    advice = advice(.source, .error)
+)]
+pub struct ConnectError {
+    /// Addresses that were tried.
+    pub tried: Vec<ForwarderAddress>,
+    /// Where they come from.
+    pub source: AddressSource,
+    /// What the last attempt, or the most telling one, failed with.
+    #[source]
+    pub error: io::Error,
+}
+
+fn advice(source: &AddressSource, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return "This user may not open the socket: run as another user, or change the socket's mode in \
+                the forwarder's configuration."
+            .to_owned();
+    }
+    match source {
+        AddressSource::Given => "Is the forwarder running there?".to_owned(),
+        AddressSource::Environment => {
+            "Is the forwarder running there? Otherwise change or unset the variable.".to_owned()
+        }
+        AddressSource::File(path) => {
+            format!("Is the forwarder running there? Otherwise change {}.", path.display())
+        }
+        AddressSource::Default => {
+            "Start one (namewire run), or name another with NDN_CLIENT_TRANSPORT=unix:///path, or with \
+             transport=… in ~/.ndn/client.conf."
+                .to_owned()
+        }
+    }
+}
+
+/// A connected socket.
+pub(crate) enum Socket {
+    /// Packets follow one another in a byte stream.
+    Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
+    /// Each datagram is one packet.
+    Datagram(UdpSocket),
+}
+
+impl Socket {
+    /// Wraps the two directions of a stream.
+    pub(crate) fn of_stream(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        Self::Stream(Box::new(reader), Box::new(writer))
+    }
+
+    /// Tries the candidates in turn; returns the socket and the address that worked.
+    pub(crate) async fn connect(
+        candidates: &Candidates,
+    ) -> Result<(Self, ForwarderAddress), ConnectError> {
+        let mut kept: Option<io::Error> = None;
+        for address in &candidates.addresses {
+            let attempt = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(address)).await;
+            match attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(socket) => return Ok((socket, address.clone())),
+                // A socket that is there and refuses tells more than one that is not there.
+                Err(error) => {
+                    if kept.as_ref().is_none_or(|kept| kept.kind() == io::ErrorKind::NotFound) {
+                        kept = Some(error);
+                    }
+                }
+            }
+        }
+        Err(ConnectError {
+            tried: candidates.addresses.clone(),
+            source: candidates.source.clone(),
+            error: kept.unwrap_or_else(|| io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    async fn open(address: &ForwarderAddress) -> io::Result<Self> {
+        match address {
+            ForwarderAddress::Unix(path) => {
+                let (reader, writer) = UnixStream::connect(path).await?.into_split();
+                Ok(Self::of_stream(reader, writer))
+            }
+            ForwarderAddress::Tcp { host, port, family } => {
+                let stream = TcpStream::connect(&*resolve(host, *port, *family).await?).await?;
+                stream.set_nodelay(true)?;
+                let (reader, writer) = stream.into_split();
+                Ok(Self::of_stream(reader, writer))
+            }
+            ForwarderAddress::Udp { host, port, family } => {
+                let remotes = resolve(host, *port, *family).await?;
+                let local: SocketAddr = match remotes.first() {
+                    Some(SocketAddr::V6(_)) => ([0; 16], 0).into(),
+                    _ => ([0; 4], 0).into(),
+                };
+                let socket = UdpSocket::bind(local).await?;
+                socket.connect(&*remotes).await?;
+                Ok(Self::Datagram(socket))
+            }
+        }
+    }
+}
+
+async fn resolve(host: &str, port: u16, family: Option<Family>) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<_> = lookup_host((host, port))
+        .await?
+        .filter(|address| match family {
+            Some(Family::V4) => address.is_ipv4(),
+            Some(Family::V6) => address.is_ipv6(),
+            None => true,
+        })
+        .collect();
+    if found.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!("{host} has no address of the demanded family"),
+        ));
+    }
+    Ok(found)
+}
