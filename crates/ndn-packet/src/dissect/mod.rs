@@ -169,8 +169,9 @@ impl Tree {
 
     fn unknown(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
         match (context, tlv.ty()) {
-            (Context::Application, types::NAME) => {
-                write!(self.text, "Name (7)")?;
+            // Only a guess, so no complaint if it is none.
+            (Context::Application, types::NAME) if NameRef::from_tlv(tlv).is_ok() => {
+                self.text.write_str("Name (7)")?;
                 self.value(tlv, Kind::Name, depth)
             }
             (Context::Application | Context::Top, ty) => {

@@ -1,0 +1,24 @@
+//! Functions for a fuzzer to call with arbitrary bytes.
+//!
+//! A function panics when something is wrong: because the code under test does, or because what it
+//! gave breaks a rule that holds for all inputs. To add a target, write a function, name it in
+//! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
+#![forbid(unsafe_code)]
+
+mod name_uri;
+mod packet;
+
+pub use name_uri::name_uri;
+pub use packet::packet;
+
+/// A function for arbitrary bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its corpus.
+pub const TARGETS: &[(&str, Target)] = &[("packet", packet), ("name_uri", name_uri)];
+
+/// The target called `name`.
+#[must_use]
+pub fn find_target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(other, _)| *other == name).map(|(_, target)| *target)
+}
