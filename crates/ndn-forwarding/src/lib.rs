@@ -3,7 +3,6 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
-//! | [`Ingress`] | parses what was received into a burst |
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
@@ -15,15 +14,22 @@
 mod burst;
 mod counters;
 mod descriptor;
+mod digest;
 mod drop_reason;
 mod face;
 mod face_table;
 mod ingress;
 mod lp_fields;
+mod packet;
+mod pipelines;
 mod producer_regions;
 mod rewrite;
 mod scope;
+mod shard;
+pub mod strategy;
+mod tables;
 mod tx;
+mod unsolicited;
 
 pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
@@ -35,4 +41,10 @@ pub use ingress::Ingress;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
 pub use producer_regions::ProducerRegions;
+pub use shard::{Shard, ShardConfig};
+pub use strategy::{StrategyError, StrategyTable};
 pub use tx::{TxKind, TxPacket, TxSink};
+pub use unsolicited::UnsolicitedPolicy;
+
+/// FaceId that stands for the Content Store in IncomingFaceId.
+pub const CONTENT_STORE_FACE_ID: u64 = 254;

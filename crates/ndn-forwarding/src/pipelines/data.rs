@@ -1,0 +1,167 @@
+//! Incoming Data.
+
+use ndn_table::{FaceIndex, PIT_MATCHES_MAX, PitIndex, PitMatches, StrategyId};
+
+use super::outgoing::OutgoingData;
+use crate::descriptor::Flags;
+use crate::digest::sha256;
+use crate::packet::RxPacket;
+use crate::strategy::{ArrivedData, Context, StrategyTable};
+use crate::{DropReason, UnsolicitedPolicy};
+
+/// The PIT entries that one Data satisfies.
+#[derive(Debug)]
+pub(crate) struct Matches {
+    found: PitMatches,
+    /// Those that have not expired.
+    pending: Vec<PitIndex>,
+}
+
+impl Matches {
+    /// None yet, and room for as many as there can be.
+    pub(crate) fn new() -> Self {
+        Self { found: PitMatches::default(), pending: Vec::with_capacity(PIT_MATCHES_MAX) }
+    }
+}
+
+impl Context<'_> {
+    /// A Data has arrived.
+    #[inline]
+    pub(crate) fn incoming_data(
+        &mut self,
+        rx: &RxPacket<'_>,
+        matches: &mut Matches,
+        strategies: &StrategyTable,
+    ) {
+        let counters = &self.tables.counters;
+        counters.in_data.increment();
+        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+            counters.drop_packet(DropReason::LocalhostScope);
+            return;
+        }
+        let entries = self.find_matches(rx, matches);
+        self.count_token(rx, entries);
+        if entries.is_empty() {
+            self.unsolicited_data(rx);
+            return;
+        }
+        self.store(rx, true);
+        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes };
+        for &entry in entries {
+            self.strategy = self.strategy_of(entry);
+            if let Some(strategy) = strategies.strategy(self.strategy) {
+                strategy.before_satisfy(self, entry, &arrived);
+            }
+        }
+        self.send_to_downstreams(rx, entries);
+        for &entry in entries {
+            self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
+        }
+    }
+
+    /// The PIT entries that a Data satisfies, at all prefix lengths. Those that have expired by
+    /// now end here: whether the timer has fired already must make no difference.
+    #[inline]
+    fn find_matches<'m>(&mut self, rx: &RxPacket<'_>, matches: &'m mut Matches) -> &'m [PitIndex] {
+        self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire), &mut matches.found);
+        matches.pending.clear();
+        for &entry in matches.found.as_slice() {
+            if self.tables.pcct.entry(entry).expiry() > self.now {
+                matches.pending.push(entry);
+            } else {
+                self.finalize_unsatisfied(entry);
+            }
+        }
+        &matches.pending
+    }
+
+    /// Counts what became of a token of ours.
+    #[inline]
+    fn count_token(&self, rx: &RxPacket<'_>, entries: &[PitIndex]) {
+        let Some(token) = rx.own_token().filter(|token| token.shard == self.tables.shard) else {
+            return;
+        };
+        let named = self.tables.pcct.find_token(token);
+        let counters = &self.tables.counters;
+        if named.is_some_and(|named| entries.contains(&named)) {
+            counters.token_hits.increment();
+        } else {
+            counters.token_misses.increment();
+        }
+    }
+
+    /// Data for which no Interest is pending.
+    #[cold]
+    fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
+        self.tables.counters.unsolicited_data.increment();
+        if self.tables.unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
+            self.store(rx, false);
+        } else {
+            self.tables.counters.drop_packet(DropReason::UnsolicitedData);
+        }
+    }
+
+    /// Puts a Data into the Content Store, unless its producer asked not to.
+    #[inline]
+    fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
+        if rx.has(Flags::NO_CACHE) {
+            return;
+        }
+        let freshness_ms = u64::from(rx.descriptor.period_ms);
+        // A Content Store that does not admit, or has no room for so large a packet, is no error.
+        let _ = self.tables.pcct.insert_data(
+            &rx.data_key(),
+            rx.wire,
+            freshness_ms,
+            solicited,
+            self.now,
+        );
+    }
+
+    /// The strategy instance that a PIT entry was entered under.
+    #[inline]
+    pub(super) fn strategy_of(&self, entry: PitIndex) -> StrategyId {
+        StrategyId(self.tables.pcct.entry(entry).user_data)
+    }
+
+    /// Sends the Data to every downstream that still waits, except for the face that it came from
+    /// (unless that is ad-hoc). One that waits with several PIT tokens gets a copy for each; one
+    /// that waits with the same token in several entries gets one.
+    #[inline]
+    fn send_to_downstreams(&mut self, rx: &RxPacket<'_>, entries: &[PitIndex]) {
+        let tables = &*self.tables;
+        let face = rx.descriptor.face;
+        let data = OutgoingData {
+            wire: rx.wire,
+            handle: Some(rx.handle),
+            congestion_mark: rx.descriptor.congestion_mark,
+            is_localhost: rx.has(Flags::LOCALHOST),
+            incoming_face_id: tables.faces.face_id(face).unwrap_or_default(),
+        };
+        let may_go_back = rx.has(Flags::FROM_AD_HOC);
+        for (position, &entry) in entries.iter().enumerate() {
+            for record in tables.pcct.in_records(entry) {
+                let is_waiting = record.expiry() > self.now;
+                if !is_waiting || (record.face == face && !may_go_back) {
+                    continue;
+                }
+                let token = tables.pcct.token_bytes(record);
+                if !self.is_waiting_in(&entries[..position], record.face, token) {
+                    data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                }
+            }
+        }
+    }
+
+    /// Whether `face` waits with `token` in one of `entries`.
+    fn is_waiting_in(&self, entries: &[PitIndex], face: FaceIndex, token: &[u8]) -> bool {
+        let pcct = &self.tables.pcct;
+        entries.iter().any(|&entry| {
+            pcct.in_records(entry).any(|record| {
+                record.face == face
+                    && record.expiry() > self.now
+                    && pcct.token_bytes(record) == token
+            })
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! The end of a PIT entry.
+
+use ndn_table::PitIndex;
+
+use crate::strategy::Context;
+
+impl Context<'_> {
+    /// Ends an entry that Data has satisfied, of this FreshnessPeriod.
+    #[inline]
+    pub(crate) fn finalize_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
+        let tables = &mut *self.tables;
+        tables.counters.satisfied_interests.increment();
+        // A looping copy of the Interest would find the Data in the Content Store, unless it
+        // must be fresh and the Data is fresh for a shorter time than the Nonce is remembered.
+        let must_be_fresh = tables.pcct.entry(entry).must_be_fresh();
+        if must_be_fresh && freshness_ms < tables.dead_nonce_lifetime_ms {
+            self.remember_nonces(entry);
+        }
+        self.tables.pcct.erase(entry);
+    }
+
+    /// Ends an entry that nothing has satisfied.
+    pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex) {
+        self.tables.counters.unsatisfied_interests.increment();
+        self.remember_nonces(entry);
+        self.tables.pcct.erase(entry);
+    }
+
+    /// Puts the Nonces that were sent upstream into the dead nonce list.
+    fn remember_nonces(&mut self, entry: PitIndex) {
+        let tables = &mut *self.tables;
+        let mut records = tables.pcct.out_records(entry).peekable();
+        if records.peek().is_none() {
+            return;
+        }
+        let name_hash = tables.hasher.hash_value(tables.pcct.interest_name(entry).value());
+        for record in records {
+            tables.dead_nonces.insert(name_hash, record.nonce, self.now);
+            tables.counters.dead_nonces.increment();
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Incoming Interest, Interest loop, Content Store hit and miss.
+
+use ndn_packet::interest::ForwardingHint;
+use ndn_packet::{Data, NackReason};
+use ndn_table::{
+    CsIndex, FibSlot, FibSnapshot, InterestKey, NextHop, PREFIX_HASHES_MAX, PitIndex, StrategyId,
+};
+
+use super::outgoing::OutgoingData;
+use crate::descriptor::Flags;
+use crate::digest::sha256;
+use crate::packet::RxPacket;
+use crate::strategy::{Context, PendingInterest, StrategyTable};
+use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
+
+/// Delegations of a ForwardingHint that are looked up; further ones are not.
+const DELEGATIONS_MAX: usize = 8;
+
+impl<'a> Context<'a> {
+    /// An Interest has arrived. HopLimit was checked and decremented, and the ForwardingHint
+    /// removed in a producer region, by [`Ingress`](crate::Ingress).
+    #[inline]
+    pub(crate) fn incoming_interest(
+        &mut self,
+        rx: &RxPacket<'_>,
+        route: FibSlot,
+        strategies: &StrategyTable,
+    ) {
+        let counters = &self.tables.counters;
+        counters.in_interests.increment();
+        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+            counters.drop_packet(DropReason::LocalhostScope);
+            return;
+        }
+        if self.tables.faces.find(rx.descriptor.face).is_none() {
+            counters.drop_packet(DropReason::ArrivalFaceGone);
+            return;
+        }
+        if !rx.token.is_empty() {
+            self.tables.faces.note_token(rx.descriptor.face);
+        }
+        let key = rx.interest_key();
+        let pending = self.find_pending(&key);
+        if let Some(reason) = self.find_loop(rx, &key, pending) {
+            self.interest_loop(rx, reason);
+            return;
+        }
+        let is_pending =
+            pending.is_some_and(|entry| self.tables.pcct.entry(entry).in_record_count() > 0);
+        if !is_pending {
+            if let Some(data) = self.tables.pcct.find_data(&key, self.now, sha256) {
+                self.content_store_hit(rx, pending, data);
+                return;
+            }
+            self.tables.counters.cs_misses.increment();
+        }
+        self.content_store_miss(rx, &key, pending, route, strategies);
+    }
+
+    /// The PIT entry of an Interest, unless it has expired by now: whether the timer has fired
+    /// already must make no difference.
+    #[inline]
+    pub(super) fn find_pending(&mut self, key: &InterestKey<'_>) -> Option<PitIndex> {
+        let entry = self.tables.pcct.find_interest(key)?;
+        if self.tables.pcct.entry(entry).expiry() <= self.now {
+            self.finalize_unsatisfied(entry);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Whether the Nonce was here before, and where it was found.
+    #[inline]
+    fn find_loop(
+        &self,
+        rx: &RxPacket<'_>,
+        key: &InterestKey<'_>,
+        pending: Option<PitIndex>,
+    ) -> Option<DropReason> {
+        let nonce = rx.descriptor.nonce;
+        if self.tables.dead_nonces.contains(key.name_hash(), nonce, self.now) {
+            return Some(DropReason::DeadNonce);
+        }
+        let entry = pending?;
+        let mut is_duplicate = false;
+        for record in self.tables.pcct.in_records(entry) {
+            if record.nonce == nonce {
+                // The same Nonce from the same neighbour is a retransmission.
+                if record.face == rx.descriptor.face && rx.has(Flags::FROM_POINT_TO_POINT) {
+                    return None;
+                }
+                is_duplicate = true;
+            }
+        }
+        is_duplicate |= self.tables.pcct.out_records(entry).any(|record| record.nonce == nonce);
+        is_duplicate.then_some(DropReason::DuplicateNonce)
+    }
+
+    /// Refuses an Interest that was here before, and says so to a single neighbour.
+    #[cold]
+    fn interest_loop(&mut self, rx: &RxPacket<'_>, reason: DropReason) {
+        self.tables.counters.drop_packet(reason);
+        if !rx.has(Flags::FROM_POINT_TO_POINT) {
+            return;
+        }
+        self.tables.counters.out_nacks.increment();
+        let packet = TxPacket {
+            kind: TxKind::Nack(NackReason::DUPLICATE),
+            wire: rx.wire,
+            handle: Some(rx.handle),
+            pit_token: rx.token,
+            congestion_mark: 0,
+            incoming_face_id: None,
+        };
+        self.tx.send(rx.descriptor.face, packet);
+    }
+
+    #[inline]
+    fn content_store_hit(&mut self, rx: &RxPacket<'_>, pending: Option<PitIndex>, data: CsIndex) {
+        let tables = &mut *self.tables;
+        tables.counters.cs_hits.increment();
+        let outgoing = OutgoingData {
+            wire: tables.pcct.data(data),
+            handle: None,
+            congestion_mark: 0,
+            is_localhost: rx.has(Flags::LOCALHOST),
+            incoming_face_id: CONTENT_STORE_FACE_ID,
+        };
+        outgoing.send(&tables.faces, &tables.counters, self.tx, rx.descriptor.face, rx.token);
+        match pending {
+            // An entry whose downstreams were all refused, while an upstream may still answer.
+            Some(entry) => {
+                let freshness_ms = Data::parse(outgoing.wire).ok().and_then(|d| d.freshness_ms());
+                self.finalize_satisfied(entry, freshness_ms.unwrap_or(0));
+            }
+            None => tables.counters.satisfied_interests.increment(),
+        }
+    }
+
+    #[inline]
+    fn content_store_miss(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &InterestKey<'_>,
+        pending: Option<PitIndex>,
+        route: FibSlot,
+        strategies: &StrategyTable,
+    ) {
+        let fib: &'a FibSnapshot = self.fib;
+        let fib_entry = fib.entry(route);
+        self.strategy = fib_entry.strategy();
+        let entry = match self.join(rx, key, pending, self.strategy) {
+            Ok(entry) => entry,
+            Err(reason) => {
+                self.tables.counters.drop_packet(reason);
+                return;
+            }
+        };
+        let next_hops = match rx.forwarding_hint() {
+            None => fib_entry.next_hops(),
+            Some(hint) => self.next_hops_by_hint(hint),
+        };
+        let interest = PendingInterest {
+            entry,
+            face: rx.descriptor.face,
+            next_hops,
+            prefix_hashes: rx.hashes,
+            packet: rx.interest_packet(),
+        };
+        if rx.has(Flags::NEXT_HOP) {
+            self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));
+        } else if let Some(strategy) = strategies.strategy(self.strategy) {
+            strategy.after_receive_interest(self, &interest);
+        }
+    }
+
+    /// Enters the Interest into the PIT, and sets the entry to expire when its last in-record
+    /// does.
+    #[inline]
+    fn join(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &InterestKey<'_>,
+        pending: Option<PitIndex>,
+        strategy: StrategyId,
+    ) -> Result<PitIndex, DropReason> {
+        let descriptor = rx.descriptor;
+        let tables = &mut *self.tables;
+        let entry = match pending {
+            Some(entry) => entry,
+            None => {
+                let inserted = tables.pcct.insert_interest(key, rx.wire);
+                let entry = inserted.map_err(|_| DropReason::PitFull)?.index;
+                tables.counters.pit_inserts.increment();
+                tables.pcct.entry_mut(entry).user_data = strategy.0;
+                entry
+            }
+        };
+        let lifetime_ms = descriptor.period_ms;
+        let inserted = tables.pcct.insert_in_record(
+            entry,
+            descriptor.face,
+            descriptor.nonce,
+            lifetime_ms,
+            self.now,
+            rx.token,
+        );
+        if inserted.is_err() {
+            if pending.is_none() {
+                tables.pcct.erase(entry);
+            }
+            return Err(DropReason::InRecordsFull);
+        }
+        let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
+        if pending.is_some() {
+            let others = tables.pcct.in_records(entry).map(|record| record.expiry());
+            expiry = others.max().unwrap_or(expiry);
+        }
+        tables.pcct.set_expiry(entry, expiry, self.now);
+        Ok(entry)
+    }
+
+    /// Where a ForwardingHint leads: the next hops of its first delegation that has any.
+    #[cold]
+    pub(super) fn next_hops_by_hint(&self, hint: &[u8]) -> &'a [NextHop] {
+        let fib: &'a FibSnapshot = self.fib;
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        for delegation in ForwardingHint::from_validated(hint).take(DELEGATIONS_MAX) {
+            let hash_count = self.tables.hasher.hash_prefixes(delegation, &mut hashes);
+            let Some(hash_count) = hash_count else { continue };
+            let route = fib.find_longest_prefix(delegation, &hashes[..hash_count]);
+            let next_hops = fib.entry(route).next_hops();
+            if !next_hops.is_empty() {
+                return next_hops;
+            }
+        }
+        &[]
+    }
+
+    /// Sends to the face that the application chose, past strategy and scope rules.
+    #[cold]
+    fn follow_next_hop_field(&mut self, interest: &PendingInterest<'_>, face_id: u64) {
+        match self.tables.faces.find_by_id(face_id) {
+            Some(face) => {
+                self.send_interest(interest, face);
+            }
+            None => self.count_drop(DropReason::NextHopFaceGone),
+        }
+    }
+}

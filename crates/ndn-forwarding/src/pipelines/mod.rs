@@ -1,0 +1,10 @@
+//! What happens to a packet. See the NFD developer's guide, "Forwarding Pipelines".
+
+mod data;
+mod finalize;
+mod interest;
+mod nack;
+mod outgoing;
+mod timer;
+
+pub(crate) use data::Matches;

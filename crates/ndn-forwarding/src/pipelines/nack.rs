@@ -1,0 +1,55 @@
+//! Incoming Nack.
+
+use ndn_packet::NackReason;
+
+use crate::DropReason;
+use crate::descriptor::Flags;
+use crate::packet::RxPacket;
+use crate::strategy::{ArrivedNack, Context, StrategyTable};
+
+impl Context<'_> {
+    /// A Nack has arrived.
+    pub(crate) fn incoming_nack(&mut self, rx: &RxPacket<'_>, strategies: &StrategyTable) {
+        self.tables.counters.in_nacks.increment();
+        if let Err(reason) = self.accept_nack(rx, strategies) {
+            self.tables.counters.drop_packet(reason);
+        }
+    }
+
+    fn accept_nack(
+        &mut self,
+        rx: &RxPacket<'_>,
+        strategies: &StrategyTable,
+    ) -> Result<(), DropReason> {
+        if !rx.has(Flags::FROM_POINT_TO_POINT) {
+            return Err(DropReason::NackLinkType);
+        }
+        let entry = self.find_pending(&rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
+        let pcct = &mut self.tables.pcct;
+        let record = pcct.out_record_mut(entry, rx.descriptor.face);
+        let record = record.ok_or(DropReason::NackNoOutRecord)?;
+        if record.nonce != rx.descriptor.nonce {
+            return Err(DropReason::NackNonce);
+        }
+        record.nack_reason = Some(rx.descriptor.nack_reason);
+        let now = self.now;
+        let is_waiting = pcct
+            .out_records(entry)
+            .any(|record| record.nack_reason.is_none() && record.expiry() >= now);
+        let token = pcct.token(entry, self.tables.shard);
+        self.strategy = self.strategy_of(entry);
+        let nack = ArrivedNack {
+            face: rx.descriptor.face,
+            reason: NackReason(u64::from(rx.descriptor.nack_reason)),
+            congestion_mark: rx.descriptor.congestion_mark,
+        };
+        if let Some(strategy) = strategies.strategy(self.strategy) {
+            strategy.after_receive_nack(self, entry, &nack);
+        }
+        // The strategy may have ended the entry itself.
+        if !is_waiting && self.tables.pcct.find_token(token) == Some(entry) {
+            self.finalize_unsatisfied(entry);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Outgoing Interest, Data and Nack.
+
+use ndn_packet::{Interest, NackReason};
+use ndn_ring::PacketHandle;
+use ndn_table::{FaceIndex, PitIndex};
+
+use crate::strategy::{Context, PendingInterest};
+use crate::{Counters, DropReason, FaceTable, TxKind, TxPacket, TxSink};
+
+/// A Data on its way out, perhaps to several downstreams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutgoingData<'a> {
+    pub(crate) wire: &'a [u8],
+    pub(crate) handle: Option<&'a PacketHandle>,
+    pub(crate) congestion_mark: u16,
+    pub(crate) is_localhost: bool,
+    /// FaceId of where it comes from.
+    pub(crate) incoming_face_id: u64,
+}
+
+impl OutgoingData<'_> {
+    /// Sends it to a downstream with the token that the downstream gave.
+    #[inline]
+    pub(crate) fn send(
+        &self,
+        faces: &FaceTable,
+        counters: &Counters,
+        tx: &mut dyn TxSink,
+        face: FaceIndex,
+        pit_token: &[u8],
+    ) {
+        let Some(flags) = faces.find(face) else {
+            counters.drop_packet(DropReason::EgressFaceGone);
+            return;
+        };
+        if self.is_localhost && !flags.is_local() {
+            counters.drop_packet(DropReason::EgressLocalhostScope);
+            return;
+        }
+        counters.out_data.increment();
+        let packet = TxPacket {
+            kind: TxKind::Data,
+            wire: self.wire,
+            handle: self.handle,
+            pit_token,
+            congestion_mark: u64::from(self.congestion_mark),
+            incoming_face_id: flags.has_local_fields().then_some(self.incoming_face_id),
+        };
+        tx.send(face, packet);
+    }
+}
+
+impl Context<'_> {
+    /// Notes an Interest in the out-record of `face` and sends it there.
+    #[inline]
+    pub(crate) fn outgoing_interest(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> Result<(), DropReason> {
+        let packet = &interest.packet;
+        let tables = &mut *self.tables;
+        let flags = tables.faces.find(face).ok_or(DropReason::EgressFaceGone)?;
+        if packet.is_at_hop_limit && !flags.is_local() {
+            return Err(DropReason::HopLimitReached);
+        }
+        tables
+            .pcct
+            .insert_out_record(interest.entry, face, packet.nonce, packet.lifetime_ms, self.now)
+            .map_err(|_| DropReason::OutRecordsFull)?;
+        let token = tables.pcct.token(interest.entry, tables.shard).encode();
+        let incoming_face_id =
+            if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
+        tables.counters.out_interests.increment();
+        self.tx.send(
+            face,
+            TxPacket {
+                kind: TxKind::Interest,
+                wire: packet.wire,
+                handle: packet.handle,
+                pit_token: if flags.sends_tokens() { &token } else { &[] },
+                congestion_mark: u64::from(packet.congestion_mark),
+                incoming_face_id,
+            },
+        );
+        Ok(())
+    }
+
+    /// Sends a Nack to a downstream of `entry` and removes its in-record. Says whether it did:
+    /// only point-to-point faces take Nacks.
+    pub(crate) fn outgoing_nack(
+        &mut self,
+        entry: PitIndex,
+        face: FaceIndex,
+        reason: NackReason,
+        congestion_mark: u16,
+    ) -> bool {
+        let tables = &mut *self.tables;
+        if !tables.faces.find(face).is_some_and(|flags| flags.is_point_to_point()) {
+            return false;
+        }
+        let Some(record) = tables.pcct.in_records(entry).find(|record| record.face == face) else {
+            return false;
+        };
+        let record = *record;
+        let interest = tables.pcct.interest(entry);
+        let Some(copy) = tables.scratch.get_mut(..interest.len()) else {
+            tables.counters.drop_packet(DropReason::NackTooLong);
+            tables.pcct.remove_in_record(entry, face);
+            return true;
+        };
+        copy.copy_from_slice(interest);
+        // The downstream knows its Interest by the Nonce that it sent itself.
+        let nonce_offset = Interest::parse(interest).ok().and_then(|view| view.nonce_offset());
+        if let Some(offset) = nonce_offset {
+            copy[offset..offset + 4].copy_from_slice(&record.nonce.to_be_bytes());
+        }
+        let packet = TxPacket {
+            kind: TxKind::Nack(reason),
+            wire: copy,
+            handle: None,
+            pit_token: tables.pcct.token_bytes(&record),
+            congestion_mark: u64::from(congestion_mark),
+            incoming_face_id: None,
+        };
+        tables.counters.out_nacks.increment();
+        self.tx.send(face, packet);
+        tables.pcct.remove_in_record(entry, face);
+        true
+    }
+}

@@ -1,0 +1,69 @@
+//! Timers of strategies.
+
+use ndn_packet::{Interest, MAX_PACKET_SIZE};
+use ndn_table::{FibSnapshot, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
+
+use crate::scope;
+use crate::strategy::{Context, InterestPacket, PendingInterest, StrategyTable};
+
+impl<'a> Context<'a> {
+    /// Sets the timer of [`Context::set_timer`].
+    pub(crate) fn schedule_strategy_timer(&mut self, entry: PitIndex, deadline: Timestamp) {
+        let tables = &mut *self.tables;
+        let token = tables.pcct.token(entry, tables.shard);
+        let key = u64::from(token.entry) << 16 | u64::from(token.generation);
+        // With too many timers set, the strategy does without.
+        let _ = tables.strategy_timers.schedule(key, deadline);
+    }
+
+    /// Runs a timer that was scheduled under `key`, if the entry is still pending.
+    pub(crate) fn strategy_timer(&mut self, key: u64, strategies: &StrategyTable) {
+        let [_, _, e0, e1, e2, e3, g0, g1] = key.to_be_bytes();
+        let token = Token {
+            shard: self.tables.shard,
+            entry: u32::from_be_bytes([e0, e1, e2, e3]),
+            generation: u16::from_be_bytes([g0, g1]),
+        };
+        let Some(entry) = self.tables.pcct.find_token(token) else { return };
+        // The Interest must not borrow from the PIT, which the strategy changes.
+        let mut copy = std::mem::take(&mut self.tables.timer_scratch);
+        copy.clear();
+        let wire = self.tables.pcct.interest(entry);
+        if wire.len() <= MAX_PACKET_SIZE {
+            copy.extend_from_slice(wire);
+            self.call_strategy(entry, &copy, strategies);
+        }
+        self.tables.timer_scratch = copy;
+    }
+
+    fn call_strategy(&mut self, entry: PitIndex, wire: &[u8], strategies: &StrategyTable) {
+        let Ok(interest) = Interest::parse(wire) else { return };
+        let mut records = self.tables.pcct.in_records(entry);
+        let Some(record) = records.find(|record| record.expiry() > self.now) else { return };
+        let (face, lifetime_ms) = (record.face, record.lifetime_ms);
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let hash_count = self.tables.hasher.hash_prefixes(interest.name(), &mut hashes);
+        let Some(prefix_hashes) = hash_count.map(|count| &hashes[..count]) else { return };
+        let fib: &'a FibSnapshot = self.fib;
+        let next_hops = match interest.forwarding_hint_range() {
+            Some(range) => self.next_hops_by_hint(&wire[range]),
+            None => fib.entry(fib.find_longest_prefix(interest.name(), prefix_hashes)).next_hops(),
+        };
+        let packet = InterestPacket {
+            wire,
+            handle: None,
+            nonce: interest.nonce().unwrap_or_default(),
+            lifetime_ms,
+            congestion_mark: 0,
+            is_at_hop_limit: interest.hop_limit() == Some(0),
+            is_localhost: scope::is_localhost(interest.name()),
+            is_localhop: scope::is_localhop(interest.name()),
+            is_from_local: self.tables.faces.find(face).is_some_and(|flags| flags.is_local()),
+        };
+        self.strategy = self.strategy_of(entry);
+        if let Some(strategy) = strategies.strategy(self.strategy) {
+            strategy
+                .on_timer(self, &PendingInterest { entry, face, next_hops, prefix_hashes, packet });
+        }
+    }
+}

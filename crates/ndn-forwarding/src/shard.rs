@@ -1,0 +1,289 @@
+//! A forwarding shard: bursts in, packets out.
+
+use std::sync::Arc;
+
+use ndn_packet::MAX_PACKET_SIZE;
+use ndn_ring::PacketPool;
+use ndn_table::{
+    DeadNonceList, FaceIndex, FibSlot, FibSnapshot, NANOS_PER_MILLI, NameHasher, Pcct, PcctConfig,
+    StrategyId, TimerWheel, Timestamp,
+};
+
+use crate::packet::RxPacket;
+use crate::pipelines::Matches;
+use crate::strategy::{Context, Measurements, StrategyTable};
+use crate::tables::Tables;
+use crate::{
+    BURST_SIZE, Burst, Counters, FaceProperties, FaceTable, PacketKind, TxSink, UnsolicitedPolicy,
+};
+
+/// Timer records of the PIT that one call of [`Shard::poll_timers`] looks at, and strategy timers
+/// that it runs, at most.
+const TIMERS_PER_POLL_MAX: u32 = 256;
+
+/// Steps of its own housekeeping that the Content Store takes in one call.
+const CS_STEPS_PER_POLL_MAX: usize = 64;
+
+/// The sizes of a shard and what it does not change later.
+#[derive(Debug, Clone)]
+pub struct ShardConfig {
+    /// Number of the shard, as in the PIT tokens that it originates.
+    pub shard: u8,
+    /// The key that all shards, the ingress and the FIB share.
+    pub hasher: NameHasher,
+    /// Capacities of PIT and Content Store.
+    pub pcct: PcctConfig,
+    /// How long a Nonce is remembered after its PIT entry has ended.
+    pub dead_nonce_lifetime_ms: u64,
+    /// Nonces that can be remembered.
+    pub dead_nonce_capacity: usize,
+    /// Strategy timers that can be set at one time.
+    pub strategy_timer_capacity: usize,
+    /// What happens to Data that nobody asked for.
+    pub unsolicited: UnsolicitedPolicy,
+}
+
+/// One forwarding shard: its PIT, its Content Store, and the pipelines over them.
+///
+/// A worker calls [`poll_timers`](Self::poll_timers) and [`process_burst`](Self::process_burst)
+/// with one reading of the clock, sends what came into the sink, and then calls
+/// [`end_burst`](Self::end_burst). The control thread's changes come in between.
+#[derive(Debug)]
+pub struct Shard {
+    tables: Tables,
+    fib: Arc<FibSnapshot>,
+    strategies: Arc<StrategyTable>,
+    /// Where the Interests of the burst lead.
+    routes: Box<[FibSlot; BURST_SIZE]>,
+    matches: Matches,
+}
+
+impl Shard {
+    /// An empty shard without faces. All memory is reserved here.
+    #[must_use]
+    pub fn new(
+        config: &ShardConfig,
+        fib: Arc<FibSnapshot>,
+        strategies: Arc<StrategyTable>,
+        counters: Arc<Counters>,
+        now: Timestamp,
+    ) -> Self {
+        let tables = Tables {
+            shard: config.shard,
+            hasher: config.hasher,
+            pcct: Pcct::new(&config.pcct),
+            dead_nonces: DeadNonceList::new(
+                config.dead_nonce_capacity,
+                config.dead_nonce_lifetime_ms * NANOS_PER_MILLI,
+            ),
+            dead_nonce_lifetime_ms: config.dead_nonce_lifetime_ms,
+            faces: FaceTable::new(),
+            unsolicited: config.unsolicited,
+            strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
+            measurements: Measurements::new(),
+            counters,
+            scratch: Box::new([0; MAX_PACKET_SIZE]),
+            timer_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
+        };
+        Self {
+            tables,
+            fib,
+            strategies,
+            routes: Box::new([FibSlot::default(); BURST_SIZE]),
+            matches: Matches::new(),
+        }
+    }
+
+    /// Forwards the packets of `rx`, in order. What leaves goes into `tx` at once. The packets
+    /// stay in `rx`, to be released by the worker once `tx` needs them no more.
+    ///
+    /// The first stages fetch from memory what the last one will touch, for all packets before
+    /// the first of them needs it; they decide nothing, since packets of one burst meet in the
+    /// same entries.
+    pub fn process_burst(
+        &mut self,
+        now: Timestamp,
+        rx: &mut Burst,
+        pool: &PacketPool,
+        tx: &mut impl TxSink,
+    ) {
+        self.prefetch_buckets(rx, pool);
+        self.prefetch_entries(rx, pool);
+        self.prefetch_payloads(rx, pool);
+        self.apply(now, rx, pool, tx);
+    }
+
+    /// Frees what was evicted from the Content Store during the burst, whose bytes the sink may
+    /// have used until now, and publishes the levels of the tables.
+    pub fn end_burst(&mut self) {
+        self.tables.pcct.end_burst();
+        self.publish_levels();
+    }
+
+    /// Ends PIT entries whose time is up, and runs the timers of strategies. Does a bounded
+    /// amount of work; says whether there is more.
+    pub fn poll_timers(&mut self, now: Timestamp, tx: &mut impl TxSink) -> bool {
+        let mut context = Context {
+            now,
+            tables: &mut self.tables,
+            fib: &self.fib,
+            tx,
+            strategy: StrategyId::default(),
+        };
+        let mut budget = TIMERS_PER_POLL_MAX;
+        while let Some(entry) = context.tables.pcct.pop_expired(now, &mut budget) {
+            context.finalize_unsatisfied(entry);
+        }
+        let mut timer_count = 0;
+        while timer_count < TIMERS_PER_POLL_MAX
+            && let Some((key, _)) = context.tables.strategy_timers.pop(now)
+        {
+            context.strategy_timer(key, &self.strategies);
+            timer_count += 1;
+        }
+        let has_stale_data = context.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
+        budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data
+    }
+
+    /// When [`poll_timers`](Self::poll_timers) has something to do next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let entries = self.tables.pcct.next_deadline();
+        let timers = self.tables.strategy_timers.next_deadline();
+        entries.into_iter().chain(timers).min()
+    }
+
+    /// Adds a face, or changes its properties.
+    pub fn set_face(&mut self, index: FaceIndex, properties: &FaceProperties) {
+        self.tables.faces.insert(index, properties);
+    }
+
+    /// Removes a face. Packets that would leave by it are dropped from then on.
+    pub fn remove_face(&mut self, index: FaceIndex) {
+        self.tables.faces.remove(index);
+    }
+
+    /// Uses another FIB from the next burst on. The strategies that it refers to must be there.
+    pub fn set_fib(&mut self, fib: Arc<FibSnapshot>) {
+        self.fib = fib;
+    }
+
+    /// Uses another table of strategy instances, which has those of the old one in their places.
+    pub fn set_strategies(&mut self, strategies: Arc<StrategyTable>) {
+        self.strategies = strategies;
+    }
+
+    /// Changes what happens to Data that nobody asked for.
+    pub fn set_unsolicited_policy(&mut self, policy: UnsolicitedPolicy) {
+        self.tables.unsolicited = policy;
+    }
+
+    /// The Content Store and the PIT, for what management changes and erases.
+    pub fn pcct_mut(&mut self) -> &mut Pcct {
+        &mut self.tables.pcct
+    }
+
+    /// The faces.
+    #[must_use]
+    pub fn faces(&self) -> &FaceTable {
+        &self.tables.faces
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.tables.counters
+    }
+
+    /// Stage 1: the buckets of PIT and Content Store, and of the dead nonce list.
+    fn prefetch_buckets(&self, rx: &Burst, pool: &PacketPool) {
+        for index in 0..rx.len() {
+            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
+            if packet.descriptor.kind == PacketKind::Data {
+                self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
+            } else {
+                let key = packet.interest_key();
+                self.tables.pcct.prefetch_interest_buckets(&key);
+                self.tables.dead_nonces.prefetch(key.name_hash(), packet.descriptor.nonce);
+            }
+        }
+    }
+
+    /// Stage 2: the entries that the buckets lead to; and the FIB, which is looked up for all
+    /// Interests side by side.
+    fn prefetch_entries(&mut self, rx: &Burst, pool: &PacketPool) {
+        let mut interests = [0_usize; BURST_SIZE];
+        let mut interest_count = 0;
+        for index in 0..rx.len() {
+            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
+            if packet.descriptor.kind == PacketKind::Data {
+                self.tables.pcct.prefetch_data_entries(&packet.data_key());
+            } else {
+                self.tables.pcct.prefetch_interest_entries(&packet.interest_key());
+            }
+            if packet.is_interest() {
+                interests[interest_count] = index;
+                interest_count += 1;
+            }
+        }
+        let mut routes = [FibSlot::default(); BURST_SIZE];
+        let name_and_hashes = |position: usize| {
+            let packet = RxPacket::new(rx, interests[position], pool).expect("not moved");
+            (packet.name, packet.hashes)
+        };
+        self.fib.find_longest_prefix_burst(
+            interest_count,
+            name_and_hashes,
+            &mut routes[..interest_count],
+        );
+        for (&index, route) in interests.iter().zip(routes).take(interest_count) {
+            self.routes[index] = route;
+        }
+    }
+
+    /// Stage 3: the packets in the Content Store that will be sent or overwritten.
+    fn prefetch_payloads(&mut self, rx: &Burst, pool: &PacketPool) {
+        for index in 0..rx.len() {
+            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
+            match packet.descriptor.kind {
+                PacketKind::Interest => {
+                    self.tables.pcct.prefetch_interest_payload(&packet.interest_key());
+                }
+                PacketKind::Data | PacketKind::Nack => {}
+            }
+        }
+    }
+
+    /// Stage 4: the pipelines, packet by packet.
+    fn apply(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool, tx: &mut impl TxSink) {
+        let strategies = &*self.strategies;
+        let mut context = Context {
+            now,
+            tables: &mut self.tables,
+            fib: &self.fib,
+            tx,
+            strategy: StrategyId::default(),
+        };
+        for index in 0..rx.len() {
+            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
+            match packet.descriptor.kind {
+                PacketKind::Interest => {
+                    context.incoming_interest(&packet, self.routes[index], strategies);
+                }
+                PacketKind::Data => context.incoming_data(&packet, &mut self.matches, strategies),
+                PacketKind::Nack => context.incoming_nack(&packet, strategies),
+            }
+        }
+    }
+
+    /// Publishes what is a level and not a sum.
+    fn publish_levels(&self) {
+        let (counters, pcct) = (&self.tables.counters, &self.tables.pcct);
+        counters.pit_entries.set(pcct.pit_len() as u64);
+        counters.cs_entries.set(pcct.cs_len() as u64);
+        let cs = pcct.cs_counters();
+        counters.cs_inserts.set(cs.insertions);
+        counters.cs_evictions.set(cs.evictions);
+        counters.cs_bytes.set(pcct.cs_bytes_in_use() as u64);
+    }
+}

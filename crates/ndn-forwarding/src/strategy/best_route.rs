@@ -1,0 +1,84 @@
+//! Best-route, version 5: the cheapest next hop, and the next ones for retransmissions.
+
+use std::sync::Arc;
+
+use ndn_packet::NackReason;
+use ndn_table::{FaceIndex, PitIndex};
+
+use super::parameters::{ParameterError, Parameters};
+use super::retransmission::{Retransmission, Suppression};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use crate::DropReason;
+
+/// Sends a new Interest to the eligible next hop of lowest cost. A retransmission that is not
+/// suppressed goes to the cheapest next hop that was not tried yet, and once all were, to the one
+/// tried longest ago.
+#[derive(Debug, Default)]
+pub(crate) struct BestRoute {
+    suppression: Suppression,
+}
+
+impl BestRoute {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+    }
+
+    fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let next_hops = interest.next_hops.iter().map(|hop| hop.face);
+        let next_hop = next_hops.into_iter().find(|&face| context.is_eligible(interest, face));
+        match next_hop {
+            Some(face) => {
+                context.send_interest(interest, face);
+            }
+            None => {
+                context.count_drop(DropReason::NoNextHop);
+                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
+                context.reject(interest.entry);
+            }
+        }
+    }
+
+    fn forward_again(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        match Self::next_for_retransmission(context, interest) {
+            Some(face) => {
+                context.send_interest(interest, face);
+            }
+            None => context.count_drop(DropReason::NoNextHop),
+        }
+    }
+
+    fn next_for_retransmission(
+        context: &Context<'_>,
+        interest: &PendingInterest<'_>,
+    ) -> Option<FaceIndex> {
+        let now = context.now();
+        let next_hops = interest.next_hops.iter().map(|hop| hop.face);
+        let mut earliest = None;
+        for face in next_hops.filter(|&face| context.is_eligible(interest, face)) {
+            match context.out_record(interest.entry, face) {
+                Some(record) if record.expiry() > now => {
+                    let candidate = (record.renewed, face);
+                    if earliest.is_none_or(|(renewed, _)| record.renewed < renewed) {
+                        earliest = Some(candidate);
+                    }
+                }
+                Some(_) | None => return Some(face),
+            }
+        }
+        earliest.map(|(_, face)| face)
+    }
+}
+
+impl Strategy for BestRoute {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        match context.decide_retransmission(&self.suppression, interest.entry) {
+            Retransmission::New => Self::forward_new(context, interest),
+            Retransmission::Forward => Self::forward_again(context, interest),
+            Retransmission::Suppress => context.count_drop(DropReason::RetransmissionSuppressed),
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        nack::return_nack(context, entry, nack);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a strategy can see and do.
+
+use ndn_packet::NackReason;
+use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId, Timestamp};
+
+use super::retransmission::{Retransmission, Suppression};
+use super::{ArrivedData, PendingInterest};
+use crate::tables::Tables;
+use crate::{DropReason, TxSink};
+
+/// A shard in the middle of a packet, as its pipelines and strategies see it.
+pub struct Context<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) fib: &'a FibSnapshot,
+    pub(crate) tx: &'a mut dyn TxSink,
+    /// The instance that decides on the current PIT entry.
+    pub(crate) strategy: StrategyId,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Context<'_> {
+    /// The time of the burst.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The downstreams of a PIT entry.
+    pub fn in_records(&self, entry: PitIndex) -> impl Iterator<Item = &InRecord> {
+        self.tables.pcct.in_records(entry)
+    }
+
+    /// The upstreams of a PIT entry.
+    pub fn out_records(&self, entry: PitIndex) -> impl Iterator<Item = &OutRecord> {
+        self.tables.pcct.out_records(entry)
+    }
+
+    /// The in-record of `face`.
+    #[must_use]
+    pub fn in_record(&self, entry: PitIndex, face: FaceIndex) -> Option<&InRecord> {
+        self.in_records(entry).find(|record| record.face == face)
+    }
+
+    /// The out-record of `face`.
+    #[must_use]
+    pub fn out_record(&self, entry: PitIndex, face: FaceIndex) -> Option<&OutRecord> {
+        self.out_records(entry).find(|record| record.face == face)
+    }
+
+    /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and it is not
+    /// the face that the Interest came from, except on an ad-hoc link.
+    #[must_use]
+    pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
+        let Some(flags) = self.tables.faces.find(face) else { return false };
+        let packet = &interest.packet;
+        let violates_scope = !flags.is_local()
+            && (packet.is_localhost || (packet.is_localhop && !packet.is_from_local));
+        !violates_scope && (face != interest.face || flags.is_ad_hoc())
+    }
+
+    /// Sends the Interest to `face` and notes it in the out-record. False if that was not
+    /// possible; it is counted then.
+    pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
+        match self.outgoing_interest(interest, face) {
+            Ok(()) => true,
+            Err(reason) => {
+                self.count_drop(reason);
+                false
+            }
+        }
+    }
+
+    /// Sends a Nack to `face`, if it is a point-to-point downstream of `entry`, and removes its
+    /// in-record.
+    pub fn send_nack(
+        &mut self,
+        entry: PitIndex,
+        face: FaceIndex,
+        reason: NackReason,
+        congestion_mark: u16,
+    ) {
+        self.outgoing_nack(entry, face, reason, congestion_mark);
+    }
+
+    /// Sends a Nack to every point-to-point downstream of `entry`.
+    pub fn send_nacks(&mut self, entry: PitIndex, reason: NackReason, congestion_mark: u16) {
+        // A downstream that takes no Nack keeps its record, so this walks by position.
+        let mut kept = 0;
+        loop {
+            let record = self.in_records(entry).nth(kept);
+            let Some(face) = record.map(|record| record.face) else { break };
+            if !self.outgoing_nack(entry, face, reason, congestion_mark) {
+                kept += 1;
+            }
+        }
+    }
+
+    /// Ends a PIT entry that leads nowhere, without telling its downstreams.
+    pub fn reject(&mut self, entry: PitIndex) {
+        self.finalize_unsatisfied(entry);
+    }
+
+    /// Calls [`Strategy::on_timer`](super::Strategy::on_timer) at `deadline`, unless the entry has
+    /// ended by then or too many timers are set.
+    pub fn set_timer(&mut self, entry: PitIndex, deadline: Timestamp) {
+        self.schedule_strategy_timer(entry, deadline);
+    }
+
+    /// Counts an Interest that is not sent anywhere.
+    pub fn count_drop(&mut self, reason: DropReason) {
+        self.tables.counters.drop_packet(reason);
+    }
+
+    /// Decides on an Interest that has joined `entry`, by what was sent to any upstream.
+    pub(super) fn decide_retransmission(
+        &mut self,
+        suppression: &Suppression,
+        entry: PitIndex,
+    ) -> Retransmission {
+        let now = self.now;
+        let mut last_sent = Timestamp::ZERO;
+        let mut is_pending = false;
+        for record in self.tables.pcct.out_records(entry) {
+            last_sent = last_sent.max(record.renewed);
+            is_pending |= record.nack_reason.is_none() && record.expiry() >= now;
+        }
+        if !is_pending {
+            return Retransmission::New;
+        }
+        let state = &mut self.tables.pcct.entry_mut(entry).strategy_state;
+        let mut interval_ms = u32::try_from(*state).unwrap_or(0);
+        let decision = suppression.decide(now, last_sent, &mut interval_ms);
+        *state = u64::from(interval_ms);
+        decision
+    }
+
+    /// Decides on an Interest for one upstream, by what was sent there; and gives the interval to
+    /// be set once it has been sent.
+    pub(super) fn decide_retransmission_to(
+        &self,
+        suppression: &Suppression,
+        entry: PitIndex,
+        face: FaceIndex,
+    ) -> (Retransmission, u32) {
+        let Some(record) = self.out_record(entry, face) else { return (Retransmission::New, 0) };
+        let mut interval_ms = record.strategy_state;
+        let decision = suppression.decide(self.now, record.renewed, &mut interval_ms);
+        (decision, interval_ms)
+    }
+
+    /// Sets the suppression interval of an upstream.
+    pub(super) fn set_interval(&mut self, entry: PitIndex, face: FaceIndex, interval_ms: u32) {
+        if let Some(record) = self.tables.pcct.out_record_mut(entry, face) {
+            record.strategy_state = interval_ms;
+        }
+    }
+
+    /// The face that answered last under the longest prefix of which anything is known, and how
+    /// long to wait for it in nanoseconds.
+    pub(super) fn last_working(&self, prefix_hashes: &[u64]) -> Option<(FaceIndex, u64)> {
+        let measurements = &self.tables.measurements;
+        let known = measurements.find_longest_prefix(self.strategy, prefix_hashes, self.now)?;
+        Some((known.last_next_hop, known.rtt.timeout_ns()))
+    }
+
+    /// Remembers that a face answered after `rtt_ns`, for the parent of the name of `data`.
+    pub(super) fn note_answer(&mut self, data: &ArrivedData<'_>, rtt_ns: u64) {
+        let [.., parent_hash, _] = *data.prefix_hashes else { return };
+        let (strategy, now) = (self.strategy, self.now);
+        let measurements = &mut self.tables.measurements;
+        let of_face = measurements.face_mut(strategy, data.face, now);
+        of_face.rtt.add(rtt_ns);
+        let face_rtt = of_face.rtt;
+        let of_prefix = measurements.prefix_mut(strategy, parent_hash, now);
+        if of_prefix.last_next_hop == data.face {
+            of_prefix.rtt.add(rtt_ns);
+        } else {
+            of_prefix.last_next_hop = data.face;
+            of_prefix.rtt = face_rtt;
+        }
+    }
+}

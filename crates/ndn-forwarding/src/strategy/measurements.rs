@@ -1,0 +1,158 @@
+//! What strategies have learnt about name prefixes and faces.
+
+use ndn_table::{FaceIndex, StrategyId, Timestamp};
+
+use super::rtt::RttEstimate;
+
+/// Entries in a set: where a key can be.
+const WAYS: usize = 4;
+/// Sets in the table.
+const SET_COUNT: usize = 1024;
+/// How long an entry is good after it was last written.
+const LIFETIME_MS: u64 = 8000;
+
+/// What is remembered under one key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measurement {
+    key: u64,
+    expiry: Timestamp,
+    /// The face that answered last.
+    pub(crate) last_next_hop: FaceIndex,
+    /// Its round-trip time.
+    pub(crate) rtt: RttEstimate,
+}
+
+impl Measurement {
+    const NONE: Self = Self {
+        key: 0,
+        expiry: Timestamp::ZERO,
+        last_next_hop: FaceIndex::from_bits(u32::MAX),
+        rtt: RttEstimate::UNKNOWN,
+    };
+}
+
+/// A table of fixed size, in which what was not written for longest makes room.
+///
+/// Keys are the keyed 64-bit hashes of name prefixes, without the names: should two prefixes
+/// collide, a strategy prefers one upstream over another for no reason, and nothing worse.
+#[derive(Debug)]
+pub struct Measurements {
+    sets: Box<[[Measurement; WAYS]]>,
+}
+
+impl Default for Measurements {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Measurements {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { sets: vec![[Measurement::NONE; WAYS]; SET_COUNT].into_boxed_slice() }
+    }
+
+    /// What is known of the longest prefix of which anything is.
+    pub(crate) fn find_longest_prefix(
+        &self,
+        strategy: StrategyId,
+        prefix_hashes: &[u64],
+        now: Timestamp,
+    ) -> Option<&Measurement> {
+        prefix_hashes.iter().rev().find_map(|&hash| self.find(prefix_key(strategy, hash), now))
+    }
+
+    /// The entry of a prefix, to be written.
+    pub(crate) fn prefix_mut(
+        &mut self,
+        strategy: StrategyId,
+        prefix_hash: u64,
+        now: Timestamp,
+    ) -> &mut Measurement {
+        self.entry_mut(prefix_key(strategy, prefix_hash), now)
+    }
+
+    /// The entry of a face, to be written.
+    pub(crate) fn face_mut(
+        &mut self,
+        strategy: StrategyId,
+        face: FaceIndex,
+        now: Timestamp,
+    ) -> &mut Measurement {
+        let hash = u64::from(face.to_bits()) | 1 << 63;
+        self.entry_mut(prefix_key(strategy, mix(hash)), now)
+    }
+
+    fn find(&self, key: u64, now: Timestamp) -> Option<&Measurement> {
+        let set = &self.sets[set_index(key)];
+        set.iter().find(|entry| entry.key == key && entry.expiry > now)
+    }
+
+    fn entry_mut(&mut self, key: u64, now: Timestamp) -> &mut Measurement {
+        let set = &mut self.sets[set_index(key)];
+        let known = set.iter().position(|entry| entry.key == key && entry.expiry > now);
+        let way = known.unwrap_or_else(|| {
+            let oldest = (0..WAYS).min_by_key(|&way| set[way].expiry).unwrap_or(0);
+            set[oldest] = Measurement { key, ..Measurement::NONE };
+            oldest
+        });
+        set[way].expiry = now.plus_millis(LIFETIME_MS);
+        &mut set[way]
+    }
+}
+
+fn prefix_key(strategy: StrategyId, hash: u64) -> u64 {
+    hash ^ mix(u64::from(strategy.0))
+}
+
+/// The finaliser of SplitMix64.
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+fn set_index(key: u64) -> usize {
+    usize::from(key.to_le_bytes()[0]) | usize::from(key.to_le_bytes()[1] & 3) << 8
+}
+
+const _: () = assert!(SET_COUNT == 4 << 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: StrategyId = StrategyId(0);
+    const B: StrategyId = StrategyId(1);
+
+    #[test]
+    fn longest_prefix_of_the_same_strategy_is_found_until_it_expires() {
+        let mut table = Measurements::new();
+        let hashes = [11, 22, 33, 44];
+        let start = Timestamp::from_millis(5);
+        table.prefix_mut(A, hashes[1], start).last_next_hop = FaceIndex::new(1, 0);
+        table.prefix_mut(B, hashes[3], start).last_next_hop = FaceIndex::new(3, 0);
+        let find = |table: &Measurements, strategy, now| {
+            table.find_longest_prefix(strategy, &hashes, now).map(|m| m.last_next_hop.slot())
+        };
+        assert_eq!(find(&table, A, start), Some(1));
+        assert_eq!(find(&table, B, start), Some(3));
+        table.prefix_mut(A, hashes[2], start.plus_millis(4000)).last_next_hop =
+            FaceIndex::new(2, 0);
+        assert_eq!(find(&table, A, start.plus_millis(7999)), Some(2));
+        assert_eq!(find(&table, A, start.plus_millis(12_000)), None);
+    }
+
+    #[test]
+    fn a_full_set_forgets_the_oldest() {
+        let mut table = Measurements::new();
+        let key = |n: u64| 7 | n << 20;
+        for n in 0..5 {
+            table.entry_mut(key(n), Timestamp::from_millis(n));
+        }
+        let now = Timestamp::from_millis(5);
+        let found = (0..5).filter(|&n| table.find(key(n), now).is_some()).collect::<Vec<_>>();
+        assert_eq!(found, [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Forwarding strategies: where a pending Interest goes, and what a Nack leads to.
+//!
+//! A [`Strategy`] holds parameters only, and one instance serves all shards. What it remembers
+//! is in the tables of the shard: a few words per PIT entry and out-record, and
+//! [`Measurements`] by name prefix.
+
+mod access;
+mod best_route;
+mod context;
+mod measurements;
+mod multicast;
+mod nack;
+mod parameters;
+mod registry;
+mod retransmission;
+mod rtt;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ndn_packet::NackReason;
+use ndn_ring::PacketHandle;
+use ndn_table::{FaceIndex, NextHop, PitIndex};
+
+pub use context::Context;
+pub use measurements::Measurements;
+pub use parameters::ParameterError;
+pub use registry::{StrategyError, StrategyTable, known_strategies};
+
+/// An instance that all shards share.
+pub(crate) type StrategyRef = Arc<dyn Strategy>;
+
+/// An Interest that a strategy may send.
+#[derive(Debug, Clone, Copy)]
+pub struct PendingInterest<'a> {
+    /// The PIT entry.
+    pub entry: PitIndex,
+    /// The face it came from.
+    pub face: FaceIndex,
+    /// Where it can go: by its ForwardingHint or by its name, cheapest first.
+    pub next_hops: &'a [NextHop],
+    /// Hashes of the prefixes of its name, the empty prefix first.
+    pub prefix_hashes: &'a [u64],
+    pub(crate) packet: InterestPacket<'a>,
+}
+
+/// What it takes to send an Interest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InterestPacket<'a> {
+    pub(crate) wire: &'a [u8],
+    pub(crate) handle: Option<&'a PacketHandle>,
+    pub(crate) nonce: u32,
+    pub(crate) lifetime_ms: u32,
+    pub(crate) congestion_mark: u16,
+    /// HopLimit is there and 0.
+    pub(crate) is_at_hop_limit: bool,
+    pub(crate) is_localhost: bool,
+    pub(crate) is_localhop: bool,
+    pub(crate) is_from_local: bool,
+}
+
+/// A Data that satisfies a PIT entry.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrivedData<'a> {
+    /// The face it came from.
+    pub face: FaceIndex,
+    /// Hashes of the prefixes of its name, the empty prefix first.
+    pub prefix_hashes: &'a [u64],
+}
+
+/// A Nack that matches an out-record of a PIT entry.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrivedNack {
+    /// The face it came from.
+    pub face: FaceIndex,
+    /// Its reason.
+    pub reason: NackReason,
+    pub(crate) congestion_mark: u16,
+}
+
+/// The decisions of a forwarding strategy. See the NFD developer's guide, "Forwarding Strategy".
+pub trait Strategy: Debug + Send + Sync {
+    /// An Interest is pending that the CS could not answer: new, from a further downstream, or a
+    /// retransmission. Its in-record is there.
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>);
+
+    /// Data is about to satisfy `entry`, whose records are all still there.
+    fn before_satisfy(&self, _: &mut Context<'_>, _entry: PitIndex, _: &ArrivedData<'_>) {}
+
+    /// An upstream refused the Interest of `entry`. Its out-record says so already. If no
+    /// upstream is left to wait for, the entry ends after this call.
+    fn after_receive_nack(&self, _: &mut Context<'_>, _entry: PitIndex, _: &ArrivedNack) {}
+
+    /// The time that was set with [`Context::set_timer`] has come, and the entry is still
+    /// pending. `interest` is what came from the face that the timer was set for.
+    fn on_timer(&self, _: &mut Context<'_>, _interest: &PendingInterest<'_>) {}
+}

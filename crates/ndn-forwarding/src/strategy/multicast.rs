@@ -1,0 +1,46 @@
+//! Multicast, version 5: every next hop, each with its own suppression of retransmissions.
+
+use std::sync::Arc;
+
+use super::parameters::{ParameterError, Parameters};
+use super::retransmission::{Retransmission, Suppression};
+use super::{Context, PendingInterest, Strategy, StrategyRef};
+use crate::DropReason;
+
+/// Sends every Interest to every eligible next hop, unless one like it left there a moment ago.
+/// Nacks are not returned: that one upstream refuses says nothing about the others.
+#[derive(Debug, Default)]
+pub(crate) struct Multicast {
+    suppression: Suppression,
+}
+
+impl Multicast {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+    }
+}
+
+impl Strategy for Multicast {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let mut eligible_count = 0;
+        let mut suppressed_count = 0;
+        for hop in interest.next_hops {
+            if !context.is_eligible(interest, hop.face) {
+                continue;
+            }
+            eligible_count += 1;
+            let (decision, interval_ms) =
+                context.decide_retransmission_to(&self.suppression, interest.entry, hop.face);
+            if decision == Retransmission::Suppress {
+                suppressed_count += 1;
+            } else if context.send_interest(interest, hop.face) {
+                context.set_interval(interest.entry, hop.face, interval_ms);
+            }
+        }
+        if eligible_count == 0 {
+            context.count_drop(DropReason::NoNextHop);
+        } else if suppressed_count == eligible_count {
+            context.count_drop(DropReason::RetransmissionSuppressed);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The `name~value` components at the end of a strategy instance name.
+
+use ndn_packet::NameRef;
+use thiserror::Error;
+
+/// Why the parameters in a strategy name were refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ParameterError {
+    /// Not of the form `name~value`, or not text.
+    #[error("strategy parameter `{0}` is not of the form name~value")]
+    Form(String),
+    /// The strategy has no such parameter.
+    #[error("the strategy has no parameter `{0}`")]
+    Unknown(String),
+    /// Given twice.
+    #[error("strategy parameter `{0}` is given twice")]
+    Repeated(String),
+    /// Not a value that the parameter can have.
+    #[error("strategy parameter {name} cannot be `{value}`: {reason}")]
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What was expected.
+        reason: &'static str,
+    },
+}
+
+/// Parameters that have not been asked for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters {
+    pairs: Vec<(String, String)>,
+}
+
+impl Parameters {
+    /// Reads the components of `name`, which is what follows the version of a strategy name.
+    pub(crate) fn parse(name: NameRef<'_>) -> Result<Self, ParameterError> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for component in name.components() {
+            let text = String::from_utf8_lossy(component.value());
+            match text.split_once('~') {
+                Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+                    if pairs.iter().any(|(other, _)| other == key) {
+                        return Err(ParameterError::Repeated(key.to_owned()));
+                    }
+                    pairs.push((key.to_owned(), value.to_owned()));
+                }
+                Some(_) | None => return Err(ParameterError::Form(text.into_owned())),
+            }
+        }
+        Ok(Self { pairs })
+    }
+
+    /// A whole number, or the default.
+    pub(crate) fn take_u64(
+        &mut self,
+        name: &'static str,
+        default: u64,
+    ) -> Result<u64, ParameterError> {
+        self.take(name, default, "a whole number is expected")
+    }
+
+    /// A number, or the default.
+    pub(crate) fn take_f32(
+        &mut self,
+        name: &'static str,
+        default: f32,
+    ) -> Result<f32, ParameterError> {
+        self.take(name, default, "a number is expected")
+    }
+
+    fn take<T: std::str::FromStr>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        reason: &'static str,
+    ) -> Result<T, ParameterError> {
+        let Some(position) = self.pairs.iter().position(|(key, _)| key == name) else {
+            return Ok(default);
+        };
+        let (_, value) = self.pairs.swap_remove(position);
+        value.parse().map_err(|_| ParameterError::Value { name, value, reason })
+    }
+
+    /// Checks that every parameter was asked for.
+    pub(crate) fn finish(mut self) -> Result<(), ParameterError> {
+        match self.pairs.pop() {
+            Some((name, _)) => Err(ParameterError::Unknown(name)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Strategies by name, and the instances that the FIB refers to by number.
+
+use std::sync::Arc;
+
+use ndn_packet::{Name, NameRef};
+use ndn_table::StrategyId;
+use thiserror::Error;
+
+use super::access::Access;
+use super::best_route::BestRoute;
+use super::multicast::Multicast;
+use super::parameters::{ParameterError, Parameters};
+use super::{Strategy, StrategyRef};
+
+/// Where the names of strategies are.
+const PREFIX: &str = "/localhost/nfd/strategy";
+
+/// Why a strategy name leads to no strategy.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StrategyError {
+    /// There is no strategy of that name, or none of that version or higher.
+    #[error("there is no strategy {0}")]
+    Unknown(Name),
+    /// The parameters are not good.
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    /// More instances than can be numbered.
+    #[error("no more than {} strategy instances can be in use", StrategyTable::INSTANCES_MAX)]
+    TooMany,
+}
+
+type Construct = fn(&mut Parameters) -> Result<StrategyRef, ParameterError>;
+
+/// A strategy that can be chosen.
+struct Known {
+    name: &'static str,
+    version: u64,
+    construct: Construct,
+}
+
+/// By name; of one name, the versions ascend.
+const KNOWN: [Known; 3] = [
+    Known { name: "access", version: 1, construct: Access::construct },
+    Known { name: "best-route", version: 5, construct: BestRoute::construct },
+    Known { name: "multicast", version: 5, construct: Multicast::construct },
+];
+
+impl Known {
+    fn versioned_name(&self) -> Name {
+        let mut name = Name::from_uri(PREFIX).expect("a valid name");
+        name.push_generic(self.name).push_version(self.version);
+        name
+    }
+}
+
+/// What a strategy name asks for.
+#[derive(Debug)]
+struct Asked<'a> {
+    /// Without version and parameters.
+    base: NameRef<'a>,
+    version: Option<u64>,
+    parameters: NameRef<'a>,
+}
+
+impl<'a> Asked<'a> {
+    /// The last component that is a version ends the name of the strategy.
+    fn parse(name: NameRef<'a>) -> Self {
+        let versions = name.components().enumerate();
+        let version = versions.filter_map(|(index, c)| Some((index, c.as_version()?))).last();
+        match version {
+            Some((index, version)) => Self {
+                base: name.prefix(index),
+                version: Some(version),
+                parameters: name.suffix(index + 1),
+            },
+            None => Self { base: name, version: None, parameters: NameRef::ROOT },
+        }
+    }
+
+    /// The highest version, or the given one or the next after it.
+    fn find(&self) -> Option<&'static Known> {
+        let versions =
+            KNOWN.iter().filter(|known| known.versioned_name().as_ref().parent() == self.base);
+        match self.version {
+            Some(version) => {
+                versions.filter(|known| known.version >= version).min_by_key(|known| known.version)
+            }
+            None => versions.max_by_key(|known| known.version),
+        }
+    }
+}
+
+/// The names of all strategies, with version.
+pub fn known_strategies() -> impl Iterator<Item = Name> {
+    KNOWN.iter().map(Known::versioned_name)
+}
+
+/// The strategy instances in use: what a [`StrategyId`] of the FIB stands for.
+///
+/// The control thread adds to it and hands a copy to the shards before a FIB that refers to what
+/// is new.
+#[derive(Debug, Clone, Default)]
+pub struct StrategyTable {
+    instances: Vec<(Name, StrategyRef)>,
+}
+
+impl StrategyTable {
+    /// Instances at most; they are never removed, and each combination of parameters is one.
+    pub const INSTANCES_MAX: usize = 1024;
+
+    /// A table whose first instance, of the id that is returned, is best-route.
+    #[must_use]
+    pub fn with_best_route() -> (Self, StrategyId) {
+        let mut table = Self::default();
+        let name = Name::from_uri("/localhost/nfd/strategy/best-route").expect("a valid name");
+        let id = table.insert(name.as_ref()).expect("a strategy that is known");
+        (table, id)
+    }
+
+    /// The number of the strategy that `name` asks for: a strategy name, optionally with a
+    /// version, and behind it optionally parameters.
+    ///
+    /// # Errors
+    /// See [`StrategyError`].
+    pub fn insert(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
+        let asked = Asked::parse(name);
+        let known = asked.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
+        let mut instance_name = known.versioned_name();
+        instance_name.append(asked.parameters);
+        let position = self.instances.iter().position(|(name, _)| *name == instance_name);
+        let position = match position {
+            Some(position) => position,
+            None => {
+                let mut parameters = Parameters::parse(asked.parameters)?;
+                let strategy = (known.construct)(&mut parameters)?;
+                parameters.finish()?;
+                if self.instances.len() >= Self::INSTANCES_MAX {
+                    return Err(StrategyError::TooMany);
+                }
+                self.instances.push((instance_name, strategy));
+                self.instances.len() - 1
+            }
+        };
+        Ok(StrategyId(u32::try_from(position).expect("below INSTANCES_MAX")))
+    }
+
+    /// The name of an instance, with version and parameters.
+    #[must_use]
+    pub fn name(&self, id: StrategyId) -> Option<NameRef<'_>> {
+        self.instances.get(id.0 as usize).map(|(name, _)| name.as_ref())
+    }
+
+    /// The instance itself.
+    #[must_use]
+    pub fn strategy(&self, id: StrategyId) -> Option<&dyn Strategy> {
+        self.instances.get(id.0 as usize).map(|(_, strategy)| Arc::as_ref(strategy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insert(table: &mut StrategyTable, uri: &str) -> Result<String, StrategyError> {
+        let name = Name::from_uri(uri).unwrap();
+        let id = table.insert(name.as_ref())?;
+        Ok(table.name(id).unwrap().to_uri())
+    }
+
+    #[test]
+    fn version_is_found_or_the_next_higher() {
+        let mut table = StrategyTable::default();
+        let base = "/localhost/nfd/strategy/best-route";
+        let full = format!("{base}/v=5");
+        for asked in [base, &format!("{base}/v=1"), &format!("{base}/v=5")] {
+            assert_eq!(insert(&mut table, asked), Ok(full.clone()));
+        }
+        assert_eq!(table.instances.len(), 1);
+        for asked in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
+            assert!(matches!(insert(&mut table, asked), Err(StrategyError::Unknown(_))), "{asked}");
+        }
+    }
+
+    #[test]
+    fn parameters_make_an_instance_of_their_own() {
+        let mut table = StrategyTable::with_best_route().0;
+        let base = "/localhost/nfd/strategy/best-route/v=5";
+        let slow = format!("{base}/retx-suppression-initial~50/retx-suppression-multiplier~1.5");
+        assert_eq!(insert(&mut table, &slow), Ok(slow.clone()));
+        assert_eq!(table.instances.len(), 2);
+        assert_eq!(insert(&mut table, &slow), Ok(slow));
+        assert_eq!(table.instances.len(), 2);
+    }
+
+    #[test]
+    fn bad_parameters_are_refused() {
+        let mut table = StrategyTable::default();
+        for tail in [
+            "best-route/v=5/x",
+            "best-route/v=5/retx-suppression-initial~",
+            "best-route/v=5/retx-suppression-initial~0",
+            "best-route/v=5/retx-suppression-initial~-1",
+            "best-route/v=5/retx-suppression-initial~300",
+            "best-route/v=5/retx-suppression-multiplier~0.5",
+            "best-route/v=5/retx-suppression-multiplier~NaN",
+            "best-route/v=5/no-such~1",
+            "multicast/v=5/retx-suppression-max~5",
+            "multicast/v=5/retx-suppression-max~50/retx-suppression-max~60",
+            "access/v=1/retx-suppression-initial~10",
+        ] {
+            let result = insert(&mut table, &format!("{PREFIX}/{tail}"));
+            assert!(matches!(result, Err(StrategyError::Parameters(_))), "{tail}: {result:?}");
+        }
+        assert!(table.instances.is_empty());
+    }
+}

@@ -1,0 +1,265 @@
+//! Aggregation, retransmission, loops, HopLimit, scope, ForwardingHint, local fields.
+
+use ndn_forwarding::DropReason;
+
+use super::{AD_HOC, Case, LOCAL_A, LOCAL_B, MULTI_ACCESS, data, from, interest, nack, run, to};
+use crate::wire::{DUPLICATE, NO_ROUTE, name};
+
+#[test]
+fn aggregation() {
+    run([
+        Case::new("two downstreams, one upstream Interest, two Data")
+            .route("/a", 2)
+            .at(0, from(1, interest("/a/x", 1)), [to(2, interest("/a/x", 1))])
+            .dropped(5, from(3, interest("/a/x", 2)), DropReason::RetransmissionSuppressed)
+            .at(9, from(2, data("/a/x")), [to(1, data("/a/x")), to(3, data("/a/x"))]),
+        Case::new("selectors are part of the entry")
+            .route("/a", 2)
+            .at(0, from(1, interest("/a/x", 1)), [to(2, interest("/a/x", 1))])
+            .at(
+                1,
+                from(3, interest("/a/x", 2).must_be_fresh()),
+                [to(2, interest("/a/x", 2).must_be_fresh())],
+            )
+            .at(
+                2,
+                from(4, interest("/a/x", 3).can_be_prefix()),
+                [to(2, interest("/a/x", 3).can_be_prefix())],
+            )
+            .at(
+                9,
+                from(2, data("/a/x")),
+                [to(1, data("/a/x")), to(3, data("/a/x")), to(4, data("/a/x"))],
+            ),
+        Case::new("a downstream whose lifetime has passed gets no Data")
+            .route("/a", 2)
+            .at(
+                0,
+                from(1, interest("/a/x", 1).lifetime_ms(50)),
+                [to(2, interest("/a/x", 1).lifetime_ms(50))],
+            )
+            .at(
+                40,
+                from(3, interest("/a/x", 2).lifetime_ms(1000)),
+                [to(2, interest("/a/x", 2).lifetime_ms(1000))],
+            )
+            .at(50, from(2, data("/a/x")), [to(3, data("/a/x"))]),
+        Case::new("the entry ends at the very millisecond, whenever its timer fires")
+            .route("/a", 2)
+            .at(
+                0,
+                from(1, interest("/a/x", 1).lifetime_ms(50)),
+                [to(2, interest("/a/x", 1).lifetime_ms(50))],
+            )
+            .dropped(50, from(2, data("/a/x")), DropReason::UnsolicitedData),
+    ]);
+}
+
+#[test]
+fn retransmission() {
+    let x = |nonce| interest("/a/x", nonce);
+    run([
+        Case::new("best-route tries the next upstream, then the one tried longest ago")
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x(1)), [to(2, x(1))])
+            .dropped(9, from(1, x(2)), DropReason::RetransmissionSuppressed)
+            .at(10, from(1, x(3)), [to(3, x(3))])
+            .dropped(29, from(1, x(4)), DropReason::RetransmissionSuppressed)
+            .at(30, from(1, x(5)), [to(2, x(5))])
+            .dropped(69, from(1, x(6)), DropReason::RetransmissionSuppressed)
+            .at(70, from(1, x(7)), [to(3, x(7))])
+            .at(80, from(2, data("/a/x")), [to(1, data("/a/x"))]),
+        Case::new("the same Nonce from the same neighbour is a retransmission")
+            .route("/a", 2)
+            .at(0, from(1, x(1)), [to(2, x(1))])
+            .at(100, from(1, x(1)), [to(2, x(1))]),
+        Case::new("multicast goes to all, and suppresses each by itself")
+            .multicast("/a")
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x(1)), [to(2, x(1)), to(3, x(1))])
+            .dropped(9, from(1, x(2)), DropReason::RetransmissionSuppressed)
+            .at(10, from(3, x(3)), [to(2, x(3))])
+            .at(20, from(1, x(4)), [to(3, x(4))])
+            .at(30, from(2, data("/a/x")), [to(1, data("/a/x")), to(3, data("/a/x"))]),
+    ]);
+}
+
+#[test]
+fn duplicate_nonce() {
+    let x = || interest("/a/x", 1);
+    let looped = DropReason::DuplicateNonce;
+    run([
+        Case::new("on two point-to-point faces")
+            .route("/a", 2)
+            .at(0, from(1, x()), [to(2, x())])
+            .at(5, from(3, x()), [to(3, nack(DUPLICATE, x()))])
+            .and_drop(looped),
+        Case::new("coming back from the upstream")
+            .route("/a", 2)
+            .at(0, from(1, x()), [to(2, x())])
+            .at(5, from(2, x()), [to(2, nack(DUPLICATE, x()))])
+            .and_drop(looped),
+        Case::new("no Nack on a multi-access face, where even its own Nonce is a loop")
+            .route("/a", 2)
+            .at(0, from(1, x()), [to(2, x())])
+            .dropped(5, from(MULTI_ACCESS, x()), looped)
+            .at(6, from(MULTI_ACCESS, interest("/a/y", 7)), [to(2, interest("/a/y", 7))])
+            .dropped(7, from(MULTI_ACCESS, interest("/a/y", 7)), looped),
+        Case::new("after the entry has expired, in the dead nonce list")
+            .route("/a", 2)
+            .at(0, from(1, x().lifetime_ms(20)), [to(2, x().lifetime_ms(20))])
+            .at(30, from(3, x()), [to(3, nack(DUPLICATE, x()))])
+            .and_drop(DropReason::DeadNonce)
+            .at(40, from(3, interest("/a/x", 2)), [to(2, interest("/a/x", 2))]),
+        Case::new("satisfied by Data that is fresh for shorter than the Nonce is remembered")
+            .route("/a", 2)
+            .at(0, from(1, x().must_be_fresh()), [to(2, x().must_be_fresh())])
+            .at(5, from(2, data("/a/x").freshness_ms(10)), [to(1, data("/a/x").freshness_ms(10))])
+            .at(20, from(3, x().must_be_fresh()), [to(3, nack(DUPLICATE, x().must_be_fresh()))])
+            .and_drop(DropReason::DeadNonce),
+    ]);
+}
+
+#[test]
+fn hop_limit() {
+    run([
+        Case::new("0 is dropped on arrival").route("/a", 2).dropped(
+            0,
+            from(1, interest("/a/x", 1).hop_limit(0)),
+            DropReason::HopLimitZero,
+        ),
+        Case::new("1 reaches local faces only")
+            .route("/a", 2)
+            .route("/l", LOCAL_A)
+            .dropped(0, from(1, interest("/a/x", 1).hop_limit(1)), DropReason::HopLimitReached)
+            .at(
+                0,
+                from(1, interest("/l/x", 2).hop_limit(1)),
+                [to(LOCAL_A, interest("/l/x", 2).hop_limit(0))],
+            ),
+        Case::new("1 is answered by the Content Store")
+            .route("/a", 2)
+            .at(0, from(1, interest("/a/x", 1)), [to(2, interest("/a/x", 1))])
+            .at(1, from(2, data("/a/x")), [to(1, data("/a/x"))])
+            .at(2, from(3, interest("/a/x", 2).hop_limit(1)), [to(3, data("/a/x"))]),
+        Case::new("more is decremented").route("/a", 2).at(
+            0,
+            from(1, interest("/a/x", 1).hop_limit(255)),
+            [to(2, interest("/a/x", 1).hop_limit(254))],
+        ),
+    ]);
+}
+
+#[test]
+fn scope() {
+    let local = || interest("/localhost/x", 1);
+    let hop = |nonce| interest("/localhop/x", nonce);
+    run([
+        Case::new("/localhost from a remote face")
+            .route("/localhost", LOCAL_A)
+            .dropped(0, from(1, local()), DropReason::LocalhostScope)
+            .at(1, from(LOCAL_B, local()), [to(LOCAL_A, local())])
+            .dropped(2, from(1, data("/localhost/x")), DropReason::LocalhostScope)
+            .at(3, from(LOCAL_A, data("/localhost/x")), [to(LOCAL_B, data("/localhost/x"))]),
+        Case::new("/localhost never leaves the machine")
+            .route("/localhost", 2)
+            .at(0, from(LOCAL_A, local()), [to(LOCAL_A, nack(NO_ROUTE, local()))])
+            .and_drop(DropReason::NoNextHop),
+        Case::new("/localhop goes one hop")
+            .route("/localhop", 2)
+            .at(0, from(LOCAL_A, hop(1)), [to(2, hop(1))])
+            .at(1, from(2, data("/localhop/x")), [to(LOCAL_A, data("/localhop/x"))])
+            .at(
+                2,
+                from(1, interest("/localhop/y", 2)),
+                [to(1, nack(NO_ROUTE, interest("/localhop/y", 2)))],
+            )
+            .and_drop(DropReason::NoNextHop)
+            .at(3, from(1, hop(3)), [to(1, data("/localhop/x"))]),
+        Case::new("/localhop from a remote face to an application")
+            .route("/localhop", LOCAL_A)
+            .at(0, from(1, hop(1)), [to(LOCAL_A, hop(1))])
+            .at(1, from(LOCAL_A, data("/localhop/x")), [to(1, data("/localhop/x"))]),
+    ]);
+}
+
+#[test]
+fn forwarding_hint() {
+    let hinted = |nonce| interest("/a/x", nonce).hint("/none").hint("/region/r1");
+    run([
+        Case::new("out of region: by the first delegation with a route, and the hint stays")
+            .route("/region", 3)
+            .route("/a", 2)
+            .at(0, from(1, hinted(1)), [to(3, hinted(1))])
+            .at(9, from(3, data("/a/x")), [to(1, data("/a/x"))]),
+        Case::new("no delegation has a route, though the name does")
+            .route("/a", 2)
+            .at(0, from(1, hinted(1)), [to(1, nack(NO_ROUTE, hinted(1)))])
+            .and_drop(DropReason::NoNextHop),
+        Case::new("in region: by the name, and the hint is gone")
+            .with(|world| world.regions = vec![name("/region/r1/net")])
+            .route("/region", 3)
+            .route("/a", 2)
+            .at(0, from(1, hinted(1)), [to(2, interest("/a/x", 1))])
+            .at(9, from(2, data("/a/x")), [to(1, data("/a/x"))]),
+        Case::new("the strategy is that of the name")
+            .multicast("/a")
+            .route("/region", 3)
+            .route("/region", 4)
+            .at(0, from(1, hinted(1)), [to(3, hinted(1)), to(4, hinted(1))]),
+    ]);
+}
+
+#[test]
+fn ad_hoc_faces_get_their_packets_back() {
+    let x = |nonce| interest("/a/x", nonce);
+    run([
+        Case::new("on an ad-hoc face")
+            .route("/a", AD_HOC)
+            .at(0, from(AD_HOC, x(1)), [to(AD_HOC, x(1))])
+            .at(1, from(AD_HOC, data("/a/x")), [to(AD_HOC, data("/a/x"))]),
+        Case::new("but not on others")
+            .route("/a", 2)
+            .at(0, from(2, x(1)), [to(2, nack(NO_ROUTE, x(1)))])
+            .and_drop(DropReason::NoNextHop),
+    ]);
+}
+
+#[test]
+fn local_fields() {
+    let x = || interest("/a/x", 1);
+    let chosen = |face| {
+        let mut arrival = from(LOCAL_A, x());
+        arrival.next_hop = Some(face);
+        arrival
+    };
+    run([
+        Case::new("NextHopFaceId is followed where local fields are on")
+            .route("/a", 2)
+            .face(LOCAL_A, |face| face.local_fields = true)
+            .at(0, chosen(3), [to(3, x())])
+            .at(1, from(3, data("/a/x")), [to(LOCAL_A, data("/a/x")).incoming(3)]),
+        Case::new("and ignored elsewhere").route("/a", 2).at(0, chosen(3), [to(2, x())]),
+        Case::new("to a face that is not there")
+            .route("/a", 2)
+            .face(LOCAL_A, |face| face.local_fields = true)
+            .dropped(0, chosen(99), DropReason::NextHopFaceGone),
+        Case::new("IncomingFaceId says where an Interest or a Data comes from")
+            .route("/a", LOCAL_A)
+            .face(LOCAL_A, |face| face.local_fields = true)
+            .at(0, from(1, x()), [to(LOCAL_A, x()).incoming(1)])
+            .at(1, from(LOCAL_A, data("/a/x")), [to(1, data("/a/x"))])
+            .at(2, from(LOCAL_A, interest("/a/x", 2)), [to(LOCAL_A, data("/a/x")).incoming(254)]),
+    ]);
+}
+
+#[test]
+fn congestion_marks_are_carried() {
+    run([Case::new("in both directions")
+        .route("/a", 2)
+        .at(0, from(1, interest("/a/x", 1)).mark(1), [to(2, interest("/a/x", 1)).mark(1)])
+        .at(1, from(2, data("/a/x")).mark(7), [to(1, data("/a/x")).mark(7)])
+        .at(2, from(3, interest("/a/x", 2)), [to(3, data("/a/x"))])]);
+}

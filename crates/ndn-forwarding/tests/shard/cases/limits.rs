@@ -1,0 +1,170 @@
+//! Bad input and limits: dropped, counted, and nothing else happens.
+
+use ndn_forwarding::{BURST_SIZE, DropReason};
+
+use super::{Case, data, from, interest, run, to};
+use crate::model::Tokens;
+use crate::wire::{Component, Interest, Name, Packet};
+
+fn long_name(components: usize) -> Name {
+    vec![Component(8, b"a".to_vec()); components]
+}
+
+#[test]
+fn names() {
+    let named = |name| Interest { name, ..interest("/a", 1) };
+    run([
+        Case::new("empty").route("/", 2).dropped(
+            0,
+            from(1, named(Vec::new())),
+            DropReason::EmptyName,
+        ),
+        Case::new("empty Data").dropped(
+            0,
+            from(1, crate::wire::Data { name: Vec::new(), ..data("/a") }),
+            DropReason::EmptyName,
+        ),
+        Case::new("as deep as can be").route("/a", 2).at(
+            0,
+            from(1, named(long_name(63))),
+            [to(2, named(long_name(63)))],
+        ),
+        Case::new("too deep")
+            .route("/a", 2)
+            .dropped(0, from(1, named(long_name(64))), DropReason::NameTooLong)
+            .without_model(),
+        Case::new("thousands of components")
+            .route("/a", 2)
+            .dropped(0, from(1, named(long_name(4000))), DropReason::NameTooLong)
+            .without_model(),
+    ]);
+}
+
+#[test]
+fn missing_nonce_is_added() {
+    let case = Case::new("no Nonce").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    for number in 0..3 {
+        let mut without = interest(&format!("/a/{number}"), 0).hop_limit(9).lifetime_ms(77);
+        without.nonce = None;
+        bed.process(0, &[from(1, without.clone())]);
+        let sent = &bed.sent.0[number];
+        let parsed = ndn_packet::Interest::parse(&sent.wire).unwrap();
+        without.nonce = parsed.nonce();
+        without.hop_limit = Some(8);
+        assert!(without.nonce.is_some());
+        assert_eq!(sent.wire, without.encode(), "in its place, and nothing else is changed");
+    }
+    let nonces: Vec<_> = bed.sent.0.iter().map(|s| s.wire[s.wire.len() - 9..].to_vec()).collect();
+    assert!(nonces[0] != nonces[1] && nonces[1] != nonces[2]);
+    assert_eq!(bed.blocks_in_use(), 1, "only the block that the next one is written to");
+}
+
+#[test]
+fn pit_is_full() {
+    run([Case::new("of entries")
+        .with(|world| world.pit_capacity = 2)
+        .route("/a", 2)
+        .at(0, from(1, interest("/a/1", 1)), [to(2, interest("/a/1", 1))])
+        .at(0, from(1, interest("/a/2", 2)), [to(2, interest("/a/2", 2))])
+        .dropped(0, from(1, interest("/a/3", 3)), DropReason::PitFull)
+        .dropped(9, from(3, interest("/a/1", 4)), DropReason::RetransmissionSuppressed)
+        .at(9, from(2, data("/a/1")), [to(1, data("/a/1")), to(3, data("/a/1"))])
+        .at(9, from(1, interest("/a/1", 5)), [to(1, data("/a/1"))])
+        .at(9, from(1, interest("/a/3", 6)), [to(2, interest("/a/3", 6))])]);
+}
+
+#[test]
+fn burst_is_full() {
+    let case = Case::new("burst").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    for number in 0..BURST_SIZE {
+        bed.receive(&from(1, interest(&format!("/a/{number}"), 1))).unwrap();
+    }
+    assert_eq!(bed.receive(&from(1, interest("/a/more", 1))), Err(DropReason::BurstFull));
+    bed.process(0, &[]);
+    assert_eq!(bed.sent.0.len(), BURST_SIZE);
+    assert_eq!(bed.blocks_in_use(), 0);
+}
+
+#[test]
+fn nonce_flood_does_bounded_work() {
+    // A new Nonce each time for one name: one PIT entry, one record, and hardly any leaves.
+    let case = Case::new("flood").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    for nonce in 0..20_000 {
+        bed.process(u64::from(nonce) / 100, &[from(1, interest("/a/x", nonce))]);
+    }
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 1);
+    assert!(bed.sent.0.len() < 10, "{} left", bed.sent.0.len());
+    let suppressed = bed.counters[0].dropped(DropReason::RetransmissionSuppressed);
+    assert_eq!(suppressed, 20_000 - bed.sent.0.len() as u64);
+}
+
+#[test]
+fn malformed_packets_are_counted() {
+    let case = Case::new("malformed").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    let good = interest("/a/x", 1).encode();
+    let mut count = 0;
+    for cut in 1..good.len() {
+        assert!(bed.receive_bytes(1, &good[..cut]).is_err());
+        count += 1;
+    }
+    for first in [0, 1, 4, 7, 100, 255] {
+        let mut wrong = good.clone();
+        wrong[0] = first;
+        assert!(bed.receive_bytes(1, &wrong).is_err());
+        count += 1;
+    }
+    assert_eq!(bed.counters[0].dropped(DropReason::Malformed), count);
+    bed.process(0, &[]);
+    assert!(bed.sent.0.is_empty());
+}
+
+#[test]
+fn face_that_is_gone() {
+    let x = |nonce| interest("/a/x", nonce);
+    let case = Case::new("gone").route("/a", 2).route("/a", 3);
+    let mut bed = case.world.bed(1);
+    bed.process(0, &[from(1, x(1)), from(4, x(2))]);
+    assert_eq!(bed.sent.0.len(), 1);
+    bed.remove_face(1);
+    bed.remove_face(2);
+    bed.sent.0.clear();
+    // An Interest that was received just before is not answered, and other faces go on.
+    bed.process(1, &[from(1, interest("/a/y", 9))]);
+    assert_eq!(bed.counters[0].dropped(DropReason::ArrivalFaceGone), 1);
+    bed.process(20, &[from(4, x(3))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3]);
+    bed.sent.0.clear();
+    bed.process(30, &[from(3, data("/a/x"))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [4]);
+    assert_eq!(bed.counters[0].dropped(DropReason::EgressFaceGone), 1);
+}
+
+#[test]
+fn records_are_limited() {
+    // Many downstreams for one name, with long tokens, in a PIT with little room for records.
+    let mut case = Case::new("records").route("/a", 2);
+    for face in 100..3000 {
+        let spec = crate::model::FaceSpec {
+            local: false,
+            link: crate::model::Link::PointToPoint,
+            tokens: Tokens::Never,
+            local_fields: false,
+        };
+        case.world.faces.push((face, spec));
+    }
+    let mut bed = case.world.bed(1);
+    for face in 100..3000 {
+        bed.process(0, &[from(face, interest("/a/x", face)).token(&[7; 32])]);
+    }
+    let refused = bed.counters[0].dropped(DropReason::InRecordsFull);
+    assert!(refused > 0, "all 2,900 found room");
+    bed.sent.0.clear();
+    bed.process(1, &[from(2, data("/a/x"))]);
+    assert_eq!(bed.sent.0.len() as u64, 2900 - refused);
+    assert!(bed.sent.0.iter().all(|sent| sent.token == [7; 32]));
+    let _: Packet = data("/a").into();
+}

@@ -1,0 +1,106 @@
+//! Nacks: made, returned, refused.
+
+use ndn_forwarding::DropReason;
+
+use super::{AD_HOC, Case, MULTI_ACCESS, data, from, interest, nack, run, to};
+use crate::wire::{CONGESTION, DUPLICATE, NO_ROUTE};
+
+#[test]
+fn no_route() {
+    let x = || interest("/a/x", 1);
+    run([
+        Case::new("to the one that asked")
+            .at(0, from(1, x()).token(b"tok"), [to(1, nack(NO_ROUTE, x())).token(b"tok")])
+            .and_drop(DropReason::NoNextHop),
+        Case::new("not on a multi-access or ad-hoc face")
+            .dropped(0, from(MULTI_ACCESS, x()), DropReason::NoNextHop)
+            .dropped(0, from(AD_HOC, x()), DropReason::NoNextHop),
+        Case::new("with HopLimit as it would have left")
+            .at(0, from(1, x().hop_limit(9)), [to(1, nack(NO_ROUTE, x().hop_limit(8)))])
+            .and_drop(DropReason::NoNextHop),
+        Case::new("multicast says nothing").multicast("/a").dropped(
+            0,
+            from(1, x()),
+            DropReason::NoNextHop,
+        ),
+    ]);
+}
+
+#[test]
+fn returned_after_all_upstreams() {
+    let x = |nonce| interest("/a/x", nonce);
+    let two_upstreams = |title| {
+        Case::new(title)
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x(1)).token(b"t"), [to(2, x(1))])
+            .at(20, from(4, x(2)), [to(3, x(2))])
+    };
+    run([
+        Case::new("from the only one")
+            .route("/a", 2)
+            .at(0, from(1, x(1)).token(b"t"), [to(2, x(1))])
+            .at(
+                9,
+                from(2, nack(NO_ROUTE, x(1))).mark(1),
+                [to(1, nack(NO_ROUTE, x(1))).token(b"t").mark(1)],
+            )
+            .dropped(10, from(2, data("/a/x")), DropReason::UnsolicitedData),
+        two_upstreams("to every downstream with its own Nonce, the least severe reason")
+            .at(30, from(2, nack(DUPLICATE, x(1))), [])
+            .at(
+                40,
+                from(3, nack(CONGESTION, x(2))),
+                [to(1, nack(CONGESTION, x(1))).token(b"t"), to(4, nack(CONGESTION, x(2)))],
+            ),
+        two_upstreams("no reason is worse than any").at(30, from(2, nack(0, x(1))), []).at(
+            40,
+            from(3, nack(NO_ROUTE, x(2))),
+            [to(1, nack(NO_ROUTE, x(1))).token(b"t"), to(4, nack(NO_ROUTE, x(2)))],
+        ),
+        two_upstreams("Data after the first Nack").at(30, from(2, nack(NO_ROUTE, x(1))), []).at(
+            40,
+            from(3, data("/a/x")),
+            [to(1, data("/a/x")).token(b"t"), to(4, data("/a/x"))],
+        ),
+        Case::new("an upstream that is also a downstream waits for us")
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x(1)), [to(2, x(1))])
+            .at(20, from(2, x(2)), [to(3, x(2))])
+            .at(30, from(3, nack(NO_ROUTE, x(2))), [to(2, nack(NO_ROUTE, x(2)))])
+            .at(40, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))]),
+        Case::new("and the Nonce is dead")
+            .route("/a", 2)
+            .at(0, from(1, x(1)), [to(2, x(1))])
+            .at(9, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))])
+            .at(10, from(4, x(1)), [to(4, nack(DUPLICATE, x(1)))])
+            .and_drop(DropReason::DeadNonce),
+    ]);
+}
+
+#[test]
+fn refused() {
+    let x = |nonce| interest("/a/x", nonce);
+    let pending = |title| Case::new(title).route("/a", 2).at(0, from(1, x(1)), [to(2, x(1))]);
+    run([
+        pending("with another Nonce")
+            .dropped(1, from(2, nack(NO_ROUTE, x(9))), DropReason::NackNonce)
+            .at(2, from(2, data("/a/x")), [to(1, data("/a/x"))]),
+        pending("from a face that was not asked").dropped(
+            1,
+            from(3, nack(NO_ROUTE, x(1))),
+            DropReason::NackNoOutRecord,
+        ),
+        pending("for something else")
+            .dropped(1, from(2, nack(NO_ROUTE, interest("/a/y", 1))), DropReason::NackUnmatched)
+            .dropped(1, from(2, nack(NO_ROUTE, x(1).must_be_fresh())), DropReason::NackUnmatched),
+        Case::new("from a multi-access face")
+            .route("/a", MULTI_ACCESS)
+            .at(0, from(1, x(1)), [to(MULTI_ACCESS, x(1))])
+            .dropped(1, from(MULTI_ACCESS, nack(NO_ROUTE, x(1))), DropReason::NackLinkType),
+        pending("twice")
+            .at(1, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))])
+            .dropped(2, from(2, nack(NO_ROUTE, x(1))), DropReason::NackUnmatched),
+    ]);
+}

@@ -1,0 +1,154 @@
+//! Incoming and outgoing Interests.
+
+use super::{
+    Arrival, Departure, Face, InRecord, Link, Model, OutRecord, OutToken, PitEntry, PitKey, Time,
+    Tokens, is_prefix, is_under,
+};
+use crate::wire::{DUPLICATE, Data, Interest, Packet};
+
+impl Model {
+    pub(super) fn receive_interest(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        mut interest: Interest,
+        choose: &mut dyn FnMut(&[Data]) -> Data,
+    ) {
+        let spec = self.face(arrival.face);
+        if interest.name.is_empty() || interest.hop_limit == Some(0) {
+            return;
+        }
+        interest.hop_limit = interest.hop_limit.map(|hop_limit| hop_limit - 1);
+        if !arrival.token.is_empty() {
+            self.token_senders.push(arrival.face);
+        }
+        if !spec.local && is_under(&interest.name, "localhost") {
+            return;
+        }
+        let nonce = interest.nonce.unwrap();
+        let regions = &self.regions;
+        if interest.hint.iter().any(|hint| regions.iter().any(|region| is_prefix(hint, region))) {
+            interest.hint.clear();
+        }
+        if self.dead_nonces.contains_key(&(interest.name.clone(), nonce)) {
+            self.refuse_loop(arrival, &interest);
+            return;
+        }
+        let key = (interest.name.clone(), interest.can_be_prefix, interest.must_be_fresh);
+        if self.is_duplicate(&key, nonce, arrival.face) {
+            self.refuse_loop(arrival, &interest);
+            return;
+        }
+        let is_pending = self.pit.get(&key).is_some_and(|entry| !entry.in_records.is_empty());
+        if !is_pending && let Some(data) = self.store.find(&interest, now, choose) {
+            if self.pit.contains_key(&key) {
+                self.finalize(&key, Some(data.freshness_ms.unwrap_or(0)), now);
+            } else {
+                self.satisfied += 1;
+            }
+            let from = self.content_store_face;
+            self.send_data(arrival.face, &data, arrival.token.clone(), 0, from);
+            return;
+        }
+        if !self.pit.contains_key(&key) && self.pit.len() >= self.pit_capacity {
+            return;
+        }
+        self.join(now, &key, arrival, &interest);
+        self.forward(now, &key, arrival, &interest);
+    }
+
+    fn refuse_loop(&mut self, arrival: &Arrival, interest: &Interest) {
+        if self.face(arrival.face).link == Link::PointToPoint {
+            self.depart(Departure {
+                face: arrival.face,
+                packet: Packet::Nack(DUPLICATE, interest.clone()),
+                token: OutToken::Echo(arrival.token.clone()),
+                mark: 0,
+                incoming_face: None,
+            });
+        }
+    }
+
+    fn is_duplicate(&self, key: &PitKey, nonce: u32, face: Face) -> bool {
+        let Some(entry) = self.pit.get(key) else { return false };
+        let is_point_to_point = self.face(face).link == Link::PointToPoint;
+        let in_same = entry.in_records.iter().any(|r| r.nonce == nonce && r.face == face);
+        let anywhere = entry.in_records.iter().any(|record| record.nonce == nonce)
+            || entry.out_records.iter().any(|record| record.nonce == nonce);
+        anywhere && !(is_point_to_point && in_same)
+    }
+
+    /// Adds or renews the in-record.
+    fn join(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
+        let entry = self.pit.entry(key.clone()).or_insert_with(|| PitEntry {
+            interest: interest.clone(),
+            in_records: Vec::new(),
+            out_records: Vec::new(),
+            expiry: now,
+            interval_ms: None,
+        });
+        entry.in_records.retain(|record| record.face != arrival.face);
+        entry.in_records.push(InRecord {
+            face: arrival.face,
+            nonce: interest.nonce.unwrap(),
+            expiry: now + interest.lifetime_ms.unwrap_or(4000),
+            token: arrival.token.clone(),
+        });
+        entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap();
+    }
+
+    fn forward(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
+        if let Some(next_hop) = arrival.next_hop
+            && self.face(arrival.face).local_fields
+        {
+            if self.faces.contains_key(&next_hop) {
+                self.send_interest(now, key, arrival, interest, next_hop);
+            }
+            return;
+        }
+        let strategy = self.strategy(&interest.name);
+        strategy.after_receive_interest(self, now, key, arrival, interest);
+    }
+
+    /// Adds or renews the out-record and sends. Says whether it did.
+    pub(super) fn send_interest(
+        &mut self,
+        now: Time,
+        key: &PitKey,
+        arrival: &Arrival,
+        interest: &Interest,
+        face: Face,
+    ) -> bool {
+        let spec = self.face(face);
+        if interest.hop_limit == Some(0) && !spec.local {
+            return false;
+        }
+        let entry = self.pit.get_mut(key).unwrap();
+        let position = entry.out_records.iter().position(|record| record.face == face);
+        let record = OutRecord {
+            face,
+            nonce: interest.nonce.unwrap(),
+            renewed: now,
+            expiry: now + interest.lifetime_ms.unwrap_or(4000),
+            nack: None,
+            interval_ms: position.map_or(0, |position| entry.out_records[position].interval_ms),
+        };
+        match position {
+            Some(position) => entry.out_records[position] = record,
+            None => entry.out_records.push(record),
+        }
+        let has_token = match spec.tokens {
+            Tokens::Never => false,
+            Tokens::Always => true,
+            Tokens::WhenSeen => self.token_senders.contains(&face),
+        };
+        self.depart(Departure {
+            face,
+            packet: Packet::Interest(interest.clone()),
+            token: if has_token { OutToken::Own } else { OutToken::Echo(Vec::new()) },
+            mark: arrival.mark,
+            incoming_face: spec.local_fields.then_some(arrival.face),
+        });
+        true
+    }
+}

@@ -1,0 +1,236 @@
+//! Random traffic in which everything collides with everything.
+
+use crate::model::{Arrival, Departure, Face, Model, OutToken, Time};
+use crate::random::Random;
+use crate::wire::{Component, Data, GENERIC, Interest, Name, Packet, name};
+use crate::world::World;
+
+/// All points in time are multiples of this, and all lifetimes one more: then no deadline falls
+/// into the tick of the timer wheel before a burst.
+const GRID_MS: u64 = 4;
+
+/// The token that an arriving packet carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenChoice {
+    /// As it stands in the arrival.
+    Given,
+    /// The token that went out by that face with an Interest of this name, if any.
+    Returned(Name),
+}
+
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub arrival: Arrival,
+    pub token: TokenChoice,
+}
+
+/// One burst.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub now: Time,
+    pub ops: Vec<Op>,
+}
+
+/// Makes the traffic of one case. Answers are made up from what a model has sent, so the case is
+/// the same whatever the forwarder under test does.
+pub struct Generator<'a> {
+    random: &'a mut Random,
+    world: &'a World,
+    shard_count: usize,
+    model: Model,
+    /// Interests that went upstream.
+    outstanding: Vec<(Face, Interest)>,
+    now: Time,
+}
+
+impl<'a> Generator<'a> {
+    pub fn new(random: &'a mut Random, world: &'a World, shard_count: usize) -> Self {
+        let model = world.model();
+        Self { random, world, shard_count, model, outstanding: Vec::new(), now: GRID_MS }
+    }
+
+    pub fn steps(mut self, count: usize) -> Vec<Step> {
+        (0..count).map(|_| self.step()).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        self.now += GRID_MS * *self.random.pick(&[0, 0, 1, 2, 3, 10, 60]);
+        let count_max = *self.random.pick(&[1, 4, 20]);
+        let count = 1 + self.random.below(count_max);
+        let ops: Vec<Op> = (0..count).map(|_| self.op()).collect();
+        for op in &ops {
+            for departure in
+                self.model.receive(self.now, &op.arrival, &mut |found| found[0].clone())
+            {
+                self.remember(departure);
+            }
+        }
+        Step { now: self.now, ops }
+    }
+
+    fn remember(&mut self, departure: Departure) {
+        if let Packet::Interest(interest) = departure.packet {
+            debug_assert!(
+                departure.token == OutToken::Own || departure.token == OutToken::Echo(Vec::new())
+            );
+            self.outstanding.push((departure.face, interest));
+            if self.outstanding.len() > 12 {
+                self.outstanding.remove(0);
+            }
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        let answers = !self.outstanding.is_empty();
+        match self.random.below(100) {
+            0..45 => self.interest(),
+            45..70 if answers => self.answering_data(),
+            45..80 => self.random_data(),
+            80..95 if answers => self.answering_nack(),
+            _ => self.random_nack(),
+        }
+    }
+
+    fn interest(&mut self) -> Op {
+        let mut arrival = Arrival::new(self.face(), Packet::Interest(self.random_interest()));
+        arrival.token = self.downstream_token();
+        arrival.mark = self.mark();
+        if self.random.percent(5) {
+            arrival.next_hop = Some(*self.random.pick(&[0, 1, 3, 6, 77]));
+        }
+        Op { arrival, token: TokenChoice::Given }
+    }
+
+    fn answering_data(&mut self) -> Op {
+        let (face, interest) = self.outstanding[self.random.below(self.outstanding.len())].clone();
+        let mut data_name = interest.name.clone();
+        if data_name.last().is_some_and(|component| component.0 == 1) {
+            data_name.pop();
+        }
+        if interest.can_be_prefix && self.random.percent(60) {
+            data_name.push(self.component());
+        }
+        let mut op = self.data(data_name);
+        op.arrival.face = if self.random.percent(90) { face } else { self.face() };
+        op.token = match self.random.below(10) {
+            0..6 => TokenChoice::Returned(interest.name),
+            6 => {
+                op.arrival.token = self.foreign_token();
+                TokenChoice::Given
+            }
+            _ => TokenChoice::Given,
+        };
+        op
+    }
+
+    fn random_data(&mut self) -> Op {
+        let name = self.name(5);
+        self.data(name)
+    }
+
+    fn data(&mut self, name: Name) -> Op {
+        let data = self.variant(name);
+        let mut arrival = Arrival::new(self.face(), Packet::Data(data));
+        arrival.mark = self.mark();
+        arrival.no_cache = self.random.percent(5);
+        Op { arrival, token: TokenChoice::Given }
+    }
+
+    fn answering_nack(&mut self) -> Op {
+        let (face, interest) = self.outstanding[self.random.below(self.outstanding.len())].clone();
+        let face = if self.random.percent(90) { face } else { self.face() };
+        let token = TokenChoice::Returned(interest.name.clone());
+        let mut arrival = Arrival::new(face, Packet::Nack(self.reason(), interest));
+        arrival.mark = self.mark();
+        Op { arrival, token }
+    }
+
+    fn random_nack(&mut self) -> Op {
+        let interest = Interest { nonce: Some(self.nonce()), ..self.random_interest() };
+        let arrival = Arrival::new(self.face(), Packet::Nack(self.reason(), interest));
+        Op { arrival, token: TokenChoice::Given }
+    }
+
+    fn random_interest(&mut self) -> Interest {
+        let mut interest_name = self.name(4);
+        if self.random.percent(10) {
+            interest_name = self.variant(interest_name).full_name();
+        }
+        let hint = match self.random.below(12) {
+            0 => vec![name("/hint/x/y")],
+            1 => vec![name("/none"), name("/hint/x")],
+            2 => vec![name("/region")],
+            _ => Vec::new(),
+        };
+        Interest {
+            name: interest_name,
+            can_be_prefix: self.random.percent(40),
+            must_be_fresh: self.random.percent(30),
+            hint,
+            nonce: Some(self.nonce()),
+            lifetime_ms: *self.random.pick(&[Some(1), Some(41), Some(41), Some(401), Some(2001)]),
+            hop_limit: *self.random.pick(&[None, None, None, Some(0), Some(1), Some(2), Some(255)]),
+        }
+    }
+
+    /// One of the four Data of a name: no more, so that all of them can be cached.
+    fn variant(&mut self, name: Name) -> Data {
+        let (freshness_ms, content) = *self.random.pick(&[
+            (None, "x"),
+            (Some(9), "y"),
+            (Some(401), "x"),
+            (Some(60_001), "y"),
+        ]);
+        Data { name, freshness_ms, content: content.into() }
+    }
+
+    /// A name of up to `length` components, and at least as many as decide on the shard.
+    fn name(&mut self, length: usize) -> Name {
+        let first = *self.random.pick(&["a", "a", "b", "wide", "wide", "localhost", "localhop"]);
+        let least = if first == "wide" { 1 } else { 2 };
+        let length = least + self.random.below(length - least);
+        let mut result = name(first);
+        while result.len() < length {
+            result.push(self.component());
+        }
+        result
+    }
+
+    fn component(&mut self) -> Component {
+        Component(GENERIC, self.random.pick(&[b"a", b"b"]).to_vec())
+    }
+
+    fn face(&mut self) -> Face {
+        self.world.faces[self.random.below(self.world.faces.len())].0
+    }
+
+    fn nonce(&mut self) -> u32 {
+        let bound = *self.random.pick(&[6, 100_000]);
+        u32::try_from(self.random.below(bound)).unwrap()
+    }
+
+    fn mark(&mut self) -> u64 {
+        *self.random.pick(&[0, 0, 0, 1])
+    }
+
+    fn reason(&mut self) -> u64 {
+        *self.random.pick(&[0, 50, 100, 150, 150])
+    }
+
+    fn downstream_token(&mut self) -> Vec<u8> {
+        let length = *self.random.pick(&[0, 0, 1, 6, 7, 10, 32]);
+        vec![b'A' + u8::try_from(self.random.below(2)).unwrap(); length]
+    }
+
+    /// A token that this forwarder did not make. One that names another shard would take the
+    /// packet there, so it names none when there are two.
+    fn foreign_token(&mut self) -> Vec<u8> {
+        let shard = if self.shard_count == 1 { 0 } else { 200 };
+        let entry = u8::try_from(self.random.below(4)).unwrap();
+        match self.random.below(3) {
+            0 => vec![shard, 0, 0, entry, 0, 1],
+            1 => vec![shard; 4],
+            _ => vec![7; 32],
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Faces, routes and strategies, set up alike in the model and in the forwarder under test.
+
+use crate::bed::{Bed, BedConfig};
+use crate::model::{Face, FaceSpec, Link, Model, Strategy, Tokens, Unsolicited};
+use crate::random::Random;
+use crate::wire::{Name, name};
+
+/// A world that can be built as often as needed.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub faces: Vec<(Face, FaceSpec)>,
+    pub routes: Vec<(Name, Face, u32)>,
+    pub strategies: Vec<(Name, Strategy)>,
+    pub regions: Vec<Name>,
+    pub unsolicited: Unsolicited,
+    pub cs_capacity: usize,
+    pub pit_capacity: usize,
+}
+
+impl World {
+    pub fn model(&self) -> Model {
+        let mut model = Model::new(self.cs_capacity);
+        model.faces = self.faces.iter().copied().collect();
+        for (prefix, face, cost) in &self.routes {
+            let hops = model.fib.entry(prefix.clone()).or_default();
+            hops.retain(|(other, _)| other != face);
+            hops.push((*face, *cost));
+            hops.sort_by_key(|&(_, cost)| cost);
+        }
+        model.strategies.extend(self.strategies.iter().cloned());
+        model.regions.clone_from(&self.regions);
+        model.unsolicited = self.unsolicited;
+        model.pit_capacity = self.pit_capacity;
+        model
+    }
+
+    pub fn bed(&self, shard_count: usize) -> Bed {
+        let mut bed = Bed::new(&BedConfig {
+            shard_count,
+            cs_capacity: self.cs_capacity,
+            pit_capacity: self.pit_capacity,
+            unsolicited: self.unsolicited,
+        });
+        for &(face, spec) in &self.faces {
+            bed.add_face(face, spec);
+        }
+        for (prefix, face, cost) in &self.routes {
+            bed.add_route(prefix, *face, u64::from(*cost));
+        }
+        for (prefix, strategy) in &self.strategies {
+            bed.set_strategy(prefix, &strategy.uri());
+        }
+        bed.set_regions(&self.regions);
+        bed
+    }
+
+    /// A random world of seven faces of all kinds.
+    pub fn random(random: &mut Random, shard_count: usize) -> Self {
+        let spec =
+            |local, link, tokens, local_fields| FaceSpec { local, link, tokens, local_fields };
+        // Each shard learns on its own which peers send tokens, so that is left to one shard.
+        let learning = if shard_count == 1 { Tokens::WhenSeen } else { Tokens::Always };
+        let faces = vec![
+            (0, spec(true, Link::PointToPoint, Tokens::Never, false)),
+            (1, spec(false, Link::PointToPoint, Tokens::Always, false)),
+            (2, spec(false, Link::PointToPoint, learning, false)),
+            (3, spec(false, Link::MultiAccess, Tokens::Never, false)),
+            (4, spec(false, Link::AdHoc, Tokens::Never, false)),
+            (5, spec(true, Link::PointToPoint, Tokens::Never, true)),
+            (6, spec(false, Link::PointToPoint, Tokens::Never, false)),
+        ];
+        let mut routes = Vec::new();
+        for prefix in ["/a", "/b", "/b/a", "/a/b", "/wide", "/localhost", "/localhop", "/hint/x"] {
+            for _ in 0..random.below(4) {
+                let cost = u32::try_from(routes.len()).unwrap();
+                routes.push((name(prefix), u32::try_from(random.below(7)).unwrap(), cost));
+            }
+        }
+        if random.percent(30) {
+            routes.push((Vec::new(), 6, 1000));
+        }
+        let mut strategies = Vec::new();
+        for prefix in ["/b", "/a/a", "/wide", "/localhost"] {
+            match random.below(4) {
+                0 => strategies.push((name(prefix), Strategy::multicast())),
+                1 => strategies.push((name(prefix), Strategy::patient_best_route())),
+                _ => {}
+            }
+        }
+        Self {
+            faces,
+            routes,
+            strategies,
+            regions: if random.percent(50) { vec![name("/region/r1")] } else { Vec::new() },
+            unsolicited: *random.pick(&[
+                Unsolicited::DropAll,
+                Unsolicited::AdmitLocal,
+                Unsolicited::AdmitNetwork,
+                Unsolicited::AdmitAll,
+            ]),
+            // With two shards, each has a Content Store of its own, so neither may be full.
+            cs_capacity: if shard_count == 1 { *random.pick(&[3, 8, 1000]) } else { 1000 },
+            pit_capacity: if shard_count == 1 { *random.pick(&[4, 1000]) } else { 1000 },
+        }
+    }
+}
