@@ -135,12 +135,6 @@ impl Burst {
         }
     }
 
-    /// Where packet `index` lies.
-    #[inline]
-    pub(crate) fn handle(&self, index: usize) -> Option<&PacketHandle> {
-        self.descriptors[index].handle.as_ref()
-    }
-
     #[inline]
     pub(crate) fn descriptor(&self, index: usize) -> &Descriptor {
         &self.descriptors[index]

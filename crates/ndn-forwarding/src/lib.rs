@@ -2,9 +2,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`Ingress`] | from received bytes to a descriptor: the only place that parses |
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
-//! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
+//! | [`Shard`] | the stages of a burst, timers, what the control thread changes |
+//! | `pipelines` | incoming and outgoing Interest, Data and Nack; the end of a PIT entry |
+//! | [`strategy`] | where an Interest goes: best-route, multicast, access |
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
+//! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
 //! | [`Counters`], [`DropReason`] | what is counted |
 //!

@@ -107,7 +107,7 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        self.prefetch_buckets(rx, pool);
+        self.prefetch_buckets(now, rx, pool);
         self.prefetch_entries(rx, pool);
         self.prefetch_payloads(rx, pool);
         self.apply(now, rx, pool, tx);
@@ -196,7 +196,7 @@ impl Shard {
     }
 
     /// Stage 1: the buckets of PIT and Content Store, and of the dead nonce list.
-    fn prefetch_buckets(&self, rx: &Burst, pool: &PacketPool) {
+    fn prefetch_buckets(&self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
         for index in 0..rx.len() {
             let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
             if packet.descriptor.kind == PacketKind::Data {
@@ -204,7 +204,7 @@ impl Shard {
             } else {
                 let key = packet.interest_key();
                 self.tables.pcct.prefetch_interest_buckets(&key);
-                self.tables.dead_nonces.prefetch(key.name_hash(), packet.descriptor.nonce);
+                self.tables.dead_nonces.prefetch(key.name_hash(), packet.descriptor.nonce, now);
             }
         }
     }

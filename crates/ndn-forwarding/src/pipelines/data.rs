@@ -3,11 +3,11 @@
 use ndn_table::{FaceIndex, PIT_MATCHES_MAX, PitIndex, PitMatches, StrategyId};
 
 use super::outgoing::OutgoingData;
+use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::digest::sha256;
 use crate::packet::RxPacket;
 use crate::strategy::{ArrivedData, Context, StrategyTable};
-use crate::{DropReason, UnsolicitedPolicy};
 
 /// The PIT entries that one Data satisfies.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Timers of strategies.
 
 use ndn_packet::{Interest, MAX_PACKET_SIZE};
-use ndn_table::{FibSnapshot, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
+use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
 
 use crate::scope;
 use crate::strategy::{Context, InterestPacket, PendingInterest, StrategyTable};
@@ -38,9 +38,8 @@ impl<'a> Context<'a> {
 
     fn call_strategy(&mut self, entry: PitIndex, wire: &[u8], strategies: &StrategyTable) {
         let Ok(interest) = Interest::parse(wire) else { return };
-        let mut records = self.tables.pcct.in_records(entry);
-        let Some(record) = records.find(|record| record.expiry() > self.now) else { return };
-        let (face, lifetime_ms) = (record.face, record.lifetime_ms);
+        let waiting = self.in_records(entry).find(|record| record.expiry() > self.now);
+        let Some(&InRecord { face, lifetime_ms, .. }) = waiting else { return };
         let mut hashes = [0; PREFIX_HASHES_MAX];
         let hash_count = self.tables.hasher.hash_prefixes(interest.name(), &mut hashes);
         let Some(prefix_hashes) = hash_count.map(|count| &hashes[..count]) else { return };

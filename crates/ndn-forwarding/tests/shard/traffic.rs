@@ -41,12 +41,21 @@ pub struct Generator<'a> {
     /// Interests that went upstream.
     outstanding: Vec<(Face, Interest)>,
     now: Time,
+    unique_nonce: u32,
 }
 
 impl<'a> Generator<'a> {
     pub fn new(random: &'a mut Random, world: &'a World, shard_count: usize) -> Self {
         let model = world.model();
-        Self { random, world, shard_count, model, outstanding: Vec::new(), now: GRID_MS }
+        Self {
+            random,
+            world,
+            shard_count,
+            model,
+            outstanding: Vec::new(),
+            now: GRID_MS,
+            unique_nonce: 100,
+        }
     }
 
     pub fn steps(mut self, count: usize) -> Vec<Step> {
@@ -168,7 +177,7 @@ impl<'a> Generator<'a> {
             must_be_fresh: self.random.percent(30),
             hint,
             nonce: Some(self.nonce()),
-            lifetime_ms: *self.random.pick(&[Some(1), Some(41), Some(41), Some(401), Some(2001)]),
+            lifetime_ms: self.lifetime_ms(),
             hop_limit: *self.random.pick(&[None, None, None, Some(0), Some(1), Some(2), Some(255)]),
         }
     }
@@ -182,6 +191,10 @@ impl<'a> Generator<'a> {
             (Some(60_001), "y"),
         ]);
         Data { name, freshness_ms, content: content.into() }
+    }
+
+    fn lifetime_ms(&mut self) -> Option<u64> {
+        Some(*self.random.pick(&self.world.lifetimes_ms))
     }
 
     /// A name of up to `length` components, and at least as many as decide on the shard.
@@ -205,8 +218,12 @@ impl<'a> Generator<'a> {
     }
 
     fn nonce(&mut self) -> u32 {
-        let bound = *self.random.pick(&[6, 100_000]);
-        u32::try_from(self.random.below(bound)).unwrap()
+        let is_repeated = self.world.lifetimes_ms.len() == 1 && self.random.percent(50);
+        if is_repeated {
+            return u32::try_from(self.random.below(6)).unwrap();
+        }
+        self.unique_nonce += 1;
+        self.unique_nonce
     }
 
     fn mark(&mut self) -> u64 {

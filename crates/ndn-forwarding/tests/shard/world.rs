@@ -15,6 +15,8 @@ pub struct World {
     pub unsolicited: Unsolicited,
     pub cs_capacity: usize,
     pub pit_capacity: usize,
+    /// Lifetimes of the Interests.
+    pub lifetimes_ms: Vec<u64>,
 }
 
 impl World {
@@ -87,6 +89,15 @@ impl World {
                 _ => {}
             }
         }
+        // Where lifetimes of all kinds meet, an entry that has expired may hold its place for some
+        // seconds longer. That shows only if the PIT is full, or in the dead nonce list.
+        let pit_capacity = if shard_count == 1 { *random.pick(&[4, 1000, 1000]) } else { 1000 };
+        let one_lifetime = pit_capacity == 4 || random.percent(60);
+        let lifetimes_ms = if one_lifetime {
+            vec![*random.pick(&[1, 41, 401, 2001])]
+        } else {
+            vec![1, 41, 41, 401, 2001]
+        };
         Self {
             faces,
             routes,
@@ -100,7 +111,8 @@ impl World {
             ]),
             // With two shards, each has a Content Store of its own, so neither may be full.
             cs_capacity: if shard_count == 1 { *random.pick(&[3, 8, 1000]) } else { 1000 },
-            pit_capacity: if shard_count == 1 { *random.pick(&[4, 1000]) } else { 1000 },
+            pit_capacity,
+            lifetimes_ms,
         }
     }
 }

@@ -56,6 +56,7 @@ impl Case {
             unsolicited: Unsolicited::DropAll,
             cs_capacity: 100,
             pit_capacity: 100,
+            lifetimes_ms: Vec::new(),
         };
         Self { title, world, lines: Vec::new(), drops: Vec::new(), model_too: true }
     }

@@ -19,11 +19,11 @@ impl Model {
             return;
         }
         interest.hop_limit = interest.hop_limit.map(|hop_limit| hop_limit - 1);
-        if !arrival.token.is_empty() {
-            self.token_senders.push(arrival.face);
-        }
         if !spec.local && is_under(&interest.name, "localhost") {
             return;
+        }
+        if !arrival.token.is_empty() {
+            self.token_senders.push(arrival.face);
         }
         let nonce = interest.nonce.unwrap();
         let regions = &self.regions;
