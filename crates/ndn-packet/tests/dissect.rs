@@ -74,6 +74,13 @@ fn says_which_rule_a_packet_breaks() {
     let dissection = dissect(&[5, 7, 7, 3, 8, 1, b'a', 0x82, 0]);
     assert!(dissection.as_str().contains("unrecognised type 130 (ignored)"), "{dissection}");
     assert_eq!(dissection.error(), None);
+    // A second HopLimit is ignored, and a second Nonce is not.
+    let dissection = dissect(&[5, 11, 7, 3, 8, 1, b'a', 34, 1, 9, 34, 1, 8]);
+    assert!(dissection.as_str().contains("HopLimit (34): 9"), "{dissection}");
+    assert!(dissection.as_str().contains("(34), repeated or out of order: 08"), "{dissection}");
+    assert_eq!(dissection.error(), None);
+    let dissection = dissect(&[5, 17, 7, 3, 8, 1, b'a', 10, 4, 1, 2, 3, 4, 10, 4, 1, 2, 3, 4]);
+    assert_eq!(dissection.error(), Some(DecodeError::OutOfOrder { ty: 10, offset: 13 }));
     // A Nonce of three bytes.
     let dissection = dissect(&[5, 10, 7, 3, 8, 1, b'a', 10, 3, 1, 2, 3]);
     assert!(dissection.as_str().contains("Nonce (10): 010203"), "{dissection}");

@@ -11,7 +11,7 @@ use crate::signature::SignatureType;
 use crate::tlv::{Reader, Tlv};
 use crate::types;
 use core::fmt::{self, Write};
-use schema::{Context, Kind, describe};
+use schema::{Context, Kind, describe, order};
 
 /// Nesting beyond this is shown as bytes.
 const DEPTH_MAX: usize = 16;
@@ -68,13 +68,31 @@ struct Tree {
 impl Tree {
     /// Shows all elements that `reader` has left.
     fn run(&mut self, mut reader: Reader<'_>, context: Context, depth: usize) -> fmt::Result {
+        let order = order(context);
+        let mut next = 0;
         loop {
             match reader.next_tlv() {
-                Ok(Some(tlv)) => self.element(&tlv, context, depth)?,
+                Ok(Some(tlv)) => match order.iter().position(|&ty| ty == tlv.ty()) {
+                    Some(place) if place < next => self.late(&tlv, context, depth)?,
+                    Some(place) => {
+                        next = place + 1;
+                        self.element(&tlv, context, depth)?;
+                    }
+                    None => self.element(&tlv, context, depth)?,
+                },
                 Ok(None) => return Ok(()),
                 Err(error) => return self.broken(reader, error, context, depth),
             }
         }
+    }
+
+    /// Shows an element that comes behind one that it must precede. Its inside does not matter; if
+    /// that is an error, it is said by whoever checks the enclosing element.
+    fn late(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
+        self.start_line(tlv.offset(), depth)?;
+        let name = describe(context, tlv.ty()).map_or("element", |(name, _)| name);
+        write!(self.text, "{name} ({}), repeated or out of order: ", tlv.ty())?;
+        self.bytes_line(tlv.value())
     }
 
     /// Shows the element at which `reader` fails, as far as it can be read.

@@ -71,6 +71,48 @@ pub(super) const fn describe(context: Context, ty: u32) -> Option<(&'static str,
     }
 }
 
+/// Elements in the order that the specification gives, where some of them are not critical: those
+/// are ignored if they come too late.
+pub(super) const fn order(context: Context) -> &'static [u32] {
+    match context {
+        Context::Interest => &[
+            t::NAME,
+            t::CAN_BE_PREFIX,
+            t::MUST_BE_FRESH,
+            t::FORWARDING_HINT,
+            t::NONCE,
+            t::INTEREST_LIFETIME,
+            t::HOP_LIMIT,
+            t::APPLICATION_PARAMETERS,
+            t::INTEREST_SIGNATURE_INFO,
+            t::INTEREST_SIGNATURE_VALUE,
+        ],
+        Context::SignatureInfo => &[
+            t::SIGNATURE_TYPE,
+            t::KEY_LOCATOR,
+            t::SIGNATURE_NONCE,
+            t::SIGNATURE_TIME,
+            t::SIGNATURE_SEQ_NUM,
+            t::VALIDITY_PERIOD,
+            t::ADDITIONAL_DESCRIPTION,
+        ],
+        Context::ValidityPeriod => &[t::NOT_BEFORE, t::NOT_AFTER],
+        Context::DescriptionEntry => &[t::DESCRIPTION_KEY, t::DESCRIPTION_VALUE],
+        Context::Top
+        | Context::Data
+        | Context::Lp
+        | Context::ForwardingHint
+        | Context::LinkDelegation
+        | Context::MetaInfo
+        | Context::FinalBlockId
+        | Context::KeyLocator
+        | Context::AdditionalDescription
+        | Context::Nack
+        | Context::CachePolicy
+        | Context::Application => &[],
+    }
+}
+
 const fn top(ty: u32) -> Option<(&'static str, Kind)> {
     Some(match ty {
         t::INTEREST => ("Interest", Kind::Nested(Context::Interest)),
