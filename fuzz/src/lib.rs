@@ -5,9 +5,11 @@
 //! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
 #![forbid(unsafe_code)]
 
+mod management;
 mod name_uri;
 mod packet;
 
+pub use management::management;
 pub use name_uri::name_uri;
 pub use packet::packet;
 
@@ -15,7 +17,8 @@ pub use packet::packet;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus.
-pub const TARGETS: &[(&str, Target)] = &[("packet", packet), ("name_uri", name_uri)];
+pub const TARGETS: &[(&str, Target)] =
+    &[("packet", packet), ("name_uri", name_uri), ("management", management)];
 
 /// The target called `name`.
 #[must_use]

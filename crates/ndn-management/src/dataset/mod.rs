@@ -14,6 +14,7 @@ use ndn_packet::tlv::{Reader, Tlv};
 pub use face::{ChannelStatus, FaceCounters, FaceProperties, FaceQueryFilter, FaceStatus};
 pub use forwarder::{ForwarderCounters, ForwarderStatus};
 pub use notification::FaceEventNotification;
+pub(crate) use tables::append_entry;
 pub use tables::{CsInfo, FibEntry, NextHopRecord, RibEntry, RouteRecord, StrategyChoice};
 
 /// A block of a dataset or notification.

@@ -1,7 +1,7 @@
 //! Blocks of `fib/list`, `rib/list`, `strategy-choice/list` and `cs/info`.
 
 use ndn_packet::tlv::{self, Tlv};
-use ndn_packet::{DecodeError, Name};
+use ndn_packet::{DecodeError, Name, NameRef};
 
 use super::DatasetItem;
 use crate::block::{self, OrderedFields};
@@ -45,12 +45,7 @@ impl DatasetItem for FibEntry {
     const TYPE: u32 = numbers::DATASET_ITEM;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        tlv::append_nested(out, Self::TYPE, |out| {
-            tlv::append_name(out, self.name.as_ref());
-            for next_hop in &self.next_hops {
-                next_hop.encode(out);
-            }
-        });
+        append_entry(out, self.name.as_ref(), self.next_hops.iter().copied());
     }
 
     fn decode_fields(block: Tlv<'_>) -> Result<Self, DecodeError> {
@@ -116,18 +111,25 @@ impl DatasetItem for RibEntry {
     const TYPE: u32 = numbers::DATASET_ITEM;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        tlv::append_nested(out, Self::TYPE, |out| {
-            tlv::append_name(out, self.name.as_ref());
-            for route in &self.routes {
-                route.encode(out);
-            }
-        });
+        append_entry(out, self.name.as_ref(), self.routes.iter().copied());
     }
 
     fn decode_fields(block: Tlv<'_>) -> Result<Self, DecodeError> {
         let mut fields = OrderedFields::new(block.reader());
         Ok(Self { name: fields.name()?, routes: records(fields)? })
     }
+}
+
+/// Appends a [`FibEntry`] or [`RibEntry`] without making one first: tables are large.
+pub(crate) fn append_entry<T: DatasetItem>(
+    out: &mut Vec<u8>,
+    name: NameRef<'_>,
+    records: impl Iterator<Item = T>,
+) {
+    tlv::append_nested(out, numbers::DATASET_ITEM, |out| {
+        tlv::append_name(out, name);
+        records.for_each(|record| record.encode(out));
+    });
 }
 
 fn records<T: DatasetItem>(mut fields: OrderedFields<'_>) -> Result<Vec<T>, DecodeError> {

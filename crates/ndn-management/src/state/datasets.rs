@@ -4,8 +4,8 @@ use ndn_packet::NameRef;
 
 use super::{ControlState, FaceRecord, Telemetry};
 use crate::dataset::{
-    ChannelStatus, CsInfo, DatasetItem, FibEntry, ForwarderStatus, NextHopRecord, RibEntry,
-    RouteRecord, StrategyChoice,
+    ChannelStatus, CsInfo, DatasetItem, ForwarderStatus, NextHopRecord, RouteRecord,
+    StrategyChoice, append_entry,
 };
 use crate::dispatch::Dataset;
 use crate::types::cs_flag;
@@ -67,19 +67,8 @@ impl ControlState {
             Dataset::ChannelList => encode_all(
                 telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
             ),
-            Dataset::FibList => encode_all(self.fib.iter().map(|(prefix, next_hops)| {
-                FibEntry {
-                    name: prefix.clone(),
-                    next_hops: next_hops
-                        .iter()
-                        .map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost })
-                        .collect(),
-                }
-            })),
-            Dataset::RibList => encode_all(self.rib.iter().map(|(prefix, routes)| RibEntry {
-                name: prefix.to_name(),
-                routes: routes.iter().map(|route| route_record(now, route)).collect(),
-            })),
+            Dataset::FibList => self.fib_list(),
+            Dataset::RibList => self.rib_list(now),
             Dataset::CsInfo => self.cs_info(telemetry).to_vec(),
             Dataset::StrategyChoiceList => {
                 encode_all(self.strategy_choices.iter().map(|(name, strategy)| StrategyChoice {
@@ -88,6 +77,24 @@ impl ControlState {
                 }))
             }
         }
+    }
+
+    fn fib_list(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        for (prefix, next_hops) in self.fib.iter() {
+            let records =
+                next_hops.iter().map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost });
+            append_entry(&mut content, prefix.as_ref(), records);
+        }
+        content
+    }
+
+    fn rib_list(&self, now: Now) -> Vec<u8> {
+        let mut content = Vec::new();
+        for (prefix, routes) in self.rib.iter() {
+            append_entry(&mut content, prefix, routes.iter().map(|route| route_record(now, route)));
+        }
+        content
     }
 
     fn face_list(

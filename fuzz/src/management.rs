@@ -1,0 +1,164 @@
+//! The management decoder: blocks, face URIs, and commands that reach a control plane.
+
+use std::fmt::Debug;
+
+use ndn_management::{
+    Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters, ControlResponse,
+    ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity, FaceCapabilities,
+    FaceEventNotification, FacePersistency, FaceProperties, FaceQueryFilter, FaceRecord, FaceScope,
+    FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus, LinkType, Now, RibEntry,
+    StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
+};
+use ndn_packet::tlv::frame_len;
+use ndn_packet::{Data, Interest};
+
+/// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
+pub fn management(bytes: &[u8]) {
+    blocks(bytes);
+    if let Ok(text) = core::str::from_utf8(bytes) {
+        face_uri(text);
+    }
+    if matches!(bytes.first(), Some(5)) {
+        interests(bytes);
+    }
+}
+
+fn blocks(bytes: &[u8]) {
+    block::<ChannelStatus>(bytes);
+    block::<CsInfo>(bytes);
+    block::<FaceEventNotification>(bytes);
+    block::<FaceQueryFilter>(bytes);
+    block::<FaceStatus>(bytes);
+    block::<FibEntry>(bytes);
+    block::<RibEntry>(bytes);
+    block::<StrategyChoice>(bytes);
+    if let Ok(status) = ForwarderStatus::decode(bytes) {
+        assert_eq!(ForwarderStatus::decode(&status.to_vec()), Ok(status));
+    }
+    if let Ok(parameters) = ControlParameters::decode(bytes) {
+        assert_eq!(ControlParameters::decode(&parameters.to_vec()), Ok(parameters));
+    }
+    if let Ok(response) = ControlResponse::decode(bytes) {
+        assert_eq!(ControlResponse::decode(&response.to_vec()), Ok(response));
+    }
+}
+
+fn block<T: DatasetItem + PartialEq + Debug>(bytes: &[u8]) {
+    if let Ok(item) = T::decode(bytes) {
+        assert_eq!(T::decode(&item.to_vec()), Ok(item));
+    }
+    if let Ok(items) = decode_dataset::<T>(bytes) {
+        let encoded: Vec<u8> = items.iter().flat_map(DatasetItem::to_vec).collect();
+        assert_eq!(decode_dataset::<T>(&encoded), Ok(items));
+    }
+}
+
+fn face_uri(text: &str) {
+    let Ok(uri) = FaceUri::parse(text) else { return };
+    assert_eq!(FaceUri::parse(&uri.to_string()), Ok(uri.clone()));
+    if let Ok(canonical) = uri.canonize() {
+        assert!(canonical.is_canonical(), "{canonical}");
+    }
+}
+
+struct Nothing;
+
+impl Telemetry for Nothing {
+    fn face(&self, _: u64) -> FaceActivity {
+        FaceActivity::default()
+    }
+
+    fn forwarder(&self) -> ForwarderCounters {
+        ForwarderCounters::default()
+    }
+
+    fn tables(&self) -> TableSizes {
+        TableSizes::default()
+    }
+
+    fn channels(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn face(face_id: u64, remote_uri: &str, scope: FaceScope) -> FaceRecord {
+    FaceRecord {
+        properties: FaceProperties {
+            face_id,
+            remote_uri: remote_uri.to_owned(),
+            local_uri: "unix:///run/nfd/nfd.sock".to_owned(),
+            scope,
+            persistency: FacePersistency::OnDemand,
+            link_type: LinkType::PointToPoint,
+            flags: 0,
+        },
+        base_congestion_marking_interval_ns: None,
+        default_congestion_threshold: None,
+        mtu: Some(8800),
+        capabilities: FaceCapabilities { change_persistency: true, override_mtu: true },
+    }
+}
+
+/// The application that sends the Interests, and a face that commands may name.
+const FACES: [(u64, FaceScope); 2] = [(256, FaceScope::Local), (257, FaceScope::NonLocal)];
+
+fn interests(mut bytes: &[u8]) {
+    let strategies =
+        StrategyList::new().with("best-route", 5, |_| Ok(())).with("asf", 5, |_| Ok(()));
+    let mut state =
+        ControlState::new(ControlConfig::default(), Collaborators::with_strategies(strategies));
+    let mut now = Now { monotonic_ns: 1, unix_us: 1_700_000_000_000_000 };
+    for (face_id, scope) in FACES {
+        state.face_created(now, face(face_id, "fd://1", scope));
+    }
+    while let Ok(Some(len)) = frame_len(bytes) {
+        let Some((packet, rest)) = bytes.split_at_checked(len) else { break };
+        bytes = rest;
+        state.handle_interest(now, packet, FACES[0].0, &Nothing);
+        carry_out(&mut state, now, Interest::parse(packet).ok().as_ref());
+        now.monotonic_ns += 1_000_000;
+        now.unix_us += 1000;
+        state.handle_timeout(now);
+        check(&state);
+    }
+}
+
+/// Does at once what management wants; answers belong to the Interest.
+fn carry_out(state: &mut ControlState, now: Now, interest: Option<&Interest<'_>>) {
+    let mut next_face_id = 300;
+    while let Some(action) = state.poll_action() {
+        match action {
+            Action::SendData { wire, .. } => {
+                let data = Data::parse(&wire).expect("management sends Data");
+                let is_event =
+                    data.name().last().is_some_and(|last| last.as_sequence_num().is_some());
+                let answers =
+                    interest.is_some_and(|interest| data.name().starts_with(interest.name()));
+                assert!(is_event || answers, "{} answers nothing", data.name());
+            }
+            Action::CreateFace { ticket, specification } => {
+                let uri = specification.remote.to_string();
+                let record = face(next_face_id, &uri, FaceScope::NonLocal);
+                next_face_id += 1;
+                state.face_creation_done(now, ticket, Ok(CreatedFace::New(record)));
+            }
+            Action::EraseCs { ticket, limit, .. } => state.cs_erase_done(ticket, limit, true),
+            Action::DestroyFace { face_id } => state.face_destroyed(now, face_id),
+            Action::UpdateFib(_)
+            | Action::UpdateFace { .. }
+            | Action::SetStrategy { .. }
+            | Action::UnsetStrategy { .. }
+            | Action::ConfigureCs(_) => {}
+        }
+    }
+}
+
+/// Nothing points to a face that is gone.
+fn check(state: &ControlState) {
+    for (prefix, routes) in state.rib().iter() {
+        assert!(routes.iter().all(|route| state.face(route.face_id).is_some()), "{prefix}");
+    }
+    for (prefix, next_hops) in state.fib().iter() {
+        assert!(next_hops.iter().all(|hop| state.face(hop.face_id).is_some()), "{prefix}");
+    }
+}
