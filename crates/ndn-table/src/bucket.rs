@@ -21,9 +21,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// The part of a hash that a bucket stores; never 0.
 #[inline(always)]
 pub(crate) fn tag_of(hash: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half is meant")]
-    let upper = (hash >> 32) as u32;
-    upper | 1
+    (hash >> 32) as u32 | 1
 }
 
 impl Bucket {

@@ -177,7 +177,7 @@ impl DeadNonceList {
 
     #[inline(always)]
     fn step(&self, now: Timestamp) -> u64 {
-        now.as_nanos() / self.step_nanos & TIME_MASK
+        (now.as_nanos() / self.step_nanos) & TIME_MASK
     }
 
     /// Steps since a record was inserted.

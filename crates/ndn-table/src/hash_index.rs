@@ -139,9 +139,7 @@ impl HashIndex {
 /// Position of the bucket where the search for `hash` starts, of `count` buckets.
 #[inline(always)]
 pub(crate) fn home_bucket(hash: u64, count: usize) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    let position = (((hash & 0xFFFF_FFFF) * count as u64) >> 32) as usize;
-    position
+    (((hash & 0xFFFF_FFFF) * count as u64) >> 32) as usize
 }
 
 const _: () = assert!(ITEMS_PER_BUCKET < BUCKET_SLOTS);
@@ -163,7 +161,7 @@ mod tests {
 
     /// Few distinct hashes and a small table, so that buckets overflow and tags repeat.
     fn hashes() -> impl Strategy<Value = u64> {
-        (0..4_u64, 0..6_u64).prop_map(|(upper, lower)| upper << 33 | lower * 0x2000_0000)
+        (0..4_u64, 0..6_u64).prop_map(|(upper, lower)| (upper << 33) | (lower * 0x2000_0000))
     }
 
     fn operations() -> impl Strategy<Value = Vec<Operation>> {

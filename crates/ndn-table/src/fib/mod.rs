@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `entry` | [`FibEntry`], [`NextHop`], [`StrategyId`], [`FibSlot`] |
 //! | `writer` | [`FibWriter`]: the control thread's records, and how changes become versions |
+//! | `record` | what a prefix passes on to longer ones |
+//! | `bucket_items` | changes of the hash table |
 //! | `snapshot` | [`FibSnapshot`]: longest prefix match, alone and in bursts |
 //! | `depth_tree` | which prefix lengths a search tries, and where it needs markers |
 //! | `paged` | arrays whose versions share pages |
@@ -17,9 +19,11 @@
 //! only such as the name and the table have: one or two in practice, whatever the number of
 //! entries. The hash buckets alone guide it; the names are compared once, at its end.
 
+mod bucket_items;
 mod depth_tree;
 mod entry;
 mod paged;
+mod record;
 mod snapshot;
 mod writer;
 

@@ -1,18 +1,18 @@
 //! The authoritative FIB, and how a change becomes a new version.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
 
+use super::bucket_items::{insert_item, remove_item, replace_item};
 use super::depth_tree::{FIB_DEPTH_MAX, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
 use super::paged::PagedVec;
+use super::record::{Inherited, Record, Records, inherited, write_entry};
 use super::snapshot::{FibSnapshot, MARKER_BIT};
-use crate::bucket::{Bucket, tag_of};
-use crate::hash_index::{PROBE_MAX, home_bucket};
+use crate::bucket::Bucket;
 use crate::{FaceIndex, NameHasher};
 
 /// Prefixes and markers that one bucket is sized for.
@@ -49,35 +49,6 @@ impl fmt::Display for FibError {
 
 impl std::error::Error for FibError {}
 
-/// What was set for a prefix, or that it is a marker.
-#[derive(Debug)]
-struct Record {
-    next_hops: Vec<NextHop>,
-    strategy: Option<StrategyId>,
-    /// Prefixes below whose search leads over this one.
-    marker_count: u32,
-    slot: FibSlot,
-    depth: u8,
-}
-
-impl Record {
-    fn is_real(&self) -> bool {
-        !self.next_hops.is_empty() || self.strategy.is_some()
-    }
-}
-
-/// By the value of the Name TLV, whose byte order is the canonical order of names.
-type Records = BTreeMap<Box<[u8]>, Record>;
-
-/// What a prefix passes on to longer ones.
-#[derive(Clone)]
-struct Inherited<'a> {
-    best: FibSlot,
-    next_hops: &'a [NextHop],
-    next_hops_depth: u8,
-    strategy: StrategyId,
-}
-
 /// The FIB of the control thread: routes and strategy choices, and the versions made of them.
 ///
 /// Changes gather in a working version, which shares all untouched pages with the published ones,
@@ -110,7 +81,7 @@ impl FibWriter {
             version: 0,
         };
         let mut writer = Self {
-            records: BTreeMap::new(),
+            records: Records::new(),
             published: Arc::new(working.clone()),
             working,
             free_slots: Vec::new(),
@@ -462,109 +433,4 @@ impl FibWriter {
             }
         }
     }
-}
-
-impl<'a> Inherited<'a> {
-    /// Takes over what a longer prefix sets itself.
-    fn add(&mut self, record: &'a Record) {
-        if !record.is_real() {
-            return;
-        }
-        self.best = record.slot;
-        if !record.next_hops.is_empty() {
-            self.next_hops = &record.next_hops;
-            self.next_hops_depth = record.depth;
-        }
-        if let Some(strategy) = record.strategy {
-            self.strategy = strategy;
-        }
-    }
-}
-
-/// What a name inherits from its real proper prefixes, and perhaps from itself.
-fn inherited<'a>(records: &'a Records, name: NameRef<'_>, with_itself: bool) -> Inherited<'a> {
-    let mut inherited = Inherited {
-        best: FibSlot::ROOT,
-        next_hops: &[],
-        next_hops_depth: 0,
-        strategy: StrategyId(0),
-    };
-    let depths = name.len() + usize::from(with_itself);
-    for depth in (0..depths).take(FIB_DEPTH_MAX + 1) {
-        if let Some(record) = records.get(name.prefix(depth).value()) {
-            inherited.add(record);
-        }
-    }
-    inherited
-}
-
-/// Writes what a search that ends at this record means, unless it is there already.
-fn write_entry(entries: &mut PagedVec<FibEntry>, record: &Record, passed_on: &Inherited<'_>) {
-    let index = record.slot.index();
-    let entry = entries.element(index);
-    let is_same = entry.best == passed_on.best
-        && entry.strategy() == passed_on.strategy
-        && entry.next_hops_depth() == usize::from(passed_on.next_hops_depth)
-        && entry.next_hops() == passed_on.next_hops;
-    if !is_same {
-        let entry = entries.element_mut(index);
-        entry.best = passed_on.best;
-        entry.set_strategy(passed_on.strategy);
-        entry.set_next_hops(passed_on.next_hops, passed_on.next_hops_depth);
-    }
-}
-
-/// Shows the buckets where items of `hash` may lie, until `stop` says so; whether it did.
-fn for_probes(
-    buckets: &mut PagedVec<Bucket>,
-    hash: u64,
-    mut stop: impl FnMut(&mut PagedVec<Bucket>, usize) -> bool,
-) -> Option<usize> {
-    let count = buckets.len();
-    let home = home_bucket(hash, count);
-    (0..PROBE_MAX).find(|distance| stop(buckets, (home + distance) % count))
-}
-
-/// Notes on the `distance` buckets before an item that it went past them, or that it no longer
-/// does.
-fn for_passed(
-    buckets: &mut PagedVec<Bucket>,
-    hash: u64,
-    distance: usize,
-    change: impl Fn(&mut Bucket),
-) {
-    let count = buckets.len();
-    let home = home_bucket(hash, count);
-    for step in 0..distance {
-        change(buckets.element_mut((home + step) % count));
-    }
-}
-
-/// Adds an item; false when the neighbourhood is full.
-fn insert_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) -> bool {
-    let distance = for_probes(buckets, hash, |buckets, position| {
-        !buckets.element(position).is_full()
-            && buckets.element_mut(position).insert(tag_of(hash), reference)
-    });
-    if let Some(distance) = distance {
-        for_passed(buckets, hash, distance, Bucket::note_passed);
-    }
-    distance.is_some()
-}
-
-fn remove_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) {
-    let distance = for_probes(buckets, hash, |buckets, position| {
-        buckets.element(position).contains(tag_of(hash), reference)
-            && buckets.element_mut(position).remove(tag_of(hash), reference)
-    });
-    if let Some(distance) = distance {
-        for_passed(buckets, hash, distance, Bucket::forget_passed);
-    }
-}
-
-fn replace_item(buckets: &mut PagedVec<Bucket>, hash: u64, old: u32, new: u32) {
-    for_probes(buckets, hash, |buckets, position| {
-        buckets.element(position).contains(tag_of(hash), old)
-            && buckets.element_mut(position).replace(tag_of(hash), old, new)
-    });
 }

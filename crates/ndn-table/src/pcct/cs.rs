@@ -1,12 +1,13 @@
 //! Content Store: lookup, admission, eviction.
 
-use super::cs_entry::{CachedWire, CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
+use super::cs_entry::{CachedWire, CsEntry, CsIndex, QueueKind, Queues};
+use super::eviction::{HELD_BLOCKS_MAX, TIMERS_PER_ENTRY_MAX};
 use super::prefix_tree::PrefixTree;
 use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_name};
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
-use crate::timer_wheel::{Step, TimerWheel};
+use crate::timer_wheel::TimerWheel;
 use crate::{DataKey, InterestKey, Timestamp};
 
 /// Different Data of one name that are kept; the one that is fresh the shortest makes way.
@@ -22,35 +23,23 @@ const DIGEST_LENGTH: usize = 32;
 /// Largest packet that can be cached.
 pub const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
 
-/// Blocks that were handed out in a burst and evicted in the same burst.
-const HELD_BLOCKS_MAX: usize = 1024;
-
-/// Records in the timer wheel for one slot at most (priority FIFO).
-const TIMERS_PER_ENTRY_MAX: u8 = 2;
-
-/// How far ahead of the eviction the lines of the victims are asked for, in evictions: first the
-/// header, then what the header leads to.
-const HEADER_AHEAD: u32 = 24;
-const LINES_AHEAD: u32 = 12;
-
 /// The Content Store of one shard. It shares the hash index with the PIT.
 #[derive(Debug)]
 pub(super) struct Cs {
     pub(super) entries: Arena<CsEntry>,
     pub(super) tree: PrefixTree,
-    queues: Queues,
-    blocks: ByteSlab,
-    held: Vec<BlockRef>,
-    wheel: TimerWheel,
-    policy: CsPolicy,
-    capacity: usize,
+    pub(super) queues: Queues,
+    pub(super) blocks: ByteSlab,
+    pub(super) held: Vec<BlockRef>,
+    pub(super) wheel: TimerWheel,
+    pub(super) policy: CsPolicy,
+    pub(super) capacity: usize,
     pub(super) admit: bool,
     pub(super) serve: bool,
-    burst: u32,
-    /// Entries of the victims' queue that lie about [`HEADER_AHEAD`] and [`LINES_AHEAD`] before
-    /// its end; [`NONE`] when the position was lost.
-    header_cursor: u32,
-    lines_cursor: u32,
+    pub(super) burst: u32,
+    /// Entries of the victims' queue that lie about a dozen and two dozen before its end; [`NONE`] when the position was lost.
+    pub(super) header_cursor: u32,
+    pub(super) lines_cursor: u32,
     pub(super) counters: CsCounters,
 }
 
@@ -378,161 +367,5 @@ impl Cs {
         self.blocks.release(entry.block);
         self.entries.release(place);
         Err(CsError::Full)
-    }
-
-    #[inline]
-    fn enqueue(&mut self, place: u32, solicited: bool, now: Timestamp) {
-        let kind = match self.policy {
-            CsPolicy::Lru => QueueKind::Main,
-            CsPolicy::PriorityFifo if !solicited => QueueKind::Unsolicited,
-            CsPolicy::PriorityFifo if !self.entries[place].is_fresh(now) => QueueKind::Stale,
-            CsPolicy::PriorityFifo => {
-                self.schedule_stale(place);
-                QueueKind::Main
-            }
-        };
-        self.queues.push(&mut self.entries, place, kind);
-    }
-
-    fn requeue(&mut self, place: u32, kind: QueueKind) {
-        self.forget_cursor(place);
-        self.queues.unlink(&mut self.entries, place);
-        self.queues.push(&mut self.entries, place, kind);
-    }
-
-    fn schedule_stale(&mut self, place: u32) {
-        let entry = &mut self.entries[place];
-        // An entry that has its records already is found stale when one of them comes out.
-        if entry.fresh_until < entry.timer
-            && entry.timer_count < TIMERS_PER_ENTRY_MAX
-            && self.wheel.schedule(u64::from(place), entry.fresh_until.plus_nanos(1)).is_ok()
-        {
-            entry.timer = entry.fresh_until;
-            entry.timer_count += 1;
-        }
-    }
-
-    /// Evicts the next victim; false when the store is empty.
-    #[inline]
-    fn evict(&mut self, index: &mut HashIndex) -> bool {
-        let Some(victim) = self.queues.victim() else { return false };
-        self.counters.evictions += 1;
-        self.remove(index, victim);
-        true
-    }
-
-    /// Takes an entry out of everything and frees its memory: at once, or, if this burst has
-    /// handed out its bytes, when the burst ends.
-    #[inline]
-    pub(super) fn remove(&mut self, index: &mut HashIndex, place: u32) {
-        self.forget_cursor(place);
-        self.queues.unlink(&mut self.entries, place);
-        self.tree.unlink(&mut self.entries, place);
-        let entry = &mut self.entries[place];
-        entry.is_in_use = false;
-        let removed = index.remove(entry.hash, place);
-        debug_assert!(removed);
-        if entry.served_burst == self.burst && self.held.len() < HELD_BLOCKS_MAX {
-            self.held.push(entry.block);
-        } else {
-            self.blocks.release(entry.block);
-        }
-        self.entries.release(place);
-    }
-
-    /// Everything handed out may be used again.
-    pub(super) fn end_burst(&mut self) {
-        self.burst = self.burst.wrapping_add(1);
-        for block in self.held.drain(..) {
-            self.blocks.release(block);
-        }
-    }
-
-    /// Moves entries whose freshness has run out, and evicts what is above the capacity, in at
-    /// most `limit` steps; whether more is to do.
-    pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
-        for _ in 0..limit {
-            let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
-            if is_above && self.evict(index) {
-                continue;
-            }
-            match self.wheel.step(now) {
-                Step::Record(key, _) => self.on_timer(key, now),
-                Step::Moved => {}
-                Step::Nothing => return false,
-            }
-        }
-        true
-    }
-
-    fn on_timer(&mut self, key: u64, now: Timestamp) {
-        let Ok(place) = u32::try_from(key) else { return };
-        let entry = &mut self.entries[place];
-        entry.timer_count -= 1;
-        entry.timer = Timestamp::MAX;
-        if !entry.is_in_use || entry.queue != QueueKind::Main {
-            return;
-        }
-        if entry.is_fresh(now) {
-            self.schedule_stale(place);
-        } else {
-            self.requeue(place, QueueKind::Stale);
-        }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
-        self.wheel.next_deadline()
-    }
-
-    /// One step of the cursors that run ahead of the eviction: by the time an entry is the victim,
-    /// its header, its bucket and its neighbours have been asked for long ago.
-    #[inline]
-    fn look_ahead(&mut self, index: &HashIndex) {
-        if self.entries.len() + 1 < self.capacity && !self.blocks.is_over_limit() {
-            return;
-        }
-        if self.header_cursor == NONE || self.lines_cursor == NONE {
-            self.place_cursors();
-            return;
-        }
-        self.header_cursor = self.entries[self.header_cursor].newer;
-        if self.header_cursor != NONE {
-            let next = self.entries[self.header_cursor].newer;
-            self.prefetch(next);
-        }
-        let entry = &self.entries[self.lines_cursor];
-        index.prefetch(entry.hash);
-        self.tree.prefetch_place(entry.node);
-        self.prefetch(entry.sibling_newer);
-        self.lines_cursor = entry.newer;
-    }
-
-    #[cold]
-    fn place_cursors(&mut self) {
-        let Some(victim) = self.queues.victim() else { return };
-        let mut place = victim;
-        for distance in 0..HEADER_AHEAD {
-            if distance == LINES_AHEAD {
-                self.lines_cursor = place;
-            }
-            if place != NONE {
-                place = self.entries[place].newer;
-            }
-        }
-        self.header_cursor = place;
-    }
-
-    /// An entry leaves its place in the queue: a cursor there is lost, and both start again.
-    #[inline]
-    fn forget_cursor(&mut self, place: u32) {
-        if place == self.header_cursor || place == self.lines_cursor {
-            self.header_cursor = NONE;
-            self.lines_cursor = NONE;
-        }
-    }
-
-    /// Lengths of the queues: unsolicited, stale, main.
-    pub(super) fn queue_lengths(&self) -> [u32; 3] {
-        QUEUE_KINDS.map(|kind| self.queues.queue(kind).len)
     }
 }

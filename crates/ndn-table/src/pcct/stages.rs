@@ -1,0 +1,76 @@
+//! The prefetch stages of a burst. All are hints that may be left out, repeated or given stale keys.
+
+use super::Pcct;
+use super::pit::Pit;
+use crate::{DataKey, InterestKey, Token};
+
+/// Stages of a burst.
+impl Pcct {
+    /// First stage for an Interest.
+    #[inline]
+    pub fn prefetch_interest_buckets(&self, key: &InterestKey<'_>) {
+        self.index.prefetch(key.table_hash());
+        if key.can_be_prefix {
+            self.cs.tree.prefetch_bucket(key.table_hash());
+        }
+    }
+
+    /// Second stage for an Interest: the entries that its bucket names.
+    #[inline]
+    pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) {
+        self.prefetch_entries(key.table_hash());
+        if key.can_be_prefix {
+            self.cs.tree.prefetch_node(key.table_hash());
+        }
+    }
+
+    /// Third stage for an Interest: the start of a cached Data.
+    #[inline]
+    pub fn prefetch_interest_payload(&self, key: &InterestKey<'_>) {
+        self.index.for_each(key.table_hash(), |reference| {
+            if !Pit::owns(reference) {
+                self.cs.prefetch_packet(reference);
+            }
+        });
+        if key.can_be_prefix
+            && let Some(entry) = self.cs.tree.newest_entry(key.table_hash(), key.depth())
+        {
+            self.cs.prefetch(entry);
+        }
+    }
+
+    /// First stage for a Data. `token` is the PIT token it carries, if it is one of this shard's.
+    #[inline]
+    pub fn prefetch_data_buckets(&self, key: &DataKey<'_>, token: Option<Token>) {
+        self.index.prefetch(key.name_hash());
+        if let Some(token) = token {
+            self.pit.prefetch_entry(token.entry);
+        }
+        let depth = key.hashes.len() - 1;
+        self.cs.tree.prefetch_bucket(key.hashes[depth.saturating_sub(1)]);
+        let mut lengths = self.pit.prefix_lengths_below(depth);
+        while lengths != 0 {
+            self.index.prefetch(key.hashes[lengths.trailing_zeros() as usize]);
+            lengths &= lengths - 1;
+        }
+    }
+
+    /// Second stage for a Data: the entries that its buckets name.
+    #[inline]
+    pub fn prefetch_data_entries(&self, key: &DataKey<'_>) {
+        self.prefetch_entries(key.name_hash());
+        let depth = key.hashes.len() - 1;
+        self.cs.tree.prefetch_node(key.hashes[depth.saturating_sub(1)]);
+    }
+
+    #[inline(always)]
+    fn prefetch_entries(&self, hash: u64) {
+        self.index.for_each(hash, |reference| {
+            if Pit::owns(reference) {
+                self.pit.prefetch(reference);
+            } else {
+                self.cs.prefetch(reference);
+            }
+        });
+    }
+}

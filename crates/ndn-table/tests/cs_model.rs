@@ -1,0 +1,405 @@
+//! The Content Store against lists that are searched from end to end.
+#![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::VecDeque;
+
+use common::{Hashed, data, digest, name_of, with_digest};
+use ndn_table::{
+    CS_VARIANTS_PER_NAME_MAX, CachedWire, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult,
+    NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
+};
+use proptest::prelude::*;
+
+const CAPACITY: usize = 12;
+/// A timer is at most this late.
+const SLACK_NANOS: u64 = 64_003 * NANOS_PER_MILLI;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Cached {
+    name: Vec<u8>,
+    wire: Vec<u8>,
+    fresh_until: Timestamp,
+}
+
+impl Cached {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        self.fresh_until != Timestamp::ZERO && now <= self.fresh_until
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Insert { name: Vec<u16>, content: u8, freshness_ms: u64, solicited: bool },
+    Find { name: Vec<u16>, digest_of: Option<u8>, can_be_prefix: bool, must_be_fresh: bool },
+    Erase { name: Vec<u16>, limit: usize },
+    SetCapacity(usize),
+    Switch { admit: bool, serve: bool },
+    EndBurst,
+    Advance { nanos: u64 },
+}
+
+fn name() -> impl Strategy<Value = Vec<u16>> {
+    prop_oneof![
+        8 => proptest::collection::vec(0..3_u16, 0..5),
+        1 => (40..63_usize, 0..3_u16).prop_map(|(depth, last)| {
+            let mut name = vec![0; depth];
+            name.push(last);
+            name
+        }),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let freshness = prop_oneof![Just(0_u64), 1..100_u64, 1..200_000_u64];
+    prop_oneof![
+        10 => (name(), 0..3_u8, freshness, any::<bool>()).prop_map(
+            |(name, content, freshness_ms, solicited)| Operation::Insert { name, content, freshness_ms, solicited }),
+        10 => (name(), proptest::option::weighted(0.2, 0..3_u8), any::<bool>(), any::<bool>()).prop_map(
+            |(name, digest_of, can_be_prefix, must_be_fresh)| {
+                Operation::Find { name, digest_of, can_be_prefix, must_be_fresh }
+            }),
+        1 => (name(), 0..6_usize).prop_map(|(name, limit)| Operation::Erase { name, limit }),
+        1 => (0..2 * CAPACITY).prop_map(Operation::SetCapacity),
+        1 => (prop::bool::weighted(0.8), prop::bool::weighted(0.8))
+            .prop_map(|(admit, serve)| Operation::Switch { admit, serve }),
+        3 => Just(Operation::EndBurst),
+        4 => (0..50 * NANOS_PER_MILLI).prop_map(|nanos| Operation::Advance { nanos }),
+        1 => (0..100_000 * NANOS_PER_MILLI).prop_map(|nanos| Operation::Advance { nanos }),
+    ]
+}
+
+struct World {
+    pcct: Pcct,
+    policy: CsPolicy,
+    now: Timestamp,
+    /// Unsolicited, stale, others; the next to be evicted first.
+    queues: [VecDeque<Cached>; 3],
+    capacity: usize,
+    admit: bool,
+    serve: bool,
+    hits: u64,
+    misses: u64,
+    handed_out: Vec<(CachedWire, Vec<u8>)>,
+}
+
+impl World {
+    fn new(policy: CsPolicy) -> Self {
+        let now = Timestamp::from_millis(77);
+        let mut config = PcctConfig::with_capacity(16, CAPACITY as u32, now);
+        config.cs_policy = policy;
+        Self {
+            pcct: Pcct::new(&config),
+            policy,
+            now,
+            queues: Default::default(),
+            capacity: CAPACITY,
+            admit: true,
+            serve: true,
+            hits: 0,
+            misses: 0,
+            handed_out: Vec::new(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Cached> {
+        self.queues.iter().flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.all().count()
+    }
+
+    fn evict(&mut self) {
+        let queue = self.queues.iter_mut().find(|queue| !queue.is_empty()).unwrap();
+        queue.pop_front();
+    }
+
+    fn take(&mut self, wire: &[u8]) -> Option<Cached> {
+        self.queues.iter_mut().find_map(|queue| {
+            let position = queue.iter().position(|cached| cached.wire == wire)?;
+            queue.remove(position)
+        })
+    }
+
+    fn insert(&mut self, name: &[u8], content: u8, freshness_ms: u64, solicited: bool) {
+        let wire = data(name, &vec![content; 1 + usize::from(content) * 150]);
+        let hashed = Hashed::new(name);
+        let result =
+            self.pcct.insert_data(&hashed.data(), &wire, freshness_ms, solicited, self.now);
+        if !self.admit || self.capacity == 0 {
+            assert_eq!(result, Err(CsError::NotAdmitted));
+            return;
+        }
+        let index = result.unwrap();
+        assert_eq!(self.pcct.data(index), wire);
+        let fresh_until = match freshness_ms {
+            0 => Timestamp::ZERO,
+            _ => self.now.plus_millis(freshness_ms),
+        };
+        if self.take(&wire).is_none() {
+            while self.len() >= self.capacity {
+                self.evict();
+            }
+        }
+        let cached = Cached { name: name.to_vec(), wire, fresh_until };
+        let queue = match self.policy {
+            CsPolicy::Lru => 2,
+            CsPolicy::PriorityFifo if !solicited => 0,
+            CsPolicy::PriorityFifo if !cached.is_fresh(self.now) => 1,
+            CsPolicy::PriorityFifo => 2,
+        };
+        self.queues[queue].push_back(cached);
+    }
+
+    fn find(
+        &mut self,
+        name: &[u8],
+        digest_of: Option<u8>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+    ) {
+        let mut wanted = name.to_vec();
+        let mut packet_digest = None;
+        if let Some(content) = digest_of
+            && name.len() < 4 * 62
+        {
+            let of = digest(&data(name, &vec![content; 1 + usize::from(content) * 150]));
+            packet_digest = Some(of);
+            wanted = with_digest(name, &of);
+        }
+        let now = self.now;
+        let accepted = |cached: &&Cached| !must_be_fresh || cached.is_fresh(now);
+        let exact: Vec<&Cached> =
+            self.all().filter(|cached| cached.name == name).filter(accepted).collect();
+        let allowed: Vec<Cached> = if !self.serve {
+            vec![]
+        } else if let Some(of) = packet_digest {
+            exact.into_iter().filter(|cached| digest(&cached.wire) == of).cloned().collect()
+        } else if !exact.is_empty() {
+            let longest = exact.iter().map(|cached| cached.fresh_until).max().unwrap();
+            exact.into_iter().filter(|cached| cached.fresh_until == longest).cloned().collect()
+        } else if can_be_prefix {
+            self.all()
+                .filter(|cached| cached.name.starts_with(name))
+                .filter(accepted)
+                .cloned()
+                .collect()
+        } else {
+            vec![]
+        };
+        let hashed = Hashed::new(&wanted);
+        let key = hashed.interest(can_be_prefix, must_be_fresh);
+        self.pcct.prefetch_interest_buckets(&key);
+        self.pcct.prefetch_interest_entries(&key);
+        self.pcct.prefetch_interest_payload(&key);
+        let found = self.pcct.find_data(&key, now, digest);
+        assert_eq!(found.is_some(), !allowed.is_empty(), "{allowed:?}");
+        match found {
+            None => self.misses += 1,
+            Some(index) => {
+                self.hits += 1;
+                let wire = self.pcct.data(index).to_vec();
+                assert!(allowed.iter().any(|cached| cached.wire == wire));
+                self.handed_out.push((self.pcct.cached_wire(index), wire.clone()));
+                if self.policy == CsPolicy::Lru {
+                    let cached = self.take(&wire).unwrap();
+                    self.queues[2].push_back(cached);
+                }
+            }
+        }
+    }
+
+    fn erase(&mut self, name: &[u8], limit: usize) {
+        let before = self.all().filter(|cached| cached.name.starts_with(name)).count();
+        let hashed = Hashed::new(name);
+        let result = self.pcct.erase_data(&hashed.data(), limit);
+        assert_eq!(result, EraseResult { erased: before.min(limit), more: before > limit });
+        // Which of them is free to choose.
+        let left: Vec<Vec<u8>> = self.pcct.cached_packets().map(<[u8]>::to_vec).collect();
+        for queue in &mut self.queues {
+            queue.retain(|cached| left.contains(&cached.wire) || !cached.name.starts_with(name));
+        }
+    }
+
+    /// Entries may become stale between their time and the timer's slack, in any order.
+    fn adopt_stale(&mut self) {
+        let [unsolicited, stale, _] = self.pcct.cs_queue_lengths().map(|len| len as usize);
+        assert_eq!(unsolicited, self.queues[0].len());
+        let moved: Vec<Vec<u8>> = self
+            .pcct
+            .cached_packets()
+            .skip(unsolicited + self.queues[1].len())
+            .take(stale.checked_sub(self.queues[1].len()).unwrap())
+            .map(<[u8]>::to_vec)
+            .collect();
+        for wire in moved {
+            let cached = self.take(&wire).unwrap();
+            assert!(!cached.is_fresh(self.now));
+            self.queues[1].push_back(cached);
+        }
+        if self.policy == CsPolicy::PriorityFifo {
+            for cached in &self.queues[2] {
+                assert!(cached.fresh_until.plus_nanos(SLACK_NANOS) > self.now);
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        while self.len() > self.capacity {
+            self.evict();
+        }
+        let mut rounds = 0;
+        while self.pcct.poll_cs(self.now, 3) {
+            rounds += 1;
+            assert!(rounds < 1000);
+        }
+        self.adopt_stale();
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Insert { name, content, freshness_ms, solicited } => {
+                self.insert(&name_of(&name), content, freshness_ms, solicited);
+            }
+            Operation::Find { name, digest_of, can_be_prefix, must_be_fresh } => {
+                self.find(&name_of(&name), digest_of, can_be_prefix, must_be_fresh);
+            }
+            Operation::Erase { name, limit } => self.erase(&name_of(&name), limit),
+            Operation::SetCapacity(capacity) => {
+                self.capacity = capacity.min(CAPACITY);
+                assert_eq!(self.pcct.set_cs_capacity(capacity), self.capacity);
+                self.poll();
+            }
+            Operation::Switch { admit, serve } => {
+                (self.admit, self.serve) = (admit, serve);
+                self.pcct.set_cs_admit(admit);
+                self.pcct.set_cs_serve(serve);
+            }
+            Operation::EndBurst => {
+                self.pcct.end_burst();
+                self.handed_out.clear();
+            }
+            Operation::Advance { nanos } => {
+                self.now = self.now.plus_nanos(nanos);
+                self.poll();
+            }
+        }
+    }
+
+    fn check(&self) {
+        let expected: Vec<&[u8]> = self.all().map(|cached| cached.wire.as_slice()).collect();
+        let actual: Vec<&[u8]> = self.pcct.cached_packets().collect();
+        assert_eq!(actual, expected);
+        assert_eq!(self.pcct.cs_len(), expected.len());
+        let counters = self.pcct.cs_counters();
+        assert_eq!((counters.hits, counters.misses), (self.hits, self.misses));
+        for (wire, bytes) in &self.handed_out {
+            assert_eq!(self.pcct.wire(*wire), bytes, "bytes stay until the end of the burst");
+        }
+        let mut prefixes: Vec<&[u8]> = self
+            .all()
+            .flat_map(|cached| {
+                // Components are four bytes here.
+                (1..cached.name.len() / 4).map(|depth| &cached.name[..4 * depth])
+            })
+            .collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        assert_eq!(self.pcct.cs_prefix_node_count(), prefixes.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn agrees_with_the_model(
+        is_lru in any::<bool>(),
+        operations in proptest::collection::vec(operation(), 1..150)
+    ) {
+        let mut world = World::new(if is_lru { CsPolicy::Lru } else { CsPolicy::PriorityFifo });
+        for operation in operations {
+            world.apply(operation);
+            world.check();
+        }
+        world.erase(&[], usize::MAX);
+        world.check();
+        assert_eq!(world.len(), 0);
+    }
+}
+
+/// Bytes are the limit here, and sizes change: whatever comes next finds room again soon.
+#[test]
+fn the_byte_capacity_holds_for_changing_sizes() {
+    let now = Timestamp::from_millis(1);
+    let mut config = PcctConfig::with_capacity(16, 100_000, now);
+    config.cs_bytes_max = 4 << 20;
+    let mut pcct = Pcct::new(&config);
+    let mut number = 0_u32;
+    for length in [100, 8000, 40, 3000, 100, 8600] {
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            number += 1;
+            let name = Hashed::new(&name_of(&[(number >> 16) as u16, number as u16]));
+            let packet = data(&name.value, &vec![7; length]);
+            refused += u32::from(pcct.insert_data(&name.data(), &packet, 0, true, now).is_err());
+            assert!(pcct.cs_bytes_in_use() <= 4 << 20);
+        }
+        let blocks = (4 << 20) / 128 / EVICTIONS_PER_INSERT_MAX;
+        assert!((refused as usize) < blocks, "{refused} of length {length} refused");
+        let least = (4 << 20) / (length + 300) / 2;
+        assert!(pcct.cs_len() > least, "{} of length {length} cached", pcct.cs_len());
+    }
+    pcct.set_cs_bytes_max(1 << 20);
+    while pcct.poll_cs(now, 10) {}
+    assert!(pcct.cs_bytes_in_use() <= 1 << 20);
+}
+
+#[test]
+fn of_many_variants_the_freshest_stay() {
+    let now = Timestamp::from_millis(1);
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 100, now));
+    let name = Hashed::new(&name_of(&[1, 2]));
+    for content in 1..=9_u8 {
+        let packet = data(&name.value, &[content]);
+        let freshness_ms = u64::from(content) * 10;
+        pcct.insert_data(&name.data(), &packet, freshness_ms, true, now).unwrap();
+    }
+    assert_eq!(pcct.cs_len(), CS_VARIANTS_PER_NAME_MAX);
+    for content in 6..=9_u8 {
+        let packet = data(&name.value, &[content]);
+        let full = Hashed::new(&with_digest(&name.value, &digest(&packet)));
+        let mut computed = 0;
+        for _ in 0..2 {
+            let found = pcct
+                .find_data(&full.interest(false, false), now, |packet| {
+                    computed += 1;
+                    digest(packet)
+                })
+                .unwrap();
+            assert_eq!(pcct.data(found), packet);
+        }
+        assert!(computed <= CS_VARIANTS_PER_NAME_MAX, "a digest is computed once");
+    }
+    let found = pcct.find_data(&name.interest(false, true), now, digest).unwrap();
+    assert_eq!(pcct.data(found), data(&name.value, &[9]));
+}
+
+/// Distinct prefixes are limited too: Data make way for them.
+#[test]
+fn the_number_of_prefixes_is_bounded() {
+    let now = Timestamp::from_millis(1);
+    let mut config = PcctConfig::with_capacity(16, 1000, now);
+    config.cs_prefix_nodes_max = 100;
+    let mut pcct = Pcct::new(&config);
+    for number in 0..1000_u16 {
+        let name = Hashed::new(&name_of(&[number, 1, 2, 3, 4, 5, 6, 7, 8, 9]));
+        let packet = data(&name.value, &[1]);
+        pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();
+        assert!(pcct.cs_prefix_node_count() <= 100);
+    }
+    assert!(pcct.cs_len() >= 9);
+}

@@ -1,0 +1,471 @@
+//! The PIT against a list of Interests that is searched from end to end.
+#![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Hashed, digest, interest, name_of, with_digest};
+use ndn_table::{
+    FaceIndex, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Timestamp, Token,
+};
+use proptest::prelude::*;
+
+const ENTRIES_MAX: usize = 40;
+const EXTRA_RECORDS_MAX: usize = 30;
+
+/// Name value, CanBePrefix, MustBeFresh.
+type Key = (Vec<u8>, bool, bool);
+
+#[derive(Clone, Debug, PartialEq)]
+struct InModel {
+    nonce: u32,
+    renewed: Timestamp,
+    lifetime_ms: u32,
+    token: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct EntryModel {
+    index: PitIndex,
+    token: Token,
+    wire: Vec<u8>,
+    expiry: Timestamp,
+    in_records: BTreeMap<u32, InModel>,
+    out_records: BTreeMap<u32, (u32, Timestamp, u32)>,
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Insert {
+        name: Vec<u16>,
+        digest_of: Option<u8>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+        padding: usize,
+    },
+    InRecord {
+        entry: usize,
+        face: u32,
+        nonce: u32,
+        lifetime_ms: u32,
+        token: usize,
+    },
+    OutRecord {
+        entry: usize,
+        face: u32,
+        nonce: u32,
+        lifetime_ms: u32,
+    },
+    RemoveRecord {
+        entry: usize,
+        face: u32,
+        incoming: bool,
+    },
+    ClearRecords {
+        entry: usize,
+        incoming: bool,
+    },
+    SetExpiry {
+        entry: usize,
+        ahead_ms: u64,
+    },
+    Data {
+        name: Vec<u16>,
+        content: u8,
+    },
+    Advance {
+        nanos: u64,
+    },
+}
+
+fn name() -> impl Strategy<Value = Vec<u16>> {
+    prop_oneof![
+        4 => proptest::collection::vec(0..2_u16, 0..5),
+        1 => proptest::collection::vec(Just(0_u16), 60..64),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let lifetime = || prop_oneof![0..50_u32, 0..20_000_u32];
+    prop_oneof![
+        6 => (name(), proptest::option::weighted(0.2, 0..2_u8), any::<bool>(), any::<bool>(), 0..200_usize)
+            .prop_map(|(name, digest_of, can_be_prefix, must_be_fresh, padding)| {
+                Operation::Insert { name, digest_of, can_be_prefix, must_be_fresh, padding }
+            }),
+        6 => (0..40_usize, 0..8_u32, any::<u32>(), lifetime(), 0..34_usize).prop_map(
+            |(entry, face, nonce, lifetime_ms, token)| Operation::InRecord { entry, face, nonce, lifetime_ms, token }),
+        4 => (0..40_usize, 0..8_u32, any::<u32>(), lifetime()).prop_map(
+            |(entry, face, nonce, lifetime_ms)| Operation::OutRecord { entry, face, nonce, lifetime_ms }),
+        2 => (0..40_usize, 0..8_u32, any::<bool>()).prop_map(
+            |(entry, face, incoming)| Operation::RemoveRecord { entry, face, incoming }),
+        1 => (0..40_usize, any::<bool>()).prop_map(|(entry, incoming)| Operation::ClearRecords { entry, incoming }),
+        4 => (0..40_usize, 0..12_000_u64).prop_map(|(entry, ahead_ms)| Operation::SetExpiry { entry, ahead_ms }),
+        4 => (name(), 0..2_u8).prop_map(|(name, content)| Operation::Data { name, content }),
+        3 => (0..3_000 * NANOS_PER_MILLI).prop_map(|nanos| Operation::Advance { nanos }),
+    ]
+}
+
+/// The packet whose digest an Interest asks for.
+fn data_of(name: &[u8], content: u8) -> Vec<u8> {
+    common::data(name, &[content])
+}
+
+struct World {
+    pcct: Pcct,
+    now: Timestamp,
+    model: BTreeMap<Key, EntryModel>,
+    dead_tokens: Vec<Token>,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Timestamp::from_millis(5);
+        let mut config = PcctConfig::with_capacity(ENTRIES_MAX as u32, 16, now);
+        config.extra_records_max = EXTRA_RECORDS_MAX as u32;
+        config.pit_bytes_max = 4 << 20;
+        Self { pcct: Pcct::new(&config), now, model: BTreeMap::new(), dead_tokens: Vec::new() }
+    }
+
+    fn nth(&mut self, entry: usize) -> Option<&mut EntryModel> {
+        let count = self.model.len();
+        (count > 0).then(|| self.model.values_mut().nth(entry % count).unwrap())
+    }
+
+    fn insert(&mut self, key: Key, wire: Vec<u8>) {
+        let hashed = Hashed::new(&key.0);
+        let lookup = hashed.interest(key.1, key.2);
+        let known = self.model.get(&key);
+        assert_eq!(self.pcct.find_interest(&lookup), known.map(|entry| entry.index));
+        let result = self.pcct.insert_interest(&lookup, &wire);
+        match known {
+            Some(entry) => {
+                let inserted = result.unwrap();
+                assert!(!inserted.is_new);
+                assert_eq!(inserted.index, entry.index);
+            }
+            None if self.model.len() == ENTRIES_MAX => assert_eq!(result, Err(PitError::Full)),
+            None => {
+                let inserted = result.unwrap();
+                assert!(inserted.is_new);
+                let index = inserted.index;
+                let token = self.pcct.token(index, 9);
+                assert!(!self.dead_tokens.contains(&token));
+                let entry = self.pcct.entry(index);
+                assert_eq!(entry.expiry(), Timestamp::MAX);
+                assert_eq!((entry.strategy_state, entry.user_data), (0, 0));
+                self.model.insert(
+                    key,
+                    EntryModel {
+                        index,
+                        token,
+                        wire,
+                        expiry: Timestamp::MAX,
+                        in_records: BTreeMap::new(),
+                        out_records: BTreeMap::new(),
+                    },
+                );
+            }
+        }
+    }
+
+    fn erase(&mut self, index: PitIndex) {
+        let key = self.model.iter().find(|(_, entry)| entry.index == index).unwrap().0.clone();
+        let entry = self.model.remove(&key).unwrap();
+        self.pcct.erase(index);
+        self.dead_tokens.push(entry.token);
+    }
+
+    /// Every record beyond the first of its entry takes a place in the side array.
+    fn extra_records(&self) -> (usize, usize) {
+        self.model.values().fold((0, 0), |(incoming, outgoing), entry| {
+            (
+                incoming + entry.in_records.len().saturating_sub(1),
+                outgoing + entry.out_records.len().saturating_sub(1),
+            )
+        })
+    }
+
+    fn in_record(&mut self, entry: usize, face: u32, new: InModel) {
+        let now = self.now;
+        let (extra, _) = self.extra_records();
+        let Some(entry) = self.nth(entry) else { return };
+        let index = entry.index;
+        let is_known = entry.in_records.contains_key(&face);
+        let expected = if new.token.len() > 32 {
+            if let Some(record) = entry.in_records.get_mut(&face) {
+                *record = InModel { token: vec![], ..new.clone() };
+            }
+            Err(PitError::TokensFull)
+        } else if !is_known && !entry.in_records.is_empty() && extra == EXTRA_RECORDS_MAX {
+            Err(PitError::RecordsFull)
+        } else {
+            entry.in_records.insert(face, new.clone());
+            Ok(())
+        };
+        let result = self.pcct.insert_in_record(
+            index,
+            FaceIndex::from_bits(face),
+            new.nonce,
+            new.lifetime_ms,
+            now,
+            &new.token,
+        );
+        assert_eq!(result, expected);
+    }
+
+    fn out_record(&mut self, entry: usize, face: u32, nonce: u32, lifetime_ms: u32) {
+        let now = self.now;
+        let (_, extra) = self.extra_records();
+        let Some(entry) = self.nth(entry) else { return };
+        let index = entry.index;
+        let is_known = entry.out_records.contains_key(&face);
+        let fits = is_known || entry.out_records.is_empty() || extra < EXTRA_RECORDS_MAX;
+        if fits {
+            entry.out_records.insert(face, (nonce, now, lifetime_ms));
+        }
+        let face = FaceIndex::from_bits(face);
+        let result = self.pcct.insert_out_record(index, face, nonce, lifetime_ms, now);
+        assert_eq!(result, if fits { Ok(()) } else { Err(PitError::RecordsFull) });
+        if fits {
+            let record = self.pcct.out_record_mut(index, face).unwrap();
+            assert_eq!(record.nack_reason, None);
+            assert_eq!(record.strategy_state, if is_known { 7 } else { 0 });
+            record.nack_reason = Some(50);
+            record.strategy_state = 7;
+        }
+    }
+
+    fn data(&mut self, name: &[u8], content: u8) {
+        let packet = data_of(name, content);
+        let full = with_digest(name, &digest(&packet));
+        let mut expected: Vec<PitIndex> = self
+            .model
+            .iter()
+            .filter(|((wanted, can_be_prefix, _), _)| {
+                let has_digest = wanted.len() >= 34 && wanted[wanted.len() - 34..][..2] == [1, 32];
+                if has_digest {
+                    *wanted == full
+                } else {
+                    wanted == name || *can_be_prefix && name.starts_with(wanted)
+                }
+            })
+            .map(|(_, entry)| entry.index)
+            .collect();
+        expected.sort();
+        let hashed = Hashed::new(name);
+        let mut matches = PitMatches::default();
+        self.pcct.prefetch_data_buckets(&hashed.data(), None);
+        self.pcct.prefetch_data_entries(&hashed.data());
+        self.pcct.find_pit_matches(&hashed.data(), || digest(&packet), &mut matches);
+        let mut found = matches.as_slice().to_vec();
+        let lengths =
+            found.iter().map(|&index| self.pcct.interest_name(index).value().len().min(name.len()));
+        assert!(lengths.is_sorted_by(|a, b| a >= b));
+        found.sort();
+        assert_eq!(found, expected);
+        for index in found {
+            self.erase(index);
+        }
+    }
+
+    fn expire(&mut self) {
+        let mut budget = 10_000;
+        while let Some(index) = self.pcct.pop_expired(self.now, &mut budget) {
+            let entry = self.model.values().find(|entry| entry.index == index).unwrap();
+            assert!(entry.expiry <= self.now);
+            self.erase(index);
+        }
+        assert!(budget > 0);
+        // A tick of the wheel, and 8 s for slots whose deadline was moved earlier time and again.
+        for entry in self.model.values() {
+            let slack = 8_002 * NANOS_PER_MILLI;
+            assert!(entry.expiry.plus_nanos(slack) > self.now, "{entry:?} at {:?}", self.now);
+        }
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Insert { name, digest_of, can_be_prefix, must_be_fresh, padding } => {
+                let mut name = name_of(&name);
+                if let Some(content) = digest_of {
+                    let full = with_digest(&name, &digest(&data_of(&name, content)));
+                    if full.len() <= 34 + 62 * 4 {
+                        name = full;
+                    }
+                }
+                let wire = interest(&name, padding);
+                self.insert((name, can_be_prefix, must_be_fresh), wire);
+            }
+            Operation::InRecord { entry, face, nonce, lifetime_ms, token } => {
+                let token = (0..token as u8).collect();
+                let renewed = self.now;
+                self.in_record(entry, face, InModel { nonce, renewed, lifetime_ms, token });
+            }
+            Operation::OutRecord { entry, face, nonce, lifetime_ms } => {
+                self.out_record(entry, face, nonce, lifetime_ms);
+            }
+            Operation::RemoveRecord { entry, face, incoming } => {
+                let Some(entry) = self.nth(entry) else { return };
+                let index = entry.index;
+                let removed = if incoming {
+                    (entry.in_records.remove(&face).is_some(), FaceIndex::from_bits(face))
+                } else {
+                    (entry.out_records.remove(&face).is_some(), FaceIndex::from_bits(face))
+                };
+                let result = if incoming {
+                    self.pcct.remove_in_record(index, removed.1)
+                } else {
+                    self.pcct.remove_out_record(index, removed.1)
+                };
+                assert_eq!(result, removed.0);
+            }
+            Operation::ClearRecords { entry, incoming } => {
+                let Some(entry) = self.nth(entry) else { return };
+                let index = entry.index;
+                if incoming {
+                    entry.in_records.clear();
+                    self.pcct.clear_in_records(index);
+                } else {
+                    entry.out_records.clear();
+                    self.pcct.clear_out_records(index);
+                }
+            }
+            Operation::SetExpiry { entry, ahead_ms } => {
+                let now = self.now;
+                let Some(entry) = self.nth(entry) else { return };
+                entry.expiry = now.plus_millis(ahead_ms);
+                let (index, expiry) = (entry.index, entry.expiry);
+                self.pcct.set_expiry(index, expiry, now);
+            }
+            Operation::Data { name, content } => self.data(&name_of(&name), content),
+            Operation::Advance { nanos } => {
+                self.now = self.now.plus_nanos(nanos);
+                self.expire();
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.pcct.pit_len(), self.model.len());
+        assert_eq!(self.pcct.extra_record_counts(), self.extra_records());
+        for ((name, can_be_prefix, must_be_fresh), model) in &self.model {
+            let entry = self.pcct.entry(model.index);
+            assert_eq!(self.pcct.interest(model.index), model.wire);
+            assert_eq!(self.pcct.interest_name(model.index).value(), name);
+            assert_eq!(
+                (entry.can_be_prefix(), entry.must_be_fresh()),
+                (*can_be_prefix, *must_be_fresh)
+            );
+            assert_eq!(entry.expiry(), model.expiry);
+            assert_eq!(entry.in_record_count(), model.in_records.len());
+            assert_eq!(entry.out_record_count(), model.out_records.len());
+            assert_eq!(self.pcct.find_token(model.token), Some(model.index));
+            let in_records: BTreeMap<_, _> = self
+                .pcct
+                .in_records(model.index)
+                .map(|record| {
+                    assert_eq!(
+                        record.expiry(),
+                        record.renewed.plus_millis(u64::from(record.lifetime_ms))
+                    );
+                    (
+                        record.face.to_bits(),
+                        InModel {
+                            nonce: record.nonce,
+                            renewed: record.renewed,
+                            lifetime_ms: record.lifetime_ms,
+                            token: self.pcct.token_bytes(record).to_vec(),
+                        },
+                    )
+                })
+                .collect();
+            assert_eq!(in_records, model.in_records);
+            let out_records: BTreeMap<_, _> = self
+                .pcct
+                .out_records(model.index)
+                .map(|record| {
+                    (record.face.to_bits(), (record.nonce, record.renewed, record.lifetime_ms))
+                })
+                .collect();
+            assert_eq!(out_records, model.out_records);
+        }
+        for &token in &self.dead_tokens {
+            assert_eq!(self.pcct.find_token(token), None);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn agrees_with_the_model(operations in proptest::collection::vec(operation(), 1..150)) {
+        let mut world = World::new();
+        for operation in operations {
+            world.apply(operation);
+            world.check();
+        }
+        for index in world.model.values().map(|entry| entry.index).collect::<Vec<_>>() {
+            world.erase(index);
+        }
+        world.check();
+    }
+}
+
+/// One record per entry is the rule, however often an entry is renewed or its slot used again, and
+/// an entry comes out within a tick or two of its expiry.
+#[test]
+fn expiry_is_on_time_and_lazy() {
+    let mut now = Timestamp::from_millis(1000);
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, now));
+    let name = Hashed::new(&name_of(&[1, 2]));
+    let wire = interest(&name.value, 0);
+    for _ in 0..10_000 {
+        let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
+        pcct.set_expiry(index, now.plus_millis(4000), now);
+        now = now.plus_millis(1);
+        assert_eq!(pcct.pop_expired(now, &mut 4), None);
+        pcct.erase(index);
+    }
+    let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
+    let deadline = now.plus_millis(20_000);
+    pcct.set_expiry(index, deadline, now);
+    let mut looks = 0;
+    let late = loop {
+        now = pcct.next_deadline().unwrap();
+        looks += 1;
+        if let Some(expired) = pcct.pop_expired(now, &mut 100) {
+            assert_eq!(expired, index);
+            break now.nanos_since(deadline);
+        }
+    };
+    assert!(now >= deadline && late <= 2 * NANOS_PER_MILLI, "{late} ns late");
+    assert!(looks < 20, "woken {looks} times");
+}
+
+#[test]
+fn a_bucket_full_of_one_name_is_refused() {
+    let now = Timestamp::ZERO;
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(1024, 16, now));
+    let base = name_of(&[1]);
+    let mut refused = 0;
+    for number in 0..1000_u32 {
+        let mut fake = [0; 32];
+        fake[..4].copy_from_slice(&number.to_be_bytes());
+        let name = Hashed::new(&with_digest(&base, &fake));
+        let wire = interest(&name.value, 0);
+        match pcct.insert_interest(&name.interest(false, false), &wire) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error, PitError::IndexFull);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 800, "different digests of one name share a place in the index");
+    let other = Hashed::new(&name_of(&[2, 2]));
+    let wire = interest(&other.value, 0);
+    assert!(pcct.insert_interest(&other.interest(false, false), &wire).is_ok());
+}
