@@ -98,9 +98,16 @@ impl<'a> Data<'a> {
             name_count: scan.component_count,
         };
         let mut last = rank::NAME;
-        while !reader.is_empty() {
-            let tlv = reader.read()?;
-            data.element(&tlv, &mut last)?;
+        macro_rules! take {
+            ($($ty:path),*) => {$(
+                if let Some(tlv) = reader.take::<{ $ty }>() {
+                    data.element(&tlv, &mut last)?;
+                }
+            )*};
+        }
+        take!(types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE);
+        if !reader.is_empty() {
+            data.rest(reader, last)?;
         }
         if !data.signature_info.is_some() {
             return Err(outer.missing(types::SIGNATURE_INFO));
@@ -111,8 +118,18 @@ impl<'a> Data<'a> {
         Ok(data)
     }
 
+    /// Takes the elements that were not met in their usual places.
+    #[inline(never)]
+    fn rest(&mut self, mut reader: Reader<'a>, mut last: u8) -> Result<(), DecodeError> {
+        while !reader.is_empty() {
+            let tlv = reader.read()?;
+            self.element(&tlv, &mut last)?;
+        }
+        Ok(())
+    }
+
     /// Takes one element behind the name.
-    #[inline]
+    #[inline(always)]
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::META_INFO => rank::META_INFO,
@@ -139,30 +156,50 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta_info(&mut self, meta_info: &Tlv<'a>) -> Result<(), DecodeError> {
         let mut reader = meta_info.reader();
         let mut last = 0;
+        macro_rules! take {
+            ($($ty:path),*) => {$(
+                if let Some(tlv) = reader.take::<{ $ty }>() {
+                    self.meta_info_element(&tlv, &mut last)?;
+                }
+            )*};
+        }
+        take!(types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID);
+        if reader.is_empty() { Ok(()) } else { self.meta_info_rest(reader, last) }
+    }
+
+    #[inline(never)]
+    fn meta_info_rest(&mut self, mut reader: Reader<'a>, mut last: u32) -> Result<(), DecodeError> {
         while !reader.is_empty() {
             let tlv = reader.read()?;
-            match tlv.ty() {
-                types::CONTENT_TYPE | types::FRESHNESS_PERIOD | types::FINAL_BLOCK_ID => {
-                    if tlv.ty() <= last {
-                        return Err(tlv.out_of_order());
-                    }
-                    last = tlv.ty();
-                    match tlv.ty() {
-                        types::CONTENT_TYPE => self.content_type = tlv.number()?,
-                        types::FRESHNESS_PERIOD => self.freshness_ms = Some(tlv.number()?),
-                        _ => self.final_block_id = final_block_id(&tlv)?,
-                    }
-                }
-                // Left to applications, whether the number is odd or even.
-                types::APPLICATION_META_INFO_MIN..=types::APPLICATION_META_INFO_MAX => {}
-                _ => tlv.skip_unrecognized()?,
-            }
+            self.meta_info_element(&tlv, &mut last)?;
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn meta_info_element(&mut self, tlv: &Tlv<'a>, last: &mut u32) -> Result<(), DecodeError> {
+        match tlv.ty() {
+            types::CONTENT_TYPE | types::FRESHNESS_PERIOD | types::FINAL_BLOCK_ID => {
+                // Their numbers ascend.
+                if tlv.ty() <= *last {
+                    return Err(tlv.out_of_order());
+                }
+                *last = tlv.ty();
+                match tlv.ty() {
+                    types::CONTENT_TYPE => self.content_type = tlv.number()?,
+                    types::FRESHNESS_PERIOD => self.freshness_ms = Some(tlv.number()?),
+                    _ => self.final_block_id = final_block_id(tlv)?,
+                }
+                Ok(())
+            }
+            // Left to applications, whether the number is odd or even.
+            types::APPLICATION_META_INFO_MIN..=types::APPLICATION_META_INFO_MAX => Ok(()),
+            _ => tlv.skip_unrecognized(),
+        }
     }
 
     /// The whole packet.

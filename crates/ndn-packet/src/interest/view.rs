@@ -106,15 +106,33 @@ impl<'a> Interest<'a> {
             has_parameters_digest: scan.parameters_digest_count == 1,
         };
         let mut last = rank::NAME;
-        while !reader.is_empty() {
-            let tlv = reader.read()?;
-            interest.element(&tlv, &mut last)?;
+        macro_rules! take {
+            ($($ty:path),*) => {$(
+                if let Some(tlv) = reader.take::<{ $ty }>() {
+                    interest.element(&tlv, &mut last)?;
+                }
+            )*};
+        }
+        take!(types::CAN_BE_PREFIX, types::MUST_BE_FRESH, types::FORWARDING_HINT, types::NONCE);
+        take!(types::INTEREST_LIFETIME, types::HOP_LIMIT);
+        if !reader.is_empty() {
+            interest.rest(reader, last)?;
         }
         Ok(interest)
     }
 
+    /// Takes the elements that were not met in their usual places.
+    #[inline(never)]
+    fn rest(&mut self, mut reader: Reader<'a>, mut last: u8) -> Result<(), DecodeError> {
+        while !reader.is_empty() {
+            let tlv = reader.read()?;
+            self.element(&tlv, &mut last)?;
+        }
+        Ok(())
+    }
+
     /// Takes one element behind the name.
-    #[inline]
+    #[inline(always)]
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::CAN_BE_PREFIX => rank::CAN_BE_PREFIX,

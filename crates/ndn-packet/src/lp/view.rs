@@ -107,15 +107,31 @@ impl<'a> LpPacket<'a> {
         }
     }
 
+    #[inline]
     fn parse_fields(&mut self) -> Result<(), DecodeError> {
         let mut reader = Reader::new(self.wire).read_only(types::LP_PACKET)?.reader();
         let mut last = 0;
+        macro_rules! take {
+            ($($ty:path),*) => {$(
+                if let Some(tlv) = reader.take::<{ $ty }>() {
+                    self.field(&tlv, false)?;
+                    last = $ty;
+                }
+            )*};
+        }
+        take!(types::LP_SEQUENCE, types::LP_FRAG_INDEX, types::LP_FRAG_COUNT, types::LP_PIT_TOKEN);
+        take!(types::LP_FRAGMENT);
+        if reader.is_empty() { Ok(()) } else { self.rest(reader, last) }
+    }
+
+    /// Takes the fields that were not met in their usual places.
+    #[inline(never)]
+    fn rest(&mut self, mut reader: Reader<'a>, mut last: u32) -> Result<(), DecodeError> {
         while !reader.is_empty() {
             let tlv = reader.read()?;
             // Fragment ends the packet; the others ascend, and only Ack repeats.
-            if matches!(self.fragment, Fragment::Present(_))
-                || tlv.ty() < last && tlv.ty() != types::LP_FRAGMENT
-            {
+            let ended = matches!(self.fragment, Fragment::Present(_));
+            if ended || tlv.ty() < last && tlv.ty() != types::LP_FRAGMENT {
                 return Err(tlv.out_of_order());
             }
             self.field(&tlv, tlv.ty() == last)?;
@@ -124,7 +140,7 @@ impl<'a> LpPacket<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn field(&mut self, tlv: &Tlv<'a>, repeated: bool) -> Result<(), DecodeError> {
         let span = Span::new(tlv.value_offset(), tlv.end());
         match tlv.ty() {

@@ -144,22 +144,53 @@ impl<'a> Reader<'a> {
         Some(Tlv { ty: u32::try_from(ty).ok()?, start, value_start, buf: self.buf })
     }
 
+    /// Reads the next element if it has the type `TY` (at most 252) and is well-formed, otherwise
+    /// leaves it to [`Reader::read`].
+    ///
+    /// A parser that asks for the usual elements in their usual order runs straight ahead, while a
+    /// loop over whatever comes jumps to a place that is hard to predict for each element.
+    #[inline(always)]
+    pub(crate) fn take<const TY: u32>(&mut self) -> Option<Tlv<'a>> {
+        let (ty, value_start, end) = self.short_header()?;
+        if u32::from(ty) != TY {
+            return None;
+        }
+        let tlv = Tlv { ty: TY, start: self.pos, value_start, buf: self.buf.get(..end)? };
+        self.pos = end;
+        Some(tlv)
+    }
+
+    /// Type, offset of the value, offset behind the value (which may lie beyond the input), of an
+    /// element with a type up to 252 and a length up to 65535.
+    #[inline(always)]
+    fn short_header(&self) -> Option<(u8, usize, usize)> {
+        let rest = self.buf.get(self.pos..)?;
+        let &[ty, len] = rest.first_chunk()?;
+        if ty.wrapping_sub(1) >= 252 {
+            return None;
+        }
+        if len < 253 {
+            let value_start = self.pos + 2;
+            return Some((ty, value_start, value_start + usize::from(len)));
+        }
+        let &[_, _, high, low] = rest.first_chunk()?;
+        let len = u16::from_be_bytes([high, low]);
+        let value_start = self.pos + 4;
+        (rest[1] == 253 && len >= 253).then(|| (ty, value_start, value_start + usize::from(len)))
+    }
+
     /// Type, offset of the value, offset behind the value.
     #[inline(always)]
     fn header(&self) -> Result<(u32, usize, usize), DecodeError> {
-        if let Some(&[ty, len]) = self.buf.get(self.pos..).and_then(|rest| rest.first_chunk())
-            && ty.wrapping_sub(1) < 252
-            && len < 253
-        {
-            let value_start = self.pos + 2;
-            let end = value_start + usize::from(len);
-            if end <= self.buf.len() {
-                return Ok((u32::from(ty), value_start, end));
+        match self.short_header() {
+            Some((ty, value_start, end)) if end <= self.buf.len() => {
+                Ok((u32::from(ty), value_start, end))
             }
+            Some(_) | None => self.long_header(),
         }
-        self.long_header()
     }
 
+    /// The same for every element, with the reason if there is none.
     #[inline(never)]
     fn long_header(&self) -> Result<(u32, usize, usize), DecodeError> {
         let (ty, length_start) = read_var_number(self.buf, self.pos)?;
