@@ -1,10 +1,99 @@
-//! What a face counts.
+//! What a face counts: written by its worker alone, read by anyone.
 
 use ndn_forwarding::Counter;
 
-use crate::LinkDropReason;
+/// Why a face discarded a frame or a packet. Each variant has a counter in [`FaceCounters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LinkDropReason {
+    // On arrival.
+    /// Not a well-formed LpPacket, Interest or Data.
+    Malformed,
+    /// A frame that is neither LpPacket nor Interest nor Data.
+    UnknownType,
+    /// A datagram that was longer than anything the forwarder takes.
+    Truncated,
+    /// A network packet of more than 8800 bytes.
+    TooLong,
+    /// No pool block to put a packet into.
+    NoBuffer,
+    /// FragIndex not below FragCount, FragCount 0, or no Sequence.
+    BadFragment,
+    /// FragCount above 400.
+    TooManyFragments,
+    /// A fragment that was there already.
+    DuplicateFragment,
+    /// A fragment whose FragCount differs from that of the others.
+    FragmentMismatch,
+    /// Fragments that together are longer than a packet may be: the whole message is dropped.
+    ReassemblyTooLong,
+    /// A fragment of one more message than the face may have in pieces at a time.
+    ReassemblyFull,
+    /// A message whose fragments did not all come within 500 ms.
+    ReassemblyTimeout,
 
-/// Counters of one face: written by its worker alone, read by anyone.
+    // On departure.
+    /// The link cannot take the packet even in fragments.
+    OverMtu,
+    /// The output queue is at its limit.
+    QueueFull,
+    /// The face has no connection at the moment.
+    Down,
+    /// The kernel refused the packet.
+    SendError,
+    /// The face closed with packets in its queue.
+    Closed,
+}
+
+impl LinkDropReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 17] = [
+        Self::Malformed,
+        Self::UnknownType,
+        Self::Truncated,
+        Self::TooLong,
+        Self::NoBuffer,
+        Self::BadFragment,
+        Self::TooManyFragments,
+        Self::DuplicateFragment,
+        Self::FragmentMismatch,
+        Self::ReassemblyTooLong,
+        Self::ReassemblyFull,
+        Self::ReassemblyTimeout,
+        Self::OverMtu,
+        Self::QueueFull,
+        Self::Down,
+        Self::SendError,
+        Self::Closed,
+    ];
+
+    /// The name in metrics and log lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownType => "unknown_type",
+            Self::Truncated => "truncated",
+            Self::TooLong => "too_long",
+            Self::NoBuffer => "no_buffer",
+            Self::BadFragment => "bad_fragment",
+            Self::TooManyFragments => "too_many_fragments",
+            Self::DuplicateFragment => "duplicate_fragment",
+            Self::FragmentMismatch => "fragment_mismatch",
+            Self::ReassemblyTooLong => "reassembly_too_long",
+            Self::ReassemblyFull => "reassembly_full",
+            Self::ReassemblyTimeout => "reassembly_timeout",
+            Self::OverMtu => "over_mtu",
+            Self::QueueFull => "queue_full",
+            Self::Down => "down",
+            Self::SendError => "send_error",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// The counters of one face. Packets are network-layer packets; bytes and frames are those on the
+/// link, headers included.
 #[derive(Debug, Default)]
 pub struct FaceCounters {
     /// Interests received.
@@ -13,35 +102,61 @@ pub struct FaceCounters {
     pub in_data: Counter,
     /// Nacks received.
     pub in_nacks: Counter,
-    /// Frames received: link-layer packets, of which several may carry one network packet.
+    /// Frames received.
     pub in_frames: Counter,
-    /// Bytes of all frames received.
+    /// Bytes received.
     pub in_bytes: Counter,
-    /// Interests given to the transport.
+    /// Interests put into the output queue.
     pub out_interests: Counter,
-    /// Data given to the transport.
+    /// Data put into the output queue.
     pub out_data: Counter,
-    /// Nacks given to the transport.
+    /// Nacks put into the output queue.
     pub out_nacks: Counter,
-    /// Frames given to the transport.
+    /// Frames put into the output queue.
     pub out_frames: Counter,
-    /// Bytes of all frames given to the transport.
+    /// Bytes that the kernel took.
     pub out_bytes: Counter,
-    /// Packets that left with a congestion mark of this face's making.
-    pub out_marked: Counter,
+    /// Congestion marks that this face has set.
+    pub out_marks: Counter,
+    /// Bytes in the output queue after the last flush.
+    pub queued_bytes: Counter,
+    /// System calls that read or wrote packets of this face alone.
+    pub system_calls: Counter,
+    /// Time of the last received frame, nanoseconds on the worker's clock.
+    pub last_received: Counter,
     drops: [Counter; LinkDropReason::ALL.len()],
 }
 
 impl FaceCounters {
-    /// Counts one drop.
+    /// The counter of one drop reason.
     #[inline]
-    pub fn count_drop(&self, reason: LinkDropReason) {
-        self.drops[reason as usize].increment();
+    #[must_use]
+    pub fn dropped(&self, reason: LinkDropReason) -> &Counter {
+        &self.drops[reason as usize]
     }
 
-    /// Drops so far for `reason`.
+    /// All drops together.
     #[must_use]
-    pub fn drops(&self, reason: LinkDropReason) -> u64 {
-        self.drops[reason as usize].value()
+    pub fn dropped_total(&self) -> u64 {
+        self.drops.iter().map(Counter::value).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+        let counters = FaceCounters::default();
+        for (index, reason) in LinkDropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+            counters.dropped(reason).add(index as u64);
+            assert_eq!(counters.dropped(reason).value(), index as u64);
+        }
+        let mut names = LinkDropReason::ALL.map(LinkDropReason::name);
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(counters.dropped_total(), 136);
     }
 }

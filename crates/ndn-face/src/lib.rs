@@ -1,13 +1,29 @@
-//! Face = LinkService + Transport: Unix, TCP, UDP.
+//! Faces: how packets get in and out of the forwarder.
+//!
+//! A face is a [`LinkService`] (NDNLPv2, a state machine without I/O) on a transport (Unix, TCP,
+//! UDP, internal).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`LinkService`] | frames to packets and back: headers, fragments, congestion marks |
+//! | [`FaceOptions`], [`LinkOptions`], [`Persistency`] | what the control thread says about a face |
+//! | [`FaceCounters`], [`LinkDropReason`] | what a face counts |
+//! | [`FaceUri`] | how the ends of a face are written |
 #![forbid(unsafe_code)]
 
+mod budget;
 mod counters;
-mod drop_reason;
-mod link_service;
+mod link;
+mod options;
+mod uri;
 
-pub use counters::FaceCounters;
-pub use drop_reason::LinkDropReason;
-pub use link_service::{
-    CongestionMarker, CongestionOptions, FRAGMENT_COUNT_MAX, LinkOptions, LinkService, MTU_MIN,
-    PACKET_LENGTH_MAX, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT_NS, Reassembler, Received,
+pub use budget::Budget;
+pub use counters::{FaceCounters, LinkDropReason};
+pub use link::{
+    FRAGMENTS_MAX, FrameSink, LinkService, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT, Received,
 };
+pub use options::{
+    CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
+    QUEUE_BYTES_MAX,
+};
+pub use uri::FaceUri;

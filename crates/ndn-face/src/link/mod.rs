@@ -1,0 +1,248 @@
+//! The link service: from frames to network packets and back (NDNLPv2).
+//!
+//! A state machine without I/O and clock. Frames come in by [`LinkService::receive`], packets go
+//! out by [`LinkService::send`] into a [`FrameSink`], and time passes by
+//! [`LinkService::handle_timeout`].
+
+mod congestion;
+mod reassembler;
+mod send;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ndn_forwarding::{LpFields, PitToken};
+use ndn_packet::{LpPacket, MAX_PACKET_SIZE, types};
+use ndn_table::Timestamp;
+
+use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
+
+use congestion::CongestionMarker;
+use reassembler::{Fragment, Reassembler};
+
+pub use reassembler::{FRAGMENTS_MAX, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT};
+pub use send::FrameSink;
+
+/// CachePolicyType NoCache (NDNLPv2, "Cache Policy").
+const NO_CACHE: u64 = 1;
+
+/// What a frame turned out to hold.
+#[derive(Debug)]
+pub enum Received<'a> {
+    /// A network packet: the frame from `offset` to its end.
+    Packet {
+        /// Where it starts in the frame.
+        offset: usize,
+        /// What the header said.
+        fields: LpFields,
+    },
+    /// The last missing fragment of a packet.
+    Reassembled {
+        /// The network packet. Valid until the next frame.
+        packet: &'a [u8],
+        /// What the header of its first fragment said.
+        fields: LpFields,
+    },
+    /// Nothing for forwarding: a fragment that was kept, or an IDLE packet.
+    Nothing,
+}
+
+/// One face's link service.
+#[derive(Debug)]
+pub struct LinkService {
+    options: LinkOptions,
+    counters: Arc<FaceCounters>,
+    /// Sequence of the next fragment.
+    next_sequence: u64,
+    marker: CongestionMarker,
+    /// Made with the first fragment: most faces never see one.
+    reassembler: Option<Box<Reassembler>>,
+}
+
+impl LinkService {
+    /// A link service that numbers its fragments from `first_sequence`, which should be random so
+    /// that a restart does not repeat recent numbers.
+    #[must_use]
+    pub fn new(options: LinkOptions, counters: Arc<FaceCounters>, first_sequence: u64) -> Self {
+        Self {
+            options,
+            counters,
+            next_sequence: first_sequence,
+            marker: CongestionMarker::default(),
+            reassembler: None,
+        }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn options(&self) -> &LinkOptions {
+        &self.options
+    }
+
+    /// Changes the settings, for packets from now on.
+    pub fn set_options(&mut self, options: LinkOptions) {
+        self.options = options;
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<FaceCounters> {
+        &self.counters
+    }
+
+    /// Takes one frame: a whole TLV, or whatever a datagram held.
+    ///
+    /// Fragments that wait for others are charged to `memory`.
+    ///
+    /// # Errors
+    /// Why the frame, or the message that it belongs to, was dropped; it is counted already.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Timestamp,
+        frame: &[u8],
+        memory: &mut Budget,
+    ) -> Result<Received<'_>, LinkDropReason> {
+        let Self { counters, reassembler, .. } = self;
+        counters.in_frames.increment();
+        counters.in_bytes.add(frame.len() as u64);
+        let result = decode(now, frame, counters, reassembler, memory);
+        if let Err(reason) = &result {
+            counters.dropped(*reason).increment();
+        }
+        result
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.reassembler.as_ref().map(|reassembler| reassembler.next_deadline())
+    }
+
+    /// Drops the messages that have been in pieces for too long, and memory that is not needed.
+    pub fn handle_timeout(&mut self, now: Timestamp, memory: &mut Budget) {
+        let Some(reassembler) = &mut self.reassembler else { return };
+        let expired = reassembler.expire(now, memory);
+        self.counters.dropped(LinkDropReason::ReassemblyTimeout).add(expired);
+        if reassembler.next_deadline() <= now {
+            self.reassembler = None;
+        }
+    }
+
+    /// Gives the memory of messages in pieces back, at the end of the face.
+    pub fn close(&mut self, memory: &mut Budget) {
+        if let Some(mut reassembler) = self.reassembler.take() {
+            reassembler.expire(Timestamp::MAX, memory);
+        }
+    }
+}
+
+/// The receive side, on the parts of a link service, so that the result borrows only one of them.
+#[inline]
+fn decode<'a>(
+    now: Timestamp,
+    frame: &[u8],
+    counters: &FaceCounters,
+    reassembler: &'a mut Option<Box<Reassembler>>,
+    memory: &mut Budget,
+) -> Result<Received<'a>, LinkDropReason> {
+    match frame.first().map(|first| u32::from(*first)) {
+        Some(types::INTEREST | types::DATA) => {
+            let fields = LpFields::default();
+            accept(counters, frame, &fields)?;
+            Ok(Received::Packet { offset: 0, fields })
+        }
+        Some(types::LP_PACKET) => decode_lp(now, frame, counters, reassembler, memory),
+        Some(_) => Err(LinkDropReason::UnknownType),
+        None => Err(LinkDropReason::Malformed),
+    }
+}
+
+fn decode_lp<'a>(
+    now: Timestamp,
+    frame: &[u8],
+    counters: &FaceCounters,
+    reassembler: &'a mut Option<Box<Reassembler>>,
+    memory: &mut Budget,
+) -> Result<Received<'a>, LinkDropReason> {
+    let lp = LpPacket::parse(frame).map_err(|_| LinkDropReason::Malformed)?;
+    let (Some(offset), Some(payload)) = (lp.fragment_offset(), lp.fragment()) else {
+        return Ok(Received::Nothing);
+    };
+    let fields = fields_of(&lp)?;
+    let Some(fragment) = fragment_of(&lp, payload)? else {
+        accept(counters, payload, &fields)?;
+        return Ok(Received::Packet { offset, fields });
+    };
+    let reassembler = reassembler.get_or_insert_default();
+    let expired = reassembler.expire(now, memory);
+    counters.dropped(LinkDropReason::ReassemblyTimeout).add(expired);
+    match reassembler.receive(now, &fragment, &fields, memory)? {
+        Some((packet, fields)) => {
+            accept(counters, packet, &fields)?;
+            Ok(Received::Reassembled { packet, fields })
+        }
+        None => Ok(Received::Nothing),
+    }
+}
+
+/// Checks that forwarding can look at a packet, and counts it.
+#[inline]
+fn accept(counters: &FaceCounters, packet: &[u8], fields: &LpFields) -> Result<(), LinkDropReason> {
+    if packet.len() > MAX_PACKET_SIZE {
+        return Err(LinkDropReason::TooLong);
+    }
+    match packet.first().map(|first| u32::from(*first)) {
+        Some(types::INTEREST) if fields.nack.is_some() => counters.in_nacks.increment(),
+        Some(types::INTEREST) => counters.in_interests.increment(),
+        Some(types::DATA) => counters.in_data.increment(),
+        Some(_) => return Err(LinkDropReason::UnknownType),
+        None => return Err(LinkDropReason::Malformed),
+    }
+    Ok(())
+}
+
+/// The fields that concern forwarding. The others are read, checked, and not used here: Ack and
+/// TxSequence because the peer may be reliable without asking us to be, PrefixAnnouncement and
+/// IncomingFaceId because no one here asked for them.
+fn fields_of(lp: &LpPacket<'_>) -> Result<LpFields, LinkDropReason> {
+    let pit_token = PitToken::new(lp.pit_token().unwrap_or_default());
+    Ok(LpFields {
+        pit_token: pit_token.ok_or(LinkDropReason::Malformed)?,
+        nack: lp.nack(),
+        congestion_mark: lp.congestion_mark().unwrap_or(0),
+        next_hop_face_id: lp.next_hop_face_id(),
+        no_cache: lp.cache_policy() == Some(NO_CACHE),
+        non_discovery: lp.non_discovery(),
+    })
+}
+
+/// The place of `payload` in its message; `None` if it is the whole message.
+fn fragment_of<'a>(
+    lp: &LpPacket<'_>,
+    payload: &'a [u8],
+) -> Result<Option<Fragment<'a>>, LinkDropReason> {
+    if !lp.has_fragmentation() {
+        return Ok(None);
+    }
+    let (index, count) = (lp.frag_index(), lp.frag_count());
+    if count > FRAGMENTS_MAX as u64 {
+        return Err(LinkDropReason::TooManyFragments);
+    }
+    if index >= count {
+        return Err(LinkDropReason::BadFragment);
+    }
+    if count == 1 {
+        return Ok(None);
+    }
+    let sequence = lp.sequence().ok_or(LinkDropReason::BadFragment)?;
+    let small = |number: u64| usize::try_from(number).map_err(|_| LinkDropReason::BadFragment);
+    Ok(Some(Fragment {
+        message: sequence.wrapping_sub(index),
+        index: small(index)?,
+        count: small(count)?,
+        payload,
+    }))
+}

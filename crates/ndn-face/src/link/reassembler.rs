@@ -1,0 +1,226 @@
+//! Putting fragmented packets together again (NDNLPv2, "Fragmentation and Reassembly").
+//!
+//! Everything is limited, because a fragment comes from anybody: the number of fragments of a
+//! message, the bytes of a message, the messages in pieces at a time, how long a message may take,
+//! and the memory of all faces together.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ndn_forwarding::LpFields;
+use ndn_packet::MAX_PACKET_SIZE;
+use ndn_table::Timestamp;
+
+use crate::{Budget, LinkDropReason};
+
+/// Fragments of one message at most (NFD's value).
+pub const FRAGMENTS_MAX: usize = 400;
+/// How long a message may take from its first fragment to arrive (NFD's value).
+pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Messages in pieces at a time on one face.
+pub const PARTIAL_MESSAGES_MAX: usize = 16;
+
+/// What the link service tells of one fragment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fragment<'a> {
+    /// Sequence less FragIndex: the number that the fragments of a message share.
+    pub(crate) message: u64,
+    pub(crate) index: usize,
+    pub(crate) count: usize,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Place of one fragment in the buffer of its message; the length of a missing one is `MISSING`.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: u16,
+    length: u16,
+}
+
+const MISSING: Piece = Piece { start: 0, length: u16::MAX };
+const _: () = assert!(MAX_PACKET_SIZE < u16::MAX as usize);
+
+impl Piece {
+    fn is_missing(self) -> bool {
+        self.length == u16::MAX
+    }
+}
+
+/// A message of which some fragments have come.
+#[derive(Debug)]
+struct PartialMessage {
+    message: u64,
+    /// Fragments in the order of their arrival.
+    buffer: Vec<u8>,
+    pieces: Vec<Piece>,
+    missing: usize,
+    /// Fragments have come in the order of their indexes, so `buffer` is the packet.
+    in_order: bool,
+    /// Bytes charged to the memory of all faces.
+    charged: usize,
+    fields: LpFields,
+    deadline: Timestamp,
+}
+
+/// How long an unused reassembler keeps its memory.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The messages in pieces of one face.
+#[derive(Debug, Default)]
+pub(crate) struct Reassembler {
+    /// In the order of their deadlines, which is that of their first arrivals.
+    partial: VecDeque<PartialMessage>,
+    /// The last completed message, and room to put one in order.
+    complete: Vec<u8>,
+    /// A message to use again, so that a steady flow allocates nothing.
+    spare: Option<PartialMessage>,
+    /// When the last fragment came.
+    last_used: Timestamp,
+}
+
+impl Reassembler {
+    /// Takes one fragment, and returns the packet if it was the last one missing. `fields` are
+    /// those of the fragment; the packet has those of its first fragment, and a congestion mark
+    /// if any fragment had one.
+    ///
+    /// Payloads that are kept are charged to `memory` until the message ends.
+    pub(crate) fn receive(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment<'_>,
+        fields: &LpFields,
+        memory: &mut Budget,
+    ) -> Result<Option<(&[u8], LpFields)>, LinkDropReason> {
+        self.last_used = now;
+        let position = match self.partial.iter().position(|one| one.message == fragment.message) {
+            Some(position) => position,
+            None => self.start(now, fragment, memory)?,
+        };
+        let message = &mut self.partial[position];
+        if let Err(reason) = message.add(fragment, fields, memory) {
+            let is_new = message.missing == message.pieces.len();
+            if is_new || reason == LinkDropReason::ReassemblyTooLong {
+                self.remove(position, memory);
+            }
+            return Err(reason);
+        }
+        if message.missing > 0 {
+            return Ok(None);
+        }
+        let fields = message.fields;
+        self.finish(position, memory);
+        Ok(Some((&self.complete, fields)))
+    }
+
+    /// Drops the messages whose time is over, and returns how many.
+    pub(crate) fn expire(&mut self, now: Timestamp, memory: &mut Budget) -> u64 {
+        let mut expired = 0;
+        while self.partial.front().is_some_and(|message| message.deadline <= now) {
+            self.remove(0, memory);
+            expired += 1;
+        }
+        expired
+    }
+
+    /// When the oldest message expires, or, if there is none, the reassembler is not worth its
+    /// memory any more.
+    pub(crate) fn next_deadline(&self) -> Timestamp {
+        let idle = || self.last_used.plus(IDLE_TIMEOUT);
+        self.partial.front().map_or_else(idle, |message| message.deadline)
+    }
+
+    fn start(
+        &mut self,
+        now: Timestamp,
+        fragment: &Fragment<'_>,
+        memory: &mut Budget,
+    ) -> Result<usize, LinkDropReason> {
+        let overhead = size_of::<PartialMessage>() + fragment.count * size_of::<Piece>();
+        if self.partial.len() == PARTIAL_MESSAGES_MAX || !memory.take(overhead) {
+            return Err(LinkDropReason::ReassemblyFull);
+        }
+        let deadline = now.plus(REASSEMBLY_TIMEOUT);
+        let mut message = PartialMessage::new(self.spare.take(), fragment, deadline);
+        message.charged = overhead;
+        self.partial.push_back(message);
+        Ok(self.partial.len() - 1)
+    }
+
+    fn remove(&mut self, position: usize, memory: &mut Budget) {
+        if let Some(message) = self.partial.remove(position) {
+            memory.give_back(message.charged);
+            self.spare = Some(message);
+        }
+    }
+
+    /// Moves the packet of the message at `position` to `complete`.
+    fn finish(&mut self, position: usize, memory: &mut Budget) {
+        let message = &mut self.partial[position];
+        if message.in_order {
+            std::mem::swap(&mut self.complete, &mut message.buffer);
+        } else {
+            self.complete.clear();
+            for piece in &message.pieces {
+                let start = usize::from(piece.start);
+                let bytes = &message.buffer[start..start + usize::from(piece.length)];
+                self.complete.extend_from_slice(bytes);
+            }
+        }
+        self.remove(position, memory);
+    }
+}
+
+impl PartialMessage {
+    fn new(spare: Option<Self>, fragment: &Fragment<'_>, deadline: Timestamp) -> Self {
+        let (mut buffer, mut pieces) =
+            spare.map_or_else(Default::default, |spare| (spare.buffer, spare.pieces));
+        buffer.clear();
+        pieces.clear();
+        pieces.resize(fragment.count, MISSING);
+        Self {
+            message: fragment.message,
+            buffer,
+            pieces,
+            missing: fragment.count,
+            in_order: true,
+            charged: 0,
+            fields: LpFields::default(),
+            deadline,
+        }
+    }
+
+    fn add(
+        &mut self,
+        fragment: &Fragment<'_>,
+        fields: &LpFields,
+        memory: &mut Budget,
+    ) -> Result<(), LinkDropReason> {
+        if fragment.count != self.pieces.len() {
+            return Err(LinkDropReason::FragmentMismatch);
+        }
+        let piece = &mut self.pieces[fragment.index];
+        if !piece.is_missing() {
+            return Err(LinkDropReason::DuplicateFragment);
+        }
+        let length = fragment.payload.len();
+        if self.buffer.len() + length > MAX_PACKET_SIZE {
+            return Err(LinkDropReason::ReassemblyTooLong);
+        }
+        if !memory.take(length) {
+            return Err(LinkDropReason::ReassemblyFull);
+        }
+        self.charged += length;
+        // Both are at most MAX_PACKET_SIZE.
+        piece.start = u16::try_from(self.buffer.len()).unwrap_or(0);
+        piece.length = u16::try_from(length).unwrap_or(0);
+        self.in_order &= fragment.index + self.missing == self.pieces.len();
+        self.missing -= 1;
+        self.buffer.extend_from_slice(fragment.payload);
+        let mark = self.fields.congestion_mark.max(fields.congestion_mark);
+        if fragment.index == 0 {
+            self.fields = *fields;
+        }
+        self.fields.congestion_mark = mark;
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! From network packets to frames.
+
+use ndn_forwarding::{TxKind, TxPacket};
+use ndn_packet::{LpHeader, MAX_PACKET_SIZE};
+use ndn_ring::PacketHandle;
+use ndn_table::Timestamp;
+
+use crate::LinkDropReason;
+use crate::link::{FRAGMENTS_MAX, LinkService};
+
+/// Room for the longest header that is written here: every field at its longest is 119 bytes.
+const HEADER_LENGTH_MAX: usize = 160;
+
+/// The output queue of a transport.
+pub trait FrameSink {
+    /// Bytes in the queue, for congestion marking: those that wait here and those that wait in
+    /// the kernel, as far as known.
+    fn queued_bytes(&self) -> usize;
+
+    /// Adds the frame `header` + `payload`. If there is a `handle`, it names the bytes of
+    /// `payload`, and the queue may retain it instead of copying them.
+    ///
+    /// # Errors
+    /// Why the frame is dropped instead.
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason>;
+}
+
+impl LinkService {
+    /// Sends one packet: as it is, behind a header, or in fragments.
+    ///
+    /// # Errors
+    /// Why the packet was dropped; it is counted already. Of a packet in fragments, some may have
+    /// been queued.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Timestamp,
+        packet: &TxPacket<'_>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        match self.send_uncounted(now, packet, sink) {
+            Ok(()) => {
+                match packet.kind {
+                    TxKind::Interest => &self.counters.out_interests,
+                    TxKind::Data => &self.counters.out_data,
+                    TxKind::Nack(_) => &self.counters.out_nacks,
+                }
+                .increment();
+                Ok(())
+            }
+            Err(reason) => {
+                self.counters.dropped(reason).increment();
+                Err(reason)
+            }
+        }
+    }
+
+    #[inline]
+    fn send_uncounted(
+        &mut self,
+        now: Timestamp,
+        packet: &TxPacket<'_>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        if packet.wire.len() > MAX_PACKET_SIZE {
+            return Err(LinkDropReason::TooLong);
+        }
+        let mark = self.mark_for(now, packet, sink.queued_bytes());
+        let incoming_face_id = packet.incoming_face_id.filter(|_| self.options.local_fields);
+        let nack = match packet.kind {
+            TxKind::Nack(reason) => Some(reason),
+            TxKind::Interest | TxKind::Data => None,
+        };
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        let has_fields = !packet.pit_token.is_empty() || incoming_face_id.is_some();
+        if !has_fields && nack.is_none() && mark == 0 && packet.wire.len() <= frame_max {
+            sink.push_frame(&[], packet.wire, packet.handle)?;
+            self.counters.out_frames.increment();
+            return Ok(());
+        }
+        let header = LpHeader {
+            pit_token: packet.pit_token,
+            nack,
+            incoming_face_id,
+            congestion_mark: (mark != 0).then_some(mark),
+            ..LpHeader::default()
+        };
+        if header.encoded_len(packet.wire.len()) + packet.wire.len() <= frame_max {
+            return self.push(&header, packet.wire, packet.handle, sink);
+        }
+        self.send_fragments(&header, packet.wire, frame_max, sink)
+    }
+
+    /// The congestion mark that a packet came with, or one of our own.
+    #[inline]
+    fn mark_for(&mut self, now: Timestamp, packet: &TxPacket<'_>, queued_bytes: usize) -> u64 {
+        if !self.marker.marks(now, queued_bytes, &self.options) {
+            return packet.congestion_mark;
+        }
+        self.counters.out_marks.increment();
+        packet.congestion_mark.max(1)
+    }
+
+    /// Cuts `payload` into frames of `frame_max` bytes. The fields of `header` go with the first.
+    fn send_fragments(
+        &mut self,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        frame_max: usize,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        // Numbers of the longest form that can occur, so that the plan holds for all fragments.
+        let numbered = LpHeader {
+            sequence: Some(0),
+            frag_index: Some(FRAGMENTS_MAX as u64),
+            frag_count: Some(FRAGMENTS_MAX as u64),
+            ..LpHeader::default()
+        };
+        let room = |header: &LpHeader<'_>| {
+            let room = frame_max.saturating_sub(header.encoded_len(frame_max));
+            if room == 0 { Err(LinkDropReason::OverMtu) } else { Ok(room) }
+        };
+        let numbers = (numbered.sequence, numbered.frag_index, numbered.frag_count);
+        let (sequence, frag_index, frag_count) = numbers;
+        let first_room = room(&LpHeader { sequence, frag_index, frag_count, ..*header })?;
+        let other_room = room(&numbered)?;
+        let first_length = first_room.min(payload.len());
+        let count = 1 + (payload.len() - first_length).div_ceil(other_room);
+        if count > FRAGMENTS_MAX {
+            return Err(LinkDropReason::OverMtu);
+        }
+        let (first, rest) = payload.split_at(first_length);
+        let pieces = std::iter::once(first).chain(rest.chunks(other_room));
+        for (index, piece) in pieces.enumerate() {
+            let fields = if index == 0 { *header } else { LpHeader::default() };
+            let fields = LpHeader {
+                sequence: Some(self.next_sequence),
+                frag_index: Some(index as u64),
+                frag_count: Some(count as u64),
+                ..fields
+            };
+            self.next_sequence = self.next_sequence.wrapping_add(1);
+            self.push(&fields, piece, None, sink)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push(
+        &self,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let mut buffer = [0; HEADER_LENGTH_MAX];
+        // Fails only for a PIT token that no packet can have carried.
+        let length =
+            header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
+        sink.push_frame(&buffer[..length], payload, handle)?;
+        self.counters.out_frames.increment();
+        Ok(())
+    }
+}

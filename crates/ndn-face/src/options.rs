@@ -1,0 +1,87 @@
+//! What the control thread says about a face when it makes or changes it.
+
+use std::time::Duration;
+
+use ndn_forwarding::FaceProperties;
+
+use crate::uri::FaceUri;
+
+/// When a face goes away (management: `FacePersistency`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistency {
+    /// It was made for a peer that spoke first, and closes on an error or when it has been idle.
+    OnDemand,
+    /// It stays until it is destroyed or its connection fails. A UDP face has no connection: an
+    /// ICMP error is counted and does not close it.
+    Persistent,
+    /// It stays until it is destroyed; a connection that fails is made anew.
+    Permanent,
+}
+
+/// Default of [`LinkOptions::congestion_interval`].
+pub const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);
+/// Default of [`LinkOptions::congestion_threshold`], bytes.
+pub const CONGESTION_THRESHOLD: usize = 65_536;
+/// Default of [`LinkOptions::queue_bytes_max`]. Two windows of 1,000 packets of the largest size
+/// fit; the worker's own limit over all faces is what bounds memory.
+pub const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// Idle time after which an on-demand UDP face closes.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Settings of a [`LinkService`](crate::LinkService).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// Largest frame that the link takes, bytes; a longer packet is fragmented. `None` on a
+    /// stream, which takes whole packets of any size.
+    pub mtu: Option<usize>,
+    /// Send IncomingFaceId.
+    pub local_fields: bool,
+    /// Mark packets while the output queue is long.
+    pub congestion_marking: bool,
+    /// How long the queue must have been long before the first mark; also the longest time
+    /// between two marks.
+    pub congestion_interval: Duration,
+    /// Bytes in the output queue from which it is long.
+    pub congestion_threshold: usize,
+    /// Bytes in the output queue at which packets are dropped.
+    pub queue_bytes_max: usize,
+}
+
+impl LinkOptions {
+    /// The defaults for a stream transport: no fragmentation, no local fields, and congestion
+    /// marking with NFD's values.
+    #[must_use]
+    pub fn stream() -> Self {
+        Self {
+            mtu: None,
+            local_fields: false,
+            congestion_marking: true,
+            congestion_interval: CONGESTION_INTERVAL,
+            congestion_threshold: CONGESTION_THRESHOLD,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+        }
+    }
+
+    /// The defaults for a datagram transport with frames of at most `mtu` bytes.
+    #[must_use]
+    pub fn datagram(mtu: usize) -> Self {
+        Self { mtu: Some(mtu), ..Self::stream() }
+    }
+}
+
+/// A face to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaceOptions {
+    /// What forwarding has to know.
+    pub properties: FaceProperties,
+    /// When the face goes away.
+    pub persistency: Persistency,
+    /// What the link service has to know. Its `local_fields` follows `properties`.
+    pub link: LinkOptions,
+    /// The far end.
+    pub remote: FaceUri,
+    /// The near end.
+    pub local: FaceUri,
+    /// An on-demand face closes after it has received nothing for so long; `None` for never.
+    pub idle_timeout: Option<Duration>,
+}

@@ -1,0 +1,82 @@
+//! The ends of a face as management shows them.
+//!
+//! Texts are parsed and brought into canonical form where commands are: in `ndn-management`. Here
+//! is only what a transport can be, so that every value is canonical.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// One end of a face (NFD wiki, "FaceUri").
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FaceUri {
+    /// `unix://path`: the socket that a Unix stream face was accepted on or connects to.
+    Unix(PathBuf),
+    /// `fd://n`: the far end of an accepted Unix stream.
+    Descriptor(i32),
+    /// `tcp4://` or `tcp6://`.
+    Tcp(SocketAddr),
+    /// `udp4://` or `udp6://`.
+    Udp(SocketAddr),
+    /// `internal://`: management and other parts of the forwarder.
+    Internal,
+    /// `contentstore://`: the face that packets of the content store seem to come from.
+    ContentStore,
+    /// `null://`: nobody.
+    Null,
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(formatter, "unix://{}", path.display()),
+            Self::Descriptor(descriptor) => write!(formatter, "fd://{descriptor}"),
+            Self::Tcp(address) => write_address(formatter, "tcp", *address),
+            Self::Udp(address) => write_address(formatter, "udp", *address),
+            Self::Internal => formatter.write_str("internal://"),
+            Self::ContentStore => formatter.write_str("contentstore://"),
+            Self::Null => formatter.write_str("null://"),
+        }
+    }
+}
+
+/// The scheme names the version of the address. Zones of link-local addresses are numbers.
+fn write_address(
+    formatter: &mut fmt::Formatter<'_>,
+    scheme: &str,
+    address: SocketAddr,
+) -> fmt::Result {
+    let version = if address.is_ipv4() { 4 } else { 6 };
+    write!(formatter, "{scheme}{version}://{address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_canonical() {
+        for text in ["udp4://192.0.2.1:6363", "tcp4://127.0.0.1:1", "udp6://[2001:db8::1]:56363"] {
+            let parsed = ndn_management::FaceUri::parse(text).unwrap();
+            assert!(parsed.is_canonical());
+            let address = parsed.socket_address().unwrap();
+            let uri = match parsed.scheme() {
+                "tcp4" | "tcp6" => FaceUri::Tcp(address),
+                _ => FaceUri::Udp(address),
+            };
+            assert_eq!(uri.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn others_are_as_nfd_shows_them() {
+        assert_eq!(
+            FaceUri::Unix("/run/nfd/nfd.sock".into()).to_string(),
+            "unix:///run/nfd/nfd.sock"
+        );
+        assert_eq!(FaceUri::Descriptor(21).to_string(), "fd://21");
+        assert_eq!(FaceUri::Internal.to_string(), "internal://");
+        assert_eq!(FaceUri::ContentStore.to_string(), "contentstore://");
+        assert_eq!(FaceUri::Null.to_string(), "null://");
+    }
+}
