@@ -41,13 +41,11 @@ pub enum LinkDropReason {
     Down,
     /// The kernel refused the packet.
     SendError,
-    /// The face closed with packets in its queue.
-    Closed,
 }
 
 impl LinkDropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::UnknownType,
         Self::Truncated,
@@ -64,7 +62,6 @@ impl LinkDropReason {
         Self::QueueFull,
         Self::Down,
         Self::SendError,
-        Self::Closed,
     ];
 
     /// The name in metrics and log lines.
@@ -87,7 +84,6 @@ impl LinkDropReason {
             Self::QueueFull => "queue_full",
             Self::Down => "down",
             Self::SendError => "send_error",
-            Self::Closed => "closed",
         }
     }
 }
@@ -114,16 +110,14 @@ pub struct FaceCounters {
     pub out_nacks: Counter,
     /// Frames put into the output queue.
     pub out_frames: Counter,
-    /// Bytes that the kernel took.
+    /// Bytes put into the output queue.
     pub out_bytes: Counter,
     /// Congestion marks that this face has set.
     pub out_marks: Counter,
-    /// Bytes in the output queue after the last flush.
+    /// Bytes in the output queue after the last flush: a level, not a sum.
     pub queued_bytes: Counter,
-    /// System calls that read or wrote packets of this face alone.
-    pub system_calls: Counter,
-    /// Time of the last received frame, nanoseconds on the worker's clock.
-    pub last_received: Counter,
+    /// When the face last received something, nanoseconds on the worker's clock.
+    pub last_received_ns: Counter,
     drops: [Counter; LinkDropReason::ALL.len()],
 }
 
@@ -157,6 +151,6 @@ mod tests {
         let mut names = LinkDropReason::ALL.map(LinkDropReason::name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
-        assert_eq!(counters.dropped_total(), 136);
+        assert_eq!(counters.dropped_total(), 120);
     }
 }

@@ -6,19 +6,34 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`LinkService`] | frames to packets and back: headers, fragments, congestion marks |
+//! | [`FaceSet`] | all faces of one worker: sockets to [`RxSink`], [`FaceSink`] to sockets |
 //! | [`FaceOptions`], [`LinkOptions`], [`Persistency`] | what the control thread says about a face |
 //! | [`FaceCounters`], [`LinkDropReason`] | what a face counts |
+//! | [`FaceEvent`] | what happens to faces by itself |
+//! | [`InternalEnd`] | the face between the forwarder and its own management |
+//! | [`FrameTap`] | watching frames go by |
 //! | [`FaceUri`] | how the ends of a face are written |
 #![forbid(unsafe_code)]
 
 mod budget;
 mod counters;
+mod datagram;
+mod event;
+mod face;
+mod internal;
 mod link;
 mod options;
+mod output;
+mod reconnect;
+mod set;
+mod tap;
 mod uri;
 
 pub use budget::Budget;
 pub use counters::{FaceCounters, LinkDropReason};
+pub use datagram::{ChannelCounters, ChannelId};
+pub use event::{CloseReason, FaceChange, FaceEvent};
+pub use internal::InternalEnd;
 pub use link::{
     FRAGMENTS_MAX, FrameSink, LinkService, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT, Received,
 };
@@ -26,4 +41,7 @@ pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
     QUEUE_BYTES_MAX,
 };
+pub use reconnect::{CONNECT_TIMEOUT, RECONNECT_WAIT, RECONNECT_WAIT_MAX};
+pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Progress, RxSink};
+pub use tap::{Direction, FrameTap};
 pub use uri::FaceUri;

@@ -1,10 +1,9 @@
 //! What the control thread says about a face when it makes or changes it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_forwarding::FaceProperties;
-
-use crate::uri::FaceUri;
 
 /// When a face goes away (management: `FacePersistency`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,19 +68,42 @@ impl LinkOptions {
     }
 }
 
-/// A face to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A face to be made, or how a face is to be from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceOptions {
     /// What forwarding has to know.
     pub properties: FaceProperties,
     /// When the face goes away.
     pub persistency: Persistency,
-    /// What the link service has to know. Its `local_fields` follows `properties`.
+    /// What the link service has to know.
     pub link: LinkOptions,
-    /// The far end.
-    pub remote: FaceUri,
-    /// The near end.
-    pub local: FaceUri,
     /// An on-demand face closes after it has received nothing for so long; `None` for never.
     pub idle_timeout: Option<Duration>,
+    /// Where a permanent TCP face connects to when its connection fails.
+    pub reconnect_to: Option<SocketAddr>,
+}
+
+impl FaceOptions {
+    /// A stream face: it closes with its connection.
+    #[must_use]
+    pub fn stream(properties: FaceProperties, persistency: Persistency) -> Self {
+        Self {
+            properties,
+            persistency,
+            link: LinkOptions { local_fields: properties.local_fields, ..LinkOptions::stream() },
+            idle_timeout: None,
+            reconnect_to: None,
+        }
+    }
+
+    /// A datagram face with frames of at most `mtu` bytes. On demand, it closes when idle.
+    #[must_use]
+    pub fn datagram(properties: FaceProperties, persistency: Persistency, mtu: usize) -> Self {
+        let local_fields = properties.local_fields;
+        Self {
+            link: LinkOptions { local_fields, ..LinkOptions::datagram(mtu) },
+            idle_timeout: Some(IDLE_TIMEOUT),
+            ..Self::stream(properties, persistency)
+        }
+    }
 }

@@ -80,7 +80,7 @@ impl LinkService {
         let has_fields = !packet.pit_token.is_empty() || incoming_face_id.is_some();
         if !has_fields && nack.is_none() && mark == 0 && packet.wire.len() <= frame_max {
             sink.push_frame(&[], packet.wire, packet.handle)?;
-            self.counters.out_frames.increment();
+            self.count_frame(packet.wire.len());
             return Ok(());
         }
         let header = LpHeader {
@@ -163,7 +163,13 @@ impl LinkService {
         let length =
             header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
         sink.push_frame(&buffer[..length], payload, handle)?;
-        self.counters.out_frames.increment();
+        self.count_frame(length + payload.len());
         Ok(())
+    }
+
+    #[inline]
+    fn count_frame(&self, length: usize) {
+        self.counters.out_frames.increment();
+        self.counters.out_bytes.add(length as u64);
     }
 }

@@ -1,0 +1,189 @@
+//! Receiving from UDP sockets into pool blocks.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
+use ndn_sys::udp::ReceiveBatch;
+use ndn_table::FaceIndex;
+
+use crate::datagram::Channel;
+
+/// Messages per system call at most. Each may hold many datagrams.
+const SLOTS: usize = 16;
+/// A block with less room than this, or than messages have lately had, is replaced.
+const ROOM_MIN: usize = 2048;
+
+/// The message whose datagrams are being taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OpenMessage {
+    pub(crate) face: FaceIndex,
+    /// Length of each datagram but the last.
+    pub(crate) segment_length: usize,
+}
+
+/// What [`DatagramInput::open`] found.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// A message for a face, in the block of its slot.
+    Message(FaceIndex),
+    /// A message from a peer that has no face yet.
+    Stranger(SocketAddr),
+    /// A message that cannot be used; it is skipped.
+    Nothing,
+}
+
+/// What one `recvmmsg` brought, and the blocks it went to.
+///
+/// A message may be 64 KiB long (joined datagrams), but blocks are to be filled with more than
+/// one short message. So each slot has two buffers: the rest of its block, and behind it a part of
+/// `spill`. Only a message that needs both is copied, into a new block.
+#[derive(Debug)]
+pub(crate) struct DatagramInput {
+    batch: ReceiveBatch,
+    blocks: Vec<FillBlock>,
+    spill: Vec<u8>,
+    /// Messages received by the last call, and the next of them.
+    count: usize,
+    next: usize,
+    open: Option<OpenMessage>,
+    /// The stranger who sent message `next` has been reported.
+    reported: bool,
+    /// About the longest message of late.
+    recent_length: usize,
+    /// Slots to offer to the next call: few while traffic is thin.
+    slots: usize,
+}
+
+impl DatagramInput {
+    pub(crate) fn new() -> Self {
+        Self {
+            batch: ReceiveBatch::with_capacity(SLOTS),
+            blocks: Vec::with_capacity(SLOTS),
+            spill: Vec::new(),
+            count: 0,
+            next: 0,
+            open: None,
+            reported: false,
+            recent_length: ROOM_MIN,
+            slots: 2,
+        }
+    }
+
+    /// Receives from the socket of `channel`; `Ok(false)` if there is no block to receive into.
+    pub(crate) fn receive(&mut self, channel: &Channel, pool: &PacketPool) -> io::Result<bool> {
+        debug_assert!(self.is_done());
+        self.count = 0;
+        self.next = 0;
+        self.prepare_blocks(pool);
+        let slots = self.slots.min(self.blocks.len());
+        if slots == 0 {
+            return Ok(false);
+        }
+        if self.spill.is_empty() {
+            // Zeroed lazily by the kernel: only what is spilled into takes memory.
+            self.spill = vec![0; SLOTS * BLOCK_SIZE];
+        }
+        let buffers = self
+            .blocks
+            .iter_mut()
+            .zip(self.spill.chunks_mut(BLOCK_SIZE))
+            .map(|(block, spill)| [block.spare_mut(), spill])
+            .take(slots);
+        channel.counters.receive_calls.increment();
+        self.count = self.batch.receive(channel.socket.as_fd(), buffers)?;
+        self.slots = if self.count == slots { SLOTS.min(slots * 2) } else { 2.max(slots - 1) };
+        Ok(true)
+    }
+
+    fn prepare_blocks(&mut self, pool: &PacketPool) {
+        let room = self.recent_length.max(ROOM_MIN);
+        for slot in 0..self.slots {
+            let used_up = match self.blocks.get(slot) {
+                Some(block) if block.remaining() >= room => continue,
+                Some(_) => true,
+                None => false,
+            };
+            let Some(block) = pool.allocate_block() else { return self.blocks.truncate(slot) };
+            if used_up {
+                pool.finish(std::mem::replace(&mut self.blocks[slot], block));
+            } else {
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// Whether everything that was received has been taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next == self.count
+    }
+
+    /// The message being taken, if there is one, and the block it lies in.
+    pub(crate) fn current(&mut self) -> Option<(OpenMessage, &mut FillBlock)> {
+        Some((self.open?, &mut self.blocks[self.next]))
+    }
+
+    /// Ends the current message; what is left of it is skipped.
+    pub(crate) fn close(&mut self) {
+        if self.open.take().is_some() {
+            let block = &mut self.blocks[self.next];
+            block.skip(block.filled().len());
+        }
+        self.next += 1;
+        self.reported = false;
+    }
+
+    /// Looks at the next message. After [`Opened::Stranger`] the caller may make a face and open
+    /// again; a message that has no face then is skipped.
+    pub(crate) fn open(&mut self, channel: &Channel, pool: &PacketPool) -> Opened {
+        let message = self.batch.message(self.next);
+        if let Some(dropped) = message.dropped {
+            channel.counters.kernel_drops.set(u64::from(dropped));
+        }
+        let Some(face) = channel.face_of(message.peer) else {
+            let stranger = message.peer.filter(|_| channel.accepts && !self.reported);
+            if let Some(peer) = stranger {
+                self.reported = true;
+                return Opened::Stranger(peer);
+            }
+            channel.counters.no_face.increment();
+            self.close();
+            return Opened::Nothing;
+        };
+        self.recent_length =
+            message.length.max(self.recent_length - self.recent_length / 16).max(ROOM_MIN);
+        if message.truncated || !self.commit(message.length, pool) {
+            // A message is cut only if it is longer than any that UDP can carry.
+            self.close();
+            return Opened::Nothing;
+        }
+        let segment_length = message.segment_length.unwrap_or(message.length).max(1);
+        self.open = Some(OpenMessage { face, segment_length });
+        Opened::Message(face)
+    }
+
+    /// Makes a received message part of its block, or moves it to a new one if it did not fit.
+    fn commit(&mut self, length: usize, pool: &PacketPool) -> bool {
+        let block = &mut self.blocks[self.next];
+        let room = block.remaining();
+        if length <= room {
+            block.commit(length);
+            return true;
+        }
+        let Some(mut fresh) = pool.allocate_block() else { return false };
+        let spill = &self.spill[self.next * BLOCK_SIZE..][..length - room];
+        let (front, back) = fresh.spare_mut()[..length].split_at_mut(room);
+        front.copy_from_slice(&block.spare_mut()[..room]);
+        back.copy_from_slice(spill);
+        fresh.commit(length);
+        pool.finish(std::mem::replace(block, fresh));
+        true
+    }
+
+    /// Returns all blocks.
+    pub(crate) fn release(&mut self, pool: &PacketPool) {
+        self.blocks.drain(..).for_each(|block| pool.finish(block));
+        (self.count, self.next, self.open) = (0, 0, None);
+    }
+}

@@ -1,0 +1,79 @@
+//! UDP faces: many peers on one socket, or one peer on a connected socket.
+
+mod input;
+mod output;
+
+use std::net::SocketAddr;
+
+use hashbrown::HashMap;
+use ndn_forwarding::Counter;
+use ndn_sys::udp::UdpSocket;
+use ndn_table::FaceIndex;
+
+pub(crate) use input::{DatagramInput, Opened};
+pub(crate) use output::{DatagramQueue, DatagramWriter};
+
+/// A UDP socket of a [`FaceSet`](crate::FaceSet).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChannelId(pub(crate) u32);
+
+/// What a UDP socket counts beside its faces.
+#[derive(Debug, Default)]
+pub struct ChannelCounters {
+    /// Messages of peers that have no face, dropped.
+    pub no_face: Counter,
+    /// Datagrams that the kernel dropped because they were not read in time.
+    pub kernel_drops: Counter,
+    /// Errors of receiving, such as an ICMP message for something sent.
+    pub receive_errors: Counter,
+    /// System calls that received.
+    pub receive_calls: Counter,
+    /// System calls that sent.
+    pub send_calls: Counter,
+}
+
+/// A UDP socket and who is behind it.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) socket: UdpSocket,
+    pub(crate) local: SocketAddr,
+    /// The face of a connected socket.
+    pub(crate) owner: Option<FaceIndex>,
+    /// The faces of an unconnected one.
+    pub(crate) peers: HashMap<SocketAddr, FaceIndex>,
+    /// Whether to ask for a face when a stranger sends.
+    pub(crate) accepts: bool,
+    pub(crate) queue: DatagramQueue,
+    /// The socket is registered for writability.
+    pub(crate) waits_writable: bool,
+    /// The queue is listed for the next flush.
+    pub(crate) listed: bool,
+    pub(crate) counters: std::sync::Arc<ChannelCounters>,
+}
+
+impl Channel {
+    pub(crate) fn new(
+        socket: UdpSocket,
+        local: SocketAddr,
+        owner: Option<FaceIndex>,
+        accepts: bool,
+    ) -> Self {
+        let queue = DatagramQueue::new(socket.can_segment());
+        Self {
+            socket,
+            local,
+            owner,
+            peers: HashMap::new(),
+            accepts,
+            queue,
+            waits_writable: false,
+            listed: false,
+            counters: std::sync::Arc::default(),
+        }
+    }
+
+    /// The face that a message from `peer` belongs to.
+    pub(crate) fn face_of(&self, peer: Option<SocketAddr>) -> Option<FaceIndex> {
+        self.owner.or_else(|| self.peers.get(&peer?).copied())
+    }
+}

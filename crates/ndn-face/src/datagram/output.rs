@@ -1,0 +1,301 @@
+//! The output queue of a UDP socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use ndn_ring::{PacketHandle, PacketPool};
+use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
+use ndn_table::FaceIndex;
+use rustix::io::Errno;
+
+use crate::LinkDropReason;
+use crate::datagram::ChannelCounters;
+use crate::output::{Flushed, LARGE_PACKET};
+
+/// Messages per system call.
+const MESSAGES_MAX: usize = 64;
+/// Slices per system call: the kernel takes 1024 per message.
+const SLICES_MAX: usize = 512;
+/// A queue that has become longer than this gives its memory back when it is empty.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// One frame that waits.
+#[derive(Debug)]
+struct Datagram {
+    face: FaceIndex,
+    /// `None` on a connected socket.
+    peer: Option<SocketAddr>,
+    /// Where its copied bytes lie in the queue's buffer.
+    start: usize,
+    copied: usize,
+    /// The rest of it, if that is not copied.
+    large: Option<PacketHandle>,
+}
+
+impl Datagram {
+    fn length(&self) -> usize {
+        self.copied + self.large.as_ref().map_or(0, PacketHandle::len)
+    }
+}
+
+/// Frames that wait to be sent from one socket.
+#[derive(Debug)]
+pub(crate) struct DatagramQueue {
+    bytes: Vec<u8>,
+    datagrams: Vec<Datagram>,
+    pending_bytes: usize,
+    /// Frames for more than one face are waiting.
+    mixed: bool,
+    blocked: bool,
+    /// Longest datagram to send in a run: the kernel does not cut messages into datagrams that
+    /// the route does not take whole. 0 if it does not cut at all.
+    segment_length_max: usize,
+}
+
+/// What all sockets of a worker use to send.
+#[derive(Debug)]
+pub(crate) struct DatagramWriter {
+    batch: SendBatch,
+    /// Frames in each message of a system call.
+    runs: Vec<usize>,
+}
+
+impl DatagramWriter {
+    pub(crate) fn new() -> Self {
+        Self {
+            batch: SendBatch::with_capacity(MESSAGES_MAX, SLICES_MAX),
+            runs: Vec::with_capacity(MESSAGES_MAX),
+        }
+    }
+}
+
+impl DatagramQueue {
+    pub(crate) fn new(segments: bool) -> Self {
+        Self {
+            bytes: Vec::new(),
+            datagrams: Vec::new(),
+            pending_bytes: 0,
+            mixed: false,
+            blocked: false,
+            segment_length_max: if segments { MESSAGE_LENGTH_MAX } else { 0 },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// Adds a frame for `face`, or refuses it if the queue would exceed `bytes_max`.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "where to, what, and the limits")]
+    pub(crate) fn push(
+        &mut self,
+        face: FaceIndex,
+        peer: Option<SocketAddr>,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        pool: &PacketPool,
+        bytes_max: usize,
+    ) -> Result<(), LinkDropReason> {
+        let length = header.len() + payload.len();
+        if self.pending_bytes + length > bytes_max {
+            return Err(LinkDropReason::QueueFull);
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(header);
+        let large = match handle {
+            Some(handle) if payload.len() >= LARGE_PACKET && !self.blocked => {
+                Some(pool.retain(handle))
+            }
+            Some(_) | None => {
+                self.bytes.extend_from_slice(payload);
+                None
+            }
+        };
+        let copied = self.bytes.len() - start;
+        self.mixed |= self.datagrams.first().is_some_and(|first| first.face != face);
+        self.datagrams.push(Datagram { face, peer, start, copied, large });
+        self.pending_bytes += length;
+        Ok(())
+    }
+
+    /// Sends as much as the kernel takes. `refused` hears of frames that it will never take.
+    pub(crate) fn flush(
+        &mut self,
+        socket: &impl AsFd,
+        pool: &PacketPool,
+        writer: &mut DatagramWriter,
+        counters: &ChannelCounters,
+        mut refused: impl FnMut(FaceIndex),
+    ) -> Flushed {
+        if self.mixed {
+            // Runs need neighbours. Stable for each face: by the place of the frame.
+            self.datagrams.sort_unstable_by_key(|one| (one.face, one.start));
+        }
+        let mut done = 0;
+        let mut retried = false;
+        while done < self.datagrams.len() {
+            let mut builder = writer.batch.start();
+            writer.runs.clear();
+            self.plan(done, pool, &mut builder, &mut writer.runs);
+            counters.send_calls.increment();
+            match builder.send(socket.as_fd()) {
+                Ok(messages) => {
+                    done += writer.runs[..messages].iter().sum::<usize>();
+                    retried = false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.keep_rest(done, pool);
+                    return Flushed::Blocked;
+                }
+                // About something sent earlier; reported once.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !retried => {
+                    retried = true;
+                }
+                Err(error) => {
+                    let run = writer.runs[0];
+                    if !self.shorten_runs(run, done, &error) {
+                        let frames = &self.datagrams[done..done + run];
+                        frames.iter().for_each(|datagram| refused(datagram.face));
+                        done += run;
+                    }
+                }
+            }
+        }
+        self.release(self.datagrams.len(), pool);
+        self.reset();
+        Flushed::All
+    }
+
+    /// Lays out the messages of the next system call, from frame `first` on.
+    fn plan<'d>(
+        &'d self,
+        first: usize,
+        pool: &'d PacketPool,
+        builder: &mut SendBuilder<'_, 'd>,
+        runs: &mut Vec<usize>,
+    ) {
+        let mut next = first;
+        while next < self.datagrams.len() {
+            let run = self.run_at(next);
+            if !builder.has_room(2 * run) {
+                return;
+            }
+            let frames = &self.datagrams[next..next + run];
+            let mut copied = frames[0].start..frames[0].start;
+            for datagram in frames {
+                if copied.end != datagram.start {
+                    push_slice(builder, &self.bytes[copied]);
+                    copied = datagram.start..datagram.start;
+                }
+                copied.end += datagram.copied;
+                if let Some(handle) = &datagram.large {
+                    push_slice(builder, &self.bytes[copied.clone()]);
+                    push_slice(builder, pool.bytes(handle));
+                    copied = copied.end..copied.end;
+                }
+            }
+            push_slice(builder, &self.bytes[copied]);
+            let segment = (run > 1).then(|| u16::try_from(frames[0].length()).unwrap_or(0));
+            builder.end_message(frames[0].peer, segment);
+            runs.push(run);
+            next += run;
+        }
+    }
+
+    /// Frames from `first` on that can go as one message: to one peer and of one length, but for
+    /// the last, which may be shorter.
+    fn run_at(&self, first: usize) -> usize {
+        let (face, length) = (self.datagrams[first].face, self.datagrams[first].length());
+        if length > self.segment_length_max {
+            return 1;
+        }
+        let mut total = length;
+        let mut run = 1;
+        for next in self.datagrams[first + 1..].iter().take(SEGMENTS_MAX - 1) {
+            let next_length = next.length();
+            total += next_length;
+            if next.face != face || next_length > length || total > MESSAGE_LENGTH_MAX {
+                break;
+            }
+            run += 1;
+            if next_length < length {
+                break;
+            }
+        }
+        run
+    }
+
+    /// After the kernel refused a run: whether the same frames may go one by one.
+    fn shorten_runs(&mut self, run: usize, first: usize, error: &io::Error) -> bool {
+        if run == 1 {
+            return false;
+        }
+        match Errno::from_io_error(error) {
+            // The datagrams are longer than the route takes; the kernel fragments single ones.
+            Some(Errno::INVAL | Errno::MSGSIZE) => {
+                self.segment_length_max = self.datagrams[first].length() - 1;
+                true
+            }
+            // The network card cannot.
+            Some(Errno::IO | Errno::OPNOTSUPP) => {
+                self.segment_length_max = 0;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Forgets the first `done` frames, and copies what the others hold of pool blocks.
+    fn keep_rest(&mut self, done: usize, pool: &PacketPool) {
+        self.release(done, pool);
+        let mut rest = Vec::with_capacity(self.pending_bytes);
+        for datagram in &mut self.datagrams {
+            let start = rest.len();
+            rest.extend_from_slice(&self.bytes[datagram.start..][..datagram.copied]);
+            if let Some(handle) = datagram.large.take() {
+                rest.extend_from_slice(pool.bytes(&handle));
+                pool.release(handle);
+            }
+            datagram.start = start;
+            datagram.copied = rest.len() - start;
+        }
+        self.bytes = rest;
+        self.blocked = true;
+    }
+
+    /// Removes the first `count` frames.
+    fn release(&mut self, count: usize, pool: &PacketPool) {
+        for datagram in self.datagrams.drain(..count) {
+            self.pending_bytes -= datagram.length();
+            if let Some(handle) = datagram.large {
+                pool.release(handle);
+            }
+        }
+    }
+
+    /// Makes an empty queue as new, but for memory that is worth keeping.
+    fn reset(&mut self) {
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.mixed = false;
+        self.blocked = false;
+    }
+
+    /// Throws everything away that waits.
+    pub(crate) fn discard(&mut self, pool: &PacketPool) {
+        self.release(self.datagrams.len(), pool);
+        self.reset();
+    }
+}
+
+fn push_slice<'d>(builder: &mut SendBuilder<'_, 'd>, bytes: &'d [u8]) {
+    if !bytes.is_empty() {
+        builder.push_slice(bytes);
+    }
+}

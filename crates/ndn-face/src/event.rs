@@ -1,0 +1,54 @@
+//! What happens to faces by itself, for the control thread to know.
+
+use std::fmt;
+use std::io;
+
+use ndn_table::FaceIndex;
+
+/// Why a face closed, or lost its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed the connection.
+    PeerClosed,
+    /// The connection failed.
+    Failed(io::ErrorKind),
+    /// The peer sent a frame that is longer than any packet, and there is no telling where the
+    /// next one starts.
+    FrameTooLong,
+    /// The peer sent what is no TLV, and there is no telling where the next one starts.
+    MalformedFrame,
+    /// An on-demand face that received nothing for its idle timeout.
+    Idle,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PeerClosed => formatter.write_str("closed by the peer"),
+            Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
+            Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
+            Self::MalformedFrame => formatter.write_str("the peer sent what is no TLV"),
+            Self::Idle => formatter.write_str("idle for too long"),
+        }
+    }
+}
+
+/// What happened to a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaceChange {
+    /// The face is gone; its index means nothing any more.
+    Closed(CloseReason),
+    /// A permanent face has lost its connection and tries to make it anew.
+    Down(CloseReason),
+    /// A permanent face has its connection back.
+    Up,
+}
+
+/// Something that happened to a face without being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaceEvent {
+    /// The face.
+    pub face: FaceIndex,
+    /// What happened.
+    pub change: FaceChange,
+}

@@ -1,0 +1,123 @@
+//! The face between the forwarder and its own management.
+//!
+//! Two bounded queues of frames, and a waker for each side. It is a cold path: frames are copied
+//! into memory of their own.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ndn_sys::poll::Waker;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+/// One end of an internal face. Frames are NDNLPv2 packets, or bare Interests and Data.
+#[derive(Debug)]
+pub struct InternalEnd {
+    outgoing: Producer<Vec<u8>>,
+    incoming: Consumer<Vec<u8>>,
+    /// Readable when there may be something in `incoming`.
+    own: Arc<Waker>,
+    other: Arc<Waker>,
+}
+
+impl InternalEnd {
+    /// Two connected ends, with room for `capacity` frames each way.
+    ///
+    /// # Errors
+    /// Those of making a [`Waker`].
+    pub fn pair(capacity: usize) -> io::Result<(Self, Self)> {
+        let (near_wakes, far_wakes) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
+        let (near_out, far_in) = RingBuffer::new(capacity);
+        let (far_out, near_in) = RingBuffer::new(capacity);
+        let near = Self {
+            outgoing: near_out,
+            incoming: near_in,
+            own: Arc::clone(&near_wakes),
+            other: Arc::clone(&far_wakes),
+        };
+        let far = Self { outgoing: far_out, incoming: far_in, own: far_wakes, other: near_wakes };
+        Ok((near, far))
+    }
+
+    /// Sends a frame and wakes the other end.
+    ///
+    /// # Errors
+    /// The frame, if the queue is full or the other end is gone.
+    pub fn send(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.send_quietly(frame)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Sends a frame; the other end is woken by [`wake`](Self::wake).
+    pub(crate) fn send_quietly(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        if self.outgoing.is_abandoned() {
+            return Err(frame);
+        }
+        self.outgoing.push(frame).map_err(|rtrb::PushError::Full(frame)| frame)
+    }
+
+    pub(crate) fn wake(&self) {
+        self.other.wake();
+    }
+
+    /// Whether there is room for one more frame.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.outgoing.slots() > 0
+    }
+
+    /// The next frame, if there is one.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        self.incoming.pop().ok()
+    }
+
+    /// Whether the other end is gone and everything it sent has been received.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.incoming.is_abandoned() && self.incoming.is_empty()
+    }
+
+    /// Makes the descriptor unreadable until the other end sends again. Call it before the
+    /// [`receive`](Self::receive) that finds nothing, not after.
+    pub fn reset(&self) {
+        self.own.reset();
+    }
+}
+
+impl AsFd for InternalEnd {
+    /// Readable when there may be a frame.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.own.as_fd()
+    }
+}
+
+impl Drop for InternalEnd {
+    fn drop(&mut self) {
+        self.other.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_cross_in_order_and_within_the_limit() {
+        let (mut near, mut far) = InternalEnd::pair(2).unwrap();
+        near.send(vec![1]).unwrap();
+        near.send(vec![2]).unwrap();
+        assert!(!near.has_room());
+        assert_eq!(near.send(vec![3]), Err(vec![3]));
+        far.reset();
+        assert_eq!(far.receive(), Some(vec![1]));
+        near.send(vec![4]).unwrap();
+        drop(near);
+        assert!(!far.is_closed());
+        assert_eq!(far.receive(), Some(vec![2]));
+        assert_eq!(far.receive(), Some(vec![4]));
+        assert_eq!(far.receive(), None);
+        assert!(far.is_closed());
+        assert_eq!(far.send(vec![5]), Err(vec![5]));
+    }
+}

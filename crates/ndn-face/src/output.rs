@@ -1,0 +1,253 @@
+//! The output queue of a stream face.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+use ndn_ring::{PacketHandle, PacketPool};
+use ndn_sys::stream;
+
+use crate::{Budget, LinkDropReason};
+
+/// Packets of this many bytes are written from the pool block where they lie; shorter ones are
+/// copied, so that one system call writes many of them as one run of bytes.
+pub(crate) const LARGE_PACKET: usize = 2048;
+/// Slices per system call.
+const SLICES_MAX: usize = 64;
+/// A queue that is blocked may hold so many bytes even when all faces together are over budget, so
+/// that one face that takes all of it does not silence the others.
+pub(crate) const GUARANTEED_BYTES: usize = 16 * 1024;
+/// A queue that has become longer than this gives its memory back when it is empty.
+const KEPT_BYTES: usize = 256 * 1024;
+/// Written bytes are cut off the front of a blocked queue when there are this many.
+const COMPACT_BYTES: usize = 64 * 1024;
+
+/// A packet that is not copied.
+#[derive(Debug)]
+struct Large {
+    /// It goes out after the byte before this position in `bytes`.
+    position: usize,
+    handle: PacketHandle,
+}
+
+/// Frames that wait to be written, in order.
+///
+/// Between two flushes, large packets may wait in their pool blocks. What a flush cannot write is
+/// copied, so that a slow peer holds its own bytes and no blocks.
+#[derive(Debug, Default)]
+pub(crate) struct OutputQueue {
+    bytes: Vec<u8>,
+    /// Bytes at the front of `bytes` that are written.
+    written: usize,
+    large: Vec<Large>,
+    large_bytes: usize,
+    /// The kernel did not take everything.
+    blocked: bool,
+    /// Bytes that waited in the kernel then.
+    kernel_bytes: usize,
+    /// Bytes charged to the budget; 0 unless blocked.
+    charged: usize,
+}
+
+/// How a flush ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Nothing waits any more.
+    All,
+    /// The kernel has no room.
+    Blocked,
+}
+
+impl OutputQueue {
+    /// Bytes that wait here.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.bytes.len() - self.written + self.large_bytes
+    }
+
+    /// Bytes that wait here, and in the kernel if it is known to be full.
+    #[inline]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.pending_bytes() + self.kernel_bytes
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Adds a frame, or refuses it if the queue would exceed `bytes_max` or, when it is blocked,
+    /// the budget of all faces.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        pool: &PacketPool,
+        budget: &mut Budget,
+        bytes_max: usize,
+    ) -> Result<(), LinkDropReason> {
+        let length = header.len() + payload.len();
+        let pending = self.pending_bytes() + length;
+        if pending > bytes_max {
+            return Err(LinkDropReason::QueueFull);
+        }
+        if self.blocked {
+            self.charge(length, pending, budget)?;
+        }
+        self.bytes.extend_from_slice(header);
+        match handle {
+            Some(handle) if payload.len() >= LARGE_PACKET && !self.blocked => {
+                debug_assert_eq!(handle.len(), payload.len());
+                let handle = pool.retain(handle);
+                self.large.push(Large { position: self.bytes.len(), handle });
+                self.large_bytes += payload.len();
+            }
+            Some(_) | None => self.bytes.extend_from_slice(payload),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn charge(
+        &mut self,
+        length: usize,
+        pending: usize,
+        budget: &mut Budget,
+    ) -> Result<(), LinkDropReason> {
+        if !budget.take(length) {
+            if pending > GUARANTEED_BYTES {
+                return Err(LinkDropReason::QueueFull);
+            }
+            budget.force(length);
+        }
+        self.charged += length;
+        if self.written >= COMPACT_BYTES && self.written > self.bytes.len() / 2 {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes as much as the kernel takes.
+    pub(crate) fn flush(
+        &mut self,
+        stream: BorrowedFd<'_>,
+        pool: &PacketPool,
+        budget: &mut Budget,
+    ) -> io::Result<Flushed> {
+        while self.pending_bytes() > 0 {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let plan = self.plan(pool, &mut slices);
+            let written = match stream::write_vectored(stream, &slices[..plan.slices]) {
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                Err(error) => return Err(error),
+            };
+            if written < plan.bytes {
+                self.keep_rest(written, pool);
+                self.blocked = true;
+                self.kernel_bytes = stream::unsent_bytes(stream).unwrap_or(0);
+                self.recharge(budget);
+                return Ok(Flushed::Blocked);
+            }
+            self.written = plan.position;
+            for large in self.large.drain(..plan.large) {
+                self.large_bytes -= large.handle.len();
+                pool.release(large.handle);
+            }
+        }
+        self.reset(budget);
+        Ok(Flushed::All)
+    }
+
+    /// Lays out the next system call.
+    fn plan<'a>(&'a self, pool: &'a PacketPool, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> Plan {
+        let mut plan = Plan { slices: 0, bytes: 0, large: 0, position: self.written };
+        let mut add = |plan: &mut Plan, bytes: &'a [u8]| {
+            if !bytes.is_empty() {
+                slices[plan.slices] = IoSlice::new(bytes);
+                plan.slices += 1;
+                plan.bytes += bytes.len();
+            }
+        };
+        for large in &self.large {
+            if plan.slices + 2 > SLICES_MAX {
+                return plan;
+            }
+            let copied = &self.bytes[plan.position..large.position];
+            add(&mut plan, copied);
+            add(&mut plan, pool.bytes(&large.handle));
+            plan.position = large.position;
+            plan.large += 1;
+        }
+        if plan.slices < SLICES_MAX {
+            let copied = &self.bytes[plan.position..];
+            add(&mut plan, copied);
+            plan.position = self.bytes.len();
+        }
+        plan
+    }
+
+    /// Forgets the first `skipped` bytes that wait, and copies the rest into one run.
+    fn keep_rest(&mut self, mut skipped: usize, pool: &PacketPool) {
+        if self.large.is_empty() {
+            self.written += skipped;
+            return;
+        }
+        let mut rest = Vec::with_capacity(self.pending_bytes() - skipped);
+        let mut append = |bytes: &[u8]| {
+            let cut = skipped.min(bytes.len());
+            skipped -= cut;
+            rest.extend_from_slice(&bytes[cut..]);
+        };
+        let mut position = self.written;
+        for large in self.large.drain(..) {
+            append(&self.bytes[position..large.position]);
+            append(pool.bytes(&large.handle));
+            position = large.position;
+            pool.release(large.handle);
+        }
+        append(&self.bytes[position..]);
+        self.bytes = rest;
+        self.written = 0;
+        self.large_bytes = 0;
+    }
+
+    fn recharge(&mut self, budget: &mut Budget) {
+        budget.give_back(self.charged);
+        self.charged = self.pending_bytes();
+        budget.force(self.charged);
+    }
+
+    /// Makes an empty queue as new, but for memory that is worth keeping.
+    fn reset(&mut self, budget: &mut Budget) {
+        budget.give_back(self.charged);
+        self.charged = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.written = 0;
+        self.blocked = false;
+        self.kernel_bytes = 0;
+    }
+
+    /// Throws everything away that waits.
+    pub(crate) fn discard(&mut self, pool: &PacketPool, budget: &mut Budget) {
+        for large in self.large.drain(..) {
+            pool.release(large.handle);
+        }
+        self.large_bytes = 0;
+        self.reset(budget);
+    }
+}
+
+/// One system call: so many slices and bytes, which are so many large packets and the copied bytes
+/// up to a position.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    slices: usize,
+    bytes: usize,
+    large: usize,
+    position: usize,
+}

@@ -1,0 +1,105 @@
+//! When a permanent face connects again.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ndn_table::Timestamp;
+
+/// Wait before the first attempt; each next wait is twice as long.
+pub const RECONNECT_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait between two attempts.
+pub const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long an attempt may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What a face without a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing, until then.
+    Waiting(Timestamp),
+    /// Connecting, until then at most.
+    Connecting(Timestamp),
+}
+
+/// What to do when the time of [`Reconnect::deadline`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReconnectAction {
+    /// Nothing yet.
+    None,
+    /// Start to connect.
+    Connect(SocketAddr),
+    /// Give the attempt up; it has failed.
+    GiveUp,
+}
+
+/// The attempts of one face to get its connection back: a state machine without I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reconnect {
+    remote: SocketAddr,
+    wait: Duration,
+    phase: Phase,
+}
+
+impl Reconnect {
+    /// The connection to `remote` was lost at `now`.
+    pub(crate) fn new(now: Timestamp, remote: SocketAddr) -> Self {
+        Self { remote, wait: RECONNECT_WAIT, phase: Phase::Waiting(now.plus(RECONNECT_WAIT)) }
+    }
+
+    /// When [`poll`](Self::poll) has something to do.
+    pub(crate) fn deadline(&self) -> Timestamp {
+        match self.phase {
+            Phase::Waiting(deadline) | Phase::Connecting(deadline) => deadline,
+        }
+    }
+
+    /// What to do at `now`.
+    pub(crate) fn poll(&mut self, now: Timestamp) -> ReconnectAction {
+        if now < self.deadline() {
+            return ReconnectAction::None;
+        }
+        match self.phase {
+            Phase::Waiting(_) => {
+                self.phase = Phase::Connecting(now.plus(CONNECT_TIMEOUT));
+                ReconnectAction::Connect(self.remote)
+            }
+            Phase::Connecting(_) => {
+                self.handle_failure(now);
+                ReconnectAction::GiveUp
+            }
+        }
+    }
+
+    /// The attempt has failed.
+    pub(crate) fn handle_failure(&mut self, now: Timestamp) {
+        self.wait = (self.wait * 2).min(RECONNECT_WAIT_MAX);
+        self.phase = Phase::Waiting(now.plus(self.wait));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_five_minutes() {
+        let remote = "192.0.2.1:6363".parse().unwrap();
+        let mut now = Timestamp::from_millis(5);
+        let mut reconnect = Reconnect::new(now, remote);
+        let mut waits = Vec::new();
+        for attempt in 0..12 {
+            assert_eq!(reconnect.poll(now), ReconnectAction::None);
+            waits.push(reconnect.deadline().since(now).as_secs());
+            now = reconnect.deadline();
+            assert_eq!(reconnect.poll(now), ReconnectAction::Connect(remote));
+            if attempt % 2 == 0 {
+                reconnect.handle_failure(now);
+            } else {
+                // Nobody answers.
+                now = reconnect.deadline();
+                assert_eq!(reconnect.poll(now), ReconnectAction::GiveUp);
+            }
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    }
+}

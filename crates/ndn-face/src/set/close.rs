@@ -1,0 +1,152 @@
+//! How faces end, and how permanent ones come back.
+
+use ndn_ring::PacketPool;
+use ndn_sys::poll::Interest;
+use ndn_sys::stream;
+use ndn_table::{FaceIndex, Timestamp};
+
+use std::os::fd::AsFd;
+
+use crate::datagram::ChannelId;
+use crate::face::{Connection, Face, Transport};
+use crate::reconnect::{Reconnect, ReconnectAction};
+use crate::set::{FaceSet, face_in, token_of};
+use crate::{CloseReason, FaceChange, FaceEvent, Persistency};
+
+impl FaceSet {
+    /// Destroys a face; `false` if there is none. What waits in its output queue is thrown away.
+    pub fn remove(&mut self, index: FaceIndex, pool: &PacketPool) -> bool {
+        if !self.contains(index) {
+            return false;
+        }
+        let Some(mut face) = self.faces[index.slot() as usize].take() else { return false };
+        face.link.close(&mut self.reassembly_budget);
+        if let Some(deadline) = face.deadline.take() {
+            self.deadlines.remove(&(deadline, index));
+        }
+        match &mut face.transport {
+            // The poller forgets a descriptor that is closed.
+            Transport::Stream(stream) => {
+                if let Some(mut queue) = stream.output.take() {
+                    queue.discard(pool, &mut self.output_budget);
+                    self.spare_queues.push(queue);
+                }
+            }
+            Transport::Datagram { channel, peer: Some(peer) } => {
+                if let Some(channel) = self.channel_mut(*channel) {
+                    channel.peers.remove(peer);
+                }
+            }
+            Transport::Datagram { channel, peer: None } => {
+                self.remove_channel(*channel, pool);
+            }
+            Transport::Internal(end) => {
+                let removed = self.poller.remove(end);
+                debug_assert!(removed.is_ok(), "an internal face is in the poller");
+            }
+        }
+        true
+    }
+
+    /// Closes a UDP socket and destroys its faces; returns them.
+    pub fn remove_channel(&mut self, id: ChannelId, pool: &PacketPool) -> Vec<FaceIndex> {
+        let Some(mut channel) = self.channels.get_mut(id.0 as usize).and_then(Option::take) else {
+            return Vec::new();
+        };
+        self.forget_pending(id, pool);
+        channel.queue.discard(pool);
+        let mut faces: Vec<_> = channel.peers.drain().map(|(_, face)| face).collect();
+        faces.extend(channel.owner);
+        faces.retain(|face| self.remove(*face, pool));
+        faces
+    }
+
+    /// The stream of a face is of no use any more.
+    pub(super) fn lose_connection(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        reason: CloseReason,
+        pool: &PacketPool,
+    ) {
+        let Some(face) = face_in(&mut self.faces, index) else { return };
+        let options = face.options;
+        let remote = options.reconnect_to.filter(|_| options.persistency == Persistency::Permanent);
+        let change = match (&mut face.transport, remote) {
+            (Transport::Stream(stream), Some(remote)) => {
+                stream.partial = Vec::new();
+                if let Some(mut queue) = stream.output.take() {
+                    queue.discard(pool, &mut self.output_budget);
+                    self.spare_queues.push(queue);
+                }
+                let reconnect = Reconnect::new(now, remote);
+                // Closes the old connection; the poller forgets it.
+                stream.connection = Connection::Down { reconnect, attempt: None };
+                self.arm(index);
+                FaceChange::Down(reason)
+            }
+            (_, _) => {
+                self.remove(index, pool);
+                FaceChange::Closed(reason)
+            }
+        };
+        self.events.push_back(FaceEvent { face: index, change });
+    }
+
+    /// Closes a face that has been idle for too long.
+    pub(super) fn close_idle(&mut self, index: FaceIndex, pool: &PacketPool) {
+        self.remove(index, pool);
+        let change = FaceChange::Closed(CloseReason::Idle);
+        self.events.push_back(FaceEvent { face: index, change });
+    }
+
+    /// The time of a face without connection has come.
+    pub(super) fn poll_reconnect(&mut self, now: Timestamp, index: FaceIndex) {
+        let Some((reconnect, attempt)) = down(&mut self.faces, index) else { return };
+        match reconnect.poll(now) {
+            ReconnectAction::None => {}
+            ReconnectAction::GiveUp => *attempt = None,
+            ReconnectAction::Connect(remote) => {
+                let started = stream::connect_tcp(remote).and_then(|started| {
+                    self.poller.add(&started, token_of(index), Interest::Writable)?;
+                    Ok(started)
+                });
+                match started {
+                    Ok(started) => *attempt = Some(started),
+                    Err(_) => reconnect.handle_failure(now),
+                }
+            }
+        }
+    }
+
+    /// An attempt to connect has ended.
+    pub(super) fn handle_attempt(&mut self, now: Timestamp, index: FaceIndex) {
+        let Some((reconnect, attempt)) = down(&mut self.faces, index) else { return };
+        let Some(connected) = attempt.take() else { return };
+        let result = stream::take_error(connected.as_fd())
+            .and_then(|()| self.poller.modify(&connected, token_of(index), Interest::Readable));
+        if result.is_err() {
+            reconnect.handle_failure(now);
+        } else if let Some(Face { transport: Transport::Stream(stream), .. }) =
+            face_in(&mut self.faces, index)
+        {
+            stream.connection = Connection::Up(connected);
+            self.events.push_back(FaceEvent { face: index, change: FaceChange::Up });
+        }
+        self.arm(index);
+    }
+}
+
+/// The reconnection of a face that is down.
+fn down(
+    faces: &mut [Option<Box<Face>>],
+    index: FaceIndex,
+) -> Option<(&mut Reconnect, &mut Option<std::os::fd::OwnedFd>)> {
+    match &mut face_in(faces, index)?.transport {
+        Transport::Stream(stream) => match &mut stream.connection {
+            Connection::Down { reconnect, attempt } => Some((reconnect, attempt)),
+            Connection::Up(_) => None,
+        },
+        Transport::Datagram { .. } | Transport::Internal(_) => None,
+    }
+}

@@ -1,0 +1,346 @@
+//! All faces of one worker.
+
+mod close;
+mod receive;
+mod send;
+mod timers;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use ndn_forwarding::RxFace;
+use ndn_ring::{FillBlock, PacketPool};
+use ndn_sys::poll::{Interest, Poller};
+use ndn_sys::udp::UdpSocket;
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
+use crate::face::{Connection, Face, StreamTransport, Transport};
+use crate::internal::InternalEnd;
+use crate::output::OutputQueue;
+use crate::tap::FrameTap;
+use crate::{Budget, FaceCounters, FaceEvent, FaceOptions, LinkService};
+
+pub use receive::{Progress, RxSink};
+pub use send::FaceSink;
+
+/// Poll tokens from here on are the worker's; those below belong to the [`FaceSet`].
+pub const FOREIGN_TOKEN: u64 = 1 << 33;
+/// Marks the token of a channel; the rest is its number. That of a face is its index.
+const CHANNEL_TOKEN: u64 = 1 << 32;
+
+/// Limits of a [`FaceSet`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaceSetOptions {
+    /// Bytes that all output queues together may hold for peers that do not read. A face may
+    /// always hold a few packets.
+    pub output_bytes_max: usize,
+    /// Bytes of messages in pieces on all faces together.
+    pub reassembly_bytes_max: usize,
+    /// Where the numbering of fragments starts; should be random.
+    pub first_sequence: u64,
+}
+
+impl Default for FaceSetOptions {
+    fn default() -> Self {
+        Self { output_bytes_max: 64 << 20, reassembly_bytes_max: 8 << 20, first_sequence: 0 }
+    }
+}
+
+/// The faces of one worker and what they share: the poller, buffers, limits and timers.
+///
+/// The worker waits on [`poller`](Self::poller), gives every event with a token below
+/// [`FOREIGN_TOKEN`] to [`handle_event`](Self::handle_event), which puts packets into an
+/// [`RxSink`]; runs the shard, which sends into [`sink`](Self::sink); and calls
+/// [`flush`](Self::flush).
+#[derive(Debug)]
+pub struct FaceSet {
+    poller: Poller,
+    /// By slot of their index.
+    faces: Vec<Option<Box<Face>>>,
+    channels: Vec<Option<Box<Channel>>>,
+    /// The block that streams are read into.
+    stream_block: Option<FillBlock>,
+    /// The block that packets go to that do not lie in a receive block.
+    copy_block: Option<FillBlock>,
+    /// Taken out while it is worked on.
+    datagrams: Option<Box<DatagramInput>>,
+    /// What is being taken out of the receive blocks.
+    pending: Option<receive::Pending>,
+    writer: DatagramWriter,
+    /// Output queues that no face uses.
+    #[expect(clippy::vec_box, reason = "faces take the box as it is")]
+    spare_queues: Vec<Box<OutputQueue>>,
+    /// Faces and channels to flush.
+    unflushed: Vec<FaceIndex>,
+    unflushed_channels: Vec<ChannelId>,
+    output_budget: Budget,
+    reassembly_budget: Budget,
+    /// One entry for each face that has a deadline.
+    deadlines: BTreeSet<(Timestamp, FaceIndex)>,
+    events: VecDeque<FaceEvent>,
+    next_sequence: u64,
+    tap: Option<Box<dyn FrameTap>>,
+}
+
+impl FaceSet {
+    /// No faces.
+    ///
+    /// # Errors
+    /// Those of making a [`Poller`].
+    pub fn new(options: &FaceSetOptions) -> io::Result<Self> {
+        Ok(Self {
+            poller: Poller::new()?,
+            faces: Vec::new(),
+            channels: Vec::new(),
+            stream_block: None,
+            copy_block: None,
+            datagrams: Some(Box::new(DatagramInput::new())),
+            pending: None,
+            writer: DatagramWriter::new(),
+            spare_queues: Vec::new(),
+            unflushed: Vec::new(),
+            unflushed_channels: Vec::new(),
+            output_budget: Budget::new(options.output_bytes_max),
+            reassembly_budget: Budget::new(options.reassembly_bytes_max),
+            deadlines: BTreeSet::new(),
+            events: VecDeque::new(),
+            next_sequence: options.first_sequence,
+            tap: None,
+        })
+    }
+
+    /// Where to wait for events. The worker may add descriptors of its own, with tokens from
+    /// [`FOREIGN_TOKEN`] on.
+    #[must_use]
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    /// Shows every frame to `tap` from now on, or to nobody.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn FrameTap>>) {
+        self.tap = tap;
+    }
+
+    /// Makes a face of a connected, non-blocking stream.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the stream.
+    pub fn add_stream(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        stream: OwnedFd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        self.poller.add(&stream, token_of(index), Interest::Readable)?;
+        let connection = Connection::Up(stream);
+        let transport = StreamTransport { connection, partial: Vec::new(), output: None };
+        Ok(self.insert(now, index, Transport::Stream(transport), options))
+    }
+
+    /// Makes a face of one end of an internal pair; the other end belongs to the control thread.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the waker.
+    pub fn add_internal(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        end: InternalEnd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        self.poller.add(&end, token_of(index), Interest::Readable)?;
+        Ok(self.insert(now, index, Transport::Internal(end), options))
+    }
+
+    /// Takes an unconnected UDP socket, to make faces on with
+    /// [`add_datagram`](Self::add_datagram). If it `accepts`, peers that have no face are reported
+    /// as [`Progress::NewPeer`].
+    ///
+    /// # Errors
+    /// If the poller does not take the socket.
+    pub fn add_channel(
+        &mut self,
+        socket: UdpSocket,
+        accepts: bool,
+    ) -> io::Result<(ChannelId, Arc<ChannelCounters>)> {
+        self.open_channel(socket, None, accepts)
+    }
+
+    /// Makes a face for `peer` on a shared socket.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, there is no such channel, or `peer` has a face on it.
+    pub fn add_datagram(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        channel: ChannelId,
+        peer: SocketAddr,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        let shared = self.channel_mut(channel).ok_or(io::ErrorKind::NotFound)?;
+        if shared.owner.is_some() || shared.peers.contains_key(&peer) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        shared.peers.insert(peer, index);
+        let transport = Transport::Datagram { channel, peer: Some(peer) };
+        Ok(self.insert(now, index, transport, options))
+    }
+
+    /// Makes a face of a connected UDP socket.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the socket.
+    pub fn add_connected_datagram(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        socket: UdpSocket,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        let (channel, _) = self.open_channel(socket, Some(index), false)?;
+        Ok(self.insert(now, index, Transport::Datagram { channel, peer: None }, options))
+    }
+
+    /// Changes the options of a face; `false` if there is no such face.
+    pub fn update(&mut self, index: FaceIndex, options: &FaceOptions) -> bool {
+        let Some(face) = face_in(&mut self.faces, index) else { return false };
+        face.rx = RxFace::new(index, &options.properties);
+        face.link.set_options(options.link);
+        face.options = *options;
+        self.arm(index);
+        true
+    }
+
+    /// Whether there is such a face.
+    #[must_use]
+    pub fn contains(&self, index: FaceIndex) -> bool {
+        self.faces
+            .get(index.slot() as usize)
+            .is_some_and(|face| face.as_ref().is_some_and(|face| face.index == index))
+    }
+
+    /// The next thing that happened to a face by itself.
+    pub fn poll_event(&mut self) -> Option<FaceEvent> {
+        self.events.pop_front()
+    }
+
+    /// The face of `peer` on a shared socket, such as the one that a created face would double.
+    #[must_use]
+    pub fn datagram_face(&self, channel: ChannelId, peer: SocketAddr) -> Option<FaceIndex> {
+        self.channels.get(channel.0 as usize)?.as_ref()?.peers.get(&peer).copied()
+    }
+
+    /// Gives up what was received from a channel and not taken.
+    fn forget_pending(&mut self, channel: ChannelId, pool: &PacketPool) {
+        if self.pending == Some(receive::Pending::Datagrams(channel)) {
+            self.pending = None;
+            if let Some(datagrams) = &mut self.datagrams {
+                datagrams.release(pool);
+            }
+        }
+    }
+
+    fn check_vacant(&self, index: FaceIndex) -> io::Result<()> {
+        match self.faces.get(index.slot() as usize) {
+            Some(Some(_)) => Err(io::ErrorKind::AlreadyExists.into()),
+            Some(None) | None => Ok(()),
+        }
+    }
+
+    fn insert(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        transport: Transport,
+        options: &FaceOptions,
+    ) -> Arc<FaceCounters> {
+        let counters = Arc::new(FaceCounters::default());
+        counters.last_received_ns.set(now.as_nanos());
+        // Far enough from the next face that their numbers do not meet.
+        self.next_sequence = self.next_sequence.wrapping_add(1 << 40);
+        let link = LinkService::new(options.link, Arc::clone(&counters), self.next_sequence);
+        let slot = index.slot() as usize;
+        if slot >= self.faces.len() {
+            self.faces.resize_with(slot + 1, || None);
+        }
+        self.faces[slot] = Some(Box::new(Face {
+            index,
+            rx: RxFace::new(index, &options.properties),
+            link,
+            transport,
+            options: *options,
+            deadline: None,
+            listed: false,
+        }));
+        self.arm(index);
+        counters
+    }
+
+    fn open_channel(
+        &mut self,
+        socket: UdpSocket,
+        owner: Option<FaceIndex>,
+        accepts: bool,
+    ) -> io::Result<(ChannelId, Arc<ChannelCounters>)> {
+        let local = socket.local_address()?;
+        let vacant = self.channels.iter().position(Option::is_none);
+        let slot = vacant.unwrap_or(self.channels.len());
+        let channel = ChannelId(u32::try_from(slot).map_err(|_| io::ErrorKind::OutOfMemory)?);
+        self.poller.add(&socket, channel_token(channel), Interest::Readable)?;
+        let opened = Box::new(Channel::new(socket, local, owner, accepts));
+        let counters = Arc::clone(&opened.counters);
+        if slot == self.channels.len() {
+            self.channels.push(None);
+        }
+        self.channels[slot] = Some(opened);
+        Ok((channel, counters))
+    }
+
+    fn channel_mut(&mut self, channel: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(channel.0 as usize)?.as_deref_mut()
+    }
+
+    /// Returns the blocks that the set holds to `pool`, at the end of the worker. Packets that
+    /// were received and not taken are lost.
+    pub fn release_blocks(&mut self, pool: &PacketPool) {
+        self.pending = None;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.release(pool);
+        }
+        for block in [self.stream_block.take(), self.copy_block.take()].into_iter().flatten() {
+            pool.finish(block);
+        }
+    }
+}
+
+fn token_of(index: FaceIndex) -> u64 {
+    u64::from(index.to_bits())
+}
+
+fn channel_token(channel: ChannelId) -> u64 {
+    CHANNEL_TOKEN | u64::from(channel.0)
+}
+
+/// The face `index`, if it still exists.
+#[inline]
+fn face_in(faces: &mut [Option<Box<Face>>], index: FaceIndex) -> Option<&mut Face> {
+    let face = faces.get_mut(index.slot() as usize)?.as_deref_mut()?;
+    (face.index == index).then_some(face)
+}
+
+impl AsFd for FaceSet {
+    /// The poller's descriptor.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}

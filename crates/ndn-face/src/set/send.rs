@@ -1,0 +1,249 @@
+//! From the shard to the sockets.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use ndn_forwarding::{TxPacket, TxSink};
+use ndn_ring::{PacketHandle, PacketPool};
+use ndn_sys::poll::Interest;
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::datagram::{ChannelId, DatagramQueue};
+use crate::face::{Connection, Face, Transport};
+use crate::internal::InternalEnd;
+use crate::output::{Flushed, OutputQueue};
+use crate::set::{FaceSet, channel_token, face_in, token_of};
+use crate::tap::{Direction, FrameTap};
+use crate::{Budget, CloseReason, FrameSink, LinkDropReason};
+
+/// Output queues to keep for faces that become active; more than a burst can be for.
+const SPARE_QUEUES_MAX: usize = 128;
+
+/// Where a shard sends: the faces of its worker, for one burst.
+#[derive(Debug)]
+pub struct FaceSink<'a> {
+    faces: &'a mut FaceSet,
+    pool: &'a PacketPool,
+    now: Timestamp,
+}
+
+impl FaceSet {
+    /// Takes packets from a shard. They go out with the next [`flush`](Self::flush).
+    pub fn sink<'a>(&'a mut self, now: Timestamp, pool: &'a PacketPool) -> FaceSink<'a> {
+        FaceSink { faces: self, pool, now }
+    }
+
+    /// Writes what the faces have been sent since the last flush.
+    pub fn flush(&mut self, now: Timestamp, pool: &PacketPool) {
+        while let Some(index) = self.unflushed.pop() {
+            self.flush_face(now, index, pool);
+        }
+        while let Some(channel) = self.unflushed_channels.pop() {
+            self.flush_channel(channel, pool);
+        }
+    }
+
+    pub(super) fn flush_face(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Some(face) = face_in(&mut self.faces, index) else { return };
+        face.listed = false;
+        let stream = match &mut face.transport {
+            Transport::Stream(stream) => stream,
+            Transport::Internal(end) => return end.wake(),
+            Transport::Datagram { .. } => return,
+        };
+        let (Connection::Up(connection), Some(queue)) = (&stream.connection, &mut stream.output)
+        else {
+            return;
+        };
+        let was_blocked = queue.is_blocked();
+        let result = queue.flush(connection.as_fd(), pool, &mut self.output_budget);
+        face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
+        let interest = match result {
+            Ok(Flushed::All) => {
+                let queue =
+                    stream.output.take().filter(|_| self.spare_queues.len() < SPARE_QUEUES_MAX);
+                self.spare_queues.extend(queue);
+                Interest::Readable
+            }
+            Ok(Flushed::Blocked) => Interest::ReadableAndWritable,
+            Err(error) => {
+                let reason = CloseReason::Failed(error.kind());
+                return self.lose_connection(now, index, reason, pool);
+            }
+        };
+        let is_blocked = interest == Interest::ReadableAndWritable;
+        if is_blocked != was_blocked {
+            let modified = self.poller.modify(connection, token_of(index), interest);
+            debug_assert!(modified.is_ok(), "a face's stream is in the poller");
+        }
+    }
+
+    pub(super) fn flush_channel(&mut self, id: ChannelId, pool: &PacketPool) {
+        let Self { channels, faces, poller, writer, .. } = self;
+        let Some(channel) = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        channel.listed = false;
+        let refused = |index| {
+            if let Some(face) = face_in(faces, index) {
+                face.link.counters().dropped(LinkDropReason::SendError).increment();
+            }
+        };
+        let flushed =
+            channel.queue.flush(&channel.socket, pool, writer, &channel.counters, refused);
+        let is_blocked = flushed == Flushed::Blocked;
+        if is_blocked != channel.waits_writable {
+            channel.waits_writable = is_blocked;
+            let interest =
+                if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
+            let modified = poller.modify(&channel.socket, channel_token(id), interest);
+            debug_assert!(modified.is_ok(), "a channel's socket is in the poller");
+        }
+    }
+}
+
+impl TxSink for FaceSink<'_> {
+    #[inline]
+    fn send(&mut self, index: FaceIndex, packet: TxPacket<'_>) {
+        let set = &mut *self.faces;
+        // A face may have closed since the shard heard of it: nobody is left to count for.
+        let Some(face) = face_in(&mut set.faces, index) else { return };
+        let Face { link, transport, listed, .. } = face;
+        let bytes_max = link.options().queue_bytes_max;
+        let tap = Tap { tap: set.tap.as_deref_mut(), now: self.now, face: index };
+        match transport {
+            Transport::Stream(stream) => {
+                if !matches!(stream.connection, Connection::Up(_)) {
+                    link.counters().dropped(LinkDropReason::Down).increment();
+                    return;
+                }
+                let queue =
+                    stream.output.get_or_insert_with(|| set.spare_queues.pop().unwrap_or_default());
+                let budget = &mut set.output_budget;
+                let mut sink = StreamSink { queue, pool: self.pool, budget, bytes_max, tap };
+                let _ = link.send(self.now, &packet, &mut sink);
+                // A blocked queue is flushed when the kernel says that there is room.
+                if !*listed && !queue.is_blocked() {
+                    *listed = true;
+                    set.unflushed.push(index);
+                }
+            }
+            Transport::Datagram { channel: id, peer } => {
+                let channel = set.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+                let Some(channel) = channel else { return };
+                let (queue, pool) = (&mut channel.queue, self.pool);
+                let mut sink =
+                    DatagramSink { queue, face: index, peer: *peer, pool, bytes_max, tap };
+                let _ = link.send(self.now, &packet, &mut sink);
+                if !channel.listed && !channel.waits_writable {
+                    channel.listed = true;
+                    set.unflushed_channels.push(*id);
+                }
+            }
+            Transport::Internal(end) => {
+                let _ = link.send(self.now, &packet, &mut InternalSink { end, tap });
+                if !*listed {
+                    *listed = true;
+                    set.unflushed.push(index);
+                }
+            }
+        }
+    }
+}
+
+/// The tap of the set, if there is one, for frames of one face.
+#[derive(Debug)]
+struct Tap<'a> {
+    tap: Option<&'a mut (dyn FrameTap + 'static)>,
+    now: Timestamp,
+    face: FaceIndex,
+}
+
+impl Tap<'_> {
+    #[inline]
+    fn see(&mut self, header: &[u8], payload: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.frame(self.now, self.face, Direction::Out, header, payload);
+        }
+    }
+}
+
+struct StreamSink<'a> {
+    queue: &'a mut OutputQueue,
+    pool: &'a PacketPool,
+    budget: &'a mut Budget,
+    bytes_max: usize,
+    tap: Tap<'a>,
+}
+
+impl FrameSink for StreamSink<'_> {
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.queue.queued_bytes()
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        self.queue.push(header, payload, handle, self.pool, self.budget, self.bytes_max)?;
+        self.tap.see(header, payload);
+        Ok(())
+    }
+}
+
+struct DatagramSink<'a> {
+    queue: &'a mut DatagramQueue,
+    face: FaceIndex,
+    peer: Option<SocketAddr>,
+    pool: &'a PacketPool,
+    bytes_max: usize,
+    tap: Tap<'a>,
+}
+
+impl FrameSink for DatagramSink<'_> {
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.queue.pending_bytes()
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        let (face, peer) = (self.face, self.peer);
+        self.queue.push(face, peer, header, payload, handle, self.pool, self.bytes_max)?;
+        self.tap.see(header, payload);
+        Ok(())
+    }
+}
+
+struct InternalSink<'a> {
+    end: &'a mut InternalEnd,
+    tap: Tap<'a>,
+}
+
+impl FrameSink for InternalSink<'_> {
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        _handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        self.end
+            .send_quietly([header, payload].concat())
+            .map_err(|_full| LinkDropReason::QueueFull)?;
+        self.tap.see(header, payload);
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! Stream faces over real sockets.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
+
+mod support;
+
+use std::time::Duration;
+
+use ndn_face::{
+    CloseReason, FaceChange, FaceEvent, FaceOptions, FaceSetOptions, LinkDropReason, LinkOptions,
+};
+use ndn_forwarding::{TxKind, TxPacket};
+use ndn_packet::{LpPacket, NackReason};
+use ndn_sys::stream;
+use support::{Worker, local_stream, plain, read_available, tlv, write_all};
+
+const NOW: Duration = Duration::ZERO;
+
+#[test]
+fn packets_arrive_however_they_are_cut() {
+    let packets: Vec<_> = [2, 3, 100, 254, 257, 1000, 2047, 2048, 8800]
+        .into_iter()
+        .enumerate()
+        .map(|(index, length)| tlv(5 + index as u8 % 2, length, index as u8))
+        .collect();
+    let bytes = packets.concat();
+    for cut in [1, 3, 7, 1000, 8801, bytes.len()] {
+        let mut worker = Worker::new();
+        let (face, counters, far) = worker.add_stream();
+        for piece in bytes.chunks(cut) {
+            write_all(&mut worker, &far, piece);
+            worker.settle();
+        }
+        for packet in &packets {
+            let (from, wire, fields) = worker.receive();
+            assert_eq!((from, &wire), (face, packet), "in pieces of {cut}");
+            assert!(fields.nack.is_none() && fields.pit_token.as_bytes().is_empty());
+        }
+        assert_eq!(counters.in_interests.value(), 5);
+        assert_eq!(counters.in_data.value(), 4);
+        assert_eq!(counters.in_frames.value(), 9);
+        assert_eq!(counters.in_bytes.value(), bytes.len() as u64);
+        assert_eq!(counters.dropped_total(), 0);
+        worker.finish();
+    }
+}
+
+#[test]
+fn faces_share_the_read_buffer_and_keep_their_halves_apart() {
+    let mut worker = Worker::new();
+    let ends: Vec<_> = (0..20_u8).map(|_| worker.add_stream()).collect();
+    let packet = |seed: u8| tlv(6, 5000 + usize::from(seed), seed);
+    for part in 0..5 {
+        for (seed, (_, _, far)) in (0_u8..).zip(&ends) {
+            let packet = packet(seed);
+            let fifth = packet.len() / 5;
+            let end = if part == 4 { packet.len() } else { (part + 1) * fifth };
+            write_all(&mut worker, far, &packet[part * fifth..end]);
+        }
+        worker.settle();
+    }
+    for _ in &ends {
+        let (from, wire, _) = worker.receive();
+        let seed = ends.iter().position(|(face, _, _)| *face == from).unwrap() as u8;
+        assert_eq!(wire, packet(seed));
+    }
+    worker.finish();
+}
+
+#[test]
+fn small_packets_leave_in_one_piece_and_large_ones_from_where_they_lie() {
+    let mut worker = Worker::new();
+    let (input, _, input_far) = worker.add_stream();
+    let (output, counters, far) = worker.add_stream();
+    let large = tlv(6, 8000, 9);
+    write_all(&mut worker, &input_far, &large);
+    worker.run_until(|worker| !worker.received.is_empty());
+    let packet = worker.received.pop_front().unwrap();
+    assert_eq!(packet.face, input);
+
+    let small = tlv(6, 100, 1);
+    worker.send(output, &small);
+    for _ in 0..70 {
+        let wire = worker.pool.bytes(&packet.handle);
+        let sent = TxPacket { handle: Some(&packet.handle), ..plain(wire) };
+        worker.faces.sink(worker.now, &worker.pool).send_both(output, sent, &small);
+    }
+    worker.pool.release(packet.handle);
+    worker.flush();
+    let bytes = worker.read_exactly(&far, 100 + 70 * 8100);
+    let mut expected = small.clone();
+    for _ in 0..70 {
+        expected.extend_from_slice(&large);
+        expected.extend_from_slice(&small);
+    }
+    assert!(bytes == expected);
+    assert_eq!(counters.out_data.value(), 141);
+    assert_eq!(counters.out_bytes.value(), expected.len() as u64);
+    worker.finish();
+}
+
+trait SendBoth {
+    fn send_both(&mut self, face: ndn_table::FaceIndex, first: TxPacket<'_>, second: &[u8]);
+}
+
+impl<T: ndn_forwarding::TxSink> SendBoth for T {
+    fn send_both(&mut self, face: ndn_table::FaceIndex, first: TxPacket<'_>, second: &[u8]) {
+        self.send(face, first);
+        self.send(face, plain(second));
+    }
+}
+
+#[test]
+fn header_fields_go_both_ways() {
+    let mut worker = Worker::new();
+    let mut options = local_stream();
+    options.properties.local_fields = true;
+    let options = FaceOptions::stream(options.properties, options.persistency);
+    let (near, far) = stream::unix_pair().unwrap();
+    let (face, counters) = worker.add_stream_of(near, &options);
+    let interest = tlv(5, 50, 1);
+    let packet = TxPacket {
+        kind: TxKind::Nack(NackReason::NO_ROUTE),
+        pit_token: &[7; 32],
+        congestion_mark: 2,
+        incoming_face_id: Some(400),
+        ..plain(&interest)
+    };
+    worker.send_packet(face, packet);
+    worker.flush();
+    let frame = read_available(&far);
+    let lp = LpPacket::parse(&frame).unwrap();
+    assert_eq!(lp.nack(), Some(NackReason::NO_ROUTE));
+    assert_eq!(lp.pit_token(), Some(&[7; 32][..]));
+    assert_eq!(lp.congestion_mark(), Some(2));
+    assert_eq!(lp.incoming_face_id(), Some(400));
+    assert_eq!(lp.fragment(), Some(&interest[..]));
+    assert_eq!(counters.out_nacks.value(), 1);
+
+    // What was sent is what is received.
+    write_all(&mut worker, &far, &frame);
+    let (_, wire, fields) = worker.receive();
+    assert_eq!(wire, interest);
+    assert_eq!(fields.nack, Some(NackReason::NO_ROUTE));
+    assert_eq!(fields.pit_token.as_bytes(), [7; 32]);
+    assert_eq!(fields.congestion_mark, 2);
+    assert_eq!(counters.in_nacks.value(), 1);
+    worker.finish();
+}
+
+fn closed(worker: &mut Worker, face: ndn_table::FaceIndex, reason: CloseReason) {
+    let mut event = None;
+    worker.run_until(|worker| {
+        event = worker.faces.poll_event();
+        event.is_some()
+    });
+    assert_eq!(event, Some(FaceEvent { face, change: FaceChange::Closed(reason) }));
+    assert!(!worker.faces.contains(face));
+    assert_eq!(worker.faces.poll_event(), None);
+}
+
+#[test]
+fn a_peer_that_breaks_the_framing_is_closed_with_the_reason() {
+    let too_long = [6, 253, 0x40, 0];
+    let number_too_long = [6, 254, 0, 0, 0x10, 0];
+    let huge = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
+    let type_zero = [0, 0];
+    let long_form = [253, 0, 6, 0];
+    for (bytes, reason) in [
+        (&too_long[..], CloseReason::FrameTooLong),
+        (&number_too_long, CloseReason::MalformedFrame),
+        (&huge, CloseReason::MalformedFrame),
+        (&type_zero, CloseReason::MalformedFrame),
+        (&long_form, CloseReason::MalformedFrame),
+        (&[], CloseReason::PeerClosed),
+    ] {
+        let mut worker = Worker::new();
+        let (bad, _, bad_far) = worker.add_stream();
+        let (good, _, good_far) = worker.add_stream();
+        // A packet before the nonsense still counts.
+        write_all(&mut worker, &bad_far, &tlv(5, 20, 1));
+        write_all(&mut worker, &bad_far, bytes);
+        if bytes.is_empty() {
+            drop(bad_far);
+        }
+        closed(&mut worker, bad, reason);
+        assert_eq!(worker.receive().0, bad);
+        write_all(&mut worker, &good_far, &tlv(5, 20, 2));
+        assert_eq!(worker.receive().0, good);
+        worker.send(bad, &tlv(6, 20, 3));
+        worker.flush();
+        worker.finish();
+    }
+}
+
+#[test]
+fn frames_that_are_no_packets_are_counted_and_skipped() {
+    let mut worker = Worker::new();
+    let (_, counters, far) = worker.add_stream();
+    write_all(&mut worker, &far, &[0x80, 1, 9]);
+    write_all(&mut worker, &far, &[100, 3, 80, 2, 0]);
+    write_all(&mut worker, &far, &[100, 4, 81, 2, 0, 0]);
+    write_all(&mut worker, &far, &tlv(6, 8801, 0));
+    write_all(&mut worker, &far, &[100, 0]);
+    write_all(&mut worker, &far, &tlv(5, 10, 0));
+    assert_eq!(worker.receive().1, tlv(5, 10, 0));
+    let dropped = |reason| counters.dropped(reason).value();
+    assert_eq!(dropped(LinkDropReason::UnknownType), 1);
+    assert_eq!(dropped(LinkDropReason::TooLong), 1);
+    assert_eq!(dropped(LinkDropReason::Malformed), 2);
+    assert_eq!(counters.dropped_total(), 4);
+    worker.finish();
+}
+
+#[test]
+fn a_peer_that_stalls_in_a_packet_stops_nobody() {
+    let mut worker = Worker::new();
+    let (_, _, stalled) = worker.add_stream();
+    let (good, _, far) = worker.add_stream();
+    let packet = tlv(6, 8800, 1);
+    write_all(&mut worker, &stalled, &packet[..5000]);
+    for seed in 0..100 {
+        write_all(&mut worker, &far, &tlv(5, 1000, seed));
+        assert_eq!(worker.receive().0, good);
+    }
+    write_all(&mut worker, &stalled, &packet[5000..]);
+    assert_eq!(worker.receive().1, packet);
+    worker.finish();
+}
+
+#[test]
+fn a_peer_that_reads_nothing_loses_packets_and_stops_nobody() {
+    let link = LinkOptions { queue_bytes_max: 100_000, ..LinkOptions::stream() };
+    let options = FaceOptions { link, ..local_stream() };
+    let mut worker = Worker::new();
+    let (near, deaf) = stream::unix_pair().unwrap();
+    let (face, counters) = worker.add_stream_of(near, &options);
+    let (good, _, far) = worker.add_stream();
+    let mut sent = 0;
+    while counters.dropped(LinkDropReason::QueueFull).value() == 0 {
+        worker.send(face, &tlv(6, 1000, sent as u8));
+        worker.flush();
+        sent += 1;
+    }
+    assert!(counters.queued_bytes.value() <= 100_000);
+    assert_eq!(counters.out_data.value(), sent - 1);
+    for seed in 0..50 {
+        worker.send(face, &tlv(6, 1000, 0));
+        worker.send(good, &tlv(6, 500, seed));
+        worker.flush();
+        worker.poll(NOW);
+        assert_eq!(read_available(&far), tlv(6, 500, seed));
+    }
+    // It reads at last, and gets all that was queued, in order and whole.
+    let bytes = worker.read_exactly(&deaf, counters.out_bytes.value() as usize);
+    for (index, packet) in bytes.chunks(1000).enumerate() {
+        assert_eq!(packet, tlv(6, 1000, index as u8));
+    }
+    worker.send(face, &tlv(6, 1000, 77));
+    worker.flush();
+    assert_eq!(read_available(&deaf), tlv(6, 1000, 77));
+    worker.finish();
+}
+
+#[test]
+fn the_budget_of_all_faces_bounds_their_queues() {
+    let budget = 200_000;
+    let set = FaceSetOptions { output_bytes_max: budget, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    let deaf: Vec<_> = (0..10).map(|_| worker.add_stream()).collect();
+    for _ in 0..1000 {
+        for (face, _, _) in &deaf {
+            worker.send(*face, &tlv(6, 4000, 0));
+        }
+        worker.flush();
+    }
+    let queued: u64 = deaf.iter().map(|(_, counters, _)| counters.queued_bytes.value()).sum();
+    assert!(queued > 0);
+    for (_, counters, _) in &deaf {
+        assert!(counters.dropped(LinkDropReason::QueueFull).value() > 0);
+    }
+    // Each of the ten may hold 16 KiB beyond the budget, and one burst.
+    let total: u64 = deaf
+        .iter()
+        .map(|(_, counters, far)| counters.out_bytes.value() - read_available(far).len() as u64)
+        .sum();
+    assert!(total as usize <= budget + 10 * (16 * 1024 + 4000), "{total} bytes queued");
+    for (face, _, _) in &deaf {
+        assert!(worker.faces.remove(*face, &worker.pool));
+    }
+    worker.finish();
+}
+
+#[test]
+fn packets_are_marked_while_the_queue_is_long() {
+    let mut worker = Worker::new();
+    let (face, counters, far) = worker.add_stream();
+    for _ in 0..1000 {
+        worker.send(face, &tlv(6, 2000, 0));
+        worker.flush();
+        worker.advance(Duration::from_millis(1));
+    }
+    assert!(counters.out_marks.value() >= 5);
+    let mut bytes = worker.read_exactly(&far, counters.out_bytes.value() as usize);
+    let mut marks = 0;
+    while !bytes.is_empty() {
+        let length = ndn_packet::tlv::frame_len(&bytes).unwrap().unwrap();
+        marks += u64::from(LpPacket::parse(&bytes[..length]).unwrap().congestion_mark() == Some(1));
+        bytes.drain(..length);
+    }
+    assert_eq!(marks, counters.out_marks.value());
+    worker.finish();
+}
