@@ -21,6 +21,8 @@ pub const PREFIX_HASHES_MAX: usize = NAME_COMPONENTS_MAX + 1;
 #[derive(Clone, Copy, Debug)]
 pub struct NameHasher {
     initial: SipState,
+    /// Hash of the name without components.
+    empty: u64,
 }
 
 impl NameHasher {
@@ -28,7 +30,8 @@ impl NameHasher {
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
         let [low, high] = [&key[..8], &key[8..]].map(little_endian_word);
-        Self { initial: SipState::new(low, high) }
+        let initial = SipState::new(low, high);
+        Self { initial, empty: initial.finish(0) }
     }
 
     /// Writes the hash of the first `i` components of `name` to `hashes[i]`, for `i` from 0 to
@@ -44,25 +47,25 @@ impl NameHasher {
     /// [`Self::hash_prefixes`] for the value of a Name TLV that has been validated before.
     #[inline]
     pub fn hash_value_prefixes(&self, value: &[u8], hashes: &mut [u64]) -> Option<usize> {
+        let (first, longer) = hashes.split_first_mut()?;
+        *first = self.empty;
         let mut state = self.initial;
         let mut absorbed = 0;
         let mut end = 0;
-        let mut count = 0;
-        loop {
+        let mut count = 1;
+        for hash in longer.iter_mut().take(NAME_COMPONENTS_MAX) {
+            if end == value.len() {
+                return Some(count);
+            }
+            end = component_end(value, end)?;
             while absorbed + 8 <= end {
                 state.absorb(little_endian_word(&value[absorbed..absorbed + 8]));
                 absorbed += 8;
             }
-            *hashes.get_mut(count)? = state.finish(last_word(value, absorbed, end));
+            *hash = state.finish(last_word(value, absorbed, end));
             count += 1;
-            if end >= value.len() {
-                return Some(count);
-            }
-            if count > NAME_COMPONENTS_MAX {
-                return None;
-            }
-            end = component_end(value, end)?;
         }
+        (end == value.len()).then_some(count)
     }
 
     /// The hash of a whole name.

@@ -47,18 +47,20 @@ impl FibSlot {
 /// A pure marker (a prefix that only directs the search) is of this type too, but a search never
 /// ends at one.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct FibEntry {
+    // First line: what the end of a search compares.
     prefix: Prefix,
-    next_hops: NextHops,
-    strategy: StrategyId,
-    generation: u32,
     pub(super) slot: FibSlot,
     /// The entry that a search which ends here means: this one, or for a marker the longest real
     /// one above it.
     pub(super) best: FibSlot,
+    generation: u32,
     pub(super) depth: u8,
     next_hops_depth: u8,
+    // Second line: what it is looked up for.
+    pub(super) next_hops: NextHops,
+    strategy: StrategyId,
 }
 
 #[derive(Clone)]
@@ -68,12 +70,13 @@ enum Prefix {
 }
 
 #[derive(Clone)]
-enum NextHops {
+pub(super) enum NextHops {
     Inline(u8, [NextHop; INLINE_NEXT_HOPS]),
     Shared(Arc<[NextHop]>),
 }
 
 const _: () = assert!(size_of::<FibEntry>() == 128);
+const _: () = assert!(std::mem::offset_of!(FibEntry, next_hops) == 64);
 
 impl FibEntry {
     /// A place without an entry.

@@ -2,52 +2,47 @@
 
 use std::sync::Arc;
 
-/// Elements of a page.
-const PAGE: usize = 32;
+/// Elements of a page. Larger pages make a change dearer (it copies a page) and a version and a
+/// lookup cheaper (fewer page pointers to copy, and to keep in the cache).
+const PAGE: usize = 256;
 
-/// Pages of a directory.
-const DIRECTORY: usize = 64;
-
-/// An array whose clones share pages: a clone copies one pointer per 2048 elements, and changing
-/// an element afterwards copies its directory (64 pointers) and its page (32 elements).
+/// An array whose clones share pages: a clone copies a pointer per page, and changing an element
+/// afterwards copies its page.
 #[derive(Clone, Debug)]
 pub(super) struct PagedVec<T> {
-    directories: Vec<Arc<Directory<T>>>,
-    len: usize,
+    pages: Vec<Arc<[T; PAGE]>>,
 }
-
-type Directory<T> = [Arc<[T; PAGE]>; DIRECTORY];
 
 impl<T: Clone> PagedVec<T> {
     /// An array of at least `len` copies of `value`.
     pub(super) fn new(len: usize, value: &T) -> Self {
-        let mut array = Self { directories: Vec::new(), len: 0 };
+        let mut array = Self { pages: Vec::new() };
         array.grow(len, value);
         array
     }
 
-    /// Makes room for at least `len` elements, the new ones being copies of `value`.
+    /// Makes room for at least `len` elements, the new ones being copies of `value`. The new pages
+    /// are one until they are changed.
     pub(super) fn grow(&mut self, len: usize, value: &T) {
-        while self.len < len {
-            let page = || Arc::new(std::array::from_fn(|_| value.clone()));
-            self.directories.push(Arc::new(std::array::from_fn(|_| page())));
-            self.len += PAGE * DIRECTORY;
+        if self.len() < len {
+            let page = Arc::new(std::array::from_fn(|_| value.clone()));
+            self.pages.resize(len.div_ceil(PAGE), page);
         }
     }
 
     /// Number of elements.
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.pages.len() * PAGE
     }
 
     #[inline(always)]
     pub(super) fn element(&self, index: usize) -> &T {
-        &self.directories[index / (PAGE * DIRECTORY)][index / PAGE % DIRECTORY][index % PAGE]
+        &self.pages[index / PAGE][index % PAGE]
     }
 
     /// The element, in a page that no other version shares.
     pub(super) fn element_mut(&mut self, index: usize) -> &mut T {
-        let directory = Arc::make_mut(&mut self.directories[index / (PAGE * DIRECTORY)]);
-        &mut Arc::make_mut(&mut directory[index / PAGE % DIRECTORY])[index % PAGE]
+        &mut Arc::make_mut(&mut self.pages[index / PAGE])[index % PAGE]
     }
 }

@@ -47,6 +47,7 @@ impl FibSnapshot {
     pub fn prefetch_entry(&self, slot: FibSlot) {
         let entry = self.entry(slot);
         prefetch_read(entry);
+        prefetch_read(&entry.next_hops);
     }
 
     /// The entry of the longest prefix of a name that has next hops or a strategy of its own; that
@@ -77,34 +78,37 @@ impl FibSnapshot {
         found: &mut [FibSlot],
     ) {
         let found = &mut found[..count];
+        let mut names: [&[u64]; FIB_BURST_MAX] = [&[]; FIB_BURST_MAX];
         let mut searches = [DepthSearch::START; FIB_BURST_MAX];
         let mut active = [0_u8; FIB_BURST_MAX];
         let mut active_count = 0;
-        for (i, slot) in (0_u8..).zip(found.iter_mut()) {
-            *slot = FibSlot::ROOT;
-            let (_, hashes) = query(usize::from(i));
+        for (position, slot) in (0_u8..).zip(found.iter_mut()) {
+            let i = usize::from(position);
+            let (_, hashes) = query(i);
             let search = DepthSearch::START.skip_to(self.depths_of(hashes));
-            searches[usize::from(i)] = search;
+            names[i] = hashes;
+            searches[i] = search;
+            *slot = FibSlot::ROOT;
             if search.depth() != 0 {
                 self.prefetch_bucket(hashes[search.depth()]);
-                active[active_count] = i;
+                active[active_count] = position;
                 active_count += 1;
             }
         }
         while active_count > 0 {
             let mut still_active = 0;
             for position in 0..active_count {
-                let i = active[position];
-                let (_, hashes) = query(usize::from(i));
-                let FibSlot(best) = &mut found[usize::from(i)];
-                let depths = self.depths_of(hashes);
-                let search = self.probe(searches[usize::from(i)], hashes, best).skip_to(depths);
+                let i = usize::from(active[position]);
+                let hashes = names[i];
+                let FibSlot(best) = &mut found[i];
+                let search = self.probe(searches[i], hashes, best);
+                let search = search.skip_to(self.depths_of(hashes));
                 if search.depth() == 0 {
-                    self.prefetch_entry(FibSlot(*best & !MARKER_BIT));
+                    self.prefetch_entry(FibSlot(*best));
                 } else {
                     self.prefetch_bucket(hashes[search.depth()]);
-                    searches[usize::from(i)] = search;
-                    active[still_active] = i;
+                    searches[i] = search;
+                    active[still_active] = active[position];
                     still_active += 1;
                 }
             }
