@@ -71,7 +71,7 @@ impl Shard {
         let tables = Tables {
             shard: config.shard,
             hasher: config.hasher,
-            pcct: Pcct::new(&config.pcct),
+            pcct: Pcct::new(&config.pcct, config.hasher),
             dead_nonces: DeadNonceList::new(
                 config.dead_nonce_capacity,
                 config.dead_nonce_lifetime_ms * NANOS_PER_MILLI,

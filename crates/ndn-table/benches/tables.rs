@@ -234,7 +234,7 @@ impl Exchanges {
         payload.extend([22, 3, 27, 1, 0, 23, 32]);
         payload.extend([9; 32]);
         Self {
-            pcct: Pcct::new(&config),
+            pcct: Pcct::new(&config, hasher()),
             hasher: hasher(),
             now: Timestamp::from_nanos(1),
             interests: (0..BURST).map(|_| Name::new()).collect(),

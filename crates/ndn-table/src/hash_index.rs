@@ -114,6 +114,22 @@ impl HashIndex {
         false
     }
 
+    /// Changes the reference of an item; false when it was not there.
+    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
+        let tag = tag_of(hash);
+        let mut position = self.home(hash);
+        for _ in 0..PROBE_MAX {
+            if self.buckets[position].replace(tag, old, new) {
+                return true;
+            }
+            if !self.buckets[position].is_passed() {
+                return false;
+            }
+            position = self.after(position);
+        }
+        false
+    }
+
     #[cold]
     fn for_path(&mut self, home: usize, distance: usize, change: impl Fn(&mut Bucket)) {
         let mut position = home;

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Hashed, digest, interest, name_of, with_digest};
+use common::{Hashed, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
     FaceIndex, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Timestamp, Token,
 };
@@ -125,7 +125,12 @@ impl World {
         let mut config = PcctConfig::with_capacity(ENTRIES_MAX as u32, 16, now);
         config.extra_records_max = EXTRA_RECORDS_MAX as u32;
         config.pit_bytes_max = 4 << 20;
-        Self { pcct: Pcct::new(&config), now, model: BTreeMap::new(), dead_tokens: Vec::new() }
+        Self {
+            pcct: Pcct::new(&config, hasher()),
+            now,
+            model: BTreeMap::new(),
+            dead_tokens: Vec::new(),
+        }
     }
 
     fn nth(&mut self, entry: usize) -> Option<&mut EntryModel> {
@@ -419,7 +424,7 @@ proptest! {
 #[test]
 fn expiry_is_on_time_and_lazy() {
     let mut now = Timestamp::from_millis(1000);
-    let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, now));
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, now), hasher());
     let name = Hashed::new(&name_of(&[1, 2]));
     let wire = interest(&name.value, 0);
     for _ in 0..10_000 {
@@ -448,7 +453,7 @@ fn expiry_is_on_time_and_lazy() {
 #[test]
 fn a_bucket_full_of_one_name_is_refused() {
     let now = Timestamp::ZERO;
-    let mut pcct = Pcct::new(&PcctConfig::with_capacity(1024, 16, now));
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(1024, 16, now), hasher());
     let base = name_of(&[1]);
     let mut refused = 0;
     for number in 0..1000_u32 {

@@ -31,7 +31,7 @@ pub struct PcctConfig {
     pub cs_packets_max: u32,
     /// Bytes of cached packets, rounded up to their size class.
     pub cs_bytes_max: usize,
-    /// Distinct proper prefixes of the names of cached packets.
+    /// Name prefixes at which the names of cached packets part.
     pub cs_prefix_nodes_max: u32,
     /// Which cached Data makes way.
     pub cs_policy: CsPolicy,
@@ -56,7 +56,7 @@ impl PcctConfig {
             extra_records_max: pit_entries.max(1024),
             cs_packets_max: cs_packets,
             cs_bytes_max: (cs_packets as usize * 8192).max(4 << 20),
-            cs_prefix_nodes_max: cs_packets.saturating_mul(2).max(1024),
+            cs_prefix_nodes_max: cs_packets.max(1024),
             cs_policy: CsPolicy::Lru,
             now,
         }

@@ -8,7 +8,7 @@ use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::timer_wheel::TimerWheel;
-use crate::{DataKey, InterestKey, Timestamp};
+use crate::{DataKey, InterestKey, NameHasher, Timestamp};
 
 /// Different Data of one name that are kept; the one that is fresh the shortest makes way.
 pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
@@ -44,7 +44,7 @@ pub(super) struct Cs {
 }
 
 impl Cs {
-    pub(super) fn new(config: &PcctConfig) -> Self {
+    pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let packets = config.cs_packets_max as usize;
         let timers = match config.cs_policy {
             CsPolicy::Lru => 0,
@@ -52,7 +52,7 @@ impl Cs {
         };
         Self {
             entries: Arena::new(packets),
-            tree: PrefixTree::new(config.cs_prefix_nodes_max as usize),
+            tree: PrefixTree::new(packets, config.cs_prefix_nodes_max as usize, hasher),
             queues: Queues::EMPTY,
             blocks: ByteSlab::new(config.cs_bytes_max),
             held: Vec::with_capacity(HELD_BLOCKS_MAX),
@@ -161,10 +161,8 @@ impl Cs {
         if !key.can_be_prefix || key.has_digest {
             return None;
         }
-        let depth = key.depth();
-        let start = self.tree.find(key.hashes[depth], depth)?;
         let fresh_at = key.must_be_fresh.then_some(now);
-        self.tree.search(&self.entries, start, fresh_at, |_, entry| {
+        self.tree.find_below(&self.entries, key.hashes, fresh_at, |_, entry| {
             (!key.must_be_fresh || entry.is_fresh(now)) && {
                 let wire = self.blocks.bytes(entry.block, usize::from(entry.wire_length));
                 packet_name(wire).starts_with(key.name.value())
@@ -252,7 +250,7 @@ impl Cs {
             self.refresh(place, fresh_until, solicited, now);
             return Ok(CsIndex(place));
         }
-        let place = self.allocate(index, wire.len(), key.hashes.len())?;
+        let place = self.allocate(index, wire.len())?;
         let entry = &mut self.entries[place];
         entry.hash = key.name_hash();
         entry.fresh_until = fresh_until;
@@ -321,17 +319,10 @@ impl Cs {
 
     /// A header and a block, evicting for them what the policy names.
     #[inline]
-    fn allocate(
-        &mut self,
-        index: &mut HashIndex,
-        length: usize,
-        nodes: usize,
-    ) -> Result<u32, CsError> {
+    fn allocate(&mut self, index: &mut HashIndex, length: usize) -> Result<u32, CsError> {
         let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
         loop {
-            let has_room = self.entries.len() < self.capacity
-                && self.tree.has_room(nodes)
-                && !self.blocks.is_over_limit();
+            let has_room = self.entries.len() < self.capacity && !self.blocks.is_over_limit();
             if has_room && let Some(block) = self.blocks.allocate(length + DIGEST_LENGTH) {
                 let Some(place) = self.entries.allocate(|| CsEntry::EMPTY) else {
                     self.blocks.release(block);
@@ -355,11 +346,18 @@ impl Cs {
         key: &DataKey<'_>,
         place: u32,
     ) -> Result<(), CsError> {
-        let is_filed = index.insert(key.name_hash(), place).is_ok();
-        if is_filed && self.tree.link(&mut self.entries, place, key.hashes).is_ok() {
-            return Ok(());
-        }
-        if is_filed {
+        let name = key.name.value();
+        if index.insert(key.name_hash(), place).is_ok() {
+            for _ in 0..=EVICTIONS_PER_INSERT_MAX {
+                let Self { tree, entries, blocks, .. } = self;
+                if tree.link(entries, blocks, place, name, key.hashes).is_ok() {
+                    return Ok(());
+                }
+                // Prefixes that nobody else needs go with their Data.
+                if !self.evict(index) {
+                    break;
+                }
+            }
             index.remove(key.name_hash(), place);
         }
         let entry = &mut self.entries[place];

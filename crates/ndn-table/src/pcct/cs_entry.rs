@@ -24,12 +24,12 @@ pub(super) struct CsEntry {
     pub(super) hash: u64,
     /// Fresh until then; [`Timestamp::ZERO`] when it never was.
     pub(super) fresh_until: Timestamp,
-    /// Deadline of the earliest record of this slot in the timer wheel, `MAX` for none.
-    pub(super) timer: Timestamp,
+    /// Hash that the prefix tree files it under, if it does.
+    pub(super) edge: u64,
     /// Neighbours in the eviction queue.
     pub(super) newer: u32,
     pub(super) older: u32,
-    /// Node of the name without its last component, and neighbours among its Data.
+    /// Node of the prefix tree that it hangs on, and neighbours among the Data there.
     pub(super) node: u32,
     pub(super) sibling_newer: u32,
     pub(super) sibling_older: u32,
@@ -40,6 +40,8 @@ pub(super) struct CsEntry {
     pub(super) name_components: u8,
     pub(super) queue: QueueKind,
     pub(super) is_in_use: bool,
+    /// The prefix tree files it under `edge`.
+    pub(super) is_filed: bool,
     /// The digest of the packet lies behind the packet.
     pub(super) has_digest: bool,
     /// Records of this slot in the timer wheel; outlives the entry.
@@ -52,7 +54,7 @@ impl CsEntry {
     pub(super) const EMPTY: Self = Self {
         hash: 0,
         fresh_until: Timestamp::ZERO,
-        timer: Timestamp::MAX,
+        edge: 0,
         newer: NONE,
         older: NONE,
         node: NONE,
@@ -64,6 +66,7 @@ impl CsEntry {
         name_components: 0,
         queue: QueueKind::Main,
         is_in_use: false,
+        is_filed: false,
         has_digest: false,
         timer_count: 0,
     };

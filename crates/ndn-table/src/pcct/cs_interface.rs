@@ -68,7 +68,7 @@ impl Pcct {
         self.cs.bytes_in_use()
     }
 
-    /// Name prefixes indexed above the cached packets.
+    /// Name prefixes at which the names of cached packets part.
     #[must_use]
     pub fn cs_prefix_node_count(&self) -> usize {
         self.cs.tree.len()

@@ -44,9 +44,7 @@ impl Cs {
         if exact.is_some() {
             return exact;
         }
-        let depth = key.hashes.len() - 1;
-        let start = self.tree.find(key.name_hash(), depth)?;
-        self.tree.search(&self.entries, start, None, |place, _| {
+        self.tree.find_below(&self.entries, key.hashes, None, |place, _| {
             packet_name(self.packet(place)).starts_with(name)
         })
     }

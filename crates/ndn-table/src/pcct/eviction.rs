@@ -47,11 +47,9 @@ impl Cs {
     fn schedule_stale(&mut self, place: u32, now: Timestamp) {
         let entry = &mut self.entries[place];
         let deadline = entry.fresh_until.plus_nanos(1).min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
-        if deadline < entry.timer
-            && entry.timer_count < TIMERS_PER_ENTRY_MAX
+        if entry.timer_count < TIMERS_PER_ENTRY_MAX
             && self.wheel.schedule(u64::from(place), deadline).is_ok()
         {
-            entry.timer = deadline;
             entry.timer_count += 1;
         }
     }
@@ -101,7 +99,7 @@ impl Cs {
                 continue;
             }
             match self.wheel.step(now) {
-                Step::Record(key, deadline) => self.on_timer(key, deadline, now),
+                Step::Record(key, _) => self.on_timer(key, now),
                 Step::Moved => {}
                 Step::Nothing => return false,
             }
@@ -109,13 +107,10 @@ impl Cs {
         true
     }
 
-    fn on_timer(&mut self, key: u64, deadline: Timestamp, now: Timestamp) {
+    fn on_timer(&mut self, key: u64, now: Timestamp) {
         let Ok(place) = u32::try_from(key) else { return };
         let entry = &mut self.entries[place];
         entry.timer_count -= 1;
-        if entry.timer == deadline || entry.timer_count == 0 {
-            entry.timer = Timestamp::MAX;
-        }
         if !entry.is_in_use || entry.queue != QueueKind::Main {
             return;
         }
@@ -148,7 +143,10 @@ impl Cs {
         }
         let entry = &self.entries[self.lines_cursor];
         index.prefetch(entry.hash);
-        self.tree.prefetch_place(entry.node);
+        self.tree.prefetch_node(entry.node);
+        if entry.is_filed {
+            self.tree.index.prefetch(entry.edge);
+        }
         self.prefetch(entry.sibling_newer);
         self.lines_cursor = entry.newer;
     }

@@ -11,7 +11,7 @@
 //! | `cs_entry` | the 64-byte header of a cached Data and the eviction queues |
 //! | `cs` | find, insert |
 //! | `eviction` | which Data makes way, and that its lines are in the cache by then |
-//! | `prefix_tree` | CanBePrefix |
+//! | `prefix_tree`, `prefix_search` | CanBePrefix |
 //! | `erase` | erase by prefix |
 //!
 //! An Interest and the Data that answers it have the same name and so the same hash: the bucket
@@ -29,6 +29,7 @@ mod pit;
 mod pit_entry;
 mod pit_interface;
 mod pit_records;
+mod prefix_search;
 mod prefix_tree;
 mod records;
 mod stages;
@@ -40,13 +41,13 @@ pub use data_match::{PIT_MATCHES_MAX, PitMatches};
 pub use erase::EraseResult;
 pub use pit_entry::{PitEntry, PitIndex};
 pub use pit_interface::PitInsert;
-pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
+pub use prefix_search::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_TOKEN_LENGTH_MAX,
 };
 
-use crate::Timestamp;
 use crate::hash_index::HashIndex;
+use crate::{NameHasher, Timestamp};
 use cs::Cs;
 use pit::Pit;
 
@@ -62,14 +63,14 @@ pub struct Pcct {
 }
 
 impl Pcct {
-    /// Tables of the given sizes.
+    /// Tables of the given sizes. `hasher` is the one that all keys are made with.
     ///
     /// # Panics
     /// When a size is beyond what the indices can name.
     #[must_use]
-    pub fn new(config: &PcctConfig) -> Self {
+    pub fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let items = config.pit_entries_max as usize + config.cs_packets_max as usize;
-        Self { index: HashIndex::new(items), pit: Pit::new(config), cs: Cs::new(config) }
+        Self { index: HashIndex::new(items), pit: Pit::new(config), cs: Cs::new(config, hasher) }
     }
 
     /// Ends a burst: bytes of cached Data handed out in it may be used again.

@@ -11,7 +11,7 @@ impl Pcct {
     pub fn prefetch_interest_buckets(&self, key: &InterestKey<'_>) {
         self.index.prefetch(key.table_hash());
         if key.can_be_prefix {
-            self.cs.tree.prefetch_bucket(key.table_hash());
+            self.cs.tree.prefetch_search_buckets(key.hashes);
         }
     }
 
@@ -20,7 +20,7 @@ impl Pcct {
     pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) {
         self.prefetch_entries(key.table_hash());
         if key.can_be_prefix {
-            self.cs.tree.prefetch_node(key.table_hash());
+            self.cs.tree.prefetch_search_nodes(key.hashes);
         }
     }
 
@@ -33,7 +33,7 @@ impl Pcct {
             }
         });
         if key.can_be_prefix
-            && let Some(entry) = self.cs.tree.newest_entry(key.table_hash(), key.depth())
+            && let Some(entry) = self.cs.tree.likely_entry(&self.cs.entries, key.hashes)
         {
             self.cs.prefetch(entry);
         }
@@ -47,7 +47,7 @@ impl Pcct {
             self.pit.prefetch_entry(token.entry);
         }
         let depth = key.hashes.len() - 1;
-        self.cs.tree.prefetch_bucket(key.hashes[depth.saturating_sub(1)]);
+        self.cs.tree.prefetch_parent_buckets(key.hashes);
         let mut lengths = self.pit.prefix_lengths_below(depth);
         while lengths != 0 {
             self.index.prefetch(key.hashes[lengths.trailing_zeros() as usize]);
@@ -59,8 +59,7 @@ impl Pcct {
     #[inline]
     pub fn prefetch_data_entries(&self, key: &DataKey<'_>) {
         self.prefetch_entries(key.name_hash());
-        let depth = key.hashes.len() - 1;
-        self.cs.tree.prefetch_node(key.hashes[depth.saturating_sub(1)]);
+        self.cs.tree.prefetch_parents(key.hashes);
     }
 
     #[inline(always)]
