@@ -20,10 +20,16 @@ impl Budget {
         self.used
     }
 
+    /// Whether `bytes` more fit.
+    #[must_use]
+    pub const fn has_room(&self, bytes: usize) -> bool {
+        bytes <= self.limit.saturating_sub(self.used)
+    }
+
     /// Uses `bytes` more if they fit.
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> bool {
-        let fits = bytes <= self.limit.saturating_sub(self.used);
+        let fits = self.has_room(bytes);
         if fits {
             self.used += bytes;
         }

@@ -17,7 +17,7 @@ pub enum LinkDropReason {
     TooLong,
     /// No pool block to put a packet into.
     NoBuffer,
-    /// FragIndex not below FragCount, FragCount 0, or no Sequence.
+    /// FragIndex not below FragCount, FragCount 0, no Sequence, or no payload.
     BadFragment,
     /// FragCount above 400.
     TooManyFragments,
@@ -27,9 +27,10 @@ pub enum LinkDropReason {
     FragmentMismatch,
     /// Fragments that together are longer than a packet may be: the whole message is dropped.
     ReassemblyTooLong,
-    /// A fragment of one more message than the face may have in pieces at a time.
+    /// A message in pieces that was given up for a newer one, or a fragment for which there was
+    /// no memory.
     ReassemblyFull,
-    /// A message whose fragments did not all come within 500 ms.
+    /// A message of which no fragment came for 500 ms.
     ReassemblyTimeout,
 
     // On departure.

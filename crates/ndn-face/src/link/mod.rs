@@ -124,8 +124,7 @@ impl LinkService {
     /// Drops the messages that have been in pieces for too long, and memory that is not needed.
     pub fn handle_timeout(&mut self, now: Timestamp, memory: &mut Budget) {
         let Some(reassembler) = &mut self.reassembler else { return };
-        let expired = reassembler.expire(now, memory);
-        self.counters.dropped(LinkDropReason::ReassemblyTimeout).add(expired);
+        reassembler.expire(now, memory, &self.counters);
         if reassembler.next_deadline() <= now {
             self.reassembler = None;
         }
@@ -134,7 +133,7 @@ impl LinkService {
     /// Gives the memory of messages in pieces back, at the end of the face.
     pub fn close(&mut self, memory: &mut Budget) {
         if let Some(mut reassembler) = self.reassembler.take() {
-            reassembler.expire(Timestamp::MAX, memory);
+            reassembler.clear(memory);
         }
     }
 }
@@ -177,9 +176,8 @@ fn decode_lp<'a>(
         return Ok(Received::Packet { offset, fields });
     };
     let reassembler = reassembler.get_or_insert_default();
-    let expired = reassembler.expire(now, memory);
-    counters.dropped(LinkDropReason::ReassemblyTimeout).add(expired);
-    match reassembler.receive(now, &fragment, &fields, memory)? {
+    reassembler.expire(now, memory, counters);
+    match reassembler.receive(now, &fragment, &fields, memory, counters)? {
         Some((packet, fields)) => {
             accept(counters, packet, &fields)?;
             Ok(Received::Reassembled { packet, fields })
@@ -236,6 +234,9 @@ fn fragment_of<'a>(
     }
     if count == 1 {
         return Ok(None);
+    }
+    if payload.is_empty() {
+        return Err(LinkDropReason::BadFragment);
     }
     let sequence = lp.sequence().ok_or(LinkDropReason::BadFragment)?;
     let small = |number: u64| usize::try_from(number).map_err(|_| LinkDropReason::BadFragment);

@@ -11,14 +11,15 @@ use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::Timestamp;
 
-use crate::{Budget, LinkDropReason};
+use crate::{Budget, FaceCounters, LinkDropReason};
 
 /// Fragments of one message at most (NFD's value).
 pub const FRAGMENTS_MAX: usize = 400;
-/// How long a message may take from its first fragment to arrive (NFD's value).
+/// How long after its latest fragment a message is given up (NFD's value).
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(500);
-/// Messages in pieces at a time on one face.
-pub const PARTIAL_MESSAGES_MAX: usize = 16;
+/// Messages in pieces at a time on one face. For one more the oldest is given up: on a link that
+/// loses frames it will never be whole.
+pub const PARTIAL_MESSAGES_MAX: usize = 32;
 
 /// What the link service tells of one fragment.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +69,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The messages in pieces of one face.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembler {
-    /// In the order of their deadlines, which is that of their first arrivals.
+    /// In the order of their first arrivals.
     partial: VecDeque<PartialMessage>,
     /// The last completed message, and room to put one in order.
     complete: Vec<u8>,
@@ -90,14 +91,15 @@ impl Reassembler {
         fragment: &Fragment<'_>,
         fields: &LpFields,
         memory: &mut Budget,
+        counters: &FaceCounters,
     ) -> Result<Option<(&[u8], LpFields)>, LinkDropReason> {
         self.last_used = now;
-        let position = match self.partial.iter().position(|one| one.message == fragment.message) {
-            Some(position) => position,
-            None => self.start(now, fragment, memory)?,
-        };
+        let known = self.partial.iter().rposition(|one| one.message == fragment.message);
+        let position = known.map_or_else(|| self.start(fragment, memory, counters), Ok)?;
+        // Of the others, the oldest go first.
+        let position = self.make_room(position, fragment.payload.len(), memory, counters);
         let message = &mut self.partial[position];
-        if let Err(reason) = message.add(fragment, fields, memory) {
+        if let Err(reason) = message.add(now, fragment, fields, memory) {
             let is_new = message.missing == message.pieces.len();
             if is_new || reason == LinkDropReason::ReassemblyTooLong {
                 self.remove(position, memory);
@@ -112,38 +114,75 @@ impl Reassembler {
         Ok(Some((&self.complete, fields)))
     }
 
-    /// Drops the messages whose time is over, and returns how many.
-    pub(crate) fn expire(&mut self, now: Timestamp, memory: &mut Budget) -> u64 {
-        let mut expired = 0;
-        while self.partial.front().is_some_and(|message| message.deadline <= now) {
-            self.remove(0, memory);
-            expired += 1;
+    /// Drops the messages whose time is over.
+    pub(crate) fn expire(&mut self, now: Timestamp, memory: &mut Budget, counters: &FaceCounters) {
+        let mut position = 0;
+        while position < self.partial.len() {
+            if self.partial[position].deadline <= now {
+                self.remove(position, memory);
+                counters.dropped(LinkDropReason::ReassemblyTimeout).increment();
+            } else {
+                position += 1;
+            }
         }
-        expired
     }
 
-    /// When the oldest message expires, or, if there is none, the reassembler is not worth its
+    /// Drops all messages, at the end of the face.
+    pub(crate) fn clear(&mut self, memory: &mut Budget) {
+        while !self.partial.is_empty() {
+            self.remove(0, memory);
+        }
+    }
+
+    /// When the first message expires, or, if there is none, the reassembler is not worth its
     /// memory any more.
     pub(crate) fn next_deadline(&self) -> Timestamp {
         let idle = || self.last_used.plus(IDLE_TIMEOUT);
-        self.partial.front().map_or_else(idle, |message| message.deadline)
+        self.partial.iter().map(|message| message.deadline).min().unwrap_or_else(idle)
     }
 
+    /// Adds a message without fragments.
     fn start(
         &mut self,
-        now: Timestamp,
         fragment: &Fragment<'_>,
         memory: &mut Budget,
+        counters: &FaceCounters,
     ) -> Result<usize, LinkDropReason> {
-        let overhead = size_of::<PartialMessage>() + fragment.count * size_of::<Piece>();
-        if self.partial.len() == PARTIAL_MESSAGES_MAX || !memory.take(overhead) {
-            return Err(LinkDropReason::ReassemblyFull);
+        if self.partial.len() == PARTIAL_MESSAGES_MAX {
+            self.evict_oldest(memory, counters);
         }
-        let deadline = now.plus(REASSEMBLY_TIMEOUT);
-        let mut message = PartialMessage::new(self.spare.take(), fragment, deadline);
+        let overhead = size_of::<PartialMessage>() + fragment.count * size_of::<Piece>();
+        while !memory.take(overhead) {
+            if self.partial.is_empty() {
+                return Err(LinkDropReason::ReassemblyFull);
+            }
+            self.evict_oldest(memory, counters);
+        }
+        let mut message = PartialMessage::new(self.spare.take(), fragment);
         message.charged = overhead;
         self.partial.push_back(message);
         Ok(self.partial.len() - 1)
+    }
+
+    /// Gives up messages older than that at `position` until `bytes` more fit into `memory`, and
+    /// returns its new position.
+    fn make_room(
+        &mut self,
+        mut position: usize,
+        bytes: usize,
+        memory: &mut Budget,
+        counters: &FaceCounters,
+    ) -> usize {
+        while position > 0 && !memory.has_room(bytes) {
+            self.evict_oldest(memory, counters);
+            position -= 1;
+        }
+        position
+    }
+
+    fn evict_oldest(&mut self, memory: &mut Budget, counters: &FaceCounters) {
+        self.remove(0, memory);
+        counters.dropped(LinkDropReason::ReassemblyFull).increment();
     }
 
     fn remove(&mut self, position: usize, memory: &mut Budget) {
@@ -171,7 +210,7 @@ impl Reassembler {
 }
 
 impl PartialMessage {
-    fn new(spare: Option<Self>, fragment: &Fragment<'_>, deadline: Timestamp) -> Self {
+    fn new(spare: Option<Self>, fragment: &Fragment<'_>) -> Self {
         let (mut buffer, mut pieces) =
             spare.map_or_else(Default::default, |spare| (spare.buffer, spare.pieces));
         buffer.clear();
@@ -185,12 +224,13 @@ impl PartialMessage {
             in_order: true,
             charged: 0,
             fields: LpFields::default(),
-            deadline,
+            deadline: Timestamp::MAX,
         }
     }
 
     fn add(
         &mut self,
+        now: Timestamp,
         fragment: &Fragment<'_>,
         fields: &LpFields,
         memory: &mut Budget,
@@ -210,6 +250,7 @@ impl PartialMessage {
             return Err(LinkDropReason::ReassemblyFull);
         }
         self.charged += length;
+        self.deadline = now.plus(REASSEMBLY_TIMEOUT);
         // Both are at most MAX_PACKET_SIZE.
         piece.start = u16::try_from(self.buffer.len()).unwrap_or(0);
         piece.length = u16::try_from(length).unwrap_or(0);
