@@ -67,9 +67,12 @@ impl Connection {
             next = self.reconnect().await;
         }
         self.shared.set_state(ConnectionState::Closed);
-        let mut tables = self.shared.lock();
-        tables.pending.close();
-        tables.routes.clear();
+        let routes = {
+            let mut tables = self.shared.lock();
+            tables.pending.close();
+            tables.routes.take_all()
+        };
+        drop(routes);
     }
 
     /// Serves one socket; `None` when the last handle is gone.

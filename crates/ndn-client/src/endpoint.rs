@@ -230,12 +230,9 @@ impl Endpoint {
         Flow { endpoint: self.clone(), key, receiver }
     }
 
-    /// Sends encoded packets: `write` appends them to the buffer it is given. Answers come only
-    /// through flows.
-    pub fn send_packets(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut packets = Vec::new();
-        write(&mut packets);
-        self.shared().send(|output| output.push(&ndn_packet::LpHeader::default(), &packets));
+    /// Sends encoded Interests that lie one behind the other. Answers come only through flows.
+    pub fn send_packets(&self, packets: &[u8]) {
+        self.shared().send(|output| output.push(&ndn_packet::LpHeader::default(), packets));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Application library: endpoint, producer, segmented objects, RDR.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod address;
@@ -10,9 +10,15 @@ mod framer;
 mod lp;
 mod manage;
 mod pending;
+mod ping;
 mod produce;
+mod publish;
 mod register;
 mod shared;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub use address::{
@@ -22,7 +28,9 @@ pub use endpoint::{Endpoint, EndpointOptions, Flow, OpenError};
 pub use express::{ExpressError, InterestRequest};
 pub use manage::{CommandError, Management};
 pub use pending::{FlowEvent, ReceivedData};
+pub use ping::{PingOutcome, PingServer, Pinger};
 pub use produce::{AsyncHandler, Handler, Request};
+pub use publish::{Content, PublishError, PublishOptions, PublishedObject, SegmentedObject};
 pub use register::{RegisterError, Registration};
 pub use shared::ConnectionState;
 pub use transport::ConnectError;

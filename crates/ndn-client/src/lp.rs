@@ -151,7 +151,7 @@ impl Reassembler {
 pub(crate) fn append_packet(out: &mut Vec<u8>, header: &LpHeader<'_>, packet: &[u8]) {
     if !header.is_empty() {
         let start = out.len();
-        let prefix_len = header.encoded_len(packet.len()) - packet.len();
+        let prefix_len = header.encoded_len(packet.len());
         out.resize(start + prefix_len, 0);
         if header.write_prefix(packet.len(), &mut out[start..]).is_err() {
             // Only a token longer than the format allows; ours come from parsed packets.

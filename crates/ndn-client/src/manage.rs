@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
+use ndn_management::{
+    CommandBuilder, ControlParameters, ControlResponse, CsInfo, Dataset, DatasetItem,
+    ForwarderStatus, Verb, decode_dataset,
+};
 use ndn_packet::{DecodeError, LpHeader, SignatureInfo};
 use ndn_security::Signer;
 use rand::RngExt;
@@ -10,6 +13,7 @@ use thiserror::Error;
 
 use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
+use crate::fetch::{Discovery, FetchError, FetchOptions, Verification};
 use crate::register::register_prefix;
 
 /// How long one transmission of a command waits for its answer.
@@ -20,6 +24,9 @@ const COMMAND_ATTEMPTS: u32 = 2;
 const REGISTER_PAUSE: Duration = Duration::from_secs(1);
 /// Attempts to register a prefix again.
 const REGISTER_ATTEMPTS: u32 = 10;
+
+/// Bytes of a dataset.
+const DATASET_LEN_MAX: usize = 1 << 30;
 
 /// Why a command was not carried out, or a dataset not had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -113,6 +120,60 @@ impl Management {
             .map_err(|error| CommandError::Malformed { command: command_name(verb), error })
     }
 
+    /// Fetches a dataset and decodes its entries.
+    ///
+    /// # Errors
+    /// `Fetch`, `Malformed`; `Refused` if the forwarder answers with an application Nack.
+    pub async fn dataset<T: DatasetItem>(&self, dataset: &Dataset) -> Result<Vec<T>, CommandError> {
+        let content = self.fetch(dataset).await?;
+        decode_dataset(&content).map_err(|error| malformed(dataset, error))
+    }
+
+    /// Fetches `status/general`.
+    ///
+    /// # Errors
+    /// As [`Self::dataset`].
+    pub async fn forwarder_status(&self) -> Result<ForwarderStatus, CommandError> {
+        let dataset = Dataset::ForwarderStatus;
+        let content = self.fetch(&dataset).await?;
+        ForwarderStatus::decode(&content).map_err(|error| malformed(&dataset, error))
+    }
+
+    /// Fetches `cs/info`.
+    ///
+    /// # Errors
+    /// As [`Self::dataset`].
+    pub async fn cs_info(&self) -> Result<CsInfo, CommandError> {
+        let dataset = Dataset::CsInfo;
+        let content = self.fetch(&dataset).await?;
+        CsInfo::decode(&content).map_err(|error| malformed(&dataset, error))
+    }
+
+    /// Fetches the bytes of a dataset.
+    ///
+    /// # Errors
+    /// `Fetch`; `Refused` if the forwarder answers with an application Nack.
+    pub async fn fetch(&self, dataset: &Dataset) -> Result<Vec<u8>, CommandError> {
+        let name = dataset.prefix();
+        let options = FetchOptions {
+            discovery: Discovery::Prefix,
+            discovery_retransmissions: 1,
+            verification: Verification::Skip,
+            ..FetchOptions::default()
+        };
+        let fetched =
+            async { self.endpoint.fetch(&name, &options).await?.collect(DATASET_LEN_MAX).await };
+        fetched.await.map_err(|error| {
+            if let FetchError::NotFound { content, .. } = &error
+                && let Ok(response) = ControlResponse::decode(content)
+            {
+                let (code, text) = (response.code, response.text);
+                return CommandError::Refused { command: name.to_uri(), code, text };
+            }
+            CommandError::Fetch { dataset: name.to_uri(), reason: error.to_string() }
+        })
+    }
+
     /// Sends a command and does not wait for its answer.
     pub(crate) fn send_command(&self, verb: Verb, parameters: &ControlParameters) {
         if let Ok(wire) = self.encode(verb, parameters) {
@@ -143,6 +204,10 @@ impl Management {
             .signed_interest(verb, parameters, nonce, &info, length_max, sign)
             .map_err(|error| failure.unwrap_or(ndn_security::SignError::Encode(error)))
     }
+}
+
+fn malformed(dataset: &Dataset, error: DecodeError) -> CommandError {
+    CommandError::Malformed { command: dataset.prefix().to_uri(), error }
 }
 
 fn command_name(verb: Verb) -> String {

@@ -54,12 +54,21 @@ impl Registration {
         &self.prefix
     }
 
+    fn detach(&self) {
+        // The handler is dropped when the lock is free again.
+        let removed = {
+            let mut tables = self.endpoint.shared().lock();
+            tables.routes.remove(&self.prefix, self.route_id)
+        };
+        drop(removed);
+    }
+
     /// Stops serving and waits until the forwarder has removed the route.
     ///
     /// # Errors
     /// When the forwarder refuses or does not answer.
     pub async fn unregister(mut self) -> Result<(), CommandError> {
-        self.endpoint.shared().lock().routes.remove(&self.prefix, self.route_id);
+        self.detach();
         if !std::mem::take(&mut self.registered) {
             return Ok(());
         }
@@ -70,7 +79,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.endpoint.shared().lock().routes.remove(&self.prefix, self.route_id);
+        self.detach();
         if self.registered {
             // Nobody waits for the answer.
             let parameters = prefix_parameters(&self.prefix);

@@ -88,7 +88,7 @@ pub(crate) struct Routes {
     lengths: BTreeMap<usize, usize>,
 }
 
-struct Route {
+pub(crate) struct Route {
     id: u64,
     prefix: Name,
     handler: Arc<dyn Handler>,
@@ -109,17 +109,20 @@ impl Routes {
         Some(self.next_id)
     }
 
-    pub(crate) fn remove(&mut self, prefix: &Name, id: u64) {
+    /// Removes a handler and returns it, to be dropped outside the lock: what it owns may lock too.
+    #[must_use]
+    pub(crate) fn remove(&mut self, prefix: &Name, id: u64) -> Option<Route> {
         if self.handlers.get(prefix.value()).is_none_or(|route| route.id != id) {
-            return;
+            return None;
         }
-        self.handlers.remove(prefix.value());
+        let removed = self.handlers.remove(prefix.value());
         if let Some(count) = self.lengths.get_mut(&prefix.len()) {
             *count -= 1;
             if *count == 0 {
                 self.lengths.remove(&prefix.len());
             }
         }
+        removed
     }
 
     pub(crate) fn set_registered(&mut self, prefix: &Name) {
@@ -140,9 +143,10 @@ impl Routes {
         })
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.handlers.clear();
-        self.lengths.clear();
+    /// Removes all handlers, to be dropped outside the lock.
+    #[must_use]
+    pub(crate) fn take_all(&mut self) -> Self {
+        std::mem::take(self)
     }
 }
 

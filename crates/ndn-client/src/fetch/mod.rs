@@ -1,13 +1,22 @@
 //! Fetching segmented objects: the state machine, its congestion control, and the driver.
 
+mod discovery;
+mod driver;
 mod rtt;
 mod state;
 mod window;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ndn_packet::{Data, SignatureType};
+use ndn_security::{DigestVerifier, Verifier, VerifyError, verify_data};
 use thiserror::Error;
 
+use crate::express::ExpressError;
+
+pub use discovery::Discovery;
+pub use driver::ObjectStream;
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
 pub use window::{Answer, Window, WindowMode};
@@ -95,6 +104,126 @@ pub struct FetchProgress {
     pub rtt: Option<Duration>,
     /// Retransmission time-out.
     pub rto: Duration,
+}
+
+/// Which signatures are checked.
+#[derive(Clone, Default)]
+pub enum Verification {
+    /// None.
+    Skip,
+    /// DigestSha256 must be right; other signatures, whose keys are not known, are taken as they are.
+    #[default]
+    Digest,
+    /// All, with this verifier.
+    Verifier(Arc<dyn Verifier>),
+}
+
+impl Verification {
+    /// Checks one Data.
+    ///
+    /// # Errors
+    /// Those of [`verify_data`].
+    pub fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+        match self {
+            Self::Skip => Ok(()),
+            Self::Digest => {
+                let info = data.signature_info().map_err(VerifyError::Malformed)?;
+                if info.signature_type == SignatureType::DIGEST_SHA256 {
+                    verify_data(data, &DigestVerifier)
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Verification {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Skip => "Skip",
+            Self::Digest => "Digest",
+            Self::Verifier(_) => "Verifier",
+        })
+    }
+}
+
+/// How an object is fetched.
+#[derive(Debug, Clone)]
+pub struct FetchOptions {
+    /// Window, time-outs, limits.
+    pub config: FetchConfig,
+    /// How the version is found.
+    pub discovery: Discovery,
+    /// InterestLifetime of all Interests.
+    pub lifetime: Duration,
+    /// How often discovery Interests are repeated, once a second.
+    pub discovery_retransmissions: u32,
+    /// Which signatures are checked, of the metadata too.
+    pub verification: Verification,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            config: FetchConfig::default(),
+            discovery: Discovery::default(),
+            lifetime: Duration::from_millis(ndn_packet::DEFAULT_LIFETIME_MS),
+            discovery_retransmissions: 3,
+            verification: Verification::default(),
+        }
+    }
+}
+
+/// Why an object cannot be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// Nobody tells the version.
+    #[error("the object cannot be found: {0}")]
+    Discovery(#[source] ExpressError),
+    /// The producer says that there is no such object.
+    #[error("there is no such object: {name} is an application Nack")]
+    NotFound {
+        /// Name of the Nack.
+        name: String,
+        /// Its content, which may say why.
+        content: bytes::Bytes,
+    },
+    /// The metadata cannot be read.
+    #[error("the metadata {name} does not hold a name")]
+    MalformedMetadata {
+        /// Name of the metadata.
+        name: String,
+    },
+    /// What discovery brought does not verify.
+    #[error("{name} does not verify: {reason}")]
+    Verification {
+        /// Name of the Data.
+        name: String,
+        /// Why not.
+        #[source]
+        reason: VerifyError,
+    },
+    /// The fetch failed.
+    #[error("{name} cannot be fetched: {failure}")]
+    Failed {
+        /// Name with version.
+        name: String,
+        /// Why.
+        #[source]
+        failure: FetchFailure,
+    },
+    /// The object is longer than the caller allows.
+    #[error("the object is longer than {limit} bytes")]
+    TooLong {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The connection to the forwarder has ended.
+    #[error("the connection to the forwarder has ended")]
+    Closed,
 }
 
 #[cfg(test)]

@@ -1,0 +1,172 @@
+//! From an object's name to the name of its latest version.
+
+use std::time::Duration;
+
+use ndn_packet::tlv::Reader;
+use ndn_packet::{Component, ContentType, Name, NameRef, types};
+
+use super::{FetchError, FetchOptions};
+use crate::endpoint::Endpoint;
+use crate::express::InterestRequest;
+use crate::pending::ReceivedData;
+use crate::publish::METADATA;
+
+/// How long metadata has before the object itself is asked for as well.
+const METADATA_HEAD_START: Duration = Duration::from_millis(300);
+/// Repetition of discovery Interests.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How the version is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Discovery {
+    /// By the name itself if it ends in a version; otherwise by metadata, and by the object's prefix
+    /// where nobody answers for metadata.
+    #[default]
+    Auto,
+    /// RDR metadata only.
+    Metadata,
+    /// An Interest for the object's prefix only.
+    Prefix,
+    /// The name has no version: segments follow it directly.
+    None,
+}
+
+/// What discovery found.
+#[derive(Debug, Clone)]
+pub(crate) struct Discovered {
+    /// The name that segment numbers follow.
+    pub(crate) prefix: Name,
+    /// Final segment, if it is known already.
+    pub(crate) final_segment: Option<u64>,
+    /// A segment, or the whole object, that came on the way.
+    pub(crate) data: Option<ReceivedData>,
+    /// Whether `data` is the whole object, which is not segmented.
+    pub(crate) whole: bool,
+}
+
+impl Discovered {
+    fn of_name(prefix: Name) -> Self {
+        Self { prefix, final_segment: None, data: None, whole: false }
+    }
+}
+
+pub(crate) async fn discover(
+    endpoint: &Endpoint,
+    name: &Name,
+    options: &FetchOptions,
+) -> Result<Discovered, FetchError> {
+    match options.discovery {
+        Discovery::None => Ok(Discovered::of_name(name.clone())),
+        Discovery::Auto if ends_in_version(name.as_ref()) => Ok(Discovered::of_name(name.clone())),
+        Discovery::Metadata => by_metadata(endpoint, name, options).await,
+        Discovery::Prefix => by_prefix(endpoint, name, options).await,
+        Discovery::Auto => {
+            let metadata = by_metadata(endpoint, name, options);
+            let prefix = async {
+                tokio::time::sleep(METADATA_HEAD_START).await;
+                by_prefix(endpoint, name, options).await
+            };
+            tokio::pin!(metadata, prefix);
+            tokio::select! {
+                biased;
+                found = &mut metadata => match found {
+                    // The producer says so itself.
+                    Err(error @ FetchError::NotFound { .. }) => Err(error),
+                    Err(_) => prefix.await,
+                    found => found,
+                },
+                found = &mut prefix => if found.is_ok() { found } else { metadata.await },
+            }
+        }
+    }
+}
+
+fn ends_in_version(name: NameRef<'_>) -> bool {
+    name.last().is_some_and(|last| last.as_version().is_some())
+}
+
+async fn ask(
+    endpoint: &Endpoint,
+    name: &Name,
+    options: &FetchOptions,
+) -> Result<ReceivedData, FetchError> {
+    let interval = DISCOVERY_INTERVAL.min(options.lifetime);
+    let request = InterestRequest::new(name.clone())
+        .can_be_prefix(true)
+        .must_be_fresh(true)
+        .lifetime(options.lifetime)
+        .retransmission_interval(interval)
+        .retransmissions(options.discovery_retransmissions);
+    let received = endpoint.express(&request).await.map_err(FetchError::Discovery)?;
+    let data = received.data();
+    if data.content_type() == ContentType::NACK {
+        let content = received.content();
+        return Err(FetchError::NotFound { name: data.name().to_uri(), content });
+    }
+    options
+        .verification
+        .check(&data)
+        .map_err(|reason| FetchError::Verification { name: data.name().to_uri(), reason })?;
+    Ok(received)
+}
+
+async fn by_metadata(
+    endpoint: &Endpoint,
+    name: &Name,
+    options: &FetchOptions,
+) -> Result<Discovered, FetchError> {
+    let mut metadata_name = name.clone();
+    metadata_name.push(METADATA);
+    let received = ask(endpoint, &metadata_name, options).await?;
+    let content = received.content();
+    let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
+    parse_metadata(&content).ok_or_else(malformed)
+}
+
+/// Content of metadata: a Name, and in the file-server protocol a FinalBlockId behind it.
+fn parse_metadata(content: &[u8]) -> Option<Discovered> {
+    let mut reader = Reader::new(content);
+    let name = NameRef::from_tlv(&reader.read_expected(types::NAME).ok()?).ok()?;
+    let mut found = Discovered::of_name(name.to_name());
+    if let Ok(Some(final_block_id)) = reader.read_if(types::FINAL_BLOCK_ID) {
+        let component = final_block_id.reader().read().ok()?;
+        found.final_segment = Component::from_tlv(&component).ok()?.as_segment();
+    }
+    Some(found)
+}
+
+async fn by_prefix(
+    endpoint: &Endpoint,
+    name: &Name,
+    options: &FetchOptions,
+) -> Result<Discovered, FetchError> {
+    let received = ask(endpoint, name, options).await?;
+    let data = received.data();
+    let found = data.name();
+    let segment = found.last().and_then(|last| last.as_segment());
+    let segmented = segment.is_some() && found.len() > name.len();
+    let prefix = if segmented { found.parent() } else { found }.to_name();
+    let final_segment = data.final_block_id().and_then(|last| last.as_segment());
+    Ok(Discovered { prefix, final_segment, data: Some(received.clone()), whole: !segmented })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::tlv::{append_name, append_tlv};
+
+    use super::*;
+
+    #[test]
+    fn metadata_may_hold_a_final_block_id() {
+        let name = Name::from_uri("/file/v=7").unwrap();
+        let mut content = Vec::new();
+        append_name(&mut content, name.as_ref());
+        let found = parse_metadata(&content).unwrap();
+        assert_eq!((found.prefix.clone(), found.final_segment), (name, None));
+        append_tlv(&mut content, types::FINAL_BLOCK_ID, &[50, 1, 9]);
+        append_tlv(&mut content, 0xf500, &[1]);
+        assert_eq!(parse_metadata(&content).unwrap().final_segment, Some(9));
+        assert!(parse_metadata(&[]).is_none());
+        assert!(parse_metadata(&[7, 5, 0]).is_none());
+    }
+}

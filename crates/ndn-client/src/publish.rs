@@ -1,0 +1,430 @@
+//! Segmented objects with RDR metadata.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ndn_packet::tlv::append_name;
+use ndn_packet::{Component, DataBuilder, Interest, MAX_PACKET_SIZE, Name};
+use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
+use thiserror::Error;
+
+use crate::endpoint::{Endpoint, unix_ms};
+use crate::manage::CommandError;
+use crate::produce::{Handler, Request};
+use crate::register::{RegisterError, Registration};
+
+/// Keyword component of metadata (Realtime Data Retrieval protocol).
+pub(crate) const METADATA: Component<'static> = Component::keyword(b"metadata");
+
+/// Requests that wait for a blocking thread; more are dropped.
+const QUEUE_LEN_MAX: usize = 4096;
+
+/// What an object consists of.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// The first `len` bytes of a file, read when they are asked for.
+    File {
+        /// The open file.
+        file: Arc<File>,
+        /// Length in bytes.
+        len: u64,
+    },
+}
+
+impl Content {
+    /// A file as it is now; bytes appended later do not belong to the object.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not a regular file.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Self::File { file: Arc::new(file), len: metadata.len() })
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `length` bytes from `offset`, read into `scratch` if they are not in memory.
+    fn read<'a>(
+        &'a self,
+        offset: u64,
+        length: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> io::Result<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => {
+                let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+                let range = start..start.saturating_add(length);
+                bytes.get(range).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+            }
+            Self::File { file, .. } => {
+                scratch.resize(length, 0);
+                file.read_exact_at(scratch, offset)?;
+                Ok(scratch)
+            }
+        }
+    }
+}
+
+/// How an object is published.
+#[derive(Clone)]
+pub struct PublishOptions {
+    /// Version; `None`: the current time in milliseconds since 1970.
+    pub version: Option<u64>,
+    /// Content bytes of each segment but the last.
+    pub segment_len: usize,
+    /// FreshnessPeriod of the segments.
+    pub freshness: Duration,
+    /// FreshnessPeriod of the metadata, short, so that a new version is soon found.
+    pub metadata_freshness: Duration,
+    /// Signs every segment and the metadata.
+    pub signer: Arc<dyn Signer>,
+}
+
+impl Default for PublishOptions {
+    fn default() -> Self {
+        Self {
+            version: None,
+            segment_len: 8000,
+            freshness: Duration::from_secs(10),
+            metadata_freshness: Duration::from_millis(10),
+            signer: Arc::new(DigestSigner),
+        }
+    }
+}
+
+impl std::fmt::Debug for PublishOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PublishOptions").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// Why an object cannot be published.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// A packet would be too large.
+    #[error(
+        "segments of {segment_len} bytes make packets above {MAX_PACKET_SIZE} bytes; at most \
+         {segment_len_max} fit this name and signature"
+    )]
+    SegmentTooLong {
+        /// Length asked for.
+        segment_len: usize,
+        /// Longest that fits.
+        segment_len_max: usize,
+    },
+    /// The prefix cannot be served.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
+/// One version of an object, cut into segments that are encoded and signed when they are asked for:
+/// it answers `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix.
+pub struct SegmentedObject {
+    inner: Arc<Inner>,
+    /// Whether segments take so little time that they are made on the connection's task.
+    inline: bool,
+}
+
+struct Inner {
+    name: Name,
+    versioned: Name,
+    content: Content,
+    segment_len: usize,
+    final_segment: u64,
+    freshness_ms: u64,
+    metadata_freshness_ms: u64,
+    signer: Arc<dyn Signer>,
+    segments_served: AtomicU64,
+    bytes_served: AtomicU64,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(Request, Wanted)>,
+    /// Whether a blocking thread is at work.
+    running: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Metadata,
+    Segment(u64),
+}
+
+impl SegmentedObject {
+    /// An object named `name`.
+    ///
+    /// # Errors
+    /// `SegmentTooLong`.
+    pub fn new(
+        name: &Name,
+        content: Content,
+        options: &PublishOptions,
+    ) -> Result<Self, PublishError> {
+        let segment_len = options.segment_len.max(1);
+        let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
+        let mut versioned = name.clone();
+        versioned.push_version(options.version.unwrap_or_else(unix_ms));
+        let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
+        let inner = Inner {
+            name: name.clone(),
+            versioned,
+            final_segment: content.len().div_ceil(per_segment).saturating_sub(1),
+            content,
+            segment_len,
+            freshness_ms: millis(options.freshness),
+            metadata_freshness_ms: millis(options.metadata_freshness),
+            signer: Arc::clone(&options.signer),
+            segments_served: AtomicU64::new(0),
+            bytes_served: AtomicU64::new(0),
+            queue: Mutex::default(),
+        };
+        inner.check_packet_len()?;
+        Ok(Self { inner: Arc::new(inner), inline })
+    }
+}
+
+impl Handler for SegmentedObject {
+    fn handle(&self, request: Request) {
+        let Some(wanted) = self.inner.classify(&request.interest()) else {
+            return;
+        };
+        if self.inline {
+            self.inner.answer(
+                &request,
+                wanted,
+                &mut Scratch::default(),
+                |request, data, signer, _| request.answer_with(data, signer),
+            );
+        } else {
+            Inner::enqueue(&self.inner, request, wanted);
+        }
+    }
+}
+
+impl std::fmt::Debug for SegmentedObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentedObject")
+            .field("name", &self.inner.versioned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Buffers that are used again.
+#[derive(Default)]
+struct Scratch {
+    content: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl Inner {
+    /// What an Interest under the object's name asks for.
+    fn classify(&self, interest: &Interest<'_>) -> Option<Wanted> {
+        let name = interest.name();
+        let versioned = self.versioned.as_ref();
+        if name.len() == versioned.len() + 1 && name.starts_with(versioned) {
+            let segment = name.last()?.as_segment()?;
+            return (segment <= self.final_segment).then_some(Wanted::Segment(segment));
+        }
+        if !interest.can_be_prefix() {
+            return None;
+        }
+        if name == versioned || name == self.name.as_ref() {
+            return Some(Wanted::Segment(0));
+        }
+        let is_metadata = name.parent() == self.name.as_ref() && name.last() == Some(METADATA);
+        is_metadata.then_some(Wanted::Metadata)
+    }
+
+    /// Makes the Data and hands it to `send`.
+    fn answer(
+        &self,
+        request: &Request,
+        wanted: Wanted,
+        scratch: &mut Scratch,
+        send: impl Fn(&Request, &DataBuilder<'_>, &dyn Signer, &mut Vec<u8>) -> Result<(), SignError>,
+    ) {
+        let signer = self.signer.as_ref();
+        let sent = match wanted {
+            Wanted::Metadata => {
+                let mut name = self.name.clone();
+                name.push(METADATA).push_version(unix_ms()).push_segment(0);
+                scratch.content.clear();
+                append_name(&mut scratch.content, self.versioned.as_ref());
+                let data = DataBuilder::new(name.as_ref())
+                    .freshness_ms(self.metadata_freshness_ms)
+                    .final_segment(0)
+                    .content(&scratch.content);
+                send(request, &data, signer, &mut scratch.packet)
+            }
+            Wanted::Segment(segment) => {
+                let (offset, length) = self.extent(segment);
+                let content = match self.content.read(offset, length, &mut scratch.content) {
+                    Ok(content) => content,
+                    Err(error) => {
+                        tracing::warn!(name = %self.versioned, segment, %error, "a segment cannot be read");
+                        return;
+                    }
+                };
+                let mut name = self.versioned.clone();
+                name.push_segment(segment);
+                let data = self.segment_builder(&name, content);
+                self.segments_served.fetch_add(1, Ordering::Relaxed);
+                let length = u64::try_from(length).unwrap_or(0);
+                self.bytes_served.fetch_add(length, Ordering::Relaxed);
+                send(request, &data, signer, &mut scratch.packet)
+            }
+        };
+        if let Err(error) = sent {
+            tracing::warn!(name = %request.name(), %error, "an answer cannot be made");
+        }
+    }
+
+    fn segment_builder<'a>(&'a self, name: &'a Name, content: &'a [u8]) -> DataBuilder<'a> {
+        DataBuilder::new(name.as_ref())
+            .freshness_ms(self.freshness_ms)
+            .final_segment(self.final_segment)
+            .content(content)
+    }
+
+    /// Offset and length of a segment's content.
+    fn extent(&self, segment: u64) -> (u64, usize) {
+        let per_segment = u64::try_from(self.segment_len).unwrap_or(u64::MAX);
+        let offset = segment.saturating_mul(per_segment);
+        let rest = self.content.len().saturating_sub(offset).min(per_segment);
+        (offset, usize::try_from(rest).unwrap_or(self.segment_len))
+    }
+
+    fn check_packet_len(&self) -> Result<(), PublishError> {
+        let mut name = self.versioned.clone();
+        name.push_segment(self.final_segment);
+        let content = vec![0; self.extent(0).1];
+        let length = data_len_max(&self.segment_builder(&name, &content), self.signer.as_ref());
+        if length <= MAX_PACKET_SIZE {
+            return Ok(());
+        }
+        let excess = length - MAX_PACKET_SIZE;
+        Err(PublishError::SegmentTooLong {
+            segment_len: self.segment_len,
+            segment_len_max: content.len().saturating_sub(excess),
+        })
+    }
+
+    /// Lets a blocking thread answer; one is at work while there is anything to do.
+    fn enqueue(this: &Arc<Self>, request: Request, wanted: Wanted) {
+        let mut queue = this.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.waiting.len() >= QUEUE_LEN_MAX {
+            tracing::debug!(name = %request.name(), "too many Interests wait, one is dropped");
+            return;
+        }
+        queue.waiting.push_back((request, wanted));
+        if !std::mem::replace(&mut queue.running, true) {
+            let this = Arc::clone(this);
+            tokio::task::spawn_blocking(move || this.work());
+        }
+    }
+
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        loop {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((request, wanted)) = queue.waiting.pop_front() else {
+                queue.running = false;
+                return;
+            };
+            drop(queue);
+            self.answer(&request, wanted, &mut scratch, Request::answer_blocking);
+        }
+    }
+}
+
+/// A published object; dropped, it is no longer served.
+#[derive(Debug)]
+pub struct PublishedObject {
+    registration: Registration,
+    object: SegmentedObject,
+}
+
+impl PublishedObject {
+    /// Name with version.
+    #[must_use]
+    pub fn versioned_name(&self) -> &Name {
+        &self.object.inner.versioned
+    }
+
+    /// Number of the last segment.
+    #[must_use]
+    pub fn final_segment(&self) -> u64 {
+        self.object.inner.final_segment
+    }
+
+    /// Segments sent so far.
+    #[must_use]
+    pub fn segments_served(&self) -> u64 {
+        self.object.inner.segments_served.load(Ordering::Relaxed)
+    }
+
+    /// Content bytes sent so far.
+    #[must_use]
+    pub fn bytes_served(&self) -> u64 {
+        self.object.inner.bytes_served.load(Ordering::Relaxed)
+    }
+
+    /// Stops serving and waits until the forwarder has removed the route.
+    ///
+    /// # Errors
+    /// When the forwarder refuses or does not answer.
+    pub async fn unpublish(self) -> Result<(), CommandError> {
+        self.registration.unregister().await
+    }
+}
+
+impl Endpoint {
+    /// Publishes `content` as `<name>/<version>/<segment>` with RDR metadata, and registers `name`.
+    ///
+    /// # Errors
+    /// `SegmentTooLong`, `Register`.
+    pub async fn publish(
+        &self,
+        name: &Name,
+        content: Content,
+        options: &PublishOptions,
+    ) -> Result<PublishedObject, PublishError> {
+        let object = SegmentedObject::new(name, content, options)?;
+        let served = SegmentedObject { inner: Arc::clone(&object.inner), inline: object.inline };
+        let registration = self.produce(name, served).await?;
+        Ok(PublishedObject { registration, object })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

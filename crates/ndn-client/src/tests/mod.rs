@@ -1,0 +1,6 @@
+//! The library against a forwarder in memory, on tokio's paused clock.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod express;
+mod object;
+mod serve;

@@ -1,0 +1,286 @@
+//! Segmented objects from producer to consumer.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ndn_packet::{DataBuilder, Name};
+use ndn_security::{DigestSigner, HmacKey, KeySigner, KeyType, Locator, PrivateKey, sign_data};
+
+use crate::fetch::{
+    Discovery, FetchConfig, FetchError, FetchFailure, FetchOptions, Verification, WindowMode,
+};
+use crate::testing::{Behaviour, FakeForwarder};
+use crate::{Content, Endpoint, PublishError, PublishOptions, Request};
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+fn bytes(length: usize) -> Bytes {
+    (0..length).map(|i| u8::try_from(i * 7 % 253).unwrap()).collect()
+}
+
+fn pair(behaviour: Behaviour) -> (FakeForwarder, Endpoint, Endpoint) {
+    let forwarder = FakeForwarder::new(behaviour);
+    let (producer, consumer) = (forwarder.attach(), forwarder.attach());
+    (forwarder, producer, consumer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_many_sizes_arrive_whole() {
+    let (forwarder, producer, consumer) = pair(Behaviour { tokens: true, ..Behaviour::default() });
+    for length in [0, 1, 7999, 8000, 8001, 16_000, 1_000_003] {
+        let content = bytes(length);
+        let object = producer
+            .publish(&name("/object"), Content::Bytes(content.clone()), &PublishOptions::default())
+            .await
+            .unwrap();
+        let stream = consumer.fetch(&name("/object"), &FetchOptions::default()).await.unwrap();
+        assert_eq!(stream.name(), object.versioned_name());
+        let progress = stream.progress();
+        let fetched = stream.collect(usize::MAX).await.unwrap();
+        assert!(fetched == content, "{length} bytes differ");
+        let progress = *progress.borrow();
+        assert_eq!(progress.bytes, u64::try_from(length).unwrap());
+        assert_eq!(progress.segments, object.final_segment() + 1);
+        assert_eq!(progress.retransmissions, 0);
+        assert_eq!(object.segments_served(), progress.segments);
+        object.unpublish().await.unwrap();
+    }
+    assert_eq!(forwarder.token_mismatches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lossy_network_with_delay_delivers_all() {
+    let (_forwarder, producer, consumer) =
+        pair(Behaviour { delay: Duration::from_millis(10), loss: 0.05, ..Behaviour::default() });
+    let content = bytes(3_000_000);
+    // Registration is lost as well as anything else.
+    let object = loop {
+        let content = Content::Bytes(content.clone());
+        match producer.publish(&name("/lossy"), content, &PublishOptions::default()).await {
+            Ok(object) => break object,
+            Err(PublishError::Register(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let stream = consumer.fetch(&name("/lossy"), &FetchOptions::default()).await.unwrap();
+    let progress = stream.progress();
+    let fetched = stream.collect(usize::MAX).await.unwrap();
+    assert!(fetched == content);
+    let progress = *progress.borrow();
+    assert!(progress.retransmissions > 0);
+    assert!(progress.window_decreases > 0);
+    drop(object);
+}
+
+#[tokio::test(start_paused = true)]
+async fn congestion_marks_reach_the_window() {
+    let (_forwarder, producer, consumer) =
+        pair(Behaviour { mark_every: Some(50), ..Behaviour::default() });
+    let content = bytes(2_000_000);
+    let _object = producer
+        .publish(&name("/marked"), Content::Bytes(content), &PublishOptions::default())
+        .await
+        .unwrap();
+    let stream = consumer.fetch(&name("/marked"), &FetchOptions::default()).await.unwrap();
+    let progress = stream.progress();
+    stream.collect(usize::MAX).await.unwrap();
+    let progress = *progress.borrow();
+    assert!(progress.congestion_marks >= 4, "{progress:?}");
+    assert!(progress.window_decreases > 0);
+    assert_eq!(progress.retransmissions, 0);
+}
+
+#[tokio::test]
+async fn files_and_slow_signatures_go_through_another_thread() {
+    let (_forwarder, producer, consumer) = pair(Behaviour { tokens: true, ..Behaviour::default() });
+    let content = bytes(500_001);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&content).unwrap();
+    let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
+    let public = key.public_key().unwrap();
+    let signer = KeySigner::new(key, Locator::Name(name("/file/KEY/1")));
+    let options = PublishOptions { signer: Arc::new(signer), ..PublishOptions::default() };
+    let source = Content::open(file.path()).unwrap();
+    let _object = producer.publish(&name("/file"), source, &options).await.unwrap();
+    let verification = Verification::Verifier(Arc::new(public));
+    let options = FetchOptions { verification, ..FetchOptions::default() };
+    let stream = consumer.fetch(&name("/file"), &options).await.unwrap();
+    assert!(stream.collect(usize::MAX).await.unwrap() == content);
+
+    let wrong = Verification::Verifier(Arc::new(HmacKey::new(b"x", Locator::None)));
+    let options = FetchOptions { verification: wrong, discovery: Discovery::None, ..options };
+    let versioned = _object.versioned_name().clone();
+    let stream = consumer.fetch(&versioned, &options).await.unwrap();
+    let error = stream.collect(usize::MAX).await.unwrap_err();
+    let failed = matches!(
+        &error,
+        FetchError::Failed { failure: FetchFailure::Verification { segment: 0, .. }, .. }
+    );
+    assert!(failed, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_way_of_discovery_finds_the_version() {
+    let (forwarder, producer, consumer) = pair(Behaviour::default());
+    let content = bytes(20_000);
+    let options = PublishOptions { version: Some(42), ..PublishOptions::default() };
+    let object =
+        producer.publish(&name("/d"), Content::Bytes(content.clone()), &options).await.unwrap();
+    for (start, discovery) in [
+        ("/d", Discovery::Auto),
+        ("/d", Discovery::Metadata),
+        ("/d", Discovery::Prefix),
+        ("/d/v=42", Discovery::Auto),
+        ("/d/v=42", Discovery::None),
+        ("/d/v=42", Discovery::Prefix),
+    ] {
+        let options = FetchOptions { discovery, ..FetchOptions::default() };
+        let stream = consumer.fetch(&name(start), &options).await.unwrap();
+        assert_eq!(stream.name(), object.versioned_name());
+        assert!(stream.collect(usize::MAX).await.unwrap() == content, "{start} {discovery:?}");
+    }
+    let metadata = forwarder.interests().iter().filter(|name| name.contains("32=metadata")).count();
+    assert_eq!(metadata, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_metadata_the_prefix_is_asked_for() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    // Answers discovery by prefix and segments, but knows no metadata.
+    let serve = |request: Request| {
+        let interest = request.interest();
+        let asked = interest.name();
+        let number = match asked.last().and_then(|last| last.as_segment()) {
+            Some(number) => number,
+            None if asked == name("/old").as_ref() => 0,
+            None => return,
+        };
+        let mut answer = name("/old/v=1");
+        answer.push_segment(number);
+        let content = [u8::try_from(number).unwrap(); 100];
+        let mut data = DataBuilder::new(answer.as_ref()).content(&content);
+        if number == 2 {
+            data = data.final_segment(2);
+        }
+        request.answer_with(&data, &DigestSigner).unwrap();
+    };
+    let _served = producer.produce(&name("/old"), serve).await.unwrap();
+    let start = tokio::time::Instant::now();
+    let stream = consumer.fetch(&name("/old"), &FetchOptions::default()).await.unwrap();
+    let content = stream.collect(usize::MAX).await.unwrap();
+    assert_eq!(content, [[0; 100], [1; 100], [2; 100]].concat());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_data_is_an_object_too() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let serve = |request: Request| {
+        let wire =
+            sign_data(&DataBuilder::new(name("/one").as_ref()).content(b"all"), &DigestSigner);
+        request.answer(&wire.unwrap());
+    };
+    let _served = producer.produce(&name("/one"), serve).await.unwrap();
+    let options = FetchOptions { discovery: Discovery::Prefix, ..FetchOptions::default() };
+    let stream = consumer.fetch(&name("/one"), &options).await.unwrap();
+    assert_eq!(stream.collect(usize::MAX).await.unwrap(), b"all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_an_error() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let error = consumer.fetch(&name("/nothing"), &FetchOptions::default()).await.unwrap_err();
+    assert!(matches!(error, FetchError::Discovery(_)), "{error}");
+    let refuse = |request: Request| {
+        let mut answer = request.name().to_name();
+        answer.push_version(1);
+        let data = DataBuilder::new(answer.as_ref()).content_type(ndn_packet::ContentType::NACK);
+        request.answer_with(&data, &DigestSigner).unwrap();
+    };
+    let _served = producer.produce(&name("/refused"), refuse).await.unwrap();
+    let error = consumer.fetch(&name("/refused"), &FetchOptions::default()).await.unwrap_err();
+    assert!(matches!(error, FetchError::NotFound { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_that_vanishes_fails_the_fetch_after_the_retries() {
+    let (forwarder, producer, consumer) = pair(Behaviour::default());
+    let content = Content::Bytes(bytes(10_000_000));
+    let _object =
+        producer.publish(&name("/half"), content, &PublishOptions::default()).await.unwrap();
+    let config = FetchConfig {
+        retransmissions_max: 3,
+        window: WindowMode::Fixed(8),
+        ..FetchConfig::default()
+    };
+    let options = FetchOptions { config, ..FetchOptions::default() };
+    let mut stream = consumer.fetch(&name("/half"), &options).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    forwarder.set(|behaviour| behaviour.loss = 1.0);
+    let error = loop {
+        match stream.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the fetch ended as if all was there"),
+            Err(error) => break error,
+        }
+    };
+    let failed = matches!(
+        &error,
+        FetchError::Failed { failure: FetchFailure::Timeout { attempts: 4, .. }, .. }
+    );
+    assert!(failed, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_holds_the_fetch_back() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let content = bytes(20_000_000);
+    let object = producer
+        .publish(&name("/big"), Content::Bytes(content.clone()), &PublishOptions::default())
+        .await
+        .unwrap();
+    let config = FetchConfig { buffer_segments: 100, ..FetchConfig::default() };
+    let options = FetchOptions { config, ..FetchOptions::default() };
+    let mut stream = consumer.fetch(&name("/big"), &options).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // 256 wait in the channel, 100 behind it.
+    assert_eq!(object.segments_served(), 356);
+    let mut fetched = Vec::new();
+    while let Some(chunk) = stream.next().await.unwrap() {
+        fetched.extend_from_slice(&chunk);
+    }
+    assert!(fetched == content);
+    assert_eq!(object.segments_served(), object.final_segment() + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_stream_stops_its_interests() {
+    let (_forwarder, producer, consumer) =
+        pair(Behaviour { delay: Duration::from_millis(10), ..Behaviour::default() });
+    let content = Content::Bytes(bytes(20_000_000));
+    let object =
+        producer.publish(&name("/big"), content, &PublishOptions::default()).await.unwrap();
+    let mut stream = consumer.fetch(&name("/big"), &FetchOptions::default()).await.unwrap();
+    stream.next().await.unwrap();
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let served = object.segments_served();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(object.segments_served(), served);
+    assert!(served < 200, "{served}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn segments_that_do_not_fit_a_packet_are_refused_with_advice() {
+    let (_forwarder, producer, _consumer) = pair(Behaviour::default());
+    let options = PublishOptions { segment_len: 8800, ..PublishOptions::default() };
+    let error =
+        producer.publish(&name("/fat"), Content::Bytes(bytes(10_000)), &options).await.unwrap_err();
+    let PublishError::SegmentTooLong { segment_len_max, .. } = error else { panic!("{error}") };
+    let options = PublishOptions { segment_len: segment_len_max, ..options };
+    producer.publish(&name("/fat"), Content::Bytes(bytes(10_000)), &options).await.unwrap();
+}
