@@ -14,7 +14,7 @@ pub enum Direction {
 }
 
 /// Sees every frame of a worker's faces, on the worker's thread: it must be quick and not block.
-pub trait FrameTap: fmt::Debug {
+pub trait FrameTap: fmt::Debug + Send {
     /// A frame goes by; it consists of `header` and, right behind, `payload`.
     fn frame(
         &mut self,
