@@ -1,2 +1,22 @@
-//! Workers: receive, dispatch, forward, transmit.
+//! Workers: receive, forward, transmit.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
+//! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
+//! | [`Command`], [`Event`] | what the control thread asks of a worker, and what it hears |
+//! | [`Dataplane`] | the control thread's end |
 #![forbid(unsafe_code)]
+
+mod command;
+mod dataplane;
+mod event;
+mod faces;
+mod queue;
+mod worker;
+
+pub use command::{Command, CsSettings, NewFace, NewTransport};
+pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions};
+pub use event::{Event, FaceCreated};
+pub use queue::WorkerGone;
+pub use worker::WorkerCounters;

@@ -1,0 +1,93 @@
+//! What the control thread asks of a worker.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd};
+use ndn_forwarding::{ProducerRegions, StrategyTable};
+use ndn_packet::Name;
+use ndn_table::FibSnapshot;
+
+/// An order to a worker. Orders are carried out in the order in which they were given, between
+/// bursts.
+#[derive(Debug)]
+pub enum Command {
+    /// Make a face; answered by [`Event::FaceAdded`](crate::Event::FaceAdded) or
+    /// [`Event::FaceRefused`](crate::Event::FaceRefused).
+    AddFace(Box<NewFace>),
+    /// Change the options of a face. One that is gone already is passed over.
+    UpdateFace {
+        /// The face.
+        face_id: u64,
+        /// All its options.
+        options: Box<FaceOptions>,
+    },
+    /// Close a face; answered by [`Event::FaceClosed`](crate::Event::FaceClosed).
+    RemoveFace {
+        /// The face.
+        face_id: u64,
+    },
+    /// Use these tables from the next burst on.
+    SetTables {
+        /// The FIB.
+        fib: Arc<FibSnapshot>,
+        /// The strategy instances, if there are new ones.
+        strategies: Option<Arc<StrategyTable>>,
+    },
+    /// Use other producer regions.
+    SetRegions(Arc<ProducerRegions>),
+    /// Change the Content Store.
+    ConfigureCs(CsSettings),
+    /// Erase up to `limit` packets under `prefix`; answered by
+    /// [`Event::CsErased`](crate::Event::CsErased).
+    EraseCs {
+        /// Goes back with the answer.
+        ticket: u64,
+        /// Everything under this name.
+        prefix: Name,
+        /// Packets at most.
+        limit: usize,
+    },
+    /// Show every frame to this tap from now on, or to nobody.
+    SetTap(Option<Box<dyn FrameTap>>),
+    /// Send what waits, close everything and end.
+    Stop,
+}
+
+/// A face to be made.
+#[derive(Debug)]
+pub struct NewFace {
+    /// Goes back with the answer; `None` if nobody waits for it.
+    pub ticket: Option<u64>,
+    /// How its frames travel.
+    pub transport: NewTransport,
+    /// Its options; their `face_id` is the number of the face.
+    pub options: FaceOptions,
+    /// The far end, for management.
+    pub remote: FaceUri,
+    /// The near end, for management. Of a datagram face the worker knows better.
+    pub local: FaceUri,
+}
+
+/// How the frames of a new face travel.
+#[derive(Debug)]
+pub enum NewTransport {
+    /// A connected, non-blocking stream.
+    Stream(OwnedFd),
+    /// The worker's end of an internal face.
+    Internal(InternalEnd),
+    /// A UDP peer, on the worker's socket for its address family.
+    Datagram(SocketAddr),
+}
+
+/// Settings of the Content Store; `None` leaves one as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CsSettings {
+    /// Packets.
+    pub capacity_packets: Option<usize>,
+    /// Admit arriving Data.
+    pub admit: Option<bool>,
+    /// Answer Interests.
+    pub serve: Option<bool>,
+}

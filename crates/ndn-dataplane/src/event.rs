@@ -1,0 +1,84 @@
+//! What the control thread hears from a worker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, FaceUri};
+use ndn_table::FaceIndex;
+
+/// Something that a worker did or saw.
+#[derive(Debug)]
+pub enum Event {
+    /// There is a new face: asked for, or because a peer without face sent a datagram.
+    FaceAdded {
+        /// That of the command; `None` for a face of the worker's own making.
+        ticket: Option<u64>,
+        /// The face.
+        face: Box<FaceCreated>,
+    },
+    /// The peer has a face already.
+    FaceExists {
+        /// That of the command.
+        ticket: Option<u64>,
+        /// The face that it has.
+        face_id: u64,
+    },
+    /// A face could not be made.
+    FaceRefused {
+        /// That of the command.
+        ticket: Option<u64>,
+        /// The face that there is not.
+        face_id: u64,
+        /// Why.
+        error: io::Error,
+    },
+    /// A face is gone.
+    FaceClosed {
+        /// The face.
+        face_id: u64,
+        /// Why; `None` if it was asked for.
+        reason: Option<CloseReason>,
+    },
+    /// A permanent face has lost its connection and tries to make it anew.
+    FaceDown {
+        /// The face.
+        face_id: u64,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A permanent face has its connection back.
+    FaceUp {
+        /// The face.
+        face_id: u64,
+    },
+    /// A UDP peer got no face, because there are as many faces as there may be.
+    PeerRefused {
+        /// The peer.
+        peer: SocketAddr,
+    },
+    /// An erasure is done.
+    CsErased {
+        /// That of the command.
+        ticket: u64,
+        /// Packets erased.
+        erased: usize,
+        /// Whether there are more under the prefix.
+        more: bool,
+    },
+}
+
+/// A face that has just been made.
+#[derive(Debug, Clone)]
+pub struct FaceCreated {
+    /// Its place in the worker.
+    pub index: FaceIndex,
+    /// Its options, with its number.
+    pub options: FaceOptions,
+    /// The far end.
+    pub remote: FaceUri,
+    /// The near end.
+    pub local: FaceUri,
+    /// What it counts.
+    pub counters: Arc<FaceCounters>,
+}

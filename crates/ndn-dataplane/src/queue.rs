@@ -1,0 +1,120 @@
+//! Commands one way, events the other, and a waker for each side.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+
+use ndn_sys::poll::Waker;
+
+/// Messages that wait for the other thread at most; a worker keeps further events itself.
+const QUEUE_LENGTH: usize = 4096;
+
+/// The worker has ended, by order or by a fault of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the worker has ended")]
+pub struct WorkerGone;
+
+/// The sending end of one direction.
+#[derive(Debug)]
+pub(crate) struct Sender<T> {
+    queue: SyncSender<T>,
+    waker: Arc<Waker>,
+    /// What did not fit. Bounded by what the owner can still produce: an event per face and
+    /// command.
+    overflow: VecDeque<T>,
+    sent: bool,
+}
+
+/// The receiving end of one direction.
+#[derive(Debug)]
+pub(crate) struct Inbox<T> {
+    queue: Receiver<T>,
+    waker: Arc<Waker>,
+}
+
+/// One direction.
+pub(crate) fn channel<T>() -> std::io::Result<(Sender<T>, Inbox<T>)> {
+    let (sender, receiver) = sync_channel(QUEUE_LENGTH);
+    let waker = Arc::new(Waker::new()?);
+    let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker) };
+    Ok((Sender { queue: sender, waker, overflow: VecDeque::new(), sent: false }, inbox))
+}
+
+impl<T> Sender<T> {
+    /// Queues a message without waiting. The other side is woken by [`wake`](Self::wake).
+    pub(crate) fn send(&mut self, message: T) {
+        self.overflow.push_back(message);
+        self.move_overflow();
+    }
+
+    /// Wakes the other side once for everything that was queued since the last time.
+    pub(crate) fn wake(&mut self) {
+        self.move_overflow();
+        if std::mem::take(&mut self.sent) {
+            self.waker.wake();
+        }
+    }
+
+    /// Whether messages are still kept on this side.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        !self.overflow.is_empty()
+    }
+
+    fn move_overflow(&mut self) {
+        while let Some(message) = self.overflow.pop_front() {
+            match self.queue.try_send(message) {
+                Ok(()) => self.sent = true,
+                Err(TrySendError::Full(message)) => {
+                    self.overflow.push_front(message);
+                    return;
+                }
+                // Nobody is left to hear it.
+                Err(TrySendError::Disconnected(_)) => self.overflow.clear(),
+            }
+        }
+    }
+}
+
+impl<T> Inbox<T> {
+    /// The next message; `None` when there is none now.
+    ///
+    /// # Errors
+    /// [`WorkerGone`] once the other side is gone and everything from it has been received.
+    pub(crate) fn receive(&self) -> Result<Option<T>, WorkerGone> {
+        match self.queue.try_recv() {
+            Ok(message) => Ok(Some(message)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(WorkerGone),
+        }
+    }
+
+    /// Readable when there may be a message. Reset it before looking for messages.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_waits_and_keeps_its_order() {
+        let (mut sender, inbox) = channel().unwrap();
+        for number in 0..QUEUE_LENGTH + 10 {
+            sender.send(number);
+        }
+        assert!(sender.is_backed_up());
+        let mut received = Vec::new();
+        for _ in 0..2 {
+            while let Ok(Some(number)) = inbox.receive() {
+                received.push(number);
+            }
+            sender.wake();
+        }
+        assert!(!sender.is_backed_up());
+        assert_eq!(received, (0..QUEUE_LENGTH + 10).collect::<Vec<_>>());
+        drop(sender);
+        assert_eq!(inbox.receive(), Err(WorkerGone));
+    }
+}

@@ -1,0 +1,470 @@
+//! The run loop of one worker.
+//!
+//! Each round waits for something to be ready (in the kernel, once nothing has come for a while),
+//! reads the clock once, and then moves packets: every ready socket is read once, what it gave goes
+//! through the shard in bursts, and what the shard sent is written with few system calls. Commands
+//! of the control thread are carried out between bursts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ndn_face::{
+    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
+    RxSink,
+};
+use ndn_forwarding::{Burst, Counter, FaceProperties, FaceScope, Ingress, LpFields, RxFace, Shard};
+use ndn_packet::NameRef;
+use ndn_ring::{FillBlock, PacketPool};
+use ndn_sys::clock;
+use ndn_sys::poll::{Event as PollEvent, Events};
+use ndn_table::{DataKey, FaceIndex, NameHasher, PREFIX_HASHES_MAX, Timestamp};
+
+use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::dataplane::OnDemandOptions;
+use crate::event::{Event, FaceCreated};
+use crate::faces::FaceNumbers;
+use crate::queue::{Inbox, Sender};
+
+/// Poll token of the waker of the command queue.
+pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
+/// Events of the poller per round at most.
+pub(crate) const EVENTS_PER_ROUND: usize = 256;
+/// Packets forwarded before what they caused is written: enough to fill system calls, few enough
+/// that the bytes are still in the cache.
+const PACKETS_PER_FLUSH: usize = 512;
+/// Commands carried out in one round at most, so that packets do not wait for long.
+const COMMANDS_PER_ROUND: usize = 256;
+/// Packets that one round erases from the Content Store at most for one command.
+const ERASED_PER_ROUND: usize = 256;
+/// How long a worker waits when its pool has no free block, before it looks again.
+const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Figures of a worker's loop.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// Rounds of the loop.
+    pub rounds: Counter,
+    /// Rounds that waited in the kernel.
+    pub sleeps: Counter,
+    /// Bursts given to the shard.
+    pub bursts: Counter,
+    /// Packets in them.
+    pub packets: Counter,
+    /// Times that nothing could be read because no buffer was free.
+    pub no_block: Counter,
+    /// UDP peers that got no face, because there are as many as there may be.
+    pub refused_peers: Counter,
+}
+
+/// An erasure that goes on over several rounds.
+#[derive(Debug)]
+struct Erasure {
+    ticket: u64,
+    prefix: ndn_packet::Name,
+    left: usize,
+    erased: usize,
+}
+
+/// One worker: a shard, its faces, and what they need.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) faces: FaceSet,
+    pub(crate) shard: Shard,
+    pub(crate) ingress: Ingress,
+    pub(crate) hasher: NameHasher,
+    pub(crate) burst: Burst,
+    pub(crate) pool: PacketPool,
+    pub(crate) numbers: FaceNumbers,
+    /// Sockets that datagram faces share.
+    pub(crate) channels: Vec<(ChannelId, SocketAddr)>,
+    pub(crate) on_demand: OnDemandOptions,
+    pub(crate) next_face_id: Arc<AtomicU64>,
+    pub(crate) commands: Inbox<Command>,
+    pub(crate) events: Sender<Event>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    /// How long to poll without waiting after the last packet.
+    pub(crate) spin: Duration,
+    pub(crate) state: RoundState,
+}
+
+/// What one round leaves to the next.
+#[derive(Debug, Default)]
+pub(crate) struct RoundState {
+    /// Packets since the last flush.
+    unflushed: usize,
+    /// Packets in this round.
+    packets: usize,
+    /// Until when to poll without waiting.
+    spin_until: Timestamp,
+    /// There may be commands.
+    has_commands: bool,
+    /// Timers are behind.
+    has_timers: bool,
+    /// No buffer was free.
+    starved: bool,
+    stopping: bool,
+    erasures: Vec<Erasure>,
+}
+
+impl Worker {
+    /// Runs until [`Command::Stop`].
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        while !self.state.stopping {
+            self.round(&mut events);
+        }
+        self.finish();
+    }
+
+    fn round(&mut self, events: &mut Events) {
+        let timeout = self.timeout(Timestamp::from_nanos(clock::now()));
+        self.counters.rounds.increment();
+        if timeout != Some(Duration::ZERO) {
+            self.counters.sleeps.increment();
+        }
+        if let Err(error) = self.faces.poller().wait(events, timeout) {
+            // The poller is ours and its arguments are right: nothing sensible is left to do.
+            tracing::error!(%error, "cannot wait for packets");
+            self.state.stopping = true;
+            return;
+        }
+        let now = Timestamp::from_nanos(clock::now());
+        self.state.packets = 0;
+        self.state.starved = false;
+        self.pool.reclaim();
+        // Commands first: an answer of management must not overtake the change it speaks of.
+        if events.iter().any(|event| event.token == COMMAND_TOKEN) {
+            self.commands.waker().reset();
+        }
+        self.state.has_commands = self.handle_commands(now);
+        for event in events.iter().filter(|event| event.token != COMMAND_TOKEN) {
+            self.receive(now, &event);
+        }
+        self.forward(now);
+        self.erase();
+        let mut sink = self.faces.sink(now, &self.pool);
+        self.state.has_timers = self.shard.poll_timers(now, &mut sink);
+        self.faces.handle_timeouts(now, &self.pool);
+        self.flush(now);
+        self.report_faces();
+        self.events.wake();
+        if self.state.packets > 0 {
+            self.state.spin_until = now.plus(self.spin);
+        }
+    }
+
+    /// How long the next wait may last; `None` for as long as it takes.
+    fn timeout(&self, now: Timestamp) -> Option<Duration> {
+        if self.state.starved {
+            return Some(NO_BLOCK_PAUSE);
+        }
+        let is_behind = self.state.has_commands || self.state.has_timers;
+        if is_behind || now < self.state.spin_until || !self.state.erasures.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
+        let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
+        // The control thread empties the event queue without saying so.
+        let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
+        [until, retry].into_iter().flatten().min()
+    }
+
+    /// Reads once what `event` says is there, and forwards it in bursts.
+    fn receive(&mut self, now: Timestamp, event: &PollEvent) {
+        let mut sink =
+            IngressSink { burst: &mut self.burst, ingress: &mut self.ingress, pool: &self.pool };
+        let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
+        loop {
+            match progress {
+                Progress::Done => return,
+                Progress::SinkFull => self.forward(now),
+                Progress::NewPeer { channel, local, peer } => {
+                    self.add_peer(now, channel, local, peer);
+                }
+                Progress::NoBlock => {
+                    // Releasing the burst may free a block; the event comes again.
+                    self.forward(now);
+                    self.counters.no_block.increment();
+                    self.state.starved = true;
+                    return;
+                }
+            }
+            let mut sink = IngressSink {
+                burst: &mut self.burst,
+                ingress: &mut self.ingress,
+                pool: &self.pool,
+            };
+            progress = self.faces.resume(now, &self.pool, &mut sink);
+        }
+    }
+
+    /// Takes the burst through the shard.
+    fn forward(&mut self, now: Timestamp) {
+        if self.burst.is_empty() {
+            return;
+        }
+        let count = self.burst.len();
+        let mut sink = self.faces.sink(now, &self.pool);
+        self.shard.process_burst(now, &mut self.burst, &self.pool, &mut sink);
+        // The sink has copied or retained what it needs.
+        self.burst.release(&self.pool);
+        self.shard.end_burst();
+        self.counters.bursts.increment();
+        self.counters.packets.add(count as u64);
+        self.state.packets += count;
+        self.state.unflushed += count;
+        if self.state.unflushed >= PACKETS_PER_FLUSH {
+            self.flush(now);
+        }
+    }
+
+    fn flush(&mut self, now: Timestamp) {
+        self.state.unflushed = 0;
+        self.faces.flush(now, &self.pool);
+    }
+
+    /// Makes a face for a peer that has spoken first.
+    #[cold]
+    fn add_peer(
+        &mut self,
+        now: Timestamp,
+        channel: ChannelId,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) {
+        let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
+        let Some(index) = self.numbers.allocate(face_id) else {
+            self.counters.refused_peers.increment();
+            self.events.send(Event::PeerRefused { peer });
+            return;
+        };
+        let options = self.on_demand.face_options(face_id);
+        match self.faces.add_datagram(now, index, channel, peer, &options) {
+            Ok(counters) => {
+                self.shard.set_face(index, &options.properties);
+                let face = FaceCreated {
+                    index,
+                    options,
+                    remote: FaceUri::Udp(peer),
+                    local: FaceUri::Udp(local),
+                    counters,
+                };
+                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
+            }
+            Err(_) => {
+                self.numbers.release(index);
+                self.counters.refused_peers.increment();
+            }
+        }
+    }
+
+    /// Carries out commands; says whether there are more.
+    fn handle_commands(&mut self, now: Timestamp) -> bool {
+        for _ in 0..COMMANDS_PER_ROUND {
+            match self.commands.receive() {
+                Ok(Some(command)) => self.handle_command(now, command),
+                Ok(None) => return false,
+                Err(_) => {
+                    // The control thread is gone: nobody is left to stop this one.
+                    self.state.stopping = true;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn handle_command(&mut self, now: Timestamp, command: Command) {
+        match command {
+            Command::AddFace(face) => self.add_face(now, *face),
+            Command::UpdateFace { face_id, options } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    self.faces.update(index, &options);
+                    self.shard.set_face(index, &options.properties);
+                }
+            }
+            Command::RemoveFace { face_id } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    self.flush(now);
+                    self.faces.remove(index, &self.pool);
+                    self.forget_face(index);
+                    self.events.send(Event::FaceClosed { face_id, reason: None });
+                }
+            }
+            Command::SetTables { fib, strategies } => {
+                if let Some(strategies) = strategies {
+                    self.shard.set_strategies(strategies);
+                }
+                self.shard.set_fib(fib);
+            }
+            Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
+            Command::ConfigureCs(settings) => self.configure_cs(settings),
+            Command::EraseCs { ticket, prefix, limit } => {
+                self.state.erasures.push(Erasure { ticket, prefix, left: limit, erased: 0 });
+            }
+            Command::SetTap(tap) => {
+                self.faces.set_tap(tap);
+            }
+            Command::Stop => self.state.stopping = true,
+        }
+    }
+
+    fn add_face(&mut self, now: Timestamp, face: NewFace) {
+        let NewFace { ticket, transport, options, remote, local } = face;
+        let face_id = options.properties.face_id;
+        let refuse = |events: &mut Sender<Event>, error| {
+            events.send(Event::FaceRefused { ticket, face_id, error });
+        };
+        let mut local = local;
+        let mut channel = None;
+        if let NewTransport::Datagram(peer) = &transport {
+            let family = |address: &SocketAddr| address.is_ipv4() == peer.is_ipv4();
+            let Some(&(id, address)) = self.channels.iter().find(|(_, local)| family(local)) else {
+                let reason = "UDP is not enabled for this kind of address";
+                return refuse(&mut self.events, std::io::Error::other(reason));
+            };
+            if let Some(existing) = self.faces.datagram_face(id, *peer)
+                && let Some(face_id) = self.numbers.face_id(existing)
+            {
+                self.events.send(Event::FaceExists { ticket, face_id });
+                return;
+            }
+            local = FaceUri::Udp(address);
+            channel = Some(id);
+        }
+        let Some(index) = self.numbers.allocate(face_id) else {
+            let reason = "there are as many faces as there may be";
+            return refuse(&mut self.events, std::io::Error::other(reason));
+        };
+        let added = match (transport, channel) {
+            (NewTransport::Stream(stream), _) => {
+                self.faces.add_stream(now, index, stream, &options)
+            }
+            (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
+            (NewTransport::Datagram(peer), Some(channel)) => {
+                self.faces.add_datagram(now, index, channel, peer, &options)
+            }
+            (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        match added {
+            Ok(counters) => {
+                self.shard.set_face(index, &options.properties);
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
+            }
+            Err(error) => {
+                self.numbers.release(index);
+                refuse(&mut self.events, error);
+            }
+        }
+    }
+
+    fn configure_cs(&mut self, settings: CsSettings) {
+        let pcct = self.shard.pcct_mut();
+        if let Some(capacity) = settings.capacity_packets {
+            pcct.set_cs_capacity(capacity);
+        }
+        if let Some(admit) = settings.admit {
+            pcct.set_cs_admit(admit);
+        }
+        if let Some(serve) = settings.serve {
+            pcct.set_cs_serve(serve);
+        }
+    }
+
+    /// One slice of each erasure that is going on.
+    fn erase(&mut self) {
+        if self.state.erasures.is_empty() {
+            return;
+        }
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let Self { shard, state, hasher, events, .. } = self;
+        state.erasures.retain_mut(|erasure| {
+            let prefix: NameRef<'_> = erasure.prefix.as_ref();
+            let slice = erasure.left.min(ERASED_PER_ROUND);
+            let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
+                // Nothing with so long a name is ever cached.
+                events.send(Event::CsErased { ticket: erasure.ticket, erased: 0, more: false });
+                return false;
+            };
+            let key = DataKey::new(prefix, &hashes[..count]);
+            let result = shard.pcct_mut().erase_data(&key, slice);
+            erasure.erased += result.erased;
+            erasure.left -= result.erased.min(erasure.left);
+            let goes_on = result.more && erasure.left > 0;
+            if !goes_on {
+                let Erasure { ticket, erased, .. } = *erasure;
+                events.send(Event::CsErased { ticket, erased, more: result.more });
+            }
+            goes_on
+        });
+        shard.end_burst();
+    }
+
+    /// Passes on what faces did by themselves.
+    fn report_faces(&mut self) {
+        while let Some(event) = self.faces.poll_event() {
+            let Some(face_id) = self.numbers.face_id(event.face) else { continue };
+            let event = match event.change {
+                FaceChange::Closed(reason) => {
+                    self.forget_face(event.face);
+                    Event::FaceClosed { face_id, reason: Some(reason) }
+                }
+                FaceChange::Down(reason) => Event::FaceDown { face_id, reason },
+                FaceChange::Up => Event::FaceUp { face_id },
+            };
+            self.events.send(event);
+        }
+    }
+
+    fn forget_face(&mut self, index: FaceIndex) {
+        self.shard.remove_face(index);
+        self.numbers.release(index);
+    }
+
+    /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
+    fn finish(mut self) {
+        let now = Timestamp::from_nanos(clock::now());
+        self.flush(now);
+        self.burst.release(&self.pool);
+        self.faces.release_blocks(&self.pool);
+        self.events.wake();
+    }
+}
+
+/// Puts received packets into the burst.
+struct IngressSink<'a> {
+    burst: &'a mut Burst,
+    ingress: &'a mut Ingress,
+    pool: &'a PacketPool,
+}
+
+impl RxSink for IngressSink<'_> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.burst.is_full()
+    }
+
+    #[inline]
+    fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
+        // What is dropped is counted by the ingress.
+        let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
+    }
+}
+
+impl OnDemandOptions {
+    /// Options of a face for a UDP peer that has spoken first.
+    fn face_options(&self, face_id: u64) -> FaceOptions {
+        let properties = FaceProperties {
+            pit_tokens: self.pit_tokens,
+            ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        };
+        FaceOptions {
+            link: self.link,
+            idle_timeout: Some(self.idle_timeout),
+            ..FaceOptions::datagram(properties, Persistency::OnDemand, self.mtu)
+        }
+    }
+}
