@@ -7,3 +7,4 @@ pub mod capture;
 pub mod config;
 pub mod control_socket;
 pub mod logging;
+pub mod run;

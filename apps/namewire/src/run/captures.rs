@@ -1,0 +1,165 @@
+//! Captures that go on: frames from the worker's tap to whoever reads them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ndn_face::FrameTap;
+use ndn_sys::clock;
+use ndn_table::{FaceIndex, Timestamp};
+
+use super::faces::KnownFace;
+use super::operator;
+use crate::capture::{CaptureFilter, CapturedPacket, Direction};
+use crate::control_socket::CaptureStream;
+
+/// One capture.
+#[derive(Debug)]
+struct Capture {
+    filter: CaptureFilter,
+    packets: SyncSender<CapturedPacket>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// What the tap and the control thread share. The packet path locks it only while a capture goes
+/// on, and nobody else holds it for long.
+#[derive(Debug, Default)]
+struct Shared {
+    captures: Vec<Capture>,
+    face_ids: HashMap<FaceIndex, u64>,
+}
+
+/// All captures.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Captures {
+    /// Begins a capture of what `filter` lets pass.
+    pub(super) fn start(
+        &self,
+        filter: CaptureFilter,
+        faces: &HashMap<u64, KnownFace>,
+    ) -> Result<CaptureStream, String> {
+        if let Some(face_id) = filter.face_id
+            && !faces.contains_key(&face_id)
+        {
+            return Err(format!("there is no face {face_id}"));
+        }
+        let (sender, receiver) = operator::packet_queue();
+        let dropped = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&dropped);
+        let mut shared = self.lock();
+        shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
+        shared.captures.push(Capture { filter, packets: sender, dropped });
+        Ok(CaptureStream {
+            packets: receiver,
+            dropped: Box::new(move || count.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// The tap for the worker; none when nothing is captured any more.
+    pub(super) fn tap(&self) -> Option<Box<dyn FrameTap>> {
+        let shared = Arc::clone(&self.shared);
+        (!self.lock().captures.is_empty())
+            .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared }) })
+    }
+
+    /// Tells captures of a new face.
+    pub(super) fn face_added(&self, index: FaceIndex, face_id: u64) {
+        let mut shared = self.lock();
+        if !shared.captures.is_empty() {
+            shared.face_ids.insert(index, face_id);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The worker's end.
+#[derive(Debug)]
+struct Tap {
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl FrameTap for Tap {
+    fn frame(
+        &mut self,
+        _now: Timestamp,
+        face: FaceIndex,
+        direction: ndn_face::Direction,
+        header: &[u8],
+        payload: &[u8],
+    ) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shared { captures, face_ids } = &mut *shared;
+        if captures.is_empty() {
+            return;
+        }
+        let face_id = face_ids.get(&face).copied().unwrap_or(0);
+        let direction = match direction {
+            ndn_face::Direction::In => Direction::Received,
+            ndn_face::Direction::Out => Direction::Sent,
+        };
+        let unix_ns = u64::try_from(clock::wall_clock().as_nanos()).unwrap_or(u64::MAX);
+        captures.retain(|capture| {
+            if capture.filter.face_id.is_some_and(|wanted| wanted != face_id) {
+                return true;
+            }
+            let original_len = header.len() + payload.len();
+            let mut bytes = Vec::with_capacity(original_len.min(capture.filter.snap_len));
+            for part in [header, payload] {
+                let room = capture.filter.snap_len.saturating_sub(bytes.len());
+                bytes.extend_from_slice(&part[..part.len().min(room)]);
+            }
+            let packet = CapturedPacket { face_id, direction, unix_ns, bytes, original_len };
+            match capture.packets.try_send(packet) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_)) => {
+                    capture.dropped.fetch_add(1, Ordering::Relaxed);
+                    true
+                }
+                Err(TrySendError::Disconnected(_)) => false,
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_sees_its_face_alone_and_ends_with_its_reader() {
+        let captures = Captures::default();
+        let face = FaceIndex::new(3, 0);
+        assert!(captures.tap().is_none());
+        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let stream = captures.start(filter, &HashMap::new()).unwrap();
+        assert!(
+            captures.start(CaptureFilter { face_id: Some(9), ..filter }, &HashMap::new()).is_err()
+        );
+        captures.face_added(face, 300);
+        let mut tap = captures.tap().unwrap();
+        let mut see = || {
+            tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);
+        };
+        see();
+        let packet = stream.packets.recv().unwrap();
+        assert_eq!(
+            (packet.face_id, packet.bytes.as_slice(), packet.original_len),
+            (300, &[1, 2, 3, 4][..], 5)
+        );
+        for _ in 0..operator::CAPTURE_QUEUE + 2 {
+            see();
+        }
+        assert_eq!((stream.dropped)(), 2);
+        drop(stream);
+        see();
+        assert!(captures.tap().is_none());
+    }
+}

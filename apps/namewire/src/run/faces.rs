@@ -1,0 +1,257 @@
+//! Faces as management sees them, and what new ones are made of.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
+use ndn_face::{FaceCounters, FaceOptions, FaceUri, Persistency};
+use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_management::{FaceCapabilities, FacePersistency, FaceRecord, face_flag};
+use ndn_packet::MAX_PACKET_SIZE;
+use ndn_table::FaceIndex;
+
+use super::listeners::LocalEnd;
+use super::settings;
+use crate::config::{FaceDefaults, PitTokens};
+
+/// What the control thread keeps of a face that exists.
+#[derive(Debug)]
+pub(super) struct KnownFace {
+    /// Its place in the worker.
+    pub(super) index: FaceIndex,
+    /// Its options.
+    pub(super) options: FaceOptions,
+    /// What it counts.
+    pub(super) counters: Arc<FaceCounters>,
+    /// The far end.
+    pub(super) remote: FaceUri,
+}
+
+impl KnownFace {
+    /// Milliseconds until the face closes if it stays idle.
+    pub(super) fn idle_left_ms(&self, now_ns: u64) -> Option<u64> {
+        let timeout = self.options.idle_timeout?;
+        let idle = now_ns.saturating_sub(self.counters.last_received_ns.value());
+        let left = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).saturating_sub(idle);
+        (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
+    }
+}
+
+/// The record of a face that the data plane has made.
+pub(super) fn record(face: &FaceCreated) -> FaceRecord {
+    let FaceCreated { options, remote, local, .. } = face;
+    let mut flags = 0;
+    for (bit, is_set) in [
+        (face_flag::LOCAL_FIELDS, options.properties.local_fields),
+        (face_flag::CONGESTION_MARKING, options.link.congestion_marking),
+    ] {
+        flags |= u64::from(is_set) << bit;
+    }
+    let is_datagram = options.link.mtu.is_some();
+    FaceRecord {
+        properties: ndn_management::FaceProperties {
+            face_id: options.properties.face_id,
+            remote_uri: remote.to_string(),
+            local_uri: local.to_string(),
+            scope: scope(options.properties.scope),
+            persistency: persistency(options.persistency),
+            link_type: link_type(options.properties.link_type),
+            flags,
+        },
+        base_congestion_marking_interval_ns: Some(
+            u64::try_from(options.link.congestion_interval.as_nanos()).unwrap_or(u64::MAX),
+        ),
+        default_congestion_threshold: Some(options.link.congestion_threshold as u64),
+        mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
+        capabilities: FaceCapabilities {
+            change_persistency: options.persistency != Persistency::OnDemand || is_datagram,
+            override_mtu: is_datagram,
+        },
+    }
+}
+
+/// A face for a connection that a listener has accepted.
+pub(super) fn accepted(
+    face_id: u64,
+    stream: OwnedFd,
+    peer: Option<SocketAddr>,
+    local: &LocalEnd,
+    defaults: &FaceDefaults,
+) -> NewFace {
+    use std::os::fd::AsRawFd;
+    let (scope, remote, local) = match (local, peer) {
+        (LocalEnd::Tcp { loopback_is_local, address }, Some(peer)) => {
+            let is_local = *loopback_is_local && is_loopback(peer);
+            let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
+                .map_or(*address, |(own, _)| own);
+            let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
+            (scope, FaceUri::Tcp(peer), FaceUri::Tcp(own))
+        }
+        (LocalEnd::Tcp { address, .. }, None) => {
+            (FaceScope::NonLocal, FaceUri::Null, FaceUri::Tcp(*address))
+        }
+        (LocalEnd::Unix(path), _) => {
+            let remote = FaceUri::Descriptor(stream.as_raw_fd());
+            (FaceScope::Local, remote, FaceUri::Unix(path.clone()))
+        }
+    };
+    let pit_tokens = match scope {
+        // Some applications refuse an Interest with a token.
+        FaceScope::Local => PitTokenPolicy::Never,
+        FaceScope::NonLocal => PitTokenPolicy::WhenSeen,
+    };
+    let properties =
+        FaceProperties { pit_tokens, ..FaceProperties::point_to_point(face_id, scope) };
+    let options = FaceOptions {
+        link: settings::stream_link(defaults),
+        ..FaceOptions::stream(properties, Persistency::OnDemand)
+    };
+    NewFace { ticket: None, transport: NewTransport::Stream(stream), options, remote, local }
+}
+
+/// A TCP face to `remote`, connected already.
+pub(super) fn connected_tcp(
+    face_id: u64,
+    stream: OwnedFd,
+    remote: SocketAddr,
+    wanted: &Wanted,
+    defaults: &FaceDefaults,
+) -> NewFace {
+    let local = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
+        .map_or(FaceUri::Null, |(local, _)| FaceUri::Tcp(local));
+    let scope = if is_loopback(remote) { FaceScope::Local } else { FaceScope::NonLocal };
+    let mut options = FaceOptions {
+        link: settings::stream_link(defaults),
+        reconnect_to: Some(remote),
+        ..FaceOptions::stream(wanted.properties(face_id, scope), wanted.persistency)
+    };
+    wanted.apply(&mut options);
+    let transport = NewTransport::Stream(stream);
+    NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::Tcp(remote), local }
+}
+
+/// A UDP face to `remote`.
+pub(super) fn datagram(
+    face_id: u64,
+    remote: SocketAddr,
+    wanted: &Wanted,
+    defaults: &FaceDefaults,
+) -> NewFace {
+    let mtu = settings::mtu(defaults);
+    let properties = wanted.properties(face_id, FaceScope::NonLocal);
+    let mut options = FaceOptions {
+        link: settings::datagram_link(defaults),
+        idle_timeout: Some(defaults.idle_timeout),
+        ..FaceOptions::datagram(properties, wanted.persistency, mtu)
+    };
+    wanted.apply(&mut options);
+    NewFace {
+        ticket: wanted.ticket,
+        transport: NewTransport::Datagram(remote),
+        options,
+        remote: FaceUri::Udp(remote),
+        // The worker knows its socket.
+        local: FaceUri::Null,
+    }
+}
+
+/// What an operator wants of a face.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// Who waits for the answer.
+    pub(super) ticket: Option<u64>,
+    /// When it goes away.
+    pub(super) persistency: Persistency,
+    /// When it sends PIT tokens of ours.
+    pub(super) pit_tokens: PitTokenPolicy,
+    /// Settings that differ from the defaults.
+    pub(super) options: ndn_management::request::FaceOptions,
+}
+
+impl Wanted {
+    fn properties(&self, face_id: u64, scope: FaceScope) -> FaceProperties {
+        FaceProperties {
+            pit_tokens: match scope {
+                FaceScope::Local if self.pit_tokens == PitTokenPolicy::WhenSeen => {
+                    PitTokenPolicy::Never
+                }
+                FaceScope::Local | FaceScope::NonLocal => self.pit_tokens,
+            },
+            local_fields: self.options.local_fields.unwrap_or(false),
+            ..FaceProperties::point_to_point(face_id, scope)
+        }
+    }
+
+    fn apply(&self, options: &mut FaceOptions) {
+        apply(&self.options, options);
+    }
+}
+
+/// Changes `options` as management asked; everything was checked there.
+pub(super) fn apply(change: &ndn_management::request::FaceOptions, options: &mut FaceOptions) {
+    if let Some(local_fields) = change.local_fields {
+        options.properties.local_fields = local_fields;
+        options.link.local_fields = local_fields;
+    }
+    if let Some(marking) = change.congestion_marking {
+        options.link.congestion_marking = marking;
+    }
+    if let Some(interval) = change.base_congestion_marking_interval_ns {
+        options.link.congestion_interval = std::time::Duration::from_nanos(interval);
+    }
+    if let Some(threshold) = change.default_congestion_threshold {
+        options.link.congestion_threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
+    }
+    if let Some(mtu) = change.mtu
+        && options.link.mtu.is_some()
+    {
+        let mtu = usize::try_from(mtu).unwrap_or(usize::MAX).min(MAX_PACKET_SIZE);
+        options.link.mtu = Some(mtu);
+    }
+}
+
+/// The data plane's word for a persistency of management.
+pub(super) fn face_persistency(persistency: FacePersistency) -> Persistency {
+    match persistency {
+        FacePersistency::OnDemand => Persistency::OnDemand,
+        FacePersistency::Persistent => Persistency::Persistent,
+        FacePersistency::Permanent => Persistency::Permanent,
+    }
+}
+
+/// The forwarding word for a setting of the configuration.
+pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
+    match pit_tokens {
+        PitTokens::Auto => PitTokenPolicy::WhenSeen,
+        PitTokens::Always => PitTokenPolicy::Always,
+        PitTokens::Never => PitTokenPolicy::Never,
+    }
+}
+
+fn persistency(persistency: Persistency) -> FacePersistency {
+    match persistency {
+        Persistency::OnDemand => FacePersistency::OnDemand,
+        Persistency::Persistent => FacePersistency::Persistent,
+        Persistency::Permanent => FacePersistency::Permanent,
+    }
+}
+
+fn scope(scope: FaceScope) -> ndn_management::FaceScope {
+    match scope {
+        FaceScope::Local => ndn_management::FaceScope::Local,
+        FaceScope::NonLocal => ndn_management::FaceScope::NonLocal,
+    }
+}
+
+fn link_type(link_type: LinkType) -> ndn_management::LinkType {
+    match link_type {
+        LinkType::PointToPoint => ndn_management::LinkType::PointToPoint,
+        LinkType::MultiAccess => ndn_management::LinkType::MultiAccess,
+        LinkType::AdHoc => ndn_management::LinkType::AdHoc,
+    }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}

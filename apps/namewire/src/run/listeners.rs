@@ -1,0 +1,208 @@
+//! The sockets to listen on.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ndn_sys::stream::Listener;
+use ndn_sys::udp::{UdpOptions, UdpSocket};
+
+use crate::config::{self, FaceDefaults};
+
+/// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
+const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
+
+/// A listening stream socket and what its faces are.
+#[derive(Debug)]
+pub(super) struct StreamListener {
+    /// The socket.
+    pub(super) socket: Listener,
+    /// The path, or for TCP the address.
+    pub(super) local: LocalEnd,
+}
+
+/// What a stream listener is bound to.
+#[derive(Debug, Clone)]
+pub(super) enum LocalEnd {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A TCP address, and whether peers on the loopback interface are local applications.
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// Loopback peers may use `/localhost`.
+        loopback_is_local: bool,
+    },
+}
+
+/// All listening sockets.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    /// Streams.
+    pub(super) streams: Vec<StreamListener>,
+    udp: Vec<(UdpSocket, bool)>,
+    udp_addresses: Vec<SocketAddr>,
+}
+
+impl Listeners {
+    /// Opens everything that the configuration asks for.
+    pub(super) fn open(config: &config::Listeners, faces: &FaceDefaults) -> anyhow::Result<Self> {
+        let mut listeners =
+            Self { streams: Vec::new(), udp: Vec::new(), udp_addresses: Vec::new() };
+        if config.unix.enabled {
+            let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
+            let socket = open_unix(&path, config.unix.mode)?;
+            let local = LocalEnd::Unix(path);
+            listeners.streams.push(StreamListener { socket, local });
+        }
+        if config.tcp.enabled {
+            let open = |address| Listener::tcp(address);
+            for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
+                let address = socket.local_address()?;
+                let loopback_is_local = config.tcp.loopback_is_local;
+                let local = LocalEnd::Tcp { address, loopback_is_local };
+                listeners.streams.push(StreamListener { socket, local });
+            }
+        }
+        if config.udp.enabled {
+            let open = |address| UdpSocket::new(&udp_options(address, faces));
+            for socket in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
+                listeners.udp_addresses.push(socket.local_address()?);
+                listeners.udp.push((socket, true));
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// The UDP sockets, which belong to the data plane.
+    pub(super) fn take_udp(&mut self) -> Vec<(UdpSocket, bool)> {
+        std::mem::take(&mut self.udp)
+    }
+
+    /// Says on standard output where it listens, and how applications find it.
+    pub(super) fn announce(&self, config: &config::Listeners) -> io::Result<()> {
+        let mut text = String::new();
+        for line in self.local_uris() {
+            let _ = writeln!(text, "listening on {line}");
+        }
+        if text.is_empty() {
+            text.push_str("listening on nothing: every listener is switched off\n");
+        }
+        let unix = self.streams.iter().find_map(|listener| match &listener.local {
+            LocalEnd::Unix(path) => Some(path),
+            LocalEnd::Tcp { .. } => None,
+        });
+        if let Some(path) = unix
+            && !is_well_known(path)
+        {
+            let _ = writeln!(
+                text,
+                "applications find it with: export NDN_CLIENT_TRANSPORT=unix://{}",
+                absolute(path).display()
+            );
+        } else if unix.is_none() && config.tcp.enabled {
+            let _ = writeln!(
+                text,
+                "applications find it with: export NDN_CLIENT_TRANSPORT=tcp4://127.0.0.1:{}",
+                config.tcp.port
+            );
+        }
+        io::Write::write_all(&mut io::stdout().lock(), text.as_bytes())
+    }
+
+    /// Local face URIs of all listeners, as `faces/channels` shows them.
+    pub(super) fn local_uris(&self) -> Vec<String> {
+        let streams = self.streams.iter().map(|listener| match &listener.local {
+            LocalEnd::Unix(path) => format!("unix://{}", path.display()),
+            LocalEnd::Tcp { address, .. } => ndn_face::FaceUri::Tcp(*address).to_string(),
+        });
+        let udp =
+            self.udp_addresses.iter().map(|address| ndn_face::FaceUri::Udp(*address).to_string());
+        streams.chain(udp).collect()
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn is_well_known(path: &Path) -> bool {
+    WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
+}
+
+fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    }
+    let socket = Listener::unix(path).map_err(|error| {
+        let shown = path.display();
+        if error.kind() == io::ErrorKind::AddrInUse {
+            anyhow::anyhow!(
+                "another forwarder listens on {shown}; stop it, or choose another path with --socket"
+            )
+        } else if error.kind() == io::ErrorKind::AlreadyExists {
+            anyhow::anyhow!("{shown} exists and is not a socket")
+        } else {
+            anyhow::anyhow!("cannot listen on {shown}: {error}")
+        }
+    })?;
+    if mode != 0o666 {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .with_context(|| format!("cannot set the mode of {}", path.display()))?;
+    }
+    Ok(socket)
+}
+
+/// Opens a socket per address. Where both families are asked for in general, one that the kernel
+/// does not have is left out.
+fn open_all<T>(
+    kind: &str,
+    addresses: &[IpAddr],
+    port: u16,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let may_lack_one = addresses.len() > 1 && addresses.iter().all(IpAddr::is_unspecified);
+    let mut sockets = Vec::new();
+    for &address in addresses {
+        let address = SocketAddr::new(address, port);
+        match open(address) {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if may_lack_one && lacks_family(&error) => {
+                tracing::info!(%address, "{kind}: this kind of address is not available");
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
+                "{kind} port {port} is in use on {}; choose another with --port, or switch {kind} \
+                 off with --no-{}",
+                address.ip(),
+                kind.to_lowercase()
+            ),
+            Err(error) => bail!("cannot listen on {kind} {address}: {error}"),
+        }
+    }
+    if sockets.is_empty() && !addresses.is_empty() {
+        bail!("no kind of address is available for {kind}");
+    }
+    Ok(sockets)
+}
+
+fn lacks_family(error: &io::Error) -> bool {
+    const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
+    error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
+        || error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {
+    let mut options = UdpOptions::bound_to(address);
+    let size = |size: config::ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+    if let Some(bytes) = faces.receive_buffer {
+        options.receive_buffer = size(bytes);
+    }
+    if let Some(bytes) = faces.send_buffer {
+        options.send_buffer = size(bytes);
+    }
+    options
+}

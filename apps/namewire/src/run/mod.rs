@@ -1,0 +1,70 @@
+//! `namewire run`: the forwarder process.
+//!
+//! One thread of the data plane moves packets; this thread, the control thread, accepts
+//! connections, answers management and owns the authoritative tables.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `settings` | from the configuration to what the data plane is made of |
+//! | `listeners` | the sockets to listen on, and what is said about them |
+//! | `control` | the control thread's loop |
+//! | `faces` | faces as management sees them; making new ones |
+//! | `tables` | FIB and strategy instances |
+//! | `telemetry` | counters for datasets |
+//! | `captures` | frames on their way to a capture file |
+//! | `operator` | the control socket's requests: log levels, captures |
+//! | `stop` | signals |
+
+mod captures;
+mod control;
+mod faces;
+mod listeners;
+mod operator;
+mod settings;
+mod static_setup;
+mod stop;
+mod tables;
+mod telemetry;
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use ndn_dataplane::Dataplane;
+use ndn_table::NameHasher;
+
+use crate::config::Config;
+use crate::control_socket::ControlSocket;
+use crate::logging;
+
+/// Runs the forwarder until it is told to stop.
+///
+/// # Errors
+/// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
+/// a fault of its own.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
+    // Best effort: fewer descriptors only mean fewer connections.
+    if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let stop = stop::StopRequest::on_signals()?;
+    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces)?;
+    let hasher = NameHasher::new(rand::random());
+    let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
+    let (fib, strategies) = tables.initial();
+    let options = settings::dataplane_options(config, hasher, listeners.take_udp());
+    let dataplane = Dataplane::start(options, fib, strategies)?;
+    let (operator, requests) = operator::Operator::new(log)?;
+    let control_socket = match config.control_socket_path() {
+        None => None,
+        Some(path) => Some(
+            ControlSocket::serve(&path, Arc::new(operator))
+                .with_context(|| format!("cannot open the control socket {}", path.display()))?,
+        ),
+    };
+    listeners.announce(&config.listeners)?;
+    let mut control = control::Control::new(config, dataplane, tables, listeners, requests)?;
+    let result = control.run(&stop);
+    drop(control_socket);
+    result.and(control.finish())
+}

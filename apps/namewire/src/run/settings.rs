@@ -1,0 +1,113 @@
+//! From the configuration to what the data plane is made of.
+
+use std::time::Duration;
+
+use ndn_dataplane::{DataplaneOptions, OnDemandOptions};
+use ndn_face::{FaceSetOptions, LinkOptions};
+use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
+use ndn_ring::BLOCK_SIZE;
+use ndn_sys::clock;
+use ndn_sys::udp::UdpSocket;
+use ndn_table::{NameHasher, PcctConfig, Timestamp};
+
+use crate::config::{self, Config, FaceDefaults};
+
+/// Bytes that one cached packet may take on average, where no limit in bytes is set.
+const CS_BYTES_PER_PACKET: usize = 8192;
+/// The Content Store can be made so large at run time, whatever it starts with: only address space
+/// is reserved for it.
+const CS_PACKETS_MIN: usize = 1 << 20;
+/// Nonces remembered per PIT entry.
+const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
+/// Strategy timers at one time.
+const STRATEGY_TIMERS: usize = 65_536;
+
+/// What the data plane is made of.
+pub(super) fn dataplane_options(
+    config: &Config,
+    hasher: NameHasher,
+    channels: Vec<(UdpSocket, bool)>,
+) -> DataplaneOptions {
+    DataplaneOptions {
+        shard: shard_config(config, hasher),
+        pool_blocks: saturate(config.pool.capacity.0 / BLOCK_SIZE as u64).max(4),
+        faces: FaceSetOptions { first_sequence: rand::random(), ..FaceSetOptions::default() },
+        faces_max: config.limits.faces,
+        channels,
+        on_demand: OnDemandOptions {
+            mtu: mtu(&config.faces),
+            link: datagram_link(&config.faces),
+            idle_timeout: config.faces.idle_timeout,
+            pit_tokens: PitTokenPolicy::WhenSeen,
+        },
+        cpu: config.forwarder.cpus.first().copied(),
+        spin: config.forwarder.spin,
+        nonce_seed: rand::random(),
+    }
+}
+
+fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
+    let tables = &config.tables;
+    let now = Timestamp::from_nanos(clock::now());
+    let packets = tables.cs.capacity_packets.max(CS_PACKETS_MIN);
+    let bytes = match tables.cs.capacity_bytes {
+        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
+        None => packets.saturating_mul(CS_BYTES_PER_PACKET),
+    };
+    let pit_entries = saturate(tables.pit_capacity as u64);
+    let sized = PcctConfig::with_capacity(pit_entries, saturate(packets as u64), now);
+    ShardConfig {
+        shard: 0,
+        hasher,
+        pcct: PcctConfig {
+            cs_bytes_max: bytes,
+            cs_policy: match tables.cs.policy {
+                config::CsPolicy::Lru => ndn_table::CsPolicy::Lru,
+                config::CsPolicy::PriorityFifo => ndn_table::CsPolicy::PriorityFifo,
+            },
+            ..sized
+        },
+        dead_nonce_lifetime_ms: milliseconds(tables.dead_nonce_lifetime),
+        dead_nonce_capacity: tables.pit_capacity.saturating_mul(DEAD_NONCES_PER_PIT_ENTRY),
+        strategy_timer_capacity: STRATEGY_TIMERS,
+        unsolicited: match tables.cs.unsolicited {
+            config::UnsolicitedPolicy::DropAll => UnsolicitedPolicy::DropAll,
+            config::UnsolicitedPolicy::AdmitLocal => UnsolicitedPolicy::AdmitLocal,
+            config::UnsolicitedPolicy::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
+            config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
+        },
+    }
+}
+
+/// Link service options of a stream face.
+pub(super) fn stream_link(faces: &FaceDefaults) -> LinkOptions {
+    LinkOptions {
+        congestion_marking: faces.congestion_marking,
+        congestion_interval: faces.congestion_interval,
+        congestion_threshold: size(faces.congestion_threshold),
+        queue_bytes_max: size(faces.send_queue),
+        ..LinkOptions::stream()
+    }
+}
+
+/// Link service options of a datagram face.
+pub(super) fn datagram_link(faces: &FaceDefaults) -> LinkOptions {
+    LinkOptions { mtu: Some(mtu(faces)), ..stream_link(faces) }
+}
+
+/// Largest frame of a datagram face.
+pub(super) fn mtu(faces: &FaceDefaults) -> usize {
+    usize::try_from(faces.mtu).unwrap_or(usize::MAX)
+}
+
+fn size(size: config::ByteSize) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn saturate(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,152 @@
+//! Faces and routes that the configuration asks for.
+
+use ndn_face::Persistency;
+use ndn_forwarding::PitTokenPolicy;
+use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
+use tracing::warn;
+
+use super::faces::{self, Wanted};
+use crate::config::{Config, StaticRoute};
+
+/// Tickets of static faces start here, out of the way of those of management.
+const FIRST_TICKET: u64 = 1 << 63;
+/// How long to wait before another attempt to connect; doubled each time.
+const RETRY_NS_MIN: u64 = 1_000_000_000;
+/// The longest wait.
+const RETRY_NS_MAX: u64 = 60_000_000_000;
+
+/// A face to be made.
+#[derive(Debug)]
+struct StaticFace {
+    remote: FaceUri,
+    wanted: Wanted,
+    state: State,
+    retry_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// To be begun then.
+    DueAt(u64),
+    Begun,
+    Made,
+}
+
+/// What the configuration asks for and how far it is.
+#[derive(Debug)]
+pub(super) struct StaticSetup {
+    faces: Vec<StaticFace>,
+    routes: Vec<StaticRoute>,
+}
+
+impl StaticSetup {
+    /// Everything still to do. The next hop of a route that is not among the static faces becomes a
+    /// permanent face.
+    pub(super) fn new(config: &Config) -> Self {
+        let mut setup = Self { faces: Vec::new(), routes: config.static_routes.clone() };
+        for face in &config.static_faces {
+            let persistency = match face.persistency {
+                crate::config::Persistency::Persistent => Persistency::Persistent,
+                crate::config::Persistency::Permanent => Persistency::Permanent,
+            };
+            let pit_tokens = faces::pit_token_policy(face.pit_tokens);
+            setup.add(face.uri.clone(), persistency, pit_tokens, face.mtu);
+        }
+        for route in &config.static_routes {
+            if !setup.faces.iter().any(|face| face.remote == route.face) {
+                let remote = route.face.clone();
+                setup.add(remote, Persistency::Permanent, PitTokenPolicy::WhenSeen, None);
+            }
+        }
+        setup
+    }
+
+    fn add(
+        &mut self,
+        remote: FaceUri,
+        persistency: Persistency,
+        pit_tokens: PitTokenPolicy,
+        mtu: Option<u64>,
+    ) {
+        let ticket = Some(FIRST_TICKET + self.faces.len() as u64);
+        let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
+        let wanted = Wanted { ticket, persistency, pit_tokens, options };
+        let state = State::DueAt(0);
+        self.faces.push(StaticFace { remote, wanted, state, retry_ns: RETRY_NS_MIN });
+    }
+
+    /// When [`due`](Self::due) has something to begin.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        let due = self.faces.iter().filter_map(|face| match face.state {
+            State::DueAt(at) => Some(at),
+            State::Begun | State::Made => None,
+        });
+        due.min()
+    }
+
+    /// The faces to be begun now.
+    pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Wanted)> {
+        let mut due = Vec::new();
+        for face in &mut self.faces {
+            if matches!(face.state, State::DueAt(at) if at <= now_ns) {
+                face.state = State::Begun;
+                due.push((face.remote.clone(), face.wanted));
+            }
+        }
+        due
+    }
+
+    /// A face was made; adds its routes if it is one of these.
+    pub(super) fn face_added(
+        &mut self,
+        state: &mut ControlState,
+        ticket: Option<u64>,
+        face_id: u64,
+    ) {
+        let Some(face) = self.face_of(ticket) else { return };
+        face.state = State::Made;
+        let remote = face.remote.clone();
+        for route in self.routes.iter().filter(|route| route.face == remote) {
+            let flags = [
+                (route.child_inherit, route_flag::CHILD_INHERIT),
+                (route.capture, route_flag::CAPTURE),
+            ];
+            let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+            let added = state.add_route(
+                route.prefix.as_ref(),
+                Route {
+                    face_id,
+                    origin: route_origin::STATIC,
+                    cost: route.cost,
+                    flags,
+                    expires_at_ns: None,
+                },
+            );
+            if let Err(error) = added {
+                warn!(prefix = %route.prefix, %error, "a route of the configuration was refused");
+            }
+        }
+    }
+
+    /// The peer had a face already: that one serves.
+    pub(super) fn face_exists(
+        &mut self,
+        state: &mut ControlState,
+        ticket: Option<u64>,
+        face_id: u64,
+    ) {
+        self.face_added(state, ticket, face_id);
+    }
+
+    /// A face could not be made now.
+    pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>) {
+        let Some(face) = self.face_of(ticket) else { return };
+        face.state = State::DueAt(now_ns + face.retry_ns);
+        face.retry_ns = (face.retry_ns * 2).min(RETRY_NS_MAX);
+    }
+
+    fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
+        let index = usize::try_from(ticket?.checked_sub(FIRST_TICKET)?).ok()?;
+        self.faces.get_mut(index)
+    }
+}

@@ -1,0 +1,234 @@
+//! The FIB and the strategy instances that shards read, and who changes them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ndn_forwarding::strategy::{StrategyError, StrategyTable};
+use ndn_management::{FibUpdate, StrategyCatalog, StrategyName};
+use ndn_packet::{Name, NameRef};
+use ndn_table::{
+    FaceIndex, FibConfig, FibError, FibSnapshot, FibWriter, NameHasher, NextHop, StrategyId,
+};
+
+/// The control thread's FIB and strategy instances.
+#[derive(Debug)]
+pub(super) struct ForwardingTables {
+    fib: FibWriter,
+    strategies: StrategyTable,
+    default_strategy: StrategyId,
+    /// The instance with the highest number, and the one that shards know. Instances stay.
+    newest_strategy: StrategyId,
+    published_strategy: Option<StrategyId>,
+    fib_changed: bool,
+}
+
+/// What shards are to use from now on.
+#[derive(Debug, Clone)]
+pub(super) struct Published {
+    /// The FIB.
+    pub(super) fib: Arc<FibSnapshot>,
+    /// The strategies it refers to, if there are new ones.
+    pub(super) strategies: Option<Arc<StrategyTable>>,
+}
+
+impl ForwardingTables {
+    /// An empty FIB of at most `entries_max` prefixes, with best-route everywhere.
+    pub(super) fn new(hasher: NameHasher, entries_max: usize) -> Self {
+        let (strategies, default_strategy) = StrategyTable::with_best_route();
+        let fib = FibWriter::new(&FibConfig { entries_max, hasher, default_strategy });
+        Self {
+            fib,
+            strategies,
+            default_strategy,
+            newest_strategy: default_strategy,
+            published_strategy: None,
+            fib_changed: true,
+        }
+    }
+
+    /// The tables to start a data plane with.
+    pub(super) fn initial(&mut self) -> (Arc<FibSnapshot>, Arc<StrategyTable>) {
+        self.fib_changed = false;
+        self.published_strategy = Some(self.newest_strategy);
+        (self.fib.publish(), Arc::new(self.strategies.clone()))
+    }
+
+    /// Applies changes of the RIB's making. Next hops of faces that are gone are left out.
+    pub(super) fn apply(
+        &mut self,
+        updates: Vec<FibUpdate>,
+        index_of: impl Fn(u64) -> Option<FaceIndex>,
+    ) -> Result<(), (Name, FibError)> {
+        let mut result = Ok(());
+        for update in updates {
+            let (prefix, next_hops) = match update {
+                FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
+                FibUpdate::Remove { prefix } => (prefix, Vec::new()),
+            };
+            let next_hops: Vec<NextHop> = next_hops
+                .iter()
+                .filter_map(|hop| {
+                    let face = index_of(hop.face_id)?;
+                    Some(NextHop { face, cost: hop.cost })
+                })
+                .collect();
+            self.fib_changed = true;
+            if let Err(error) = self.fib.set_next_hops(prefix.as_ref(), &next_hops) {
+                result = Err((prefix, error));
+            }
+        }
+        result
+    }
+
+    /// Uses `strategy` under `prefix`.
+    pub(super) fn set_strategy(
+        &mut self,
+        prefix: NameRef<'_>,
+        strategy: NameRef<'_>,
+    ) -> Result<(), StrategyChangeError> {
+        let id = self.strategies.insert(strategy)?;
+        self.newest_strategy = self.newest_strategy.max(id);
+        self.fib.set_strategy(prefix, id)?;
+        self.fib_changed = true;
+        Ok(())
+    }
+
+    /// Uses the strategy of the next shorter prefix under `prefix`; best-route for `/`.
+    pub(super) fn unset_strategy(&mut self, prefix: NameRef<'_>) {
+        if prefix.is_empty() {
+            // `/` always has room for its strategy: it has an entry from the start.
+            let _ = self.fib.set_strategy(prefix, self.default_strategy);
+        } else {
+            self.fib.unset_strategy(prefix);
+        }
+        self.fib_changed = true;
+    }
+
+    /// What has changed since the last call, for the shards.
+    pub(super) fn publish(&mut self) -> Option<Published> {
+        if !self.fib_changed {
+            return None;
+        }
+        let is_news = self.published_strategy != Some(self.newest_strategy);
+        let strategies = is_news.then(|| Arc::new(self.strategies.clone()));
+        self.published_strategy = Some(self.newest_strategy);
+        self.fib_changed = false;
+        Some(Published { fib: self.fib.publish(), strategies })
+    }
+
+    /// Frees versions of the FIB that no shard uses any more.
+    pub(super) fn collect(&mut self) {
+        self.fib.collect();
+    }
+}
+
+/// Why a strategy choice could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StrategyChangeError {
+    /// The strategy.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The FIB.
+    #[error(transparent)]
+    Fib(#[from] FibError),
+}
+
+/// Tells management which strategies there are, by making an instance of what it asks for.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    /// Instances cost little, and a name that was good once is asked for again.
+    trial: Mutex<StrategyTable>,
+}
+
+impl StrategyCatalog for Catalog {
+    fn resolve(&self, strategy: NameRef<'_>) -> Result<Name, ndn_management::StrategyError> {
+        let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = trial.insert(strategy).map_err(|error| match error {
+            StrategyError::Unknown(_) => ndn_management::StrategyError::NotRegistered,
+            StrategyError::Parameters(_) | StrategyError::TooMany => {
+                ndn_management::StrategyError::BadParameters(error.to_string())
+            }
+        })?;
+        // A given version stays as it was given, so that a listing shows what was asked for.
+        let parsed = StrategyName::parse(strategy);
+        let instance = trial.name(id).map(StrategyName::parse);
+        let version = instance.and_then(|instance| instance.version).unwrap_or(0);
+        Ok(parsed.instance_name(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn name(uri: &str) -> Name {
+        Name::from_uri(uri).unwrap()
+    }
+
+    fn tables() -> ForwardingTables {
+        ForwardingTables::new(NameHasher::new([1; 16]), 100)
+    }
+
+    fn next_hops(published: &Published, hasher: NameHasher, uri: &str) -> Vec<u32> {
+        let name = name(uri);
+        let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
+        let count = hasher.hash_prefixes(name.as_ref(), &mut hashes).unwrap();
+        let slot = published.fib.find_longest_prefix(name.as_ref(), &hashes[..count]);
+        let entry = published.fib.entry(slot);
+        entry.next_hops().iter().map(|hop| hop.face.slot()).collect()
+    }
+
+    #[test]
+    fn updates_reach_the_snapshot_and_unknown_faces_do_not() {
+        let mut tables = tables();
+        let faces = HashMap::from([(300, FaceIndex::new(3, 1)), (301, FaceIndex::new(4, 1))]);
+        let index_of = |face_id| faces.get(&face_id).copied();
+        let hop = |face_id, cost| ndn_management::NextHop { face_id, cost };
+        let set = FibUpdate::Set {
+            prefix: name("/a"),
+            next_hops: vec![hop(300, 1), hop(999, 2), hop(301, 3)],
+        };
+        tables.apply(vec![set], index_of).unwrap();
+        let published = tables.publish().unwrap();
+        let hasher = NameHasher::new([1; 16]);
+        assert_eq!(next_hops(&published, hasher, "/a/b"), [3, 4]);
+        assert!(tables.publish().is_none(), "nothing has changed since");
+        tables.apply(vec![FibUpdate::Remove { prefix: name("/a") }], index_of).unwrap();
+        let published = tables.publish().unwrap();
+        assert!(next_hops(&published, hasher, "/a/b").is_empty());
+    }
+
+    #[test]
+    fn new_strategy_instances_are_published_with_the_fib() {
+        let mut tables = tables();
+        assert!(tables.publish().unwrap().strategies.is_some());
+        let multicast = name("/localhost/nfd/strategy/multicast");
+        tables.set_strategy(name("/m").as_ref(), multicast.as_ref()).unwrap();
+        assert!(tables.publish().unwrap().strategies.is_some());
+        tables.set_strategy(name("/n").as_ref(), multicast.as_ref()).unwrap();
+        assert!(tables.publish().unwrap().strategies.is_none(), "the same instance");
+        tables.unset_strategy(NameRef::ROOT);
+        assert!(tables.publish().is_some());
+    }
+
+    #[test]
+    fn catalog_resolves_versions_and_refuses_what_is_not_there() {
+        let catalog = Catalog::default();
+        let resolve = |uri: &str| catalog.resolve(name(uri).as_ref());
+        let best_route = "/localhost/nfd/strategy/best-route";
+        assert_eq!(resolve(best_route).unwrap(), name(&format!("{best_route}/v=5")));
+        assert_eq!(
+            resolve(&format!("{best_route}/v=1")).unwrap(),
+            name(&format!("{best_route}/v=1"))
+        );
+        assert_eq!(
+            resolve("/localhost/nfd/strategy/none"),
+            Err(ndn_management::StrategyError::NotRegistered)
+        );
+        assert!(matches!(
+            resolve(&format!("{best_route}/v=5/what~1")),
+            Err(ndn_management::StrategyError::BadParameters(_))
+        ));
+    }
+}
