@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod cli;
 pub mod config;
 pub mod control_socket;
 pub mod logging;

@@ -1,4 +1,8 @@
 //! Namewire: an NDN forwarder and data-transfer toolkit.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    namewire::cli::main()
+}

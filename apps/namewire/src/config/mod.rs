@@ -4,6 +4,7 @@
 //! the whole file was accepted. [`parse`] reports every problem of a file at once, each with line
 //! and column. Start with `types.rs`; `schema.rs` maps the keys of the file onto the types.
 
+mod defaults;
 mod error;
 mod reader;
 mod schema;

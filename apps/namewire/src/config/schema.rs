@@ -16,8 +16,6 @@ use super::types::*;
 use super::units::{ByteSize, format_duration};
 use crate::logging::is_module;
 
-/// Entries of a table at most: entry numbers in PIT tokens have 24 bits.
-const TABLE_ENTRIES_MAX: usize = 1 << 24;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Reads a whole configuration.
@@ -39,6 +37,9 @@ pub(super) fn read_with_keys(
     // What a broken document seems to say is not worth a complaint of its own.
     if syntax_errors.is_empty() {
         read_document(&findings, &document, &mut config);
+        if let Err(reason) = config.check() {
+            findings.report(0..0, reason, None);
+        }
     }
     let (problems, keys) = findings.into_parts();
     (config, problems, keys)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -298,118 +298,14 @@ pub struct StaticRoute {
     pub capture: bool,
 }
 
+/// Entries of a table at most: entry numbers in PIT tokens have 24 bits.
+pub const TABLE_ENTRIES_MAX: usize = 1 << 24;
 /// Smallest MTU of a face in bytes: a fragment must carry some payload beside its headers.
 pub const MTU_MIN: u64 = 64;
 /// Largest MTU of a face in bytes: the largest practical packet.
 pub const MTU_MAX: u64 = 8800;
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
-
-fn every_address() -> Vec<IpAddr> {
-    vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
-}
-
-impl Default for UnixListener {
-    fn default() -> Self {
-        Self { enabled: true, path: None, mode: 0o666 }
-    }
-}
-
-impl Default for TcpListener {
-    fn default() -> Self {
-        Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }
-    }
-}
-
-impl Default for UdpListener {
-    fn default() -> Self {
-        Self { enabled: true, addresses: every_address(), port: NDN_PORT }
-    }
-}
-
-impl Default for Forwarder {
-    fn default() -> Self {
-        Self { workers: 1, cpus: Vec::new(), spin: Duration::from_micros(20) }
-    }
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self {
-            cs: Cs::default(),
-            pit_capacity: 1 << 20,
-            fib_capacity: 1 << 20,
-            dead_nonce_lifetime: Duration::from_secs(6),
-            network_regions: Vec::new(),
-        }
-    }
-}
-
-impl Default for Cs {
-    fn default() -> Self {
-        Self {
-            capacity_packets: 65_536,
-            capacity_bytes: None,
-            policy: CsPolicy::Lru,
-            admit: true,
-            serve: true,
-            unsolicited: UnsolicitedPolicy::DropAll,
-        }
-    }
-}
-
-impl Default for FaceDefaults {
-    fn default() -> Self {
-        Self {
-            mtu: 8800,
-            idle_timeout: Duration::from_secs(600),
-            send_queue: ByteSize::mebibytes(1),
-            congestion_marking: true,
-            congestion_threshold: ByteSize::kibibytes(64),
-            congestion_interval: Duration::from_millis(100),
-            receive_buffer: None,
-            send_buffer: None,
-            reconnect_min: Duration::from_secs(1),
-            reconnect_max: Duration::from_secs(60),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            faces: 16_384,
-            reassembly_packets: 32,
-            reassembly_fragments: 400,
-            reassembly_timeout: Duration::from_millis(500),
-            interest_lifetime: Duration::from_secs(3600),
-        }
-    }
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self { capacity: ByteSize::mebibytes(256) }
-    }
-}
-
-impl Default for Management {
-    fn default() -> Self {
-        Self { enabled: true }
-    }
-}
-
-impl Default for Control {
-    fn default() -> Self {
-        Self { enabled: true, path: None }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: LogLevel::Info, modules: BTreeMap::new() }
-    }
-}
 
 impl LogLevel {
     /// The levels' names in configuration files and on the command line, quietest first.
@@ -435,6 +331,25 @@ impl fmt::Display for LogLevel {
 }
 
 impl Config {
+    /// Checks what neither the types nor the reader of single settings can: bounds of settings that
+    /// the command line changed, and listeners at all.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let capacity = self.tables.cs.capacity_packets;
+        if capacity > TABLE_ENTRIES_MAX {
+            return Err(format!(
+                "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
+            ));
+        }
+        let listeners = &self.listeners;
+        if !(listeners.unix.enabled || listeners.tcp.enabled || listeners.udp.enabled) {
+            return Err("every listener is turned off: nobody could use the forwarder".to_owned());
+        }
+        Ok(())
+    }
+
     /// The Unix socket path in force, or none when that listener is off.
     pub fn socket_path(&self) -> Option<PathBuf> {
         let unix = &self.listeners.unix;

@@ -1,0 +1,80 @@
+//! `namewire capture`: what faces receive and send, into a pcapng file.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::control::ControlOptions;
+use super::failure::{Failure, Outcome};
+use super::interrupt;
+use super::output::bytes_for_people;
+use crate::control_socket::ControlError;
+
+/// Capture what the faces of a running forwarder receive and send, as pcapng
+///
+/// Packets appear as Ethernet frames with EtherType 0x8624, the way Wireshark's NDN dissector and
+/// ndndump expect them; each face is an interface of its own. Ctrl-C ends the capture.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Only this face (its FaceId)
+    #[arg(long, short, value_name = "FACE-ID")]
+    face: Option<u64>,
+    /// The file to write; `-` for standard output
+    #[arg(long, short, value_name = "FILE")]
+    write: PathBuf,
+    /// Bytes kept of each packet
+    #[arg(long, short, value_name = "BYTES", default_value_t = 65_536)]
+    snap_length: usize,
+    #[command(flatten)]
+    control: ControlOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let client = options.control.connect()?;
+    let started = client.start_capture(options.face, options.snap_length);
+    let (mut stream, end) =
+        started.map_err(|error: ControlError| Failure::Failed(error.to_string()))?;
+    let to_stdout = options.write.as_os_str() == "-";
+    let mut output: Box<dyn Write> = if to_stdout {
+        Box::new(io::stdout().lock())
+    } else {
+        Box::new(
+            File::create(&options.write)
+                .map_err(|error| Failure::file(options.write.display(), &error))?,
+        )
+    };
+    eprintln!("capturing; Ctrl-C ends it");
+    interrupt::on_interrupt(move || {
+        // If the connection is gone, the copying below ends by itself.
+        let _ = end.finish();
+    })?;
+    let written = copy(&mut stream, &mut output, &options.write)?;
+    eprintln!("{} captured", bytes_for_people(written));
+    Ok(())
+}
+
+/// Copies as data comes, so that a reader of the file sees it.
+fn copy(stream: &mut impl Read, output: &mut impl Write, path: &std::path::Path) -> Outcome<u64> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut written = 0;
+    loop {
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(written),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                return Err(Failure::Failed(format!("the forwarder ended the capture: {error}")));
+            }
+        };
+        let wrote = output.write_all(&buffer[..count]).and_then(|()| output.flush());
+        match wrote {
+            Ok(()) => written += u64::try_from(count).unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Err(Failure::OutputClosed);
+            }
+            Err(error) => return Err(Failure::file(path.display(), &error)),
+        }
+    }
+}

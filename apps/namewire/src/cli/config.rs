@@ -1,0 +1,48 @@
+//! `namewire config`: checks and shows configurations.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::failure::{Failure, Outcome};
+use super::output;
+use crate::config::{self, Config, ConfigError};
+
+/// Check a configuration file, or print the documented sample
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Tell what is wrong with a configuration file, without starting anything
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Print a configuration file with every setting explained and at its default
+    Sample,
+}
+
+pub(super) fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Check { file } => {
+            load(file)?;
+            output::print_line(&format!("{}: no problems", file.display()))?;
+        }
+        Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Reads a configuration file; what is wrong with it is shown with the lines of the file.
+pub(super) fn load(file: &std::path::Path) -> Outcome<Config> {
+    config::load(file).map_err(|error| Failure::Usage(describe(&error)))
+}
+
+/// The problems, drawn into the lines of the file on a terminal, one per line otherwise.
+fn describe(error: &ConfigError) -> String {
+    if std::io::stderr().is_terminal() {
+        let colour = std::env::var_os("NO_COLOR").is_none();
+        format!("the configuration is not usable\n{}", error.render(colour))
+    } else {
+        error.to_string()
+    }
+}

@@ -1,0 +1,107 @@
+//! How commands find and reach a forwarder.
+
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::{
+    CommandError, Endpoint, EndpointOptions, ExpressError, ForwarderAddress, OpenError,
+    RegisterError,
+};
+use ndn_packet::Name;
+
+use super::failure::{Failure, Outcome};
+use super::interrupt::or_interrupted;
+use crate::config::parse_duration;
+
+/// Which forwarder to use.
+#[derive(Args, Debug)]
+pub(super) struct ConnectOptions {
+    /// The forwarder: unix:///path, tcp://host:port or udp://host:port
+    ///
+    /// By default that of NDN_CLIENT_TRANSPORT, else that of client.conf, else the forwarder on the
+    /// usual socket.
+    #[arg(long, value_name = "URI")]
+    transport: Option<ForwarderAddress>,
+}
+
+impl ConnectOptions {
+    /// Connects.
+    pub(super) async fn open(&self) -> Outcome<Endpoint> {
+        let options =
+            EndpointOptions { address: self.transport.clone(), ..EndpointOptions::default() };
+        Endpoint::connect(options).await.map_err(|error| match error {
+            OpenError::Address(error) => Failure::Usage(error.to_string()),
+            OpenError::Connect(error) => Failure::Unreachable(error.to_string()),
+        })
+    }
+}
+
+/// Runs a command that waits for the network, until it is done or interrupted.
+pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    runtime()?.block_on(or_interrupted(work))
+}
+
+/// As [`block_on`], for commands that serve until they are interrupted and deal with that themselves.
+pub(super) fn block_on_until_done<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    runtime()?.block_on(work)
+}
+
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("no runtime: {error}")))
+}
+
+/// The kind of failure that an unanswered Interest is.
+pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
+    if matches!(error, ExpressError::Timeout { .. } | ExpressError::Nack { .. }) {
+        Failure::NoAnswer
+    } else if matches!(error, ExpressError::Verification { .. }) {
+        Failure::Unverified
+    } else if matches!(error, ExpressError::Closed) {
+        Failure::Unreachable
+    } else {
+        Failure::Failed
+    }
+}
+
+fn kind_of_command(error: &CommandError) -> fn(String) -> Failure {
+    if let CommandError::NoAnswer(error) = error { kind_of(error) } else { Failure::Failed }
+}
+
+impl From<ExpressError> for Failure {
+    fn from(error: ExpressError) -> Self {
+        kind_of(&error)(error.to_string())
+    }
+}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Self {
+        kind_of_command(&error)(error.to_string())
+    }
+}
+
+impl From<RegisterError> for Failure {
+    fn from(error: RegisterError) -> Self {
+        let refused =
+            if let RegisterError::Command { error, .. } = &error { Some(error) } else { None };
+        refused.map_or(Self::Failed as fn(String) -> Self, kind_of_command)(error.to_string())
+    }
+}
+
+/// Reads a name on the command line.
+pub(super) fn name(text: &str) -> Result<Name, String> {
+    if !text.starts_with('/') && !text.starts_with("ndn:") {
+        return Err("names begin with `/`".to_owned());
+    }
+    Name::from_uri(text).map_err(|error| error.to_string())
+}
+
+/// Reads a duration on the command line; a bare number counts milliseconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
+        Err(_) => parse_duration(text),
+    }
+}

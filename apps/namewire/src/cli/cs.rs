@@ -1,0 +1,153 @@
+//! `namewire cs`: the Content Store of a forwarder.
+
+use clap::{Args, Subcommand};
+use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
+use ndn_packet::Name;
+use serde_json::{Value, json};
+
+use super::connect::{ConnectOptions, block_on, name};
+use super::failure::{Failure, Outcome};
+use super::manage::{Switch, command};
+use super::output::{self, grouped};
+
+/// Show, configure and erase the Content Store
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    common: CommonOptions,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show capacity, contents and hits (what `namewire cs` alone does)
+    Info(CommonOptions),
+    /// Change capacity and behaviour
+    Config {
+        /// Data packets held at most
+        #[arg(long, value_name = "PACKETS")]
+        capacity: Option<u64>,
+        /// Whether Data is taken into the store
+        #[arg(long, value_enum)]
+        admit: Option<Switch>,
+        /// Whether Interests are answered from the store
+        #[arg(long, value_enum)]
+        serve: Option<Switch>,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Erase the Data under a prefix
+    Erase {
+        /// The prefix
+        #[arg(value_parser = name)]
+        prefix: Name,
+        /// Erase at most so many packets
+        #[arg(long, value_name = "PACKETS")]
+        count: Option<u64>,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+}
+
+#[derive(Args, Debug)]
+struct CommonOptions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.command {
+        None => block_on(info(&options.common)),
+        Some(Command::Info(common)) => block_on(info(common)),
+        Some(Command::Config { capacity, admit, serve, common }) => {
+            block_on(configure(*capacity, *admit, *serve, common))
+        }
+        Some(Command::Erase { prefix, count, common }) => block_on(erase(prefix, *count, common)),
+    }
+}
+
+async fn info(common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    show(&endpoint.management().cs_info().await?, common.json)
+}
+
+async fn configure(
+    capacity: Option<u64>,
+    admit: Option<Switch>,
+    serve: Option<Switch>,
+    common: &CommonOptions,
+) -> Outcome {
+    if capacity.is_none() && admit.is_none() && serve.is_none() {
+        return Err(Failure::Usage(
+            "nothing to change: give --capacity, --admit or --serve".to_owned(),
+        ));
+    }
+    let endpoint = common.connect.open().await?;
+    let mut parameters = ControlParameters { capacity, ..ControlParameters::default() };
+    Switch::apply(admit, cs_flag::ADMIT, &mut parameters);
+    Switch::apply(serve, cs_flag::SERVE, &mut parameters);
+    // The answer has the settings in force; the dataset may be a second old.
+    let accepted = command(&endpoint, Verb::CsConfig, &parameters).await?;
+    let info = endpoint.management().cs_info().await?;
+    let capacity = accepted.capacity.unwrap_or(info.capacity);
+    show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)
+}
+
+/// Repeats the command while it says that more remains: forwarders erase in steps.
+async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let mut erased = 0;
+    loop {
+        let remaining = count.map(|count| count.saturating_sub(erased));
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            count: remaining,
+            ..ControlParameters::default()
+        };
+        let answer = command(&endpoint, Verb::CsErase, &parameters).await?;
+        let step = answer.count.unwrap_or(0);
+        erased += step;
+        // Capacity in the answer says that there is more to erase.
+        if step == 0 || answer.capacity.is_none() || count.is_some_and(|count| erased >= count) {
+            break;
+        }
+    }
+    if common.json {
+        return Ok(output::print_json(
+            &json!({ "prefix": prefix.to_string(), "erased_packets": erased }),
+        )?);
+    }
+    Ok(output::print_line(&format!("{} packets under {prefix} erased", grouped(erased)))?)
+}
+
+fn show(info: &CsInfo, as_json: bool) -> Outcome {
+    if as_json {
+        return Ok(output::print_json(&json(info))?);
+    }
+    let on_off = |bit: u64| if info.flags & bit == 0 { "off" } else { "on" }.to_owned();
+    Ok(output::print_fields(&[
+        ("capacity", format!("{} packets", grouped(info.capacity))),
+        ("entries", grouped(info.entries)),
+        ("hits", grouped(info.hits)),
+        ("misses", grouped(info.misses)),
+        ("admit", on_off(cs_flag::ADMIT)),
+        ("serve", on_off(cs_flag::SERVE)),
+    ])?)
+}
+
+/// The store's state as JSON.
+pub(super) fn json(info: &CsInfo) -> Value {
+    json!({
+        "capacity_packets": info.capacity,
+        "entries": info.entries,
+        "hits": info.hits,
+        "misses": info.misses,
+        "admit": info.flags & cs_flag::ADMIT != 0,
+        "serve": info.flags & cs_flag::SERVE != 0,
+    })
+}

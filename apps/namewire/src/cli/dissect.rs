@@ -1,0 +1,189 @@
+//! `namewire dissect`: shows what is in a packet.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
+use clap::{Args, ValueEnum};
+use ndn_packet::dissect::dissect;
+
+use super::failure::{Failure, Outcome};
+use super::output;
+
+/// Show what is in NDN packets: every element with its offset, and what is wrong
+///
+/// INPUT is a file, `-` for standard input, or packets written out in hexadecimal or Base64. Several
+/// packets in a row are fine. A packet that breaks the format is shown as far as it goes, and the
+/// command exits with status 1.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// A file, `-`, or the packet itself in hexadecimal or Base64
+    #[arg(default_value = "-", allow_hyphen_values = true)]
+    input: String,
+    /// How the packet is written
+    #[arg(long, short, value_enum, default_value = "auto")]
+    format: Format,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Binary if it does not look like text, else hexadecimal if possible, else Base64
+    Auto,
+    /// The bytes themselves
+    Binary,
+    /// Hexadecimal digits; white space, commas, colons and 0x are ignored
+    Hex,
+    /// Base64, standard or URL-safe
+    Base64,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let input = read_input(&options.input)?;
+    let wire = decode(&input, options.format)
+        .map_err(|reason| Failure::Usage(format!("{}: {reason}", describe(&options.input))))?;
+    let dissection = dissect(&wire);
+    let error = dissection.error();
+    if options.json {
+        output::print_json(&serde_json::json!({
+            "bytes": wire.len(),
+            "lines": dissection.as_str().lines().collect::<Vec<_>>(),
+            "error": error.map(|error| error.to_string()),
+        }))?;
+    } else {
+        std::io::stdout().lock().write_all(dissection.as_str().as_bytes())?;
+    }
+    match error {
+        None => Ok(()),
+        Some(error) => Err(Failure::Failed(format!("{}: {error}", describe(&options.input)))),
+    }
+}
+
+fn describe(input: &str) -> &str {
+    const SHOWN_MAX: usize = 40;
+    match input {
+        "-" => "standard input",
+        long if long.len() > SHOWN_MAX && !Path::new(long).exists() => {
+            "the packet on the command line"
+        }
+        short => short,
+    }
+}
+
+fn read_input(input: &str) -> Outcome<Vec<u8>> {
+    if input == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::file("standard input", &error))?;
+        return Ok(bytes);
+    }
+    match std::fs::read(input) {
+        Ok(bytes) => Ok(bytes),
+        // Not a file: the packet itself, unless it looks like a path that does not exist.
+        Err(error) if input.contains(['.', '/']) && from_base64(input).is_err() => {
+            Err(Failure::file(input, &error))
+        }
+        Err(_) => Ok(input.as_bytes().to_vec()),
+    }
+}
+
+fn decode(input: &[u8], format: Format) -> Result<Vec<u8>, String> {
+    if input.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let text = || std::str::from_utf8(input).map_err(|_| "it is not text".to_owned());
+    match format {
+        Format::Binary => Ok(input.to_vec()),
+        Format::Hex => from_hex(text()?),
+        Format::Base64 => from_base64(text()?),
+        Format::Auto => {
+            let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+            if !input.iter().all(is_text) {
+                return Ok(input.to_vec());
+            }
+            let text = text()?;
+            from_hex(text)
+                .or_else(|_| from_base64(text))
+                .map_err(|_| "it is neither a packet nor hexadecimal nor Base64".to_owned())
+        }
+    }
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: String = text
+        .replace("0x", "")
+        .chars()
+        .filter(|c| !c.is_whitespace() && !",:".contains(*c))
+        .collect();
+    if !digits.is_ascii() || digits.len() % 2 == 1 {
+        return Err("it is not an even number of hexadecimal digits".to_owned());
+    }
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16))
+        .collect::<Result<_, _>>()
+        .map_err(|_| "it has characters other than hexadecimal digits".to_owned())
+}
+
+/// Reads Base64 of either alphabet, with or without padding; white space is ignored.
+pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&alphabet::STANDARD, config);
+    let standard = |character| match character {
+        '-' => '+',
+        '_' => '/',
+        other => other,
+    };
+    let digits: String = text.chars().filter(|c| !c.is_whitespace()).map(standard).collect();
+    engine.decode(digits).map_err(|error| format!("it is not Base64: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTEREST: [u8; 7] = [5, 5, 7, 3, 8, 1, b'a'];
+
+    #[test]
+    fn the_way_a_packet_is_written_is_found_out() {
+        for text in ["05050703080161", "0x05 0x05 07:03:08,01 61\n", "BQUHAwgBYQ==", "BQUHAwgBYQ"] {
+            assert_eq!(decode(text.as_bytes(), Format::Auto).unwrap(), INTEREST, "{text}");
+        }
+        assert_eq!(decode(&INTEREST, Format::Auto).unwrap(), INTEREST);
+        assert_eq!(decode(b"0505", Format::Binary).unwrap(), b"0505");
+    }
+
+    #[test]
+    fn base64_of_every_length_is_read() {
+        for (text, bytes) in [
+            ("", &b""[..]),
+            ("Zg", b"f"),
+            ("Zm8=", b"fo"),
+            ("Zm9v", b"foo"),
+            ("Zm9v\nYmFy", b"foobar"),
+            ("_-8", &[255, 239]),
+        ] {
+            assert_eq!(from_base64(text).unwrap(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_is_refused() {
+        for (text, format) in [
+            ("", Format::Auto),
+            ("hello world!", Format::Auto),
+            ("050", Format::Hex),
+            ("05zz", Format::Hex),
+            ("Zm9vY", Format::Base64),
+            ("Zh", Format::Base64),
+        ] {
+            assert!(decode(text.as_bytes(), format).is_err(), "{text}");
+        }
+    }
+}

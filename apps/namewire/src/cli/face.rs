@@ -1,0 +1,335 @@
+//! `namewire face`: the faces of a forwarder.
+
+use clap::{Args, Subcommand};
+use ndn_management::{
+    ControlParameters, Dataset, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri, Verb,
+    face_flag,
+};
+use serde_json::{Value, json};
+
+use super::connect::{ConnectOptions, block_on};
+use super::failure::{Failure, Outcome};
+use super::manage::{FaceArgument, Switch, command, find_face};
+use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
+
+/// List, show, create, update and destroy faces
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListOptions,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List faces (what `namewire face` alone does)
+    List(ListOptions),
+    /// Show one face with all its counters
+    Show {
+        /// FaceId, or the peer's URI
+        face: FaceArgument,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Create a face to a peer, or find the one that exists
+    Create {
+        /// The peer, such as udp4://192.0.2.1:6363 or tcp4://192.0.2.1
+        uri: FaceUri,
+        /// persistent (ends on an error) or permanent (kept and reconnected)
+        #[arg(long, value_parser = persistency, default_value = "persistent")]
+        persistency: FacePersistency,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Change a face
+    Update {
+        /// FaceId, or the peer's URI
+        face: FaceArgument,
+        /// persistent, on-demand or permanent
+        #[arg(long, value_parser = persistency)]
+        persistency: Option<FacePersistency>,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Destroy a face
+    Destroy {
+        /// FaceId, or the peer's URI
+        face: FaceArgument,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+}
+
+#[derive(Args, Debug)]
+struct ListOptions {
+    /// Only faces of this URI scheme, such as udp4 or unix
+    #[arg(long)]
+    scheme: Option<String>,
+    #[command(flatten)]
+    common: CommonOptions,
+}
+
+#[derive(Args, Debug)]
+struct CommonOptions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+#[derive(Args, Debug)]
+struct Settings {
+    /// Largest frame in bytes
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u64>,
+    /// Link reliability (NDNLPv2): lost frames are sent again
+    #[arg(long, value_enum)]
+    reliability: Option<Switch>,
+    /// Mark packets when the send queue is congested
+    #[arg(long, value_enum)]
+    congestion_marking: Option<Switch>,
+    /// Queue length from which congestion is suspected, in bytes
+    #[arg(long, value_name = "BYTES")]
+    congestion_threshold: Option<u64>,
+    /// Exchange face numbers with the peer (IncomingFaceId, NextHopFaceId)
+    #[arg(long, value_enum)]
+    local_fields: Option<Switch>,
+}
+
+impl Settings {
+    fn apply(&self, parameters: &mut ControlParameters) {
+        parameters.mtu = self.mtu;
+        parameters.default_congestion_threshold = self.congestion_threshold;
+        Switch::apply(self.reliability, face_flag::LP_RELIABILITY, parameters);
+        Switch::apply(self.congestion_marking, face_flag::CONGESTION_MARKING, parameters);
+        Switch::apply(self.local_fields, face_flag::LOCAL_FIELDS, parameters);
+    }
+}
+
+fn persistency(word: &str) -> Result<FacePersistency, String> {
+    FacePersistency::from_word(word)
+        .ok_or_else(|| "it is persistent, on-demand or permanent".to_owned())
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.command {
+        None => run_list(&options.list),
+        Some(Command::List(list)) => run_list(list),
+        Some(Command::Show { face, common }) => block_on(async {
+            let endpoint = common.connect.open().await?;
+            show(&find_face(&endpoint, face).await?, common.json)
+        }),
+        Some(Command::Create { uri, persistency, settings, common }) => {
+            block_on(create(uri, *persistency, settings, common))
+        }
+        Some(Command::Update { face, persistency, settings, common }) => {
+            block_on(update(face, *persistency, settings, common))
+        }
+        Some(Command::Destroy { face, common }) => block_on(destroy(face, common)),
+    }
+}
+
+fn run_list(options: &ListOptions) -> Outcome {
+    block_on(async {
+        let endpoint = options.common.connect.open().await?;
+        let dataset = match &options.scheme {
+            None => Dataset::FaceList,
+            Some(scheme) => Dataset::FaceQuery(FaceQueryFilter {
+                uri_scheme: Some(scheme.clone()),
+                ..FaceQueryFilter::default()
+            }),
+        };
+        let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
+        faces.sort_by_key(|face| face.properties.face_id);
+        if options.common.json {
+            return Ok(output::print_json(&faces.iter().map(json_of).collect())?);
+        }
+        let headings = [
+            "FACE",
+            "REMOTE",
+            "LOCAL",
+            "PERSISTENCY",
+            ">IN I",
+            ">IN D",
+            ">OUT I",
+            ">OUT D",
+            ">IN",
+            ">OUT",
+        ];
+        let mut table = Table::new(&headings);
+        for face in &faces {
+            let (properties, counters) = (&face.properties, &face.counters);
+            table.row(vec![
+                properties.face_id.to_string(),
+                properties.remote_uri.clone(),
+                properties.local_uri.clone(),
+                properties.persistency.to_string(),
+                grouped(counters.in_interests),
+                grouped(counters.in_data),
+                grouped(counters.out_interests),
+                grouped(counters.out_data),
+                bytes_for_people(counters.in_bytes),
+                bytes_for_people(counters.out_bytes),
+            ]);
+        }
+        Ok(table.print("no faces")?)
+    })
+}
+
+async fn create(
+    uri: &FaceUri,
+    persistency: FacePersistency,
+    settings: &Settings,
+    common: &CommonOptions,
+) -> Outcome {
+    let canonical = uri.canonize().map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut parameters = ControlParameters {
+        uri: Some(canonical.to_string()),
+        face_persistency: Some(persistency.number()),
+        ..ControlParameters::default()
+    };
+    settings.apply(&mut parameters);
+    let endpoint = common.connect.open().await?;
+    let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
+    let face = response.parameters().ok().filter(|parameters| parameters.face_id.is_some());
+    match (face, response.code) {
+        (Some(face), 200) => report(&face, common, "created"),
+        // The body tells which face there is.
+        (Some(face), 409) => report(&face, common, "exists already"),
+        _ => Err(Failure::Failed(format!("{canonical}: {} {}", response.code, response.text))),
+    }
+}
+
+async fn update(
+    argument: &FaceArgument,
+    persistency: Option<FacePersistency>,
+    settings: &Settings,
+    common: &CommonOptions,
+) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let face = find_face(&endpoint, argument).await?;
+    let mut parameters = ControlParameters {
+        face_id: Some(face.properties.face_id),
+        face_persistency: persistency.map(FacePersistency::number),
+        ..ControlParameters::default()
+    };
+    settings.apply(&mut parameters);
+    let accepted = command(&endpoint, Verb::FaceUpdate, &parameters).await?;
+    let uri = accepted.uri.or(Some(face.properties.remote_uri));
+    report(&ControlParameters { uri, ..accepted }, common, "updated")
+}
+
+async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    // Destroying a face that does not exist succeeds in the protocol; people mistype numbers.
+    let face = find_face(&endpoint, argument).await?;
+    let face_id = face.properties.face_id;
+    let parameters = ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+    command(&endpoint, Verb::FaceDestroy, &parameters).await?;
+    if common.json {
+        return Ok(output::print_json(&json!({ "face_id": face_id, "what": "destroyed" }))?);
+    }
+    Ok(output::print_line(&format!("face {face_id} to {} destroyed", face.properties.remote_uri))?)
+}
+
+/// Says what became of a face, as the forwarder's answer has it.
+fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
+    let face_id = face.face_id.unwrap_or(0);
+    let uri = face.uri.as_deref().unwrap_or("its peer");
+    let persistency = face.face_persistency.and_then(FacePersistency::from_number);
+    if common.json {
+        return Ok(output::print_json(&json!({
+            "what": what,
+            "face_id": face_id,
+            "remote_uri": face.uri,
+            "local_uri": face.local_uri,
+            "persistency": persistency.map(FacePersistency::as_str),
+            "flags": face.flags.map(flag_words),
+            "mtu_bytes": face.mtu,
+        }))?);
+    }
+    let persistency =
+        persistency.map_or_else(String::new, |persistency| format!(" ({persistency})"));
+    Ok(output::print_line(&format!("face {face_id} to {uri}{persistency} {what}"))?)
+}
+
+fn show(face: &FaceStatus, json: bool) -> Outcome {
+    if json {
+        return Ok(output::print_json(&json_of(face))?);
+    }
+    let (properties, counters) = (&face.properties, &face.counters);
+    let packets = |received: u64, sent: u64| {
+        format!("{} received, {} sent", grouped(received), grouped(sent))
+    };
+    let mut fields = vec![
+        ("face", properties.face_id.to_string()),
+        ("remote", properties.remote_uri.clone()),
+        ("local", properties.local_uri.clone()),
+        ("scope", properties.scope.to_string()),
+        ("link type", properties.link_type.to_string()),
+        ("persistency", properties.persistency.to_string()),
+        ("flags", flag_words(properties.flags).join(", ")),
+    ];
+    if let Some(mtu) = face.mtu {
+        fields.push(("MTU", format!("{} bytes", grouped(mtu))));
+    }
+    if let Some(threshold) = face.default_congestion_threshold {
+        fields.push(("congestion threshold", bytes_for_people(threshold)));
+    }
+    if let Some(interval_ns) = face.base_congestion_marking_interval_ns {
+        fields.push(("marking interval", span_for_people(interval_ns / 1_000_000)));
+    }
+    if let Some(expires_ms) = face.expiration_period_ms {
+        fields.push(("closes if idle for", span_for_people(expires_ms)));
+    }
+    fields.extend([
+        ("Interests", packets(counters.in_interests, counters.out_interests)),
+        ("Data", packets(counters.in_data, counters.out_data)),
+        ("Nacks", packets(counters.in_nacks, counters.out_nacks)),
+        ("bytes", packets(counters.in_bytes, counters.out_bytes)),
+    ]);
+    Ok(output::print_fields(&fields)?)
+}
+
+fn flag_words(flags: u64) -> Vec<&'static str> {
+    let named = [
+        (face_flag::LOCAL_FIELDS, "local-fields"),
+        (face_flag::LP_RELIABILITY, "reliability"),
+        (face_flag::CONGESTION_MARKING, "congestion-marking"),
+    ];
+    named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+}
+
+fn json_of(face: &FaceStatus) -> Value {
+    let (properties, counters) = (&face.properties, &face.counters);
+    json!({
+        "face_id": properties.face_id,
+        "remote_uri": properties.remote_uri,
+        "local_uri": properties.local_uri,
+        "scope": properties.scope.as_str(),
+        "persistency": properties.persistency.as_str(),
+        "link_type": properties.link_type.as_str(),
+        "flags": flag_words(properties.flags),
+        "mtu_bytes": face.mtu,
+        "congestion_threshold_bytes": face.default_congestion_threshold,
+        "congestion_marking_interval_ns": face.base_congestion_marking_interval_ns,
+        "expiration_period_ms": face.expiration_period_ms,
+        "counters": {
+            "in_interests": counters.in_interests,
+            "in_data": counters.in_data,
+            "in_nacks": counters.in_nacks,
+            "in_bytes": counters.in_bytes,
+            "out_interests": counters.out_interests,
+            "out_data": counters.out_data,
+            "out_nacks": counters.out_nacks,
+            "out_bytes": counters.out_bytes,
+        },
+    })
+}

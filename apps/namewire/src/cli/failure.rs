@@ -1,0 +1,88 @@
+//! How a command fails: what it says and which status it exits with.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// The exit statuses, as shown in `namewire --help` and the man pages.
+pub(super) const EXIT_STATUSES: &str = "Exit status:\n  \
+    0    done\n  \
+    1    failed: the forwarder refused, a file could not be written, ...\n  \
+    2    wrong usage or wrong configuration\n  \
+    3    no forwarder could be reached\n  \
+    4    no answer in time, or a Nack\n  \
+    5    what was fetched could not be verified\n  \
+    130  interrupted";
+
+/// Why a command did not do what it was asked to. Every text names the input it is about.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Wrong arguments or a wrong configuration.
+    Usage(String),
+    /// No forwarder could be reached.
+    Unreachable(String),
+    /// Nobody answered in time, or the answer was a Nack.
+    NoAnswer(String),
+    /// What was fetched could not be verified.
+    Unverified(String),
+    /// Anything else.
+    Failed(String),
+    /// The user or the system asked to stop before the end.
+    Interrupted,
+    /// Whoever reads standard output has seen enough.
+    OutputClosed,
+}
+
+/// What commands return.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The status to exit with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Unreachable(_) => 3,
+            Self::NoAnswer(_) => 4,
+            Self::Unverified(_) => 5,
+            Self::Interrupted => 130,
+            Self::OutputClosed => 0,
+        })
+    }
+
+    /// A failure of the file system at `path`.
+    pub(crate) fn file(path: impl fmt::Display, error: &io::Error) -> Self {
+        Self::Failed(format!("{path}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text)
+            | Self::Unreachable(text)
+            | Self::NoAnswer(text)
+            | Self::Unverified(text)
+            | Self::Failed(text) => formatter.write_str(text),
+            Self::Interrupted => formatter.write_str("interrupted"),
+            Self::OutputClosed => formatter.write_str("the output was closed"),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(format!("{error:#}"))
+    }
+}
+
+/// Errors of standard output; those of files go through [`Failure::file`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::OutputClosed
+        } else {
+            Self::Failed(format!("standard output: {error}"))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What to sign and verify with: `--sign` and `--verify`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ndn_client::fetch::Verification;
+use ndn_security::{
+    Certificate, DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey,
+    PublicKey, SafeBag, Signer, Verifier,
+};
+
+use super::failure::{Failure, Outcome};
+
+/// Holds the passphrase of encrypted keys.
+const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
+
+/// Help of `--sign`.
+pub(super) const SIGN_HELP: &str = "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE
+
+FILE holds a private key (PEM, or Base64 as in the key files of ndnsec and python-ndn) or what `ndnsec export` \
+writes. NAMEWIRE_PASSPHRASE gives the passphrase of an encrypted one. FILE of hmac: holds the shared key in Base64.";
+
+/// Help of `--verify`.
+pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE` or the key or certificate in FILE
+
+`digest` checks packets that are signed by a digest and takes others as they are, for want of their keys. FILE holds \
+a public key (PEM), a certificate (what `ndnsec cert-dump` prints) or a private key; every packet must be signed by \
+that key.";
+
+/// The signer that `--sign` names.
+pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {
+    match argument {
+        "digest" => return Ok(Arc::new(DigestSigner)),
+        "null" => return Ok(Arc::new(NullSigner)),
+        _ => (),
+    }
+    if let Some(file) = argument.strip_prefix("hmac:") {
+        return Ok(Arc::new(hmac_key(file)?));
+    }
+    let text = read(argument)?;
+    let (key, locator) = private_key(argument, &text)?;
+    Ok(Arc::new(KeySigner::new(Arc::new(key), locator)))
+}
+
+/// What `--verify` names.
+pub(super) fn verification(argument: &str) -> Outcome<Verification> {
+    match argument {
+        "digest" => return Ok(Verification::Digest),
+        "none" => return Ok(Verification::Skip),
+        _ => (),
+    }
+    let verifier: Arc<dyn Verifier> = match argument.strip_prefix("hmac:") {
+        Some(file) => Arc::new(hmac_key(file)?),
+        None => Arc::new(public_key(argument)?),
+    };
+    Ok(Verification::Verifier(verifier))
+}
+
+fn hmac_key(file: &str) -> Outcome<HmacKey> {
+    HmacKey::from_base64(&read(file)?, Locator::None).map_err(|error| unusable(file, &error))
+}
+
+fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
+    let passphrase = std::env::var(PASSPHRASE_VARIABLE).ok();
+    let passphrase = passphrase.as_ref().map(String::as_bytes);
+    if let Ok(bag) = SafeBag::from_text(text) {
+        let passphrase = passphrase.ok_or_else(|| unusable(file, &KeyError::PassphraseNeeded))?;
+        let key = bag.open(passphrase).map_err(|error| unusable(file, &error))?;
+        return Ok((key, Locator::Name(bag.certificate().key_name().to_name())));
+    }
+    let key = PrivateKey::from_text(text, passphrase).map_err(|error| unusable(file, &error))?;
+    let locator = Locator::Digest(key.key_digest());
+    Ok((key, locator))
+}
+
+fn public_key(file: &str) -> Outcome<PublicKey> {
+    let text = read(file)?;
+    if let Ok(certificate) = Certificate::from_text(&text) {
+        return PublicKey::from_spki(certificate.public_key().spki())
+            .map_err(|error| unusable(file, &error));
+    }
+    if let Some(body) = text.trim().strip_prefix("-----BEGIN PUBLIC KEY-----") {
+        let body = body.trim_end().strip_suffix("-----END PUBLIC KEY-----").unwrap_or(body);
+        let spki = super::dissect::from_base64(body).map_err(|reason| {
+            Failure::Usage(format!("{file}: the public key is unusable: {reason}"))
+        })?;
+        return PublicKey::from_spki(&spki).map_err(|error| unusable(file, &error));
+    }
+    let (key, _) = private_key(file, &text)?;
+    key.public_key().map_err(|error| unusable(file, &error))
+}
+
+fn read(file: &str) -> Outcome<String> {
+    std::fs::read_to_string(Path::new(file))
+        .map_err(|error| Failure::Usage(format!("{file}: {error}")))
+}
+
+fn unusable(file: &str, error: &KeyError) -> Failure {
+    let hint = match matches!(error, KeyError::PassphraseNeeded) {
+        true => format!(" (set {PASSPHRASE_VARIABLE})"),
+        false => String::new(),
+    };
+    Failure::Usage(format!("{file}: the key is unusable: {error}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::{Data, DataBuilder, Name};
+    use ndn_security::{KeyType, sign_data};
+
+    use super::*;
+
+    fn file(directory: &tempfile::TempDir, name: &str, text: &str) -> String {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn check(signer: &dyn Signer, verification: &Verification) -> bool {
+        let name: Name = "/a/b".parse().unwrap();
+        let wire = sign_data(&DataBuilder::new(&name).content(b"c"), signer).unwrap();
+        verification.check(&Data::parse(&wire).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn a_key_file_signs_and_verifies() {
+        let directory = tempfile::tempdir().unwrap();
+        let pem = |key: &PrivateKey| key.to_pem().unwrap().to_string();
+        let key = PrivateKey::generate(KeyType::Ecdsa).unwrap();
+        let own = file(&directory, "own.pem", &pem(&key));
+        let other =
+            file(&directory, "other.pem", &pem(&PrivateKey::generate(KeyType::Ecdsa).unwrap()));
+        let spki = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key.spki());
+        let public = format!("-----BEGIN PUBLIC KEY-----\n{spki}\n-----END PUBLIC KEY-----\n");
+        let public = file(&directory, "public.pem", &public);
+
+        let signer = signer(&own).unwrap();
+        for (argument, accepted) in [(&own, true), (&public, true), (&other, false)] {
+            assert_eq!(
+                check(signer.as_ref(), &verification(argument).unwrap()),
+                accepted,
+                "{argument}"
+            );
+        }
+        assert!(check(signer.as_ref(), &verification("digest").unwrap()), "taken as it is");
+        assert!(
+            !check(&DigestSigner, &verification(&own).unwrap()),
+            "a digest is no signature by the key"
+        );
+    }
+
+    #[test]
+    fn a_shared_key_signs_and_verifies() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = format!("hmac:{}", file(&directory, "own", "c2VjcmV0\n"));
+        let other = format!("hmac:{}", file(&directory, "other", "b3RoZXI="));
+        let signer = signer(&own).unwrap();
+        assert!(check(signer.as_ref(), &verification(&own).unwrap()));
+        assert!(!check(signer.as_ref(), &verification(&other).unwrap()));
+    }
+
+    #[test]
+    fn unusable_files_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let nonsense = file(&directory, "nonsense", "hello");
+        for argument in [nonsense.as_str(), "/nonexistent/key"] {
+            let failure = signer(argument).err().unwrap();
+            assert!(failure.to_string().starts_with(argument), "{failure}");
+            let failure = verification(argument).err().unwrap();
+            assert!(failure.to_string().starts_with(argument), "{failure}");
+        }
+    }
+}

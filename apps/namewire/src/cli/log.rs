@@ -1,0 +1,48 @@
+//! `namewire log`: the log levels of a running forwarder.
+
+use clap::Args;
+
+use super::control::ControlOptions;
+use super::failure::{Failure, Outcome};
+use super::output;
+use crate::control_socket::{LogLevels, Request};
+
+/// Show or change the log levels of a running forwarder
+///
+/// Without directives, the levels in force are printed. `debug` sets the level of all modules,
+/// `ndn_face=debug` that of one. Levels: off, error, warn, info, debug, trace.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Levels to set, such as `warn` or `ndn_face=debug`
+    directives: Vec<String>,
+    #[command(flatten)]
+    control: ControlOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let mut client = options.control.connect()?;
+    let request = match options.directives.as_slice() {
+        [] => Request::LogLevels,
+        directives => Request::LogSet { directives: directives.join(",") },
+    };
+    let levels: LogLevels =
+        client.call(&request).map_err(|error| Failure::Failed(error.to_string()))?;
+    let parts: Vec<&str> = levels.directives.split(',').collect();
+    if options.json {
+        let modules: serde_json::Map<String, serde_json::Value> = parts
+            .iter()
+            .filter_map(|part| part.split_once('='))
+            .map(|(module, level)| (module.to_owned(), level.into()))
+            .collect();
+        let level = parts.iter().find(|part| !part.contains('='));
+        output::print_json(&serde_json::json!({ "level": level, "modules": modules }))?;
+    } else {
+        for part in parts {
+            output::print_line(part)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What the management commands share: commands, faces by number or URI.
+
+use ndn_client::Endpoint;
+use ndn_management::{
+    ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, FaceUri, Verb,
+};
+use ndn_packet::Name;
+
+use super::failure::{Failure, Outcome};
+
+/// Sends a command; a refusal is a failure that repeats what the forwarder said.
+pub(super) async fn command(
+    endpoint: &Endpoint,
+    verb: Verb,
+    parameters: &ControlParameters,
+) -> Outcome<ControlParameters> {
+    let response: ControlResponse = endpoint.management().command(verb, parameters).await?;
+    response.parameters().map_err(|error| {
+        Failure::Failed(format!("the forwarder's answer cannot be understood: {error}"))
+    })
+}
+
+/// A face on the command line: its number, or the URI of its peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FaceArgument {
+    Id(u64),
+    Uri(FaceUri),
+}
+
+impl std::str::FromStr for FaceArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(id) = text.parse() {
+            return Ok(Self::Id(id));
+        }
+        let uri = FaceUri::parse(text)
+            .map_err(|_| "that is neither a FaceId nor a face URI".to_owned())?;
+        // URIs that faces of applications have, such as fd://20, have no canonical form.
+        Ok(Self::Uri(uri.canonize().unwrap_or(uri)))
+    }
+}
+
+impl std::fmt::Display for FaceArgument {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => write!(formatter, "{id}"),
+            Self::Uri(uri) => write!(formatter, "{uri}"),
+        }
+    }
+}
+
+/// The face that the argument means.
+pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> Outcome<FaceStatus> {
+    let filter = match argument {
+        FaceArgument::Id(id) => {
+            FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() }
+        }
+        FaceArgument::Uri(uri) => {
+            FaceQueryFilter { remote_uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
+        }
+    };
+    let mut faces: Vec<FaceStatus> =
+        endpoint.management().dataset(&Dataset::FaceQuery(filter)).await?;
+    match (faces.pop(), faces.len()) {
+        (Some(face), 0) => Ok(face),
+        (None, _) => Err(Failure::Failed(format!("there is no face {argument}"))),
+        (Some(_), more) => Err(Failure::Failed(format!(
+            "{} faces have the URI {argument}: name one by its FaceId",
+            more + 1
+        ))),
+    }
+}
+
+/// The number of the face that the argument means; a UDP or TCP URI without a face gets one.
+pub(super) async fn find_or_create_face(
+    endpoint: &Endpoint,
+    argument: &FaceArgument,
+) -> Outcome<u64> {
+    match argument {
+        FaceArgument::Id(id) => Ok(*id),
+        FaceArgument::Uri(uri) if uri.is_canonical() => {
+            let parameters =
+                ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
+            let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
+            let face_id = response.parameters().ok().and_then(|parameters| parameters.face_id);
+            // 409: there is one, and the body tells which.
+            match (face_id, response.code) {
+                (Some(face_id), 200 | 409) => Ok(face_id),
+                _ => Err(Failure::Failed(format!("{uri}: {} {}", response.code, response.text))),
+            }
+        }
+        FaceArgument::Uri(_) => Ok(find_face(endpoint, argument).await?.properties.face_id),
+    }
+}
+
+/// The full name of a strategy: `multicast` stands for `/localhost/nfd/strategy/multicast`.
+pub(super) fn strategy_name(text: &str) -> Result<Name, String> {
+    let full = if text.starts_with('/') {
+        text.to_owned()
+    } else {
+        format!("/localhost/nfd/strategy/{text}")
+    };
+    super::connect::name(&full)
+}
+
+/// Whether `on` or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    /// Sets a flag bit in the parameters of a command, if the switch was given.
+    pub(super) fn apply(switch: Option<Self>, bit: u64, parameters: &mut ControlParameters) {
+        if let Some(switch) = switch {
+            parameters.set_flag(bit, switch == Self::On);
+        }
+    }
+}

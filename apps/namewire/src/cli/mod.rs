@@ -1,0 +1,134 @@
+//! The command line: one file per command.
+//!
+//! `failure.rs` has the exit statuses, `connect.rs` how a forwarder is found, `output.rs` tables and
+//! JSON. Commands that manage a forwarder speak NFD's management protocol: they work on any forwarder
+//! that does, except `log` and `capture`, which need the control socket of this program.
+
+mod bench;
+mod capture;
+mod completions;
+mod config;
+mod connect;
+mod control;
+mod cs;
+mod dissect;
+mod face;
+mod failure;
+mod get;
+mod interrupt;
+mod keys;
+mod log;
+mod manage;
+mod output;
+mod peek;
+mod ping;
+mod poke;
+mod put;
+mod route;
+mod run;
+mod status;
+mod strategy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use failure::{Failure, Outcome};
+
+/// NDN forwarder and tools
+///
+/// `namewire run` is the forwarder. All other commands are its users: they find it by
+/// NDN_CLIENT_TRANSPORT, by client.conf, or on the usual socket, and work with any forwarder that
+/// speaks NFD's protocols.
+#[derive(Parser, Debug)]
+#[command(name = "namewire", version, after_long_help = failure::EXIT_STATUSES, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(run::Options),
+    Status(status::Options),
+    Face(face::Options),
+    Route(route::Options),
+    Strategy(strategy::Options),
+    Cs(cs::Options),
+    Ping(ping::Options),
+    PingServer(ping::ServerOptions),
+    Peek(peek::Options),
+    Poke(poke::Options),
+    Put(put::Options),
+    Get(get::Options),
+    Dissect(dissect::Options),
+    Capture(capture::Options),
+    Log(log::Options),
+    Bench(bench::Options),
+    #[command(subcommand)]
+    Config(config::Command),
+    Completions(completions::Options),
+    Man(completions::ManOptions),
+}
+
+/// Runs the command on the command line.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match execute(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                eprintln!("namewire: {failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn execute(command: &Command) -> Outcome {
+    match command {
+        Command::Run(options) => run::run(options),
+        Command::Status(options) => status::run(options),
+        Command::Face(options) => face::run(options),
+        Command::Route(options) => route::run(options),
+        Command::Strategy(options) => strategy::run(options),
+        Command::Cs(options) => cs::run(options),
+        Command::Ping(options) => ping::run(options),
+        Command::PingServer(options) => ping::run_server(options),
+        Command::Peek(options) => peek::run(options),
+        Command::Poke(options) => poke::run(options),
+        Command::Put(options) => put::run(options),
+        Command::Get(options) => get::run(options),
+        Command::Dissect(options) => dissect::run(options),
+        Command::Capture(options) => capture::run(options),
+        Command::Log(options) => log::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Config(command) => config::run(command),
+        Command::Completions(options) => completions::run(options),
+        Command::Man(options) => completions::run_man(options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_has_help() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            for argument in command.get_arguments() {
+                let place = format!("{} of {}", argument.get_id(), command.get_name());
+                assert!(argument.get_help().is_some(), "{place} has no help");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut program = super::Arguments::command();
+        program.build();
+        check(&program);
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables for people, JSON for programs.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+/// Rows under headings, the columns as wide as they need to be.
+#[derive(Debug)]
+pub(super) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns. A heading that begins with `>` aligns its column to the right.
+    pub(super) fn new(headings: &[&'static str]) -> Self {
+        Self { headings: headings.to_vec(), rows: Vec::new() }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.headings.len());
+        self.rows.push(cells);
+    }
+
+    /// Writes the table, or `nothing` where it has no rows.
+    pub(super) fn print(&self, nothing: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.rows.is_empty() {
+            return writeln!(out, "{nothing}");
+        }
+        out.write_all(self.render().as_bytes())
+    }
+
+    fn render(&self) -> String {
+        let heading_of = |column: usize| self.headings[column].trim_start_matches('>');
+        let widths: Vec<usize> = (0..self.headings.len())
+            .map(|column| {
+                let cells = self.rows.iter().map(|row| row[column].chars().count());
+                cells.max().unwrap_or(0).max(heading_of(column).len())
+            })
+            .collect();
+        let headings: Vec<String> =
+            (0..widths.len()).map(|column| heading_of(column).to_owned()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[column] - cell.chars().count());
+                let right = self.headings[column].starts_with('>');
+                line.push_str(&if right { padding + cell } else { cell.clone() + &padding });
+                line.push_str("  ");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Lines of `label: value`, the values in one column.
+pub(super) fn print_fields(fields: &[(&str, String)]) -> io::Result<()> {
+    let width = fields.iter().map(|(label, _)| label.len()).max().unwrap_or(0) + 1;
+    let mut out = io::stdout().lock();
+    for (label, value) in fields {
+        writeln!(out, "{:<width$} {value}", format!("{label}:"))?;
+    }
+    Ok(())
+}
+
+/// One line of text.
+pub(super) fn print_line(line: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
+}
+
+/// A JSON value, laid out over lines.
+pub(super) fn print_json(value: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
+}
+
+/// A count with its digits in groups of three: `1 234 567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Bytes in the unit in which they are easy to read: `10.0 MiB`.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+pub(super) fn bytes_for_people(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1023.95 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// A time span in the two units in which it is easy to read: `3 d 4 h`, `250 ms`.
+pub(super) fn span_for_people(milliseconds: u64) -> String {
+    const UNITS: [(&str, u64); 4] =
+        [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
+    let Some(first) = UNITS.iter().position(|(_, length)| milliseconds >= *length) else {
+        return format!("{milliseconds} ms");
+    };
+    let (unit, length) = UNITS[first];
+    let mut text = format!("{} {unit}", milliseconds / length);
+    if let Some((next_unit, next_length)) = UNITS.get(first + 1) {
+        let rest = milliseconds % length / next_length;
+        if rest > 0 {
+            text.push_str(&format!(" {rest} {next_unit}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["NAME", ">COST"]);
+        table.row(vec!["/a".to_owned(), "1".to_owned()]);
+        table.row(vec!["/example/long".to_owned(), "100000".to_owned()]);
+        assert_eq!(
+            table.render(),
+            "NAME             COST\n\
+             /a                  1\n\
+             /example/long  100000\n"
+        );
+    }
+
+    #[test]
+    fn amounts_are_easy_to_read() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(bytes_for_people(1023), "1023 B");
+        assert_eq!(bytes_for_people(1024), "1.0 KiB");
+        assert_eq!(bytes_for_people(10 << 20), "10.0 MiB");
+        assert_eq!(bytes_for_people((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(span_for_people(0), "0 ms");
+        assert_eq!(span_for_people(61_000), "1 min 1 s");
+        assert_eq!(span_for_people(90_000_000), "1 d 1 h");
+        assert_eq!(span_for_people(86_400_000), "1 d");
+        assert_eq!(span_for_people(59_999), "59 s");
+    }
+}

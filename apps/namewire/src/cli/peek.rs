@@ -1,0 +1,127 @@
+//! `namewire peek`: fetches one Data packet.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ndn_client::fetch::Verification;
+use ndn_client::{InterestRequest, ReceivedData};
+use ndn_packet::dissect::dissect;
+use ndn_packet::{Data, Name};
+
+use super::connect::{ConnectOptions, block_on, duration, name};
+use super::failure::{Failure, Outcome};
+use super::keys;
+use super::output;
+
+/// Fetch one Data packet and print its content
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// The name
+    #[arg(value_parser = name)]
+    name: Name,
+    /// Take Data whose name is longer, too (CanBePrefix)
+    #[arg(long, short = 'P')]
+    prefix: bool,
+    /// Take fresh Data only (MustBeFresh)
+    #[arg(long, short)]
+    fresh: bool,
+    /// How long to wait
+    #[arg(long, short, value_parser = duration, default_value = "4s", value_name = "DURATION")]
+    lifetime: Duration,
+    /// Hops that the Interest may travel
+    #[arg(long, value_name = "HOPS")]
+    hop_limit: Option<u8>,
+    /// Name to forward the Interest by, if its own has no route (ForwardingHint); may be repeated
+    #[arg(long, value_parser = name, value_name = "NAME")]
+    hint: Vec<Name>,
+    /// File with ApplicationParameters, `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    parameters: Option<String>,
+    /// What to print
+    #[arg(long, short, value_enum, default_value = "content")]
+    output: Output,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    verify: String,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// The content
+    Content,
+    /// The whole packet
+    Packet,
+    /// The packet for people, element by element
+    Dissect,
+    /// Name and fields as JSON, the content in Base64
+    Json,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let verification = keys::verification(&options.verify)?;
+    let mut request = InterestRequest::new(options.name.clone())
+        .can_be_prefix(options.prefix)
+        .must_be_fresh(options.fresh)
+        .lifetime(options.lifetime);
+    if let Some(hop_limit) = options.hop_limit {
+        request = request.hop_limit(hop_limit);
+    }
+    for hint in &options.hint {
+        request = request.forwarding_hint(hint.clone());
+    }
+    if let Some(file) = &options.parameters {
+        request = request.parameters(read(file)?);
+    }
+    block_on(async {
+        let endpoint = options.connect.open().await?;
+        let received = endpoint.express(&request).await?;
+        show(&received, &verification, options.output)
+    })
+}
+
+fn show(received: &ReceivedData, verification: &Verification, output: Output) -> Outcome {
+    let data = received.data();
+    verification.check(&data).map_err(|reason| {
+        Failure::Unverified(format!("{} does not verify: {reason}", data.name()))
+    })?;
+    let mut out = std::io::stdout().lock();
+    match output {
+        Output::Content => out.write_all(data.content().unwrap_or_default())?,
+        Output::Packet => out.write_all(received.wire())?,
+        Output::Dissect => out.write_all(dissect(received.wire()).as_str().as_bytes())?,
+        Output::Json => {
+            drop(out);
+            return Ok(output::print_json(&json(&data))?);
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn json(data: &Data<'_>) -> serde_json::Value {
+    let base64 =
+        |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    let signature_type = data.signature_info().ok().map(|info| info.signature_type.to_string());
+    serde_json::json!({
+        "name": data.name().to_uri(),
+        "content_type": data.content_type().0,
+        "freshness_period_ms": data.freshness_ms(),
+        "final_block_id": data.final_block_id().map(|component| component.to_string()),
+        "signature_type": signature_type,
+        "content_base64": base64(data.content().unwrap_or_default()),
+    })
+}
+
+/// Reads a file, or standard input for `-`.
+pub(super) fn read(file: &str) -> Outcome<Vec<u8>> {
+    if file != "-" {
+        return std::fs::read(file).map_err(|error| Failure::file(file, &error));
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::file("standard input", &error))?;
+    Ok(bytes)
+}

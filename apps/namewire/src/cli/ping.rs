@@ -1,0 +1,271 @@
+//! `namewire ping` and `namewire ping-server`.
+
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::{PingOutcome, PingServer, Pinger};
+use ndn_packet::Name;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::connect::{ConnectOptions, block_on_until_done, duration, name};
+use super::failure::{Failure, Outcome};
+use super::interrupt::interrupted;
+use super::keys;
+use super::output;
+
+/// Measure the round-trip time to a ping server
+///
+/// Speaks the protocol of ndnping: Interests for PREFIX/ping/NUMBER. Runs until it is interrupted, or
+/// until COUNT pings are sent; the status is 4 if none was answered.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Prefix that the server was started with
+    #[arg(value_parser = name)]
+    prefix: Name,
+    /// Stop after so many pings
+    #[arg(long, short)]
+    count: Option<u64>,
+    /// Pause between pings
+    #[arg(long, short, value_parser = duration, default_value = "1s")]
+    interval: Duration,
+    /// How long to wait for each answer
+    #[arg(long, short, value_parser = duration, default_value = "4s", value_name = "DURATION")]
+    timeout: Duration,
+    /// Number of the first ping [default: random]
+    #[arg(long, short = 'n')]
+    start: Option<u64>,
+    /// Component between `ping` and the number, to keep the pings of several clients apart
+    #[arg(long, short = 'p')]
+    identifier: Option<String>,
+    /// Let caches answer
+    #[arg(long, short = 'a')]
+    allow_cached: bool,
+    /// Print only the statistics
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the statistics as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+/// Answer pings
+///
+/// Serves PREFIX/ping until it is interrupted, compatible with ndnpingserver.
+#[derive(Args, Debug)]
+pub(super) struct ServerOptions {
+    /// Prefix to serve
+    #[arg(value_parser = name)]
+    prefix: Name,
+    /// Bytes of content in each answer [default: a short text]
+    #[arg(long, short, value_name = "BYTES")]
+    size: Option<usize>,
+    /// FreshnessPeriod of the answers
+    #[arg(long, short = 'x', value_parser = duration, default_value = "1s")]
+    freshness: Duration,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    sign: String,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    block_on_until_done(async {
+        let endpoint = options.connect.open().await?;
+        let identifier = options.identifier.as_deref();
+        let mut pinger = Pinger::new(&endpoint, &options.prefix, identifier, options.timeout);
+        if options.allow_cached {
+            pinger = pinger.allow_stale();
+        }
+        let mut statistics = Statistics::default();
+        if !options.quiet && !options.json {
+            output::print_line(&format!("pinging {}", options.prefix))?;
+        }
+        let ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics).await;
+        if options.json {
+            output::print_json(&statistics.json())?;
+        } else {
+            output::print_line(&statistics.summary(&options.prefix))?;
+        }
+        ended?;
+        match statistics.round_trips.is_empty() {
+            false => Ok(()),
+            true => Err(Failure::NoAnswer(format!("{} did not answer", options.prefix))),
+        }
+    })
+}
+
+/// Sends pings at their times, whether or not earlier ones are answered, until the count is reached
+/// and all are answered or given up, or until the interrupt.
+async fn ping_all(
+    options: &Options,
+    pinger: std::sync::Arc<Pinger>,
+    statistics: &mut Statistics,
+) -> Outcome {
+    let mut number = options.start.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let mut clock = tokio::time::interval(options.interval.max(Duration::from_millis(1)));
+    let mut waiting: JoinSet<(u64, Result<PingOutcome, ndn_client::ExpressError>)> = JoinSet::new();
+    let stop = interrupted();
+    tokio::pin!(stop);
+    loop {
+        let all_sent = options.count.is_some_and(|count| statistics.sent >= count);
+        if all_sent && waiting.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            _ = &mut stop => return Ok(()),
+            _ = clock.tick(), if !all_sent => {
+                let pinger = std::sync::Arc::clone(&pinger);
+                let this = number;
+                number = number.wrapping_add(1);
+                statistics.sent += 1;
+                waiting.spawn(async move { (this, pinger.ping(this).await) });
+            }
+            Some(joined) = waiting.join_next() => {
+                let (number, outcome) = joined.map_err(|error| Failure::Failed(error.to_string()))?;
+                let line = statistics.add(&options.prefix, number, outcome?);
+                if !options.quiet && !options.json {
+                    output::print_line(&line)?;
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn run_server(options: &ServerOptions) -> Outcome {
+    let signer = keys::signer(&options.sign)?;
+    block_on_until_done(async {
+        let endpoint = options.connect.open().await?;
+        let server =
+            PingServer::start(&endpoint, &options.prefix, options.freshness, options.size, signer)
+                .await?;
+        output::print_line(&format!("answering pings for {}; Ctrl-C ends it", options.prefix))?;
+        interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
+        output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
+        // The forwarder drops the route with the connection, whether or not it answers now.
+        let _ = server.stop().await;
+        Ok(())
+    })
+}
+
+#[derive(Debug, Default)]
+struct Statistics {
+    sent: u64,
+    nacks: u64,
+    timeouts: u64,
+    round_trips: Vec<Duration>,
+}
+
+impl Statistics {
+    /// Counts an outcome and describes it.
+    fn add(&mut self, prefix: &Name, number: u64, outcome: PingOutcome) -> String {
+        match outcome {
+            PingOutcome::Answer(round_trip) => {
+                self.round_trips.push(round_trip);
+                format!("content from {prefix}: seq={number} time={} ms", milliseconds(round_trip))
+            }
+            PingOutcome::Nack(reason, after) => {
+                self.nacks += 1;
+                format!(
+                    "nack from {prefix}: seq={number} time={} ms reason={reason}",
+                    milliseconds(after)
+                )
+            }
+            PingOutcome::Timeout => {
+                self.timeouts += 1;
+                format!("timeout from {prefix}: seq={number}")
+            }
+        }
+    }
+
+    fn summary(&self, prefix: &Name) -> String {
+        let answered = self.round_trips.len();
+        let mut text = format!(
+            "\n--- {prefix} ping statistics ---\n{} sent, {answered} answered, {} refused, {:.1}% lost",
+            self.sent,
+            self.nacks,
+            self.loss_percent()
+        );
+        if let Some([min, average, max, deviation]) = self.times() {
+            text.push_str(&format!(
+                "\nrtt min/avg/max/mdev = {min:.3}/{average:.3}/{max:.3}/{deviation:.3} ms"
+            ));
+        }
+        text
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let times = self.times();
+        let time = |index: usize| times.map(|times| times[index]);
+        json!({
+            "sent": self.sent,
+            "answered": self.round_trips.len(),
+            "nacks": self.nacks,
+            "timeouts": self.timeouts,
+            "loss_percent": self.loss_percent(),
+            "rtt_min_ms": time(0),
+            "rtt_mean_ms": time(1),
+            "rtt_max_ms": time(2),
+            "rtt_deviation_ms": time(3),
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    fn loss_percent(&self) -> f64 {
+        if self.sent == 0 {
+            return 0.0;
+        }
+        let lost = self.sent.saturating_sub(u64::try_from(self.round_trips.len()).unwrap_or(0));
+        lost as f64 * 100.0 / self.sent as f64
+    }
+
+    /// Minimum, mean, maximum and standard deviation in milliseconds.
+    #[expect(clippy::cast_precision_loss, reason = "a count of pings")]
+    fn times(&self) -> Option<[f64; 4]> {
+        let times: Vec<f64> =
+            self.round_trips.iter().map(|time| time.as_secs_f64() * 1000.0).collect();
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+        let min = times.iter().copied().reduce(f64::min)?;
+        let max = times.iter().copied().reduce(f64::max)?;
+        Some([min, mean, max, variance.sqrt()])
+    }
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{:.3}", duration.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_add_up() {
+        let prefix: Name = "/a".parse().unwrap();
+        let mut statistics = Statistics { sent: 4, ..Statistics::default() };
+        for (number, outcome) in [
+            (1, PingOutcome::Answer(Duration::from_millis(1))),
+            (2, PingOutcome::Answer(Duration::from_millis(3))),
+            (3, PingOutcome::Timeout),
+        ] {
+            statistics.add(&prefix, number, outcome);
+        }
+        assert_eq!(
+            statistics.summary(&prefix),
+            "\n--- /a ping statistics ---\n4 sent, 2 answered, 0 refused, 50.0% lost\n\
+             rtt min/avg/max/mdev = 1.000/2.000/3.000/1.000 ms"
+        );
+        assert_eq!(statistics.json()["rtt_mean_ms"], 2.0);
+    }
+
+    #[test]
+    fn nothing_answered_has_no_times() {
+        let statistics = Statistics { sent: 1, ..Statistics::default() };
+        assert_eq!(statistics.times(), None);
+        assert!(statistics.json()["rtt_min_ms"].is_null());
+    }
+}

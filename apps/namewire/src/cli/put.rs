@@ -1,0 +1,132 @@
+//! `namewire put`: publishes a file as a segmented object.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
+use ndn_packet::Name;
+use serde_json::json;
+
+use super::connect::{ConnectOptions, block_on_until_done, duration, name};
+use super::failure::{Failure, Outcome};
+use super::interrupt::interrupted;
+use super::keys;
+use super::output::{self, bytes_for_people, grouped};
+
+/// Publish a file or standard input as a segmented, signed object
+///
+/// The object is named NAME/<version>/<segment>, and RDR metadata under NAME tells its version, so
+/// that consumers ask for NAME. Serves until it is interrupted.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Name of the object, without version
+    #[arg(value_parser = name)]
+    name: Name,
+    /// The file, `-` for standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Content bytes in each segment
+    #[arg(long, short, value_name = "BYTES", default_value_t = 8000)]
+    segment_size: usize,
+    /// Version [default: milliseconds since 1970]
+    #[arg(long)]
+    version: Option<u64>,
+    /// FreshnessPeriod of the segments
+    #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
+    freshness: Duration,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    sign: String,
+    /// End once every segment was sent and none was asked for during this time
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    until_idle: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let publishing = PublishOptions {
+        version: options.version,
+        segment_len: options.segment_size,
+        freshness: options.freshness,
+        signer: keys::signer(&options.sign)?,
+        ..PublishOptions::default()
+    };
+    if options.segment_size == 0 {
+        return Err(Failure::Usage(
+            "--segment-size 0: a segment holds at least one byte".to_owned(),
+        ));
+    }
+    let content = content(&options.file)?;
+    let size = content.len();
+    block_on_until_done(async {
+        let endpoint = options.connect.open().await?;
+        let object =
+            endpoint.publish(&options.name, content, &publishing).await.map_err(failure)?;
+        tell_published(options, &object, size)?;
+        tokio::select! {
+            signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
+            () = until_idle(&object, options.until_idle) => (),
+        }
+        if !options.json {
+            let (segments, bytes) = (object.segments_served(), object.bytes_served());
+            let line = format!("{} segments sent, {}", grouped(segments), bytes_for_people(bytes));
+            output::print_line(&line)?;
+        }
+        // The forwarder drops the route with the connection, whether or not it answers now.
+        let _ = object.unpublish().await;
+        Ok(())
+    })
+}
+
+fn content(file: &std::path::Path) -> Outcome<Content> {
+    if file.as_os_str() == "-" {
+        return Ok(Content::Bytes(super::peek::read("-")?.into()));
+    }
+    Content::open(file).map_err(|error| Failure::file(file.display(), &error))
+}
+
+fn tell_published(options: &Options, object: &PublishedObject, size: u64) -> Outcome {
+    let segments = object.final_segment() + 1;
+    if options.json {
+        return Ok(output::print_json(&json!({
+            "name": options.name.to_string(),
+            "versioned_name": object.versioned_name().to_string(),
+            "bytes": size,
+            "segments": segments,
+        }))?);
+    }
+    let versioned = object.versioned_name();
+    let size = bytes_for_people(size);
+    Ok(output::print_line(&format!(
+        "published {versioned}: {size} in {} segments",
+        grouped(segments)
+    ))?)
+}
+
+/// Ends when all segments were sent and the number sent has not grown for `idle`; never without it.
+async fn until_idle(object: &PublishedObject, idle: Option<Duration>) {
+    let Some(idle) = idle else {
+        return std::future::pending().await;
+    };
+    let mut before = object.segments_served();
+    loop {
+        tokio::time::sleep(idle).await;
+        let now = object.segments_served();
+        if now == before && now > object.final_segment() {
+            return;
+        }
+        before = now;
+    }
+}
+
+fn failure(error: PublishError) -> Failure {
+    if let PublishError::Register(error) = error {
+        error.into()
+    } else {
+        Failure::Usage(error.to_string())
+    }
+}

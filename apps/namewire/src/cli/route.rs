@@ -1,0 +1,288 @@
+//! `namewire route`: the routes (RIB) and the forwarding entries (FIB) of a forwarder.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use ndn_management::{
+    ControlParameters, Dataset, FaceStatus, FibEntry, RibEntry, RouteRecord, Verb, route_flag,
+    route_origin, route_origin_from_text, route_origin_text,
+};
+use ndn_packet::Name;
+use serde_json::{Value, json};
+
+use super::connect::{ConnectOptions, block_on, duration, name};
+use super::failure::Outcome;
+use super::manage::{FaceArgument, command, find_face, find_or_create_face};
+use super::output::{self, Table, span_for_people};
+
+/// List, add and remove routes
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListOptions,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List routes (what `namewire route` alone does)
+    List(ListOptions),
+    /// List what is forwarded where: the FIB, which the routes result in
+    Fib(ListOptions),
+    /// Add a route, or change it
+    Add {
+        /// The name prefix
+        #[arg(value_parser = name)]
+        prefix: Name,
+        /// FaceId, or the peer's URI; a UDP or TCP face is created if there is none
+        nexthop: FaceArgument,
+        /// Lower is preferred
+        #[arg(long, default_value_t = 0)]
+        cost: u64,
+        /// Who the route is from: static, app, client, nlsr, ... or a number
+        #[arg(long, value_parser = origin, default_value = "static")]
+        origin: u64,
+        /// Longer prefixes do not inherit the route
+        #[arg(long)]
+        no_inherit: bool,
+        /// Longer prefixes do not inherit routes of prefixes shorter than this one
+        #[arg(long)]
+        capture: bool,
+        /// The route ends after so long, such as 30s or 10min
+        #[arg(long, value_parser = duration, value_name = "DURATION")]
+        expires: Option<Duration>,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Remove a route
+    Remove {
+        /// The name prefix
+        #[arg(value_parser = name)]
+        prefix: Name,
+        /// FaceId, or the peer's URI
+        nexthop: FaceArgument,
+        /// Who the route is from
+        #[arg(long, value_parser = origin, default_value = "static")]
+        origin: u64,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+}
+
+#[derive(Args, Debug)]
+struct ListOptions {
+    /// Only this prefix and longer ones
+    #[arg(long, value_parser = name)]
+    prefix: Option<Name>,
+    #[command(flatten)]
+    common: CommonOptions,
+}
+
+#[derive(Args, Debug)]
+struct CommonOptions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+fn origin(text: &str) -> Result<u64, String> {
+    route_origin_from_text(text).ok_or_else(|| {
+        let known = [
+            route_origin::APP,
+            route_origin::AUTOREG,
+            route_origin::CLIENT,
+            route_origin::AUTOCONF,
+            route_origin::NLSR,
+            route_origin::PREFIX_ANNOUNCEMENT,
+            route_origin::STATIC,
+        ];
+        format!("it is a number or one of {}", known.map(route_origin_text).join(", "))
+    })
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.command {
+        None => block_on(list(&options.list)),
+        Some(Command::List(options)) => block_on(list(options)),
+        Some(Command::Fib(options)) => block_on(list_fib(options)),
+        Some(Command::Add {
+            prefix,
+            nexthop,
+            cost,
+            origin,
+            no_inherit,
+            capture,
+            expires,
+            common,
+        }) => {
+            let mut flags = if *no_inherit { 0 } else { route_flag::CHILD_INHERIT };
+            flags |= if *capture { route_flag::CAPTURE } else { 0 };
+            let parameters = ControlParameters {
+                name: Some(prefix.clone()),
+                origin: Some(*origin),
+                cost: Some(*cost),
+                flags: Some(flags),
+                expiration_period_ms: expires
+                    .map(|expires| u64::try_from(expires.as_millis()).unwrap_or(u64::MAX)),
+                ..ControlParameters::default()
+            };
+            block_on(add(nexthop, parameters, common))
+        }
+        Some(Command::Remove { prefix, nexthop, origin, common }) => {
+            block_on(remove(prefix, nexthop, *origin, common))
+        }
+    }
+}
+
+async fn list(options: &ListOptions) -> Outcome {
+    let endpoint = options.common.connect.open().await?;
+    let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
+    entries.retain(|entry| is_wanted(&entry.name, options.prefix.as_ref()));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    if options.common.json {
+        let routes = entries
+            .iter()
+            .flat_map(|entry| entry.routes.iter().map(|route| json_of(&entry.name, route)));
+        return Ok(output::print_json(&routes.collect())?);
+    }
+    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    let mut table =
+        Table::new(&["PREFIX", "FACE", "REMOTE", ">COST", "ORIGIN", "FLAGS", "EXPIRES"]);
+    for entry in &entries {
+        for route in &entry.routes {
+            table.row(vec![
+                entry.name.to_string(),
+                route.face_id.to_string(),
+                remote_of(&faces, route.face_id),
+                route.cost.to_string(),
+                route_origin_text(route.origin),
+                flag_words(route.flags).join(","),
+                route
+                    .expiration_period_ms
+                    .map_or("never".to_owned(), |ms| format!("in {}", span_for_people(ms))),
+            ]);
+        }
+    }
+    Ok(table.print("no routes")?)
+}
+
+async fn list_fib(options: &ListOptions) -> Outcome {
+    let endpoint = options.common.connect.open().await?;
+    let mut entries: Vec<FibEntry> = endpoint.management().dataset(&Dataset::FibList).await?;
+    entries.retain(|entry| is_wanted(&entry.name, options.prefix.as_ref()));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    if options.common.json {
+        let next_hop = |hop: &ndn_management::NextHopRecord| json!({ "face_id": hop.face_id, "cost": hop.cost });
+        let entry = |entry: &FibEntry| {
+            json!({
+                "prefix": entry.name.to_string(),
+                "next_hops": entry.next_hops.iter().map(next_hop).collect::<Vec<_>>(),
+            })
+        };
+        return Ok(output::print_json(&entries.iter().map(entry).collect())?);
+    }
+    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    let mut table = Table::new(&["PREFIX", "FACE", "REMOTE", ">COST"]);
+    for entry in &entries {
+        for hop in &entry.next_hops {
+            let remote = remote_of(&faces, hop.face_id);
+            table.row(vec![
+                entry.name.to_string(),
+                hop.face_id.to_string(),
+                remote,
+                hop.cost.to_string(),
+            ]);
+        }
+    }
+    Ok(table.print("the FIB is empty")?)
+}
+
+async fn add(
+    nexthop: &FaceArgument,
+    parameters: ControlParameters,
+    common: &CommonOptions,
+) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let face_id = match nexthop {
+        // rib/register accepts faces that do not exist; a person means one that does.
+        FaceArgument::Id(_) => find_face(&endpoint, nexthop).await?.properties.face_id,
+        FaceArgument::Uri(_) => find_or_create_face(&endpoint, nexthop).await?,
+    };
+    let parameters = ControlParameters { face_id: Some(face_id), ..parameters };
+    let accepted = command(&endpoint, Verb::RibRegister, &parameters).await?;
+    tell(&accepted, common, "added")
+}
+
+async fn remove(
+    prefix: &Name,
+    nexthop: &FaceArgument,
+    origin: u64,
+    common: &CommonOptions,
+) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let face_id = find_face(&endpoint, nexthop).await?.properties.face_id;
+    let entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
+    let is_meant = |route: &RouteRecord| route.face_id == face_id && route.origin == origin;
+    // The protocol calls removing nothing a success; a person who does it has mistyped something.
+    if !entries.iter().any(|entry| entry.name == *prefix && entry.routes.iter().any(is_meant)) {
+        let origin = route_origin_text(origin);
+        return Err(super::failure::Failure::Failed(format!(
+            "there is no route {prefix} to face {face_id} with origin {origin}"
+        )));
+    }
+    let parameters = ControlParameters {
+        name: Some(prefix.clone()),
+        face_id: Some(face_id),
+        origin: Some(origin),
+        ..ControlParameters::default()
+    };
+    let accepted = command(&endpoint, Verb::RibUnregister, &parameters).await?;
+    tell(&accepted, common, "removed")
+}
+
+fn tell(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
+    let prefix = accepted.name.as_ref().map_or_else(String::new, Name::to_string);
+    let (face_id, origin) = (accepted.face_id.unwrap_or(0), accepted.origin.unwrap_or(0));
+    if common.json {
+        return Ok(output::print_json(&json!({
+            "what": what,
+            "prefix": prefix,
+            "face_id": face_id,
+            "origin": route_origin_text(origin),
+            "cost": accepted.cost,
+        }))?);
+    }
+    Ok(output::print_line(&format!(
+        "route {prefix} to face {face_id} ({}) {what}",
+        route_origin_text(origin)
+    ))?)
+}
+
+fn is_wanted(name: &Name, prefix: Option<&Name>) -> bool {
+    prefix.is_none_or(|prefix| name.as_ref().starts_with(prefix.as_ref()))
+}
+
+fn remote_of(faces: &[FaceStatus], face_id: u64) -> String {
+    let face = faces.iter().find(|face| face.properties.face_id == face_id);
+    face.map_or_else(|| "?".to_owned(), |face| face.properties.remote_uri.clone())
+}
+
+fn flag_words(flags: u64) -> Vec<&'static str> {
+    let named = [(route_flag::CHILD_INHERIT, "child-inherit"), (route_flag::CAPTURE, "capture")];
+    named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+}
+
+fn json_of(prefix: &Name, route: &RouteRecord) -> Value {
+    json!({
+        "prefix": prefix.to_string(),
+        "face_id": route.face_id,
+        "origin": route_origin_text(route.origin),
+        "cost": route.cost,
+        "flags": flag_words(route.flags),
+        "expiration_period_ms": route.expiration_period_ms,
+    })
+}

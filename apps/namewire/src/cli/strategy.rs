@@ -1,0 +1,140 @@
+//! `namewire strategy`: which strategy forwards which namespace.
+
+use clap::{Args, Subcommand};
+use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb};
+use ndn_packet::Name;
+use serde_json::json;
+
+use super::connect::{ConnectOptions, block_on, name};
+use super::failure::{Failure, Outcome};
+use super::manage::{command, strategy_name};
+use super::output::{self, Table};
+
+/// List, show, set and unset the strategies of namespaces
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    common: CommonOptions,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the choices (what `namewire strategy` alone does)
+    List(CommonOptions),
+    /// Show the strategy in force for a name
+    Show {
+        /// The name
+        #[arg(value_parser = name)]
+        name: Name,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Choose the strategy of a namespace
+    Set {
+        /// The namespace
+        #[arg(value_parser = name)]
+        prefix: Name,
+        /// best-route, multicast, access, ... or a full strategy name, with version and parameters
+        #[arg(value_parser = strategy_name)]
+        strategy: Name,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+    /// Let a namespace inherit its strategy again
+    Unset {
+        /// The namespace
+        #[arg(value_parser = name)]
+        prefix: Name,
+        #[command(flatten)]
+        common: CommonOptions,
+    },
+}
+
+#[derive(Args, Debug)]
+struct CommonOptions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.command {
+        None => block_on(list(&options.common)),
+        Some(Command::List(common)) => block_on(list(common)),
+        Some(Command::Show { name, common }) => block_on(show(name, common)),
+        Some(Command::Set { prefix, strategy, common }) => block_on(set(prefix, strategy, common)),
+        Some(Command::Unset { prefix, common }) => block_on(unset(prefix, common)),
+    }
+}
+
+async fn choices(common: &CommonOptions) -> Outcome<Vec<StrategyChoice>> {
+    let endpoint = common.connect.open().await?;
+    let mut choices: Vec<StrategyChoice> =
+        endpoint.management().dataset(&Dataset::StrategyChoiceList).await?;
+    choices.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(choices)
+}
+
+async fn list(common: &CommonOptions) -> Outcome {
+    let choices = choices(common).await?;
+    if common.json {
+        return Ok(output::print_json(&choices.iter().map(json_of).collect())?);
+    }
+    let mut table = Table::new(&["PREFIX", "STRATEGY"]);
+    for choice in &choices {
+        table.row(vec![choice.name.to_string(), choice.strategy.to_string()]);
+    }
+    Ok(table.print("no strategies")?)
+}
+
+async fn show(name: &Name, common: &CommonOptions) -> Outcome {
+    let choices = choices(common).await?;
+    let matching = choices.iter().filter(|choice| name.as_ref().starts_with(choice.name.as_ref()));
+    let choice = matching
+        .max_by_key(|choice| choice.name.as_ref().len())
+        .ok_or_else(|| Failure::Failed(format!("the forwarder has no strategy for {name}")))?;
+    if common.json {
+        return Ok(output::print_json(&json_of(choice))?);
+    }
+    Ok(output::print_fields(&[
+        ("prefix", choice.name.to_string()),
+        ("strategy", choice.strategy.to_string()),
+    ])?)
+}
+
+async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let parameters = ControlParameters {
+        name: Some(prefix.clone()),
+        strategy: Some(strategy.clone()),
+        ..ControlParameters::default()
+    };
+    let accepted = command(&endpoint, Verb::StrategySet, &parameters).await?;
+    let strategy = accepted.strategy.as_ref().unwrap_or(strategy);
+    if common.json {
+        return Ok(output::print_json(
+            &json!({ "prefix": prefix.to_string(), "strategy": strategy.to_string() }),
+        )?);
+    }
+    Ok(output::print_line(&format!("{prefix} is forwarded by {strategy}"))?)
+}
+
+async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
+    let parameters =
+        ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
+    command(&endpoint, Verb::StrategyUnset, &parameters).await?;
+    if common.json {
+        return Ok(output::print_json(&json!({ "prefix": prefix.to_string() }))?);
+    }
+    Ok(output::print_line(&format!("{prefix} inherits its strategy"))?)
+}
+
+fn json_of(choice: &StrategyChoice) -> serde_json::Value {
+    json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() })
+}

@@ -1,0 +1,114 @@
+//! What holds where nothing is configured. The sample file says the same; a test compares them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use super::ByteSize;
+use super::types::*;
+
+fn every_address() -> Vec<IpAddr> {
+    vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
+}
+
+impl Default for UnixListener {
+    fn default() -> Self {
+        Self { enabled: true, path: None, mode: 0o666 }
+    }
+}
+
+impl Default for TcpListener {
+    fn default() -> Self {
+        Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }
+    }
+}
+
+impl Default for UdpListener {
+    fn default() -> Self {
+        Self { enabled: true, addresses: every_address(), port: NDN_PORT }
+    }
+}
+
+impl Default for Forwarder {
+    fn default() -> Self {
+        Self { workers: 1, cpus: Vec::new(), spin: Duration::from_micros(20) }
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            cs: Cs::default(),
+            pit_capacity: 1 << 20,
+            fib_capacity: 1 << 20,
+            dead_nonce_lifetime: Duration::from_secs(6),
+            network_regions: Vec::new(),
+        }
+    }
+}
+
+impl Default for Cs {
+    fn default() -> Self {
+        Self {
+            capacity_packets: 65_536,
+            capacity_bytes: None,
+            policy: CsPolicy::Lru,
+            admit: true,
+            serve: true,
+            unsolicited: UnsolicitedPolicy::DropAll,
+        }
+    }
+}
+
+impl Default for FaceDefaults {
+    fn default() -> Self {
+        Self {
+            mtu: 8800,
+            idle_timeout: Duration::from_secs(600),
+            send_queue: ByteSize::mebibytes(1),
+            congestion_marking: true,
+            congestion_threshold: ByteSize::kibibytes(64),
+            congestion_interval: Duration::from_millis(100),
+            receive_buffer: None,
+            send_buffer: None,
+            reconnect_min: Duration::from_secs(1),
+            reconnect_max: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            faces: 16_384,
+            reassembly_packets: 32,
+            reassembly_fragments: 400,
+            reassembly_timeout: Duration::from_millis(500),
+            interest_lifetime: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { capacity: ByteSize::mebibytes(256) }
+    }
+}
+
+impl Default for Management {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { enabled: true, path: None }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: LogLevel::Info, modules: BTreeMap::new() }
+    }
+}
