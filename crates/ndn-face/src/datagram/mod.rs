@@ -2,6 +2,8 @@
 
 mod input;
 mod output;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 

@@ -208,7 +208,7 @@ impl DatagramQueue {
 
     /// Frames from `first` on that can go as one message: to one peer and of one length, but for
     /// the last, which may be shorter.
-    fn run_at(&self, first: usize) -> usize {
+    pub(super) fn run_at(&self, first: usize) -> usize {
         let (face, length) = (self.datagrams[first].face, self.datagrams[first].length());
         if length > self.segment_length_max {
             return 1;
@@ -230,7 +230,7 @@ impl DatagramQueue {
     }
 
     /// After the kernel refused a run: whether the same frames may go one by one.
-    fn shorten_runs(&mut self, run: usize, first: usize, error: &io::Error) -> bool {
+    pub(super) fn shorten_runs(&mut self, run: usize, first: usize, error: &io::Error) -> bool {
         if run == 1 {
             return false;
         }

@@ -1,6 +1,8 @@
 //! All faces of one worker.
 
 mod close;
+mod read_datagrams;
+mod read_stream;
 mod receive;
 mod send;
 mod timers;

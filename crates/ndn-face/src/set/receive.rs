@@ -1,28 +1,18 @@
 //! From the sockets to the shard.
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
 use ndn_forwarding::{LpFields, RxFace};
-use ndn_packet::MAX_PACKET_SIZE;
-use ndn_packet::tlv::frame_len;
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::poll::Event;
-use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, DatagramInput, Opened};
+use crate::LinkDropReason;
+use crate::datagram::ChannelId;
 use crate::face::{Connection, Face, Transport};
 use crate::link::Received;
 use crate::set::{CHANNEL_TOKEN, FOREIGN_TOKEN, FaceSet, face_in};
 use crate::tap::Direction;
-use crate::{CloseReason, LinkDropReason};
-
-/// A stream block with less room than this is replaced before it is read into.
-const READ_ROOM_MIN: usize = 32 * 1024;
-/// Longest frame on a stream: the largest packet behind the largest header that makes sense.
-const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 
 /// Where received packets go: a burst, and what parses packets into it.
 pub trait RxSink {
@@ -141,250 +131,11 @@ impl FaceSet {
         self.channel_mut(channel).is_some_and(|channel| channel.waits_writable)
     }
 
-    /// Reads once from the stream of a face.
-    fn read_stream(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(face) = face_in(&mut self.faces, index) else { return Progress::Done };
-        let Transport::Stream(stream) = &mut face.transport else { return Progress::Done };
-        let Connection::Up(connection) = &stream.connection else { return Progress::Done };
-        let Some(block) = block_with_room(&mut self.stream_block, READ_ROOM_MIN, pool) else {
-            return Progress::NoBlock;
-        };
-        let partial = stream.partial.len();
-        let spare = block.spare_mut();
-        spare[..partial].copy_from_slice(&stream.partial);
-        let read = match stream::read(connection.as_fd(), &mut spare[partial..]) {
-            Ok(0) => Err(CloseReason::PeerClosed),
-            Ok(length) => Ok(length),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Done,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                Err(CloseReason::PeerClosed)
-            }
-            Err(error) => Err(CloseReason::Failed(error.kind())),
-        };
-        match read {
-            Ok(length) => {
-                block.commit(partial + length);
-                stream.partial.clear();
-                face.link.counters().last_received_ns.set(now.as_nanos());
-                self.pending = Some(Pending::Stream(index));
-                self.take_stream(now, index, pool, sink)
-            }
-            Err(reason) => {
-                self.lose_connection(now, index, reason, pool);
-                Progress::Done
-            }
-        }
-    }
-
-    /// Takes frames out of the stream block.
-    fn take_stream(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(mut block) = self.stream_block.take() else { return Progress::Done };
-        let progress = self.take_frames(now, index, &mut block, pool, sink);
-        if progress == Progress::Done {
-            self.pending = None;
-            let rest = block.filled().len();
-            block.skip(rest);
-        }
-        self.stream_block = Some(block);
-        progress
-    }
-
-    fn take_frames(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        block: &mut FillBlock,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        loop {
-            let filled = block.filled();
-            let length = match frame_len(filled) {
-                Ok(Some(length)) if length > FRAME_LENGTH_MAX => {
-                    self.lose_connection(now, index, CloseReason::FrameTooLong, pool);
-                    return Progress::Done;
-                }
-                Ok(Some(length)) if length <= filled.len() => length,
-                Ok(_) => {
-                    self.keep_partial(index, filled);
-                    return Progress::Done;
-                }
-                Err(_) => {
-                    self.lose_connection(now, index, CloseReason::MalformedFrame, pool);
-                    return Progress::Done;
-                }
-            };
-            if sink.is_full() {
-                return Progress::SinkFull;
-            }
-            if !self.deliver(now, index, block, length, pool, sink) {
-                return Progress::Done;
-            }
-        }
-    }
-
-    /// Keeps the beginning of a frame until the rest of it arrives.
-    fn keep_partial(&mut self, index: FaceIndex, bytes: &[u8]) {
-        let Some(face) = face_in(&mut self.faces, index) else { return };
-        let Transport::Stream(stream) = &mut face.transport else { return };
-        if bytes.is_empty() {
-            // An idle face holds no memory for frames.
-            stream.partial = Vec::new();
-        } else {
-            stream.partial.extend_from_slice(bytes);
-        }
-    }
-
-    /// Receives once from a UDP socket.
-    fn read_channel(
-        &mut self,
-        now: Timestamp,
-        id: ChannelId,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
-            return Progress::Done;
-        };
-        let Some(input) = &mut self.datagrams else { return Progress::Done };
-        match input.receive(channel, pool) {
-            Ok(true) => {
-                self.pending = Some(Pending::Datagrams(id));
-                self.take_datagrams(now, id, pool, sink)
-            }
-            Ok(false) => Progress::NoBlock,
-            Err(error) => {
-                if error.kind() != io::ErrorKind::WouldBlock {
-                    channel.counters.receive_errors.increment();
-                }
-                Progress::Done
-            }
-        }
-    }
-
-    /// Takes datagrams out of what was received.
-    fn take_datagrams(
-        &mut self,
-        now: Timestamp,
-        id: ChannelId,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(mut input) = self.datagrams.take() else { return Progress::Done };
-        let progress = loop {
-            if input.is_done() {
-                self.pending = None;
-                break Progress::Done;
-            }
-            let progress = self.take_message(now, id, &mut input, pool, sink);
-            if progress != Progress::Done {
-                break progress;
-            }
-        };
-        self.datagrams = Some(input);
-        progress
-    }
-
-    /// Takes the datagrams of one message.
-    fn take_message(
-        &mut self,
-        now: Timestamp,
-        id: ChannelId,
-        input: &mut DatagramInput,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        if input.current().is_none() {
-            let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
-                input.close();
-                return Progress::Done;
-            };
-            match input.open(channel, pool) {
-                Opened::Nothing => return Progress::Done,
-                Opened::Stranger(peer) => {
-                    return Progress::NewPeer { channel: id, local: channel.local, peer };
-                }
-                Opened::Message(index) => {
-                    if let Some(face) = face_in(&mut self.faces, index) {
-                        face.link.counters().last_received_ns.set(now.as_nanos());
-                    }
-                }
-            }
-        }
-        let Some((message, block)) = input.current() else { return Progress::Done };
-        loop {
-            let length = message.segment_length.min(block.filled().len());
-            if length == 0 {
-                break;
-            }
-            if sink.is_full() {
-                return Progress::SinkFull;
-            }
-            if !self.deliver(now, message.face, block, length, pool, sink) {
-                break;
-            }
-        }
-        input.close();
-        Progress::Done
-    }
-
-    /// Takes frames out of the queue of an internal face.
-    fn take_internal(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        loop {
-            if sink.is_full() {
-                return Progress::SinkFull;
-            }
-            let Some(face) = face_in(&mut self.faces, index) else { break };
-            let Transport::Internal(end) = &mut face.transport else { break };
-            let Some(frame) = end.receive() else {
-                if end.is_closed() {
-                    self.lose_connection(now, index, CloseReason::PeerClosed, pool);
-                }
-                break;
-            };
-            let counters = face.link.counters();
-            counters.last_received_ns.set(now.as_nanos());
-            if frame.len() > FRAME_LENGTH_MAX {
-                counters.dropped(LinkDropReason::TooLong).increment();
-                continue;
-            }
-            if block_with_room(&mut self.stream_block, frame.len(), pool).is_none() {
-                counters.dropped(LinkDropReason::NoBuffer).increment();
-                continue;
-            }
-            let Some(mut block) = self.stream_block.take() else { break };
-            block.spare_mut()[..frame.len()].copy_from_slice(&frame);
-            block.commit(frame.len());
-            self.deliver(now, index, &mut block, frame.len(), pool, sink);
-            self.stream_block = Some(block);
-        }
-        self.pending = None;
-        Progress::Done
-    }
-
     /// Gives the frame in the first `length` bytes of what is filled in `block` to its face, and
     /// the packet that comes of it to `sink`. The frame is consumed. `false` if there is no such
     /// face any more.
     #[inline]
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         now: Timestamp,
         index: FaceIndex,
@@ -429,7 +180,7 @@ impl FaceSet {
 }
 
 /// The block in `place`, replaced by a fresh one if it has less than `room` bytes to spare.
-fn block_with_room<'a>(
+pub(super) fn block_with_room<'a>(
     place: &'a mut Option<FillBlock>,
     room: usize,
     pool: &PacketPool,

@@ -49,8 +49,10 @@ pub struct Worker {
     pub pool: PacketPool,
     pub now: Timestamp,
     pub received: VecDeque<Packet>,
-    /// Peers to refuse or accept: called with the peer's address.
+    /// UDP peers without a face that have been reported.
     pub strangers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
+    /// How to make faces for them, if at all.
+    pub accept_strangers: Option<FaceOptions>,
     events: Events,
     next_slot: u32,
 }
@@ -70,6 +72,7 @@ impl Worker {
             now: Timestamp::from_millis(1000),
             received: VecDeque::new(),
             strangers: Vec::new(),
+            accept_strangers: None,
             events: Events::with_capacity(4),
             next_slot: 0,
         }
@@ -111,6 +114,12 @@ impl Worker {
                     Progress::SinkFull => {}
                     Progress::NewPeer { channel, peer, .. } => {
                         self.strangers.push((channel, peer));
+                        if let Some(options) = self.accept_strangers {
+                            let (now, index) = (self.now, self.next_index());
+                            let added =
+                                self.faces.add_datagram(now, index, channel, peer, &options);
+                            added.unwrap();
+                        }
                     }
                     Progress::NoBlock => panic!("the pool is exhausted"),
                 }

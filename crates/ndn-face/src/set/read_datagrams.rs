@@ -1,0 +1,105 @@
+//! Receiving from UDP sockets.
+
+use std::io;
+
+use ndn_ring::PacketPool;
+use ndn_table::Timestamp;
+
+use crate::datagram::{ChannelId, DatagramInput, Opened};
+use crate::set::receive::{Pending, Progress, RxSink};
+use crate::set::{FaceSet, face_in};
+
+impl FaceSet {
+    /// Receives once from a UDP socket.
+    pub(super) fn read_channel(
+        &mut self,
+        now: Timestamp,
+        id: ChannelId,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
+            return Progress::Done;
+        };
+        let Some(input) = &mut self.datagrams else { return Progress::Done };
+        match input.receive(channel, pool) {
+            Ok(true) => {
+                self.pending = Some(Pending::Datagrams(id));
+                self.take_datagrams(now, id, pool, sink)
+            }
+            Ok(false) => Progress::NoBlock,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    channel.counters.receive_errors.increment();
+                }
+                Progress::Done
+            }
+        }
+    }
+
+    /// Takes datagrams out of what was received.
+    pub(super) fn take_datagrams(
+        &mut self,
+        now: Timestamp,
+        id: ChannelId,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        let Some(mut input) = self.datagrams.take() else { return Progress::Done };
+        let progress = loop {
+            if input.is_done() {
+                self.pending = None;
+                break Progress::Done;
+            }
+            let progress = self.take_message(now, id, &mut input, pool, sink);
+            if progress != Progress::Done {
+                break progress;
+            }
+        };
+        self.datagrams = Some(input);
+        progress
+    }
+
+    /// Takes the datagrams of one message.
+    fn take_message(
+        &mut self,
+        now: Timestamp,
+        id: ChannelId,
+        input: &mut DatagramInput,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        if input.current().is_none() {
+            let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
+                input.close();
+                return Progress::Done;
+            };
+            match input.open(channel, pool) {
+                Opened::Nothing => return Progress::Done,
+                Opened::Stranger(peer) => {
+                    return Progress::NewPeer { channel: id, local: channel.local, peer };
+                }
+                Opened::Message(index) => {
+                    if let Some(face) = face_in(&mut self.faces, index) {
+                        face.link.counters().last_received_ns.set(now.as_nanos());
+                    }
+                }
+            }
+        }
+        let Some((message, block)) = input.current() else { return Progress::Done };
+        loop {
+            let length = message.segment_length.min(block.filled().len());
+            if length == 0 {
+                break;
+            }
+            if sink.is_full() {
+                return Progress::SinkFull;
+            }
+            if !self.deliver(now, message.face, block, length, pool, sink) {
+                break;
+            }
+        }
+        input.close();
+        Progress::Done
+    }
+}

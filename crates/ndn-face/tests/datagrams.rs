@@ -1,0 +1,311 @@
+//! UDP faces over loopback.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
+
+mod support;
+
+use std::net::{SocketAddr, UdpSocket as StdSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_face::{
+    ChannelCounters, ChannelId, CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions,
+    LinkDropReason, Persistency,
+};
+use ndn_forwarding::{FaceScope, TxPacket, TxSink};
+use ndn_sys::udp::{UdpOptions, UdpSocket};
+use ndn_table::FaceIndex;
+use support::{PATIENCE, Worker, plain, properties, tlv, write_all};
+
+fn localhost() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn options(mtu: usize) -> FaceOptions {
+    FaceOptions::datagram(properties(FaceScope::NonLocal), Persistency::OnDemand, mtu)
+}
+
+/// A socket of the worker, its address, and what it counts.
+fn channel(worker: &mut Worker, accepts: bool) -> (ChannelId, SocketAddr, Arc<ChannelCounters>) {
+    let socket = UdpSocket::new(&UdpOptions::bound_to(localhost())).unwrap();
+    let address = socket.local_address().unwrap();
+    let (channel, counters) = worker.faces.add_channel(socket, accepts).unwrap();
+    (channel, address, counters)
+}
+
+fn add_peer(
+    worker: &mut Worker,
+    channel: ChannelId,
+    peer: SocketAddr,
+    options: &FaceOptions,
+) -> (FaceIndex, Arc<FaceCounters>) {
+    let index = worker.next_index();
+    let counters = worker.faces.add_datagram(worker.now, index, channel, peer, options).unwrap();
+    (index, counters)
+}
+
+fn peer() -> (StdSocket, SocketAddr) {
+    let socket = StdSocket::bind(localhost()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+fn receive(socket: &StdSocket) -> Vec<u8> {
+    let mut buffer = vec![0; 65_536];
+    let length = socket.recv(&mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
+}
+
+/// Two workers that know each other, so that both directions use runs.
+struct Linked {
+    near: Worker,
+    far: Worker,
+    /// The face of `near`.
+    face: FaceIndex,
+    sent: Arc<FaceCounters>,
+    received: Arc<FaceCounters>,
+    near_socket: Arc<ChannelCounters>,
+    far_socket: Arc<ChannelCounters>,
+}
+
+fn linked(mtu: usize) -> Linked {
+    let mut workers = [Worker::new(), Worker::new()];
+    let ends = workers.each_mut().map(|worker| channel(worker, false));
+    let [mut near, mut far] = workers;
+    let [(near_id, near_at, near_socket), (far_id, far_at, far_socket)] = ends;
+    let (face, sent) = add_peer(&mut near, near_id, far_at, &options(mtu));
+    let (_, received) = add_peer(&mut far, far_id, near_at, &options(mtu));
+    Linked { near, far, face, sent, received, near_socket, far_socket }
+}
+
+#[test]
+fn strangers_get_a_face_or_are_dropped() {
+    let mut worker = Worker::new();
+    let (id, address, counters) = channel(&mut worker, true);
+    let (known, known_address) = peer();
+    let (stranger, stranger_address) = peer();
+    known.send_to(&tlv(5, 20, 1), address).unwrap();
+    worker.run_until(|worker| !worker.strangers.is_empty());
+    assert_eq!(worker.strangers.pop(), Some((id, known_address)));
+    worker.settle();
+    assert!(worker.received.is_empty());
+    assert_eq!(counters.no_face.value(), 1, "nobody made a face");
+
+    let (face, _) = add_peer(&mut worker, id, known_address, &options(8800));
+    let taken = worker.next_index();
+    let again = worker.faces.add_datagram(worker.now, taken, id, known_address, &options(8800));
+    assert!(again.is_err());
+    assert_eq!(worker.faces.datagram_face(id, known_address), Some(face));
+    known.send_to(&tlv(5, 20, 2), address).unwrap();
+    assert_eq!(worker.receive().1, tlv(5, 20, 2));
+
+    // The next one gets a face at once, and its first packet arrives.
+    stranger.send_to(&tlv(5, 20, 3), address).unwrap();
+    worker.accept_strangers = Some(options(8800));
+    let (from, wire, _) = worker.receive();
+    assert_eq!(wire, tlv(5, 20, 3));
+    assert_ne!(from, face);
+    assert_eq!(worker.strangers, [(id, stranger_address)]);
+    worker.send(from, &tlv(6, 30, 4));
+    worker.flush();
+    assert_eq!(receive(&stranger), tlv(6, 30, 4));
+    worker.finish();
+}
+
+#[test]
+fn bursts_cross_in_few_system_calls() {
+    let Linked { mut near, mut far, face, sent, received, near_socket, far_socket } = linked(8800);
+    let packets: Vec<_> = (0..100_u8).map(|seed| tlv(6, 150, seed)).collect();
+    for packet in &packets {
+        near.send(face, packet);
+    }
+    near.flush();
+    for packet in &packets {
+        assert_eq!(far.receive().1, *packet);
+    }
+    assert_eq!(sent.out_data.value(), 100);
+    assert_eq!(received.in_data.value(), 100);
+    assert_eq!(near_socket.send_calls.value(), 1);
+    assert!(far_socket.receive_calls.value() <= 2);
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn packets_of_many_sizes_arrive_whole_and_in_order() {
+    let Linked { mut near, mut far, face, received, .. } = linked(8800);
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        for index in 0..60_usize {
+            let length = [100, 100, 100, 99, 2000, 2048, 2048, 8800, 8000, 300][index % 10];
+            let packet = tlv(6, length, (round * 60 + index) as u8);
+            near.send(face, &packet);
+            expected.push(packet);
+        }
+        near.flush();
+        // Keep the receive buffer from overflowing.
+        far.run_until(|_| received.in_data.value() == expected.len() as u64);
+    }
+    for packet in &expected {
+        assert!(far.receive().1 == *packet);
+    }
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn large_packets_go_from_where_they_lie() {
+    let Linked { mut near, mut far, face, .. } = linked(8800);
+    let (_, _, stream) = near.add_stream();
+    let large = tlv(6, 8000, 5);
+    write_all(&mut near, &stream, &large);
+    near.run_until(|near| !near.received.is_empty());
+    let packet = near.received.pop_front().unwrap();
+    for _ in 0..20 {
+        let wire = near.pool.bytes(&packet.handle);
+        let sent = TxPacket { handle: Some(&packet.handle), ..plain(wire) };
+        let mut sink = near.faces.sink(near.now, &near.pool);
+        sink.send(face, sent);
+        sink.send(face, TxPacket { pit_token: &[1, 2], ..sent });
+        sink.send(face, plain(&[6, 0]));
+    }
+    near.pool.release(packet.handle);
+    near.flush();
+    for _ in 0..20 {
+        assert!(far.receive().1 == large);
+        let (_, wire, fields) = far.receive();
+        assert!(wire == large);
+        assert_eq!(fields.pit_token.as_bytes(), [1, 2]);
+        assert_eq!(far.receive().1, [6, 0]);
+    }
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn packets_longer_than_the_mtu_are_fragmented() {
+    let Linked { mut near, mut far, face, sent, received, .. } = linked(1400);
+    for seed in 0..20 {
+        near.send(face, &tlv(6, 8000, seed));
+    }
+    near.flush();
+    for seed in 0..20 {
+        assert!(far.receive().1 == tlv(6, 8000, seed));
+    }
+    assert_eq!(sent.out_frames.value(), 20 * 6);
+    assert_eq!(received.in_frames.value(), 20 * 6);
+    assert_eq!(received.in_data.value(), 20);
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn faces_of_one_socket_do_not_mix() {
+    let mut worker = Worker::new();
+    let (id, address, counters) = channel(&mut worker, false);
+    let peers: Vec<_> = (0..10).map(|_| peer()).collect();
+    let faces: Vec<_> =
+        peers.iter().map(|(_, at)| add_peer(&mut worker, id, *at, &options(8800)).0).collect();
+    for round in 0..6 {
+        for (seed, face) in (0_u8..).zip(&faces) {
+            worker.send(*face, &tlv(6, 100 + usize::from(seed), round));
+        }
+    }
+    worker.flush();
+    assert_eq!(counters.send_calls.value(), 1, "ten runs of six in one call");
+    for (seed, (socket, _)) in (0_u8..).zip(&peers) {
+        for round in 0..6 {
+            assert_eq!(receive(socket), tlv(6, 100 + usize::from(seed), round));
+        }
+        socket.send_to(&tlv(5, 30, seed), address).unwrap();
+    }
+    for _ in &peers {
+        let (from, wire, _) = worker.receive();
+        let position = faces.iter().position(|face| *face == from).unwrap();
+        assert_eq!(wire, tlv(5, 30, position as u8));
+    }
+    // Removing the socket removes its faces.
+    let mut removed = worker.faces.remove_channel(id, &worker.pool);
+    removed.sort_unstable();
+    assert_eq!(removed, faces);
+    assert!(!worker.faces.contains(faces[0]));
+    worker.finish();
+}
+
+#[test]
+fn what_is_no_packet_is_counted_and_ends_with_its_datagram() {
+    let mut worker = Worker::new();
+    let (id, address, _) = channel(&mut worker, false);
+    let (socket, at) = peer();
+    let (_, counters) = add_peer(&mut worker, id, at, &options(8800));
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[], &[100, 9], &[0; 1400], &[6; 60_000]] {
+        socket.send_to(bytes, address).unwrap();
+    }
+    socket.send_to(&tlv(5, 40, 1), address).unwrap();
+    assert_eq!(worker.receive().1, tlv(5, 40, 1));
+    assert_eq!(counters.dropped(LinkDropReason::UnknownType).value(), 2);
+    assert_eq!(counters.dropped(LinkDropReason::Malformed).value(), 1);
+    assert_eq!(counters.dropped(LinkDropReason::TooLong).value(), 1);
+    worker.finish();
+}
+
+#[test]
+fn an_idle_face_closes_and_a_busy_one_stays() {
+    let mut worker = Worker::new();
+    let (id, address, _) = channel(&mut worker, false);
+    let (busy_socket, busy_at) = peer();
+    let (_idle_socket, idle_at) = peer();
+    let timeout = Duration::from_secs(600);
+    let (idle, _) = add_peer(&mut worker, id, idle_at, &options(8800));
+    let (busy, _) = add_peer(&mut worker, id, busy_at, &options(8800));
+    let persistent = FaceOptions { persistency: Persistency::Persistent, ..options(8800) };
+    let (_, patient_at) = peer();
+    let (patient, _) = add_peer(&mut worker, id, patient_at, &persistent);
+    assert_eq!(worker.faces.next_deadline(), Some(worker.now.plus(timeout)));
+    worker.advance(timeout - Duration::from_secs(1));
+    busy_socket.send_to(&tlv(5, 20, 0), address).unwrap();
+    worker.receive();
+    assert_eq!(worker.faces.poll_event(), None);
+    worker.advance(Duration::from_secs(1));
+    let change = FaceChange::Closed(CloseReason::Idle);
+    assert_eq!(worker.faces.poll_event(), Some(FaceEvent { face: idle, change }));
+    assert_eq!(worker.faces.poll_event(), None);
+    assert_eq!(worker.faces.datagram_face(id, idle_at), None);
+    assert!(worker.faces.contains(busy) && worker.faces.contains(patient));
+    worker.advance(timeout);
+    assert!(!worker.faces.contains(busy) && worker.faces.contains(patient));
+    assert_eq!(worker.faces.next_deadline(), None);
+    worker.finish();
+}
+
+#[test]
+fn a_connected_face_survives_a_peer_that_is_not_there() {
+    let mut worker = Worker::new();
+    let (socket, remote) = peer();
+    drop(socket);
+    let udp = UdpOptions { remote: Some(remote), ..UdpOptions::bound_to(localhost()) };
+    let connected = UdpSocket::new(&udp).unwrap();
+    let local = connected.local_address().unwrap();
+    let index = worker.next_index();
+    let persistent = FaceOptions { persistency: Persistency::Persistent, ..options(8800) };
+    let counters =
+        worker.faces.add_connected_datagram(worker.now, index, connected, &persistent).unwrap();
+    for _ in 0..20 {
+        worker.send(index, &tlv(5, 100, 0));
+        worker.flush();
+        worker.poll(Duration::from_millis(1));
+    }
+    assert!(worker.faces.contains(index));
+    assert_eq!(worker.faces.poll_event(), None);
+    // The peer starts at last.
+    let socket = StdSocket::bind(remote).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    worker.send(index, &tlv(5, 100, 1));
+    worker.flush();
+    assert_eq!(receive(&socket), tlv(5, 100, 1));
+    socket.send_to(&tlv(6, 100, 2), local).unwrap();
+    assert_eq!(worker.receive().1, tlv(6, 100, 2));
+    assert_eq!(counters.in_data.value(), 1);
+    worker.finish();
+}
