@@ -9,11 +9,13 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`advise_huge_pages`] | large pages for large tables |
 
 mod directory;
 mod fill;
 mod handle;
 mod home;
+mod huge_pages;
 mod memory;
 mod pool;
 mod prefetch;
@@ -24,6 +26,7 @@ mod loom_tests;
 
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
+pub use huge_pages::advise_huge_pages;
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
