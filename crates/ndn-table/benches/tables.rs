@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ndn_packet::NameRef;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 use ndn_table::{
     DataKey, FIB_BURST_MAX, FaceIndex, FibConfig, FibSlot, FibWriter, InterestKey, NameHasher,
     PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, StrategyId, Timestamp,
@@ -215,6 +216,48 @@ fn fib(entries: u64) {
     );
 }
 
+/// The least that an exchange can cost here: six random prefetched lines, and a copy of the Data
+/// to a rotating store.
+struct Floor {
+    lines: Vec<[u64; 8]>,
+    store: Vec<u8>,
+    next: usize,
+    state: u64,
+}
+
+impl Floor {
+    fn new(packets: usize) -> Self {
+        let mut lines = Vec::with_capacity(packets * 4);
+        advise_huge_pages(lines.spare_capacity_mut());
+        lines.resize(packets * 4, [1; 8]);
+        let mut store = Vec::with_capacity(packets * 1152);
+        advise_huge_pages(store.spare_capacity_mut());
+        store.resize(packets * 1152, 1);
+        Self { lines, store, next: 0, state: 5 }
+    }
+
+    fn run(&mut self, data: &[Name]) -> u64 {
+        let mut sum = 0;
+        for half in data.chunks(BURST / 2) {
+            let mut places = [[0; 6]; BURST / 2];
+            for place in places.iter_mut().take(half.len()).flatten() {
+                *place = random(&mut self.state) as usize % self.lines.len();
+                prefetch_slice(&self.lines, *place);
+            }
+            for (name, places) in half.iter().zip(places) {
+                for place in places {
+                    sum += self.lines[place][0];
+                    self.lines[place][7] = sum;
+                }
+                let end = self.next + 1152;
+                self.store[self.next..end][..name.wire.len()].copy_from_slice(&name.wire);
+                self.next = if end == self.store.len() { 0 } else { end };
+            }
+        }
+        sum
+    }
+}
+
 struct Exchanges {
     pcct: Pcct,
     hasher: NameHasher,
@@ -302,6 +345,8 @@ fn exchange(case: &str, cs_packets: u32, fanout: u64) {
     let mut value = Vec::new();
     let mut interests = Samples::default();
     let mut answers = Samples::default();
+    let mut floors = Samples::default();
+    let mut floor = Floor::new(cs_packets as usize);
     for base in (0..total).step_by(BURST) {
         world.now = world.now.plus_nanos(20_000);
         let is_measured = base >= total - u64::from(cs_packets) / 2;
@@ -326,14 +371,18 @@ fn exchange(case: &str, cs_packets: u32, fanout: u64) {
         world.data_burst();
         if is_measured {
             answers.add(start, BURST);
+            let start = Instant::now();
+            black_box(floor.run(&world.data));
+            floors.add(start, BURST);
         }
     }
     assert!(world.pcct.cs_counters().evictions > u64::from(cs_packets));
     println!(
-        "{case}: CS {cs_packets}: Interest {:.1} ns, Data {:.1} ns ({} bytes), {} prefix nodes",
+        "{case}: CS {cs_packets}: Interest {:.1} ns, Data {:.1} ns ({} bytes), floor {:.1} ns, {} prefix nodes",
         interests.median(),
         answers.median(),
         world.data[0].wire.len(),
+        floors.median(),
         world.pcct.cs_prefix_node_count(),
     );
 }

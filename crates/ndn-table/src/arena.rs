@@ -1,5 +1,7 @@
 //! Fixed-capacity array of entries that are named by index; its memory is touched on first use.
 
+use ndn_ring::advise_huge_pages;
+
 /// Index that names no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -17,7 +19,9 @@ impl<T> Arena<T> {
     /// Room for `capacity` values.
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity < NONE as usize, "indices are 32 bits");
-        Self { slots: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity), capacity }
+        let mut slots = Vec::with_capacity(capacity);
+        advise_huge_pages(slots.spare_capacity_mut());
+        Self { slots, free: Vec::with_capacity(capacity), capacity }
     }
 
     /// Values in use.

@@ -1,6 +1,6 @@
 //! Packet bytes in blocks of a few sizes, never more than a fixed number of bytes in all.
 
-use ndn_ring::prefetch_slice;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::arena::NONE;
 
@@ -75,6 +75,7 @@ impl ByteSlab {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let count = (bytes_max / CHUNK_SIZE).clamp(1, NONE as usize / CHUNK_UNITS);
         let bytes = vec![0; count * CHUNK_SIZE + UNIT];
+        advise_huge_pages(&bytes);
         let origin = bytes.as_ptr().align_offset(UNIT).min(UNIT);
         Self {
             bytes,

@@ -13,7 +13,7 @@
 //! records that were still alive had to be overwritten the list grows, and for one lifetime a
 //! lookup also reads the line where a record would have been before. An idle list is small again.
 
-use ndn_ring::prefetch_slice;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::Timestamp;
 
@@ -70,6 +70,7 @@ impl DeadNonceList {
         let lines_max = lines.max(LINES_MIN);
         let line_count = usize::try_from(lines_max).unwrap_or(usize::MAX / 64);
         let words = vec![0; (line_count + 1) * LINE_RECORDS];
+        advise_huge_pages(&words);
         let origin = words.as_ptr().align_offset(64).min(LINE_RECORDS);
         Self {
             words,

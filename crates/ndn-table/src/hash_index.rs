@@ -1,6 +1,6 @@
 //! Hash table of 64-byte buckets from a 64-bit hash to a 32-bit reference; fixed size, no rehash.
 
-use ndn_ring::prefetch_slice;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::bucket::{BUCKET_SLOTS, Bucket, tag_of};
 
@@ -28,7 +28,10 @@ impl HashIndex {
     pub(crate) fn new(items_max: usize) -> Self {
         let count = (items_max / ITEMS_PER_BUCKET).max(PROBE_MAX);
         assert!(u32::try_from(count).is_ok(), "at most 2^32 buckets");
-        Self { buckets: vec![Bucket::EMPTY; count], len: 0 }
+        let mut buckets = Vec::with_capacity(count);
+        advise_huge_pages(buckets.spare_capacity_mut());
+        buckets.resize(count, Bucket::EMPTY);
+        Self { buckets, len: 0 }
     }
 
     /// Number of items.
