@@ -3,9 +3,11 @@
 
 mod config_text;
 mod machine;
+mod pipeline;
 mod relay;
 
 pub use machine::Machine;
+pub use pipeline::{PipelineCase, PipelineOptions, PipelineReport, run_pipeline};
 pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
 
 /// The median; NaN of nothing.

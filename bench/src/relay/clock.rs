@@ -21,7 +21,7 @@ pub(super) fn thread_cpu_ns() -> u64 {
 }
 
 /// Time that the host has taken away from all processors since boot.
-pub(super) fn steal_ns() -> u64 {
+pub(crate) fn steal_ns() -> u64 {
     const NS_PER_TICK: u64 = 10_000_000;
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let steal = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));

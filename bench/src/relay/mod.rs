@@ -6,7 +6,7 @@
 //! several rounds per case; a case reports the median over its rounds.
 
 mod attach;
-mod clock;
+pub(crate) mod clock;
 mod datagram;
 mod dumb;
 mod endpoint;

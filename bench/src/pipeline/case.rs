@@ -1,0 +1,338 @@
+//! The cases, and how one is run.
+
+use anyhow::{Result, ensure};
+
+use super::floor::{BATCH, Exchange, Floor};
+use super::measure::{Spread, resident_mib};
+use super::rig::{Rig, RigConfig};
+use super::traffic::{LAST_COMPONENT_LENGTH, NameShape};
+use super::{PipelineCase, PipelineOptions};
+use crate::relay::clock::steal_ns;
+
+/// Interests that wait for Data at any time.
+const OUTSTANDING: usize = 20_480;
+
+/// Interests, and as many Data, in one burst.
+const EXCHANGES_PER_BURST: u64 = 32;
+
+/// What the Interests of a case ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Names that were never asked for; so many of 1000 with CanBePrefix.
+    Unique { can_be_prefix_permille: u64 },
+    /// Names in the Content Store.
+    Hits,
+    /// A prefix of everything in the Content Store, with CanBePrefix.
+    CommonPrefix,
+}
+
+/// One case.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) name: String,
+    kind: Kind,
+    config: RigConfig,
+}
+
+const BASE: RigConfig = RigConfig {
+    shape: NameShape { components: 4, prefix_count: 10_000 },
+    payload: 1000,
+    cs_packets: 1_000_000,
+    pit_entries: 65_536,
+    with_tokens: true,
+};
+
+/// All cases.
+pub(super) fn cases() -> Vec<Case> {
+    let unique = Kind::Unique { can_be_prefix_permille: 0 };
+    let case = |name: &str, kind, config| Case { name: name.to_owned(), kind, config };
+    let shaped = |components, prefix_count| RigConfig {
+        shape: NameShape { components, prefix_count },
+        ..BASE
+    };
+    vec![
+        case("base", unique, BASE),
+        case("cs-hits", Kind::Hits, BASE),
+        case("can-be-prefix-1%", Kind::Unique { can_be_prefix_permille: 10 }, BASE),
+        case("without-tokens", unique, RigConfig { with_tokens: false, ..BASE }),
+        case("components-7", unique, shaped(7, 10_000)),
+        case("components-13", unique, shaped(13, 10_000)),
+        case("payload-100", unique, RigConfig { payload: 100, ..BASE }),
+        case("payload-8000", unique, RigConfig { payload: 8000, cs_packets: 200_000, ..BASE }),
+        case("fib-100000", unique, shaped(4, 100_000)),
+        case("fib-1000000", unique, shaped(4, 1_000_000)),
+        case("can-be-prefix-of-million", Kind::CommonPrefix, shaped(4, 1)),
+    ]
+}
+
+/// A case under way.
+struct Run {
+    rig: Rig,
+    kind: Kind,
+    /// The next name to ask for.
+    next_interest: u64,
+    /// The next name to be answered.
+    next_data: u64,
+    outstanding_max: usize,
+}
+
+impl Case {
+    /// Runs the case: warm, then stretches in turn with the floor.
+    pub(super) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
+        let mut run = Run {
+            rig: Rig::new(self.config, self.prefix_length(), ndn_sys::clock::now())?,
+            kind: self.kind,
+            next_interest: 0,
+            next_data: 0,
+            outstanding_max: 0,
+        };
+        run.warm()?;
+        let mut floor = run.floor();
+        let before = Totals::of(&run.rig);
+        let (mut shard_ns, mut floor_ns) = (Vec::new(), Vec::new());
+        let mut discarded = 0;
+        while shard_ns.len() < options.pairs {
+            ensure!(
+                discarded < 10 * options.pairs,
+                "the host takes the processor away all the time"
+            );
+            let (steal, start) = (steal_ns(), ndn_sys::clock::now());
+            let of_shard = run.stretch(options.stretch)?;
+            let of_floor = run.floor_stretch(&mut floor, options.stretch);
+            let elapsed = ndn_sys::clock::now() - start;
+            if (steal_ns() - steal) * 100 > elapsed {
+                discarded += 1;
+                continue;
+            }
+            shard_ns.push(of_shard);
+            floor_ns.push(of_floor);
+        }
+        let (shard, floor) = (Spread::of(&shard_ns), Spread::of(&floor_ns));
+        Ok(PipelineCase {
+            pairs: shard_ns.len(),
+            pairs_discarded: discarded,
+            ..self.report(&run, &before, &shard, &floor)?
+        })
+    }
+
+    /// Length of the names with CanBePrefix.
+    fn prefix_length(&self) -> usize {
+        let shape = &self.config.shape;
+        match self.kind {
+            Kind::CommonPrefix => shape.prefix(0).len(),
+            Kind::Unique { .. } | Kind::Hits => shape.name(0).len() - LAST_COMPONENT_LENGTH,
+        }
+    }
+
+    fn report(
+        &self,
+        run: &Run,
+        before: &Totals,
+        shard: &Spread,
+        floor: &Spread,
+    ) -> Result<PipelineCase> {
+        let totals = Totals::of(&run.rig);
+        let pit_inserts = totals.pit_inserts - before.pit_inserts;
+        let cs_evictions = totals.cs_evictions - before.cs_evictions;
+        let interests = totals.interests - before.interests;
+        let hits = totals.hits - before.hits;
+        if let Kind::Unique { .. } = self.kind {
+            ensure!(pit_inserts == interests, "{hits} of {interests} Interests were not forwarded");
+            ensure!(cs_evictions == interests, "the Content Store evicts one Data for each");
+            ensure!(run.outstanding_max >= 20_000, "too few Interests are outstanding");
+        } else {
+            ensure!(hits == interests, "the Content Store answers all");
+        }
+        ensure!(totals.data - before.data == interests, "every Interest is answered");
+        ensure!(totals.dropped == 0, "{} packets were dropped", totals.dropped);
+        let (resident_mib, huge_pages_mib) = resident_mib();
+        Ok(PipelineCase {
+            case: self.name.clone(),
+            ns_per_exchange: shard.median,
+            ns_per_exchange_spread: (shard.least, shard.most),
+            floor_ns: floor.median,
+            floor_ns_spread: (floor.least, floor.most),
+            ratio: shard.median / floor.median,
+            pairs: 0,
+            pairs_discarded: 0,
+            name_components: self.config.shape.components,
+            name_bytes: self.config.shape.name(0).len(),
+            payload_bytes: self.config.payload,
+            fib_entries: self.config.shape.prefix_count,
+            cs_packets: self.config.cs_packets,
+            outstanding: run.outstanding_max,
+            hit_ratio: ratio(hits, interests),
+            pit_inserts,
+            cs_evictions,
+            resident_mib,
+            huge_pages_mib,
+        })
+    }
+}
+
+impl Run {
+    /// Fills the Content Store until it has evicted twice its capacity, and leaves as many
+    /// Interests without Data as the case is to have.
+    fn warm(&mut self) -> Result<()> {
+        let capacity = u64::from(self.rig.config.cs_packets);
+        let kind = std::mem::replace(&mut self.kind, Kind::Unique { can_be_prefix_permille: 0 });
+        while self.rig.counters.cs_evictions.value() < 2 * capacity {
+            self.exchange_unique(EXCHANGES_PER_BURST, 0)?;
+        }
+        if !matches!(kind, Kind::Unique { .. }) {
+            while self.next_data < self.next_interest {
+                self.answer(EXCHANGES_PER_BURST)?;
+                self.rig.process()?;
+            }
+        }
+        self.kind = kind;
+        self.outstanding_max = 0;
+        Ok(())
+    }
+
+    /// So many exchanges through the shard; nanoseconds for one.
+    fn stretch(&mut self, exchanges: u64) -> Result<f64> {
+        let mut nanos = 0;
+        let bursts = exchanges.div_ceil(EXCHANGES_PER_BURST);
+        for _ in 0..bursts {
+            nanos += match self.kind {
+                Kind::Unique { can_be_prefix_permille } => {
+                    self.exchange_unique(EXCHANGES_PER_BURST, can_be_prefix_permille)?
+                }
+                Kind::Hits => self.exchange_hits(EXCHANGES_PER_BURST)?,
+                Kind::CommonPrefix => self.exchange_common_prefix(EXCHANGES_PER_BURST)?,
+            };
+        }
+        Ok(ratio(nanos, bursts * EXCHANGES_PER_BURST))
+    }
+
+    /// New Interests, and Data for those that have waited longest, in one burst.
+    fn exchange_unique(&mut self, count: u64, can_be_prefix_permille: u64) -> Result<u64> {
+        let shape = self.rig.config.shape;
+        for _ in 0..count {
+            let name = shape.name(self.next_interest);
+            if self.next_interest % 1000 < can_be_prefix_permille {
+                let parent = &name[..name.len() - LAST_COMPONENT_LENGTH];
+                self.rig.receive_interest_for(parent, true)?;
+            } else {
+                self.rig.receive_interest_for(&name, false)?;
+            }
+            self.next_interest += 1;
+        }
+        if self.rig.outstanding() >= OUTSTANDING {
+            self.answer(count)?;
+        }
+        let nanos = self.rig.process()?;
+        self.outstanding_max = self.outstanding_max.max(self.rig.outstanding());
+        Ok(nanos)
+    }
+
+    /// Interests for random names among those cached last.
+    fn exchange_hits(&mut self, count: u64) -> Result<u64> {
+        let window = u64::from(self.rig.config.cs_packets) * 9 / 10;
+        for _ in 0..count {
+            self.next_interest += 1;
+            let age = self.next_interest.wrapping_mul(0x9E37_79B9_7F4A_7C15) % window;
+            self.rig.receive_interest(self.next_data - 1 - age)?;
+        }
+        self.rig.process()
+    }
+
+    /// Interests for the one prefix of all that is cached.
+    fn exchange_common_prefix(&mut self, count: u64) -> Result<u64> {
+        let prefix = self.rig.config.shape.prefix(0);
+        for _ in 0..count {
+            self.rig.receive_interest_for(&prefix, true)?;
+        }
+        self.rig.process()
+    }
+
+    /// Receives the Data for so many of the Interests that have waited longest.
+    fn answer(&mut self, count: u64) -> Result<()> {
+        for _ in 0..count.min(self.next_interest - self.next_data) {
+            self.rig.receive_data(self.next_data)?;
+            self.next_data += 1;
+        }
+        Ok(())
+    }
+
+    /// A floor with tables and a store of the sizes that the shard has.
+    fn floor(&self) -> Floor {
+        let config = &self.rig.config;
+        let (pit, cs) = (config.pit_entries as usize, config.cs_packets as usize);
+        // Hash index (16 bytes for an item), PIT entries, headers of the Data that comes and of
+        // the one that goes, name prefixes, FIB.
+        let index = 16 * (pit + cs);
+        let fib = 128 * config.shape.prefix_count.max(1) as usize;
+        let table_bytes = [index, 256 * pit, 64 * cs, 64 * cs, 64 * cs, fib];
+        Floor::new(table_bytes, cs, self.rig.data.len())
+    }
+
+    /// So many exchanges through the floor; nanoseconds for one.
+    fn floor_stretch(&self, floor: &mut Floor, exchanges: u64) -> f64 {
+        let (interests, data) = (&self.rig.interests, &self.rig.data);
+        let mut received = vec![0; BATCH * (interests.len() + data.len())];
+        let (mut nanos, mut sum, mut sequence) = (0, 0_u64, self.next_interest);
+        let batches = exchanges.div_ceil(EXCHANGES_PER_BURST);
+        for _ in 0..batches {
+            for place in received.chunks_exact_mut(interests.len() + data.len()) {
+                let name = self.rig.config.shape.name(sequence);
+                sequence += 1;
+                let (interest_place, data_place) = place.split_at_mut(interests.len());
+                interests.write(&name, 1, interest_place);
+                data.write(&name, sequence, data_place);
+            }
+            let start = ndn_sys::clock::now();
+            let mut exchanges = [EMPTY_EXCHANGE; BATCH];
+            let places = received.chunks_exact(interests.len() + data.len());
+            for (exchange, place) in exchanges.iter_mut().zip(places) {
+                let (interest, data_wire) = place.split_at(interests.len());
+                *exchange = Exchange {
+                    interest,
+                    interest_name: &interest[interests.name_range()],
+                    data: data_wire,
+                    data_name: &data_wire[data.name_range()],
+                };
+            }
+            sum = sum.wrapping_add(floor.run(&exchanges));
+            nanos += ndn_sys::clock::now() - start;
+        }
+        std::hint::black_box(sum);
+        ratio(nanos, batches * EXCHANGES_PER_BURST)
+    }
+}
+
+const _: () = assert!(BATCH as u64 == EXCHANGES_PER_BURST);
+
+const EMPTY_EXCHANGE: Exchange<'_> =
+    Exchange { interest: &[], interest_name: &[], data: &[], data_name: &[] };
+
+/// What the shard has counted.
+struct Totals {
+    interests: u64,
+    hits: u64,
+    pit_inserts: u64,
+    cs_evictions: u64,
+    data: u64,
+    dropped: u64,
+}
+
+impl Totals {
+    fn of(rig: &Rig) -> Self {
+        let counters = &rig.counters;
+        Self {
+            interests: counters.in_interests.value(),
+            hits: counters.cs_hits.value(),
+            pit_inserts: counters.pit_inserts.value(),
+            cs_evictions: counters.cs_evictions.value(),
+            data: counters.out_data.value(),
+            dropped: counters.dropped_total(),
+        }
+    }
+}
+
+/// The quotient of two counts.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn ratio(numerator: u64, denominator: u64) -> f64 {
+    numerator as f64 / denominator as f64
+}

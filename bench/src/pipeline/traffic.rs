@@ -1,0 +1,201 @@
+//! Names in random order, and the packets that carry them.
+
+use ndn_packet::tlv::{Writer, tlv_len};
+use ndn_packet::types;
+
+/// Names in use before they repeat: 2^24.
+const NAME_BITS: u32 = 24;
+const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
+
+/// Bytes of the last component of a name.
+pub(super) const LAST_COMPONENT_LENGTH: usize = 9;
+
+/// The shape of all names of a case, which have the same length.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NameShape {
+    /// At least 4.
+    pub(super) components: usize,
+    /// Prefixes of two components that have a route.
+    pub(super) prefix_count: u32,
+}
+
+impl NameShape {
+    /// The value of the Name TLV of name `sequence`: sequences that follow each other give names
+    /// that have nothing to do with each other, and 2^24 different ones.
+    pub(super) fn name(&self, sequence: u64) -> Vec<u8> {
+        let id = permute(sequence & NAME_MASK);
+        let mut name = self.prefix(id % u64::from(self.prefix_count));
+        for depth in 4..self.components {
+            push_component(&mut name, format!("part{depth:02}").as_bytes());
+        }
+        push_component(
+            &mut name,
+            format!("{:012x}", (id * 0x5851_F42D) & 0xFFFF_FFFF_FFFF).as_bytes(),
+        );
+        push_component(&mut name, format!("{:07}", id % 9_999_991).as_bytes());
+        name
+    }
+
+    /// The prefix of route `index`.
+    #[expect(clippy::unused_self, reason = "names of all shapes begin alike")]
+    pub(super) fn prefix(&self, index: u64) -> Vec<u8> {
+        let mut name = Vec::with_capacity(128);
+        push_component(&mut name, b"bench");
+        push_component(&mut name, format!("p{index:07}").as_bytes());
+        name
+    }
+}
+
+/// Appends a generic component.
+pub(super) fn push_component(name: &mut Vec<u8>, value: &[u8]) {
+    name.push(8);
+    name.push(u8::try_from(value.len()).expect("a short component"));
+    name.extend_from_slice(value);
+}
+
+/// A bijection of the numbers below 2^24 that scatters them.
+fn permute(number: u64) -> u64 {
+    let mut mixed = number;
+    for factor in [0x9E_3779, 0xC2_B2AF, 0x27_D4EB] {
+        mixed = (mixed * (factor | 1)) & NAME_MASK;
+        mixed ^= mixed >> 13;
+    }
+    mixed
+}
+
+/// Interests of one length: a template of which name and Nonce are replaced.
+#[derive(Debug)]
+pub(super) struct InterestTemplate {
+    wire: Vec<u8>,
+    name_start: usize,
+    name_length: usize,
+    nonce_start: usize,
+}
+
+impl InterestTemplate {
+    pub(super) fn new(name: &[u8], can_be_prefix: bool) -> Self {
+        let selectors = if can_be_prefix { 2 } else { 0 };
+        let value_length = tlv_len(types::NAME, name.len()) + selectors + 6 + 4;
+        let mut wire = vec![0; tlv_len(types::INTEREST, value_length)];
+        let name_start = wire.len() - value_length + 2;
+        let mut writer = Writer::new(&mut wire);
+        let written = (|| {
+            writer.header(types::INTEREST, value_length)?;
+            writer.tlv(types::NAME, name)?;
+            if can_be_prefix {
+                writer.tlv(types::CAN_BE_PREFIX, &[])?;
+            }
+            writer.tlv(types::NONCE, &[0; 4])?;
+            writer.number(types::INTEREST_LIFETIME, 4000)
+        })();
+        written.expect("the buffer has the right size");
+        let nonce_start = wire.len() - 8;
+        Self { wire, name_start, name_length: name.len(), nonce_start }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.wire.len()
+    }
+
+    /// Where the value of the Name is.
+    pub(super) fn name_range(&self) -> std::ops::Range<usize> {
+        self.name_start..self.name_start + self.name_length
+    }
+
+    /// Writes the Interest for `name`, which must have the length of the template's.
+    pub(super) fn write(&self, name: &[u8], nonce: u32, out: &mut [u8]) {
+        out[..self.wire.len()].copy_from_slice(&self.wire);
+        out[self.name_range()].copy_from_slice(name);
+        out[self.nonce_start..self.nonce_start + 4].copy_from_slice(&nonce.to_be_bytes());
+    }
+}
+
+/// Data of one length: a template of which the name is replaced, and some of the content.
+#[derive(Debug)]
+pub(super) struct DataTemplate {
+    wire: Vec<u8>,
+    name_start: usize,
+    name_length: usize,
+    content_start: usize,
+}
+
+impl DataTemplate {
+    pub(super) fn new(name: &[u8], payload: usize) -> Self {
+        const META_INFO: &[u8] = &[25, 2, 0x27, 0x10];
+        const SIGNATURE_INFO: &[u8] = &[27, 1, 0];
+        let after = tlv_len(types::SIGNATURE_INFO, SIGNATURE_INFO.len()) + 34;
+        let value_length = tlv_len(types::NAME, name.len())
+            + tlv_len(types::META_INFO, META_INFO.len())
+            + tlv_len(types::CONTENT, payload)
+            + after;
+        let mut wire = vec![0; tlv_len(types::DATA, value_length)];
+        let name_start = wire.len() - value_length + 2;
+        let content_start = wire.len() - after - payload;
+        let content: Vec<u8> = (0..payload).map(|i| i.to_le_bytes()[0]).collect();
+        let mut writer = Writer::new(&mut wire);
+        let written = (|| {
+            writer.header(types::DATA, value_length)?;
+            writer.tlv(types::NAME, name)?;
+            writer.tlv(types::META_INFO, META_INFO)?;
+            writer.tlv(types::CONTENT, &content)?;
+            writer.tlv(types::SIGNATURE_INFO, SIGNATURE_INFO)?;
+            writer.tlv(types::SIGNATURE_VALUE, &[7; 32])
+        })();
+        written.expect("the buffer has the right size");
+        Self { wire, name_start, name_length: name.len(), content_start }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.wire.len()
+    }
+
+    /// Where the value of the Name is.
+    pub(super) fn name_range(&self) -> std::ops::Range<usize> {
+        self.name_start..self.name_start + self.name_length
+    }
+
+    /// Writes the Data of `name`, which must have the length of the template's.
+    pub(super) fn write(&self, name: &[u8], sequence: u64, out: &mut [u8]) {
+        out[..self.wire.len()].copy_from_slice(&self.wire);
+        out[self.name_range()].copy_from_slice(name);
+        out[self.content_start..self.content_start + 8].copy_from_slice(&sequence.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permutation_repeats_nothing() {
+        let mut seen = vec![false; 1 << NAME_BITS];
+        for number in 0..1 << NAME_BITS {
+            let place = usize::try_from(permute(number)).unwrap();
+            assert!(!std::mem::replace(&mut seen[place], true));
+        }
+    }
+
+    #[test]
+    fn packets_are_what_they_say() {
+        for components in [4, 7, 13] {
+            let shape = NameShape { components, prefix_count: 10_000 };
+            let (first, other) = (shape.name(0), shape.name(77));
+            assert_eq!(first.len(), other.len());
+            let mut wire = [0; 2000];
+            let template = InterestTemplate::new(&first, components == 7);
+            template.write(&other, 0xABCD_EF01, &mut wire);
+            let interest = ndn_packet::Interest::parse(&wire[..template.len()]).unwrap();
+            assert_eq!(interest.name().value(), other);
+            assert_eq!(interest.name().len(), components);
+            assert_eq!(interest.can_be_prefix(), components == 7);
+            assert_eq!((interest.nonce(), interest.lifetime_ms()), (Some(0xABCD_EF01), 4000));
+            let template = DataTemplate::new(&first, 1000);
+            template.write(&other, 5, &mut wire);
+            let data = ndn_packet::Data::parse(&wire[..template.len()]).unwrap();
+            assert_eq!(data.name().value(), other);
+            assert_eq!(data.content().unwrap().len(), 1000);
+            assert_eq!(data.freshness_ms(), Some(10_000));
+        }
+        assert_eq!(NameShape { components: 4, prefix_count: 1 }.name(1).len(), 40);
+    }
+}
