@@ -5,10 +5,12 @@
 //! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
 #![forbid(unsafe_code)]
 
+mod link;
 mod management;
 mod name_uri;
 mod packet;
 
+pub use link::link;
 pub use management::management;
 pub use name_uri::name_uri;
 pub use packet::packet;
@@ -18,7 +20,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus.
 pub const TARGETS: &[(&str, Target)] =
-    &[("packet", packet), ("name_uri", name_uri), ("management", management)];
+    &[("packet", packet), ("name_uri", name_uri), ("management", management), ("link", link)];
 
 /// The target called `name`.
 #[must_use]

@@ -128,12 +128,13 @@ impl OutputQueue {
         Ok(())
     }
 
-    /// Writes as much as the kernel takes.
+    /// Writes as much as the kernel takes. `scratch` may hold anything before and after.
     pub(crate) fn flush(
         &mut self,
         stream: BorrowedFd<'_>,
         pool: &PacketPool,
         budget: &mut Budget,
+        scratch: &mut Vec<u8>,
     ) -> io::Result<Flushed> {
         while self.pending_bytes() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -144,7 +145,7 @@ impl OutputQueue {
                 Err(error) => return Err(error),
             };
             if written < plan.bytes {
-                self.keep_rest(written, pool);
+                self.keep_rest(written, pool, scratch);
                 self.blocked = true;
                 self.kernel_bytes = stream::unsent_bytes(stream).unwrap_or(0);
                 self.recharge(budget);
@@ -189,16 +190,16 @@ impl OutputQueue {
     }
 
     /// Forgets the first `skipped` bytes that wait, and copies the rest into one run.
-    fn keep_rest(&mut self, mut skipped: usize, pool: &PacketPool) {
+    fn keep_rest(&mut self, mut skipped: usize, pool: &PacketPool, scratch: &mut Vec<u8>) {
         if self.large.is_empty() {
             self.written += skipped;
             return;
         }
-        let mut rest = Vec::with_capacity(self.pending_bytes() - skipped);
+        scratch.clear();
         let mut append = |bytes: &[u8]| {
             let cut = skipped.min(bytes.len());
             skipped -= cut;
-            rest.extend_from_slice(&bytes[cut..]);
+            scratch.extend_from_slice(&bytes[cut..]);
         };
         let mut position = self.written;
         for large in self.large.drain(..) {
@@ -208,7 +209,7 @@ impl OutputQueue {
             pool.release(large.handle);
         }
         append(&self.bytes[position..]);
-        self.bytes = rest;
+        std::mem::swap(&mut self.bytes, scratch);
         self.written = 0;
         self.large_bytes = 0;
     }

@@ -76,6 +76,10 @@ pub struct FaceSet {
     /// Output queues that no face uses.
     #[expect(clippy::vec_box, reason = "faces take the box as it is")]
     spare_queues: Vec<Box<OutputQueue>>,
+    /// Buffers for half frames that no face uses.
+    spare_partials: Vec<Vec<u8>>,
+    /// Where a flush that is cut short puts what is left; only its capacity lasts.
+    scratch: Vec<u8>,
     /// Faces and channels to flush.
     unflushed: Vec<FaceIndex>,
     unflushed_channels: Vec<ChannelId>,
@@ -104,6 +108,8 @@ impl FaceSet {
             pending: None,
             writer: DatagramWriter::new(),
             spare_queues: Vec::new(),
+            spare_partials: Vec::new(),
+            scratch: Vec::new(),
             unflushed: Vec::new(),
             unflushed_channels: Vec::new(),
             output_budget: Budget::new(options.output_bytes_max),

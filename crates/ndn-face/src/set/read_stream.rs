@@ -16,6 +16,8 @@ use crate::{CloseReason, LinkDropReason};
 
 /// A stream block with less room than this is replaced before it is read into.
 const READ_ROOM_MIN: usize = 32 * 1024;
+/// Buffers for half frames to keep for faces that need one.
+const SPARE_PARTIALS_MAX: usize = 64;
 /// Longest frame on a stream: the largest packet behind the largest header that makes sense.
 const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 
@@ -114,16 +116,22 @@ impl FaceSet {
         }
     }
 
-    /// Keeps the beginning of a frame until the rest of it arrives.
+    /// Keeps the beginning of a frame until the rest of it arrives. Only a face with half a frame
+    /// holds memory for one.
     fn keep_partial(&mut self, index: FaceIndex, bytes: &[u8]) {
         let Some(face) = face_in(&mut self.faces, index) else { return };
         let Transport::Stream(stream) = &mut face.transport else { return };
         if bytes.is_empty() {
-            // An idle face holds no memory for frames.
-            stream.partial = Vec::new();
-        } else {
-            stream.partial.extend_from_slice(bytes);
+            let partial = std::mem::take(&mut stream.partial);
+            if partial.capacity() > 0 && self.spare_partials.len() < SPARE_PARTIALS_MAX {
+                self.spare_partials.push(partial);
+            }
+            return;
         }
+        if stream.partial.capacity() == 0 {
+            stream.partial = self.spare_partials.pop().unwrap_or_default();
+        }
+        stream.partial.extend_from_slice(bytes);
     }
 
     /// Takes frames out of the queue of an internal face.

@@ -56,7 +56,8 @@ impl FaceSet {
             return;
         };
         let was_blocked = queue.is_blocked();
-        let result = queue.flush(connection.as_fd(), pool, &mut self.output_budget);
+        let (budget, scratch) = (&mut self.output_budget, &mut self.scratch);
+        let result = queue.flush(connection.as_fd(), pool, budget, scratch);
         face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
         let interest = match result {
             Ok(Flushed::All) => {
