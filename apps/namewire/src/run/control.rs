@@ -96,9 +96,6 @@ impl Control {
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
         poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
         poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
-        for (token, listener) in (TOKEN_LISTENERS..).zip(&listeners.streams) {
-            poller.add(&listener.socket, token, Interest::Readable)?;
-        }
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(std::sync::Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {
@@ -294,11 +291,23 @@ impl Control {
             None => self.state.face_created(now, record),
         }
         self.statics.face_added(&mut self.state, ticket, face_id);
-        if face_id == FACE_ID_INTERNAL
-            && let Err(error) = self.state.register_management()
-        {
-            error!(%error, "management cannot be reached");
+        if face_id == FACE_ID_INTERNAL {
+            if let Err(error) = self.state.register_management() {
+                error!(%error, "management cannot be reached");
+            }
+            // Who connects earlier waits in the listeners' queues: the worker gets the route to
+            // management before it gets the first application.
+            if let Err(error) = self.start_accepting() {
+                error!(%error, "connections cannot be accepted");
+            }
         }
+    }
+
+    fn start_accepting(&self) -> std::io::Result<()> {
+        for (token, listener) in (TOKEN_LISTENERS..).zip(&self.listeners.streams) {
+            self.poller.add(&listener.socket, token, Interest::Readable)?;
+        }
+        Ok(())
     }
 
     fn take_ticket(&mut self, ticket: Option<u64>) -> Option<Ticket> {
