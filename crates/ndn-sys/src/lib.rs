@@ -2,12 +2,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
 
+pub mod allocation;
 pub mod clock;
 pub mod cpu;
 pub mod poll;
