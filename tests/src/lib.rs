@@ -1,2 +1,61 @@
-//! End-to-end and interoperability tests of the namewire binary.
+//! What the end-to-end tests share: a forwarder of their own, applications, waiting for conditions.
+//!
+//! Every test starts the real program on sockets below a directory of its own and ends it when it
+//! is over, whatever happened. Nothing waits for an amount of time; [`wait_until`] waits for a
+//! condition with a deadline.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod forwarder;
+mod peers;
+mod process;
+mod program;
+pub mod wire;
+
+use std::time::{Duration, Instant};
+
+pub use forwarder::{Forwarder, Settings};
+pub use peers::{Peer, Transport, found_on_path, require, skip_unless_found};
+pub use process::{Process, run_to_end};
+pub use program::program;
+
+/// How long anything may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` gives a value.
+///
+/// # Panics
+/// It gives none within [`PATIENCE`]; the message says what was waited for.
+pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(now() < deadline, "waited {PATIENCE:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The time, for deadlines of tests that deal with real processes.
+#[expect(clippy::disallowed_methods, reason = "real processes run in real time")]
+#[must_use]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// `len` bytes that look random and are the same every time for the same `seed`.
+#[must_use]
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}

