@@ -5,11 +5,13 @@
 //! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
 #![forbid(unsafe_code)]
 
+mod configuration;
 mod link;
 mod management;
 mod name_uri;
 mod packet;
 
+pub use configuration::configuration;
 pub use link::link;
 pub use management::management;
 pub use name_uri::name_uri;
@@ -19,8 +21,13 @@ pub use packet::packet;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus.
-pub const TARGETS: &[(&str, Target)] =
-    &[("packet", packet), ("name_uri", name_uri), ("management", management), ("link", link)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("packet", packet),
+    ("name_uri", name_uri),
+    ("management", management),
+    ("link", link),
+    ("configuration", configuration),
+];
 
 /// The target called `name`.
 #[must_use]

@@ -1,0 +1,22 @@
+//! The reader of configuration files.
+
+use namewire::config;
+
+/// Reads text as a configuration. What is accepted passes its own check; what is refused can be
+/// told with its place, in both forms.
+pub fn configuration(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match config::parse("fuzz.toml", text) {
+        Ok(config) => config.check().expect("what is accepted passes the check"),
+        Err(error) => {
+            assert!(!error.problems().is_empty(), "a refusal has a reason");
+            for problem in error.problems() {
+                assert!(problem.span.start <= problem.span.end && problem.span.end <= text.len());
+                let (line, column) = error.position(problem.span.start);
+                assert!(line >= 1 && column >= 1);
+            }
+            assert!(!error.to_string().is_empty());
+            assert!(!error.render(false).is_empty());
+        }
+    }
+}
