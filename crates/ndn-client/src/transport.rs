@@ -13,6 +13,9 @@ use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Receive buffer of a UDP socket.
+const DATAGRAM_BUFFER_LEN: usize = 8 * 1024 * 1024;
+
 /// Why there is no connection to a forwarder.
 #[derive(Debug, Error)]
 #[error(
@@ -113,6 +116,8 @@ impl Socket {
                     _ => ([0; 4], 0).into(),
                 };
                 let socket = UdpSocket::bind(local).await?;
+                // As much as the kernel allows: a window of Data comes in one burst.
+                let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(DATAGRAM_BUFFER_LEN);
                 socket.connect(&*remotes).await?;
                 Ok(Self::Datagram(socket))
             }

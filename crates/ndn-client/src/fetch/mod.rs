@@ -19,7 +19,7 @@ pub use discovery::Discovery;
 pub use driver::ObjectStream;
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
-pub use window::{Answer, Window, WindowMode};
+pub use window::{Answer, Congestion, Window, WindowMode};
 
 /// Why a fetch cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -219,6 +219,39 @@ fn a_half_full_cache_does_not_look_like_loss() {
 }
 
 #[test]
+fn a_stall_costs_two_probes_and_not_the_whole_window() {
+    let config = FetchConfig { window: WindowMode::Fixed(500), ..FetchConfig::default() };
+    let mut state = FetchState::new(config, 0, Some(10_000));
+    let mut now = Duration::ZERO;
+    let mut flight: Vec<u64> = Vec::new();
+    for _ in 0..3 {
+        while let Some(transmit) = state.poll_transmit(now) {
+            flight.push(transmit.segment);
+        }
+        now += MS;
+        for segment in flight.drain(..) {
+            state.handle_data(now, segment, None, false);
+        }
+    }
+    while let Some(transmit) = state.poll_transmit(now) {
+        flight.push(transmit.segment);
+    }
+    // All answers come, but 300 ms late; the time-out is 200 ms.
+    let late = now + 300 * MS;
+    while let Some((due, _)) = state.poll_timeout().filter(|(due, _)| *due < late) {
+        state.handle_timeout(due);
+        while state.poll_transmit(due).is_some() {}
+    }
+    assert_eq!(state.progress().retransmissions, 2);
+    for segment in flight {
+        state.handle_data(late, segment, None, false);
+        state.set_consumed(state.first_missing());
+    }
+    assert_eq!(state.in_flight(), 0);
+    assert_eq!(state.progress().retransmissions, 2);
+}
+
+#[test]
 fn a_dead_segment_fails_the_fetch_and_names_it() {
     let network = Network { dead: BTreeSet::from([7]), ..Network::default() };
     let config = FetchConfig { retransmissions_max: 3, ..FetchConfig::default() };

@@ -10,13 +10,16 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::rtt::{RtoBounds, RttEstimator};
-use super::window::{Answer, Window, WindowMode};
+use super::window::{Answer, Congestion, Window, WindowMode};
 use super::{FetchFailure, FetchProgress};
 
 /// Smallest distance in sending order at which an unanswered Interest counts as lost.
 const REORDER_MIN: u64 = 3;
 /// Largest such distance that reordering may teach.
 const REORDER_MAX: u64 = 4096;
+/// Interests given up at one time-out. They probe whether the others are lost too: an answer to a
+/// probe overtakes those, while after a mere stall their answers come and nothing is sent twice.
+const TIMEOUT_PROBES: u32 = 2;
 /// Pause before a segment that was refused with a Nack is asked for again, per attempt.
 const NACK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -231,7 +234,7 @@ impl FetchState {
         self.in_flight -= 1;
         self.set_status(segment, Status::Lost);
         if congested {
-            self.decrease(slot.sequence);
+            self.decrease(slot.sequence, Congestion::Loss);
         }
         if self.allow_retransmission(segment, slot.attempts, FetchFailure::Nack { segment }) {
             let pause = NACK_PAUSE.saturating_mul(slot.attempts);
@@ -271,16 +274,17 @@ impl FetchState {
         }
         self.detect_losses(now);
         let rto = self.rtt.rto();
-        let mut timed_out = false;
-        while let Some(sent) = self.first_unanswered()
+        let mut probes = 0;
+        while probes < TIMEOUT_PROBES
+            && let Some(sent) = self.first_unanswered()
             && sent.at + rto <= now
         {
             self.sent.pop_front();
-            timed_out = true;
+            probes += 1;
             self.progress.timeouts += 1;
             self.give_up(sent);
         }
-        if timed_out {
+        if probes > 0 {
             self.rtt.back_off();
         }
     }
@@ -415,7 +419,7 @@ impl FetchState {
         }
         if marked {
             self.progress.congestion_marks += 1;
-            self.decrease(slot.sequence);
+            self.decrease(slot.sequence, Congestion::Mark);
             return;
         }
         let size = self.window.size();
@@ -430,10 +434,10 @@ impl FetchState {
     }
 
     /// Decreases the window unless it was decreased after `sequence` was sent.
-    fn decrease(&mut self, sequence: u64) {
+    fn decrease(&mut self, sequence: u64, congestion: Congestion) {
         if sequence >= self.recovery_end {
             self.recovery_end = self.next_sequence;
-            self.window.on_congestion();
+            self.window.on_congestion(congestion);
             self.progress.window_decreases += 1;
         }
     }
@@ -517,7 +521,7 @@ impl FetchState {
         slot.status = Status::Lost;
         slot.given_up = Some((sent.sequence, sent.at));
         let attempts = slot.attempts;
-        self.decrease(sent.sequence);
+        self.decrease(sent.sequence, Congestion::Loss);
         let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
         if self.allow_retransmission(sent.segment, attempts, failure) {
             self.lost.push(Reverse(sent.segment));

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 /// CUBIC's constant C in segments per second cubed.
 const CUBIC_C: f64 = 0.4;
-/// Factor of a decrease.
+/// Factor of a decrease after a loss.
 const BETA: f64 = 0.7;
+/// Factor of a decrease after a congestion mark, which comes from a short queue (RFC 8511).
+const BETA_MARK: f64 = 0.85;
 /// Growth in segments per round trip of the Reno-friendly estimate.
 const RENO_ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The window never shrinks below this many segments.
@@ -38,6 +40,15 @@ impl Default for WindowMode {
     fn default() -> Self {
         Self::Cubic { initial: 10, max: 16_384 }
     }
+}
+
+/// What told of congestion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Congestion {
+    /// A loss or a time-out.
+    Loss,
+    /// A congestion mark.
+    Mark,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,17 +178,20 @@ impl Window {
         self.size = self.size.min(f64::from(max)).max(WINDOW_MIN);
     }
 
-    /// Shrinks after a loss, a time-out or a congestion mark. The caller calls this at most once per
-    /// round trip.
-    pub fn on_congestion(&mut self) {
+    /// Shrinks. The caller calls this at most once per round trip.
+    pub fn on_congestion(&mut self, congestion: Congestion) {
         if matches!(self.mode, WindowMode::Fixed(_)) {
             return;
         }
+        let beta = match congestion {
+            Congestion::Loss => BETA,
+            Congestion::Mark => BETA_MARK,
+        };
         self.undo = Some(Undo { size: self.size, phase: self.phase, max_size: self.max_size });
         // Fast convergence: a flow that is still below its last maximum gives up more.
         self.max_size =
-            if self.size < self.max_size { self.size * (1.0 + BETA) / 2.0 } else { self.size };
-        self.size = (self.size * BETA).max(WINDOW_MIN);
+            if self.size < self.max_size { self.size * (1.0 + beta) / 2.0 } else { self.size };
+        self.size = (self.size * beta).max(WINDOW_MIN);
         self.phase = Phase::Avoidance;
         self.epoch = None;
     }
@@ -304,7 +318,7 @@ mod tests {
     #[test]
     fn a_decrease_is_by_beta_and_the_old_size_is_reached_again_in_k_seconds() {
         let mut window = Window::new(WindowMode::Cubic { initial: 1000, max: 100_000 });
-        window.on_congestion();
+        window.on_congestion(Congestion::Loss);
         assert_eq!(window.size(), 700);
         // K = cbrt(300 / 0.4) = 9.1 s. Answers at one window per round trip.
         let rtt = Duration::from_millis(200);
@@ -320,9 +334,16 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_costs_less_than_a_loss() {
+        let mut window = Window::new(WindowMode::Cubic { initial: 1000, max: 100_000 });
+        window.on_congestion(Congestion::Mark);
+        assert_eq!(window.size(), 850);
+    }
+
+    #[test]
     fn short_round_trips_grow_at_least_like_reno() {
         let mut window = Window::new(WindowMode::Cubic { initial: 100, max: 100_000 });
-        window.on_congestion();
+        window.on_congestion(Congestion::Loss);
         let rtt = Duration::from_millis(1);
         for round in 0..100u32 {
             for sequence in 0..u64::try_from(window.size()).unwrap() {
@@ -335,7 +356,7 @@ mod tests {
     #[test]
     fn a_spurious_loss_gives_the_window_back_once() {
         let mut window = cubic();
-        window.on_congestion();
+        window.on_congestion(Congestion::Loss);
         assert_eq!(window.size(), 7);
         window.on_spurious_loss();
         assert_eq!(window.size(), 10);
@@ -352,11 +373,11 @@ mod tests {
         }
         assert_eq!(window.size(), 12);
         for _ in 0..100 {
-            window.on_congestion();
+            window.on_congestion(Congestion::Loss);
         }
         assert_eq!(window.size(), 2);
         let mut fixed = Window::new(WindowMode::Fixed(5));
-        fixed.on_congestion();
+        fixed.on_congestion(Congestion::Loss);
         fixed.on_answer(&answer(RTT, 0, RTT));
         assert_eq!(fixed.size(), 5);
     }
