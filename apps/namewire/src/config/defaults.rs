@@ -39,7 +39,7 @@ impl Default for Tables {
     fn default() -> Self {
         Self {
             cs: Cs::default(),
-            pit_capacity: 1 << 20,
+            pit_capacity: 1 << 18,
             fib_capacity: 1 << 20,
             dead_nonce_lifetime: Duration::from_secs(6),
             network_regions: Vec::new(),

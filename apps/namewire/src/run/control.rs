@@ -23,6 +23,7 @@ use tracing::{debug, error, info, warn};
 use super::faces::{self, KnownFace, Wanted};
 use super::listeners::Listeners;
 use super::operator::OperatorRequests;
+use super::settings;
 use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
 use super::tables::{Catalog, ForwardingTables};
@@ -558,10 +559,11 @@ fn now() -> Now {
 }
 
 fn management(config: &Config) -> anyhow::Result<ControlState> {
-    let settings = ControlConfig {
+    let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
         fib_entries_max: config.tables.fib_capacity,
+        cs_capacity_max: settings::cs_capacity_max(config) as u64,
         cs: ndn_management::CsConfiguration {
             capacity: config.tables.cs.capacity_packets as u64,
             admit: config.tables.cs.admit,
@@ -569,7 +571,7 @@ fn management(config: &Config) -> anyhow::Result<ControlState> {
         },
         ..ControlConfig::default()
     };
-    Ok(ControlState::new(settings, Collaborators::with_strategies(Catalog::default())))
+    Ok(ControlState::new(control, Collaborators::with_strategies(Catalog::default())))
 }
 
 /// The data plane's end of the face between forwarding and management.

@@ -14,9 +14,9 @@ use crate::config::{self, Config, FaceDefaults};
 
 /// Bytes that one cached packet may take on average, where no limit in bytes is set.
 const CS_BYTES_PER_PACKET: usize = 8192;
-/// The Content Store can be made so large at run time, whatever it starts with: only address space
-/// is reserved for it.
-const CS_PACKETS_MIN: usize = 1 << 20;
+/// The Content Store can be made so large at run time, whatever it starts with. Not more: the
+/// index is spread over all the room that it may need, and a small one stays in the cache.
+const CS_PACKETS_MIN: usize = 65_536;
 /// Nonces remembered per PIT entry.
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
 /// Strategy timers at one time.
@@ -49,7 +49,7 @@ pub(super) fn dataplane_options(
 fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
     let tables = &config.tables;
     let now = Timestamp::from_nanos(clock::now());
-    let packets = tables.cs.capacity_packets.max(CS_PACKETS_MIN);
+    let packets = cs_capacity_max(config);
     let bytes = match tables.cs.capacity_bytes {
         Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
         None => packets.saturating_mul(CS_BYTES_PER_PACKET),
@@ -77,6 +77,11 @@ fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
             config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
         },
     }
+}
+
+/// Packets that the Content Store can be made to hold at run time.
+pub(super) fn cs_capacity_max(config: &Config) -> usize {
+    config.tables.cs.capacity_packets.max(CS_PACKETS_MIN)
 }
 
 /// Link service options of a stream face.

@@ -287,7 +287,7 @@ impl ControlState {
         serve: Option<bool>,
     ) -> Outcome {
         let wanted = CsConfiguration {
-            capacity: capacity.unwrap_or(self.cs.capacity),
+            capacity: capacity.unwrap_or(self.cs.capacity).min(self.config.cs_capacity_max),
             admit: admit.unwrap_or(self.cs.admit),
             serve: serve.unwrap_or(self.cs.serve),
         };

@@ -24,6 +24,9 @@ pub struct ControlConfig {
     pub strategy_choices_max: usize,
     /// Content Store settings at start.
     pub cs: CsConfiguration,
+    /// The highest capacity of the Content Store that `cs/config` sets, packets; the answer to a
+    /// command that asks for more says what it became.
+    pub cs_capacity_max: u64,
     /// Limits on published datasets.
     pub publisher: PublisherLimits,
 }
@@ -38,6 +41,7 @@ impl Default for ControlConfig {
             fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
             strategy_choices_max: 65_536,
             cs: CsConfiguration::default(),
+            cs_capacity_max: u64::MAX,
             publisher: PublisherLimits::default(),
         }
     }
