@@ -16,8 +16,6 @@ const SLICES_MAX: usize = 64;
 /// A queue that is blocked may hold so many bytes even when all faces together are over budget, so
 /// that one face that takes all of it does not silence the others.
 pub(crate) const GUARANTEED_BYTES: usize = 16 * 1024;
-/// A queue that has become longer than this gives its memory back when it is empty.
-const KEPT_BYTES: usize = 256 * 1024;
 /// Written bytes are cut off the front of a blocked queue when there are this many.
 const COMPACT_BYTES: usize = 64 * 1024;
 
@@ -220,14 +218,11 @@ impl OutputQueue {
         budget.force(self.charged);
     }
 
-    /// Makes an empty queue as new, but for memory that is worth keeping.
+    /// Makes an empty queue as new, but for its memory.
     fn reset(&mut self, budget: &mut Budget) {
         budget.give_back(self.charged);
         self.charged = 0;
         self.bytes.clear();
-        if self.bytes.capacity() > KEPT_BYTES {
-            self.bytes = Vec::new();
-        }
         self.written = 0;
         self.blocked = false;
         self.kernel_bytes = 0;
@@ -251,4 +246,41 @@ struct Plan {
     bytes: usize,
     large: usize,
     position: usize,
+}
+
+/// Queues that no face uses, and a limit on the memory that they hold.
+#[derive(Debug, Default)]
+pub(crate) struct SpareQueues {
+    #[expect(clippy::vec_box, reason = "faces take the box as it is")]
+    queues: Vec<Box<OutputQueue>>,
+    bytes: usize,
+}
+
+impl SpareQueues {
+    /// More than a burst can be for.
+    const QUEUES_MAX: usize = 128;
+    /// Enough for a few queues that have been long.
+    const BYTES_MAX: usize = 8 << 20;
+
+    /// An empty queue, the one that was used last if there is one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Box<OutputQueue> {
+        let queue = self.queues.pop().unwrap_or_default();
+        self.bytes -= queue.bytes.capacity();
+        queue
+    }
+
+    /// Keeps an empty queue for the next face, and its memory within the limit.
+    #[inline]
+    pub(crate) fn put(&mut self, mut queue: Box<OutputQueue>) {
+        debug_assert_eq!(queue.pending_bytes(), 0);
+        if self.queues.len() == Self::QUEUES_MAX {
+            return;
+        }
+        if self.bytes + queue.bytes.capacity() > Self::BYTES_MAX {
+            queue.bytes = Vec::new();
+        }
+        self.bytes += queue.bytes.capacity();
+        self.queues.push(queue);
+    }
 }

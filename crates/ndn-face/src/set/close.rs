@@ -29,7 +29,7 @@ impl FaceSet {
             Transport::Stream(stream) => {
                 if let Some(mut queue) = stream.output.take() {
                     queue.discard(pool, &mut self.output_budget);
-                    self.spare_queues.push(queue);
+                    self.spare_queues.put(queue);
                 }
             }
             Transport::Datagram { channel, peer: Some(peer) } => {
@@ -77,7 +77,7 @@ impl FaceSet {
                 stream.partial = Vec::new();
                 if let Some(mut queue) = stream.output.take() {
                     queue.discard(pool, &mut self.output_budget);
-                    self.spare_queues.push(queue);
+                    self.spare_queues.put(queue);
                 }
                 let reconnect = Reconnect::new(now, remote);
                 // Closes the old connection; the poller forgets it.

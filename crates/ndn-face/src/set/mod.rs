@@ -22,7 +22,7 @@ use ndn_table::{FaceIndex, Timestamp};
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::internal::InternalEnd;
-use crate::output::OutputQueue;
+use crate::output::SpareQueues;
 use crate::tap::FrameTap;
 use crate::{Budget, FaceCounters, FaceEvent, FaceOptions, LinkService};
 
@@ -74,8 +74,7 @@ pub struct FaceSet {
     pending: Option<receive::Pending>,
     writer: DatagramWriter,
     /// Output queues that no face uses.
-    #[expect(clippy::vec_box, reason = "faces take the box as it is")]
-    spare_queues: Vec<Box<OutputQueue>>,
+    spare_queues: SpareQueues,
     /// Buffers for half frames that no face uses.
     spare_partials: Vec<Vec<u8>>,
     /// Where a flush that is cut short puts what is left; only its capacity lasts.
@@ -107,7 +106,7 @@ impl FaceSet {
             datagrams: Some(Box::new(DatagramInput::new())),
             pending: None,
             writer: DatagramWriter::new(),
-            spare_queues: Vec::new(),
+            spare_queues: SpareQueues::default(),
             spare_partials: Vec::new(),
             scratch: Vec::new(),
             unflushed: Vec::new(),

@@ -16,9 +16,6 @@ use crate::set::{FaceSet, channel_token, face_in, token_of};
 use crate::tap::{Direction, FrameTap};
 use crate::{Budget, CloseReason, FrameSink, LinkDropReason};
 
-/// Output queues to keep for faces that become active; more than a burst can be for.
-const SPARE_QUEUES_MAX: usize = 128;
-
 /// Where a shard sends: the faces of its worker, for one burst.
 #[derive(Debug)]
 pub struct FaceSink<'a> {
@@ -61,9 +58,9 @@ impl FaceSet {
         face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
         let interest = match result {
             Ok(Flushed::All) => {
-                let queue =
-                    stream.output.take().filter(|_| self.spare_queues.len() < SPARE_QUEUES_MAX);
-                self.spare_queues.extend(queue);
+                if let Some(queue) = stream.output.take() {
+                    self.spare_queues.put(queue);
+                }
                 Interest::Readable
             }
             Ok(Flushed::Blocked) => Interest::ReadableAndWritable,
@@ -118,8 +115,7 @@ impl TxSink for FaceSink<'_> {
                     link.counters().dropped(LinkDropReason::Down).increment();
                     return;
                 }
-                let queue =
-                    stream.output.get_or_insert_with(|| set.spare_queues.pop().unwrap_or_default());
+                let queue = stream.output.get_or_insert_with(|| set.spare_queues.take());
                 let budget = &mut set.output_budget;
                 let mut sink = StreamSink { queue, pool: self.pool, budget, bytes_max, tap };
                 let _ = link.send(self.now, &packet, &mut sink);
