@@ -145,6 +145,7 @@ impl FillBlock {
         self.advance(length);
     }
 
+    #[inline]
     fn advance(&mut self, length: usize) -> usize {
         assert!(length <= self.filled - self.carved, "more bytes carved than are filled");
         let offset = self.carved;
@@ -156,6 +157,7 @@ impl FillBlock {
     ///
     /// # Safety
     /// `carved <= start <= end <= BLOCK_SIZE`.
+    #[inline]
     unsafe fn slice_mut(&mut self, start: usize, end: usize) -> &mut [u8] {
         debug_assert!(self.carved <= start && start <= end && end <= BLOCK_SIZE);
         // SAFETY: inside the block by the caller's promise and initialised (the memory starts
