@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use namewire_bench::{RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
+use namewire_bench::{
+    PipelineOptions, PipelineReport, RelayOptions, RelayReport, relay_udp, relay_unix,
+    run_pipeline, run_relay,
+};
 
 use super::connect::duration;
 use super::failure::{Failure, Outcome};
@@ -19,6 +22,27 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Bench {
+    /// One forwarding shard in memory, beside the least that the machine allows for the same work
+    ///
+    /// No sockets: parsing, hashing, tables, pipelines and the Content Store. The floor does the
+    /// copies, hashes and cache misses that no forwarder can avoid, in turn with the shard.
+    Pipeline {
+        /// Only cases whose name contains this, such as base
+        #[arg(long)]
+        filter: Option<String>,
+        /// Measured pairs per case, of the shard and of the floor
+        #[arg(long, default_value_t = PipelineOptions::default().pairs)]
+        pairs: usize,
+        /// Exchanges in one stretch
+        #[arg(long, default_value_t = PipelineOptions::default().stretch)]
+        stretch: u64,
+        /// The processor to run on
+        #[arg(long, value_name = "NUMBER")]
+        cpu: Option<usize>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Whole forwarders between real sockets: this one, a dumb relay, and those found on PATH
     ///
     /// The forwarder runs on one processor, the load generator on another. Forwarders called `nfd` and
@@ -66,6 +90,16 @@ enum Bench {
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.bench {
+        Bench::Pipeline { filter, pairs, stretch, cpu, json } => {
+            let pipeline = PipelineOptions {
+                filter: filter.clone(),
+                pairs: *pairs,
+                stretch: *stretch,
+                cpu: *cpu,
+            };
+            let report = run_pipeline(&pipeline, |line| eprintln!("{line}"))?;
+            if *json { print_json(&report) } else { print_pipeline(&report) }
+        }
         Bench::Relay { filter, stretch, rounds, cpus, first_port, json } => {
             let relay = RelayOptions {
                 filter: filter.clone(),
@@ -91,6 +125,27 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn print_json(report: &impl serde::Serialize) -> Outcome {
     let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(output::print_json(&value)?)
+}
+
+fn print_pipeline(report: &PipelineReport) -> Outcome {
+    let headings =
+        ["CASE", ">ns/EXCH", ">FROM", ">TO", ">FLOOR ns", ">RATIO", ">HITS", ">EVICTED", ">MiB"];
+    let mut table = Table::new(&headings);
+    for case in &report.cases {
+        let (from, to) = case.ns_per_exchange_spread;
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.0}", case.ns_per_exchange),
+            format!("{from:.0}"),
+            format!("{to:.0}"),
+            format!("{:.0}", case.floor_ns),
+            format!("{:.2}", case.ratio),
+            format!("{:.0}%", case.hit_ratio * 100.0),
+            grouped(case.cs_evictions),
+            format!("{:.0}", case.resident_mib),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
 }
 
 #[expect(

@@ -65,7 +65,7 @@ impl Default for FaceDefaults {
         Self {
             mtu: 8800,
             idle_timeout: Duration::from_secs(600),
-            send_queue: ByteSize::mebibytes(1),
+            send_queue: ByteSize::mebibytes(16),
             congestion_marking: true,
             congestion_threshold: ByteSize::kibibytes(64),
             congestion_interval: Duration::from_millis(100),
