@@ -27,7 +27,9 @@ async fn express(app: &mut AppHandler, name: Name, discover: bool) -> Result<Dat
         interest.set_interest_lifetime(Some(NonNegativeInteger::new(LIFETIME_MS)));
         match app.express_interest_unsigned(interest, AllowAll).await {
             Ok(data) => return check(data),
-            Err(Error::NackReceived) => tokio::time::sleep(Duration::from_millis(10) * attempt).await,
+            Err(Error::NackReceived) => {
+                tokio::time::sleep(Duration::from_millis(10) * attempt).await
+            }
             Err(error) => last_error = Some(error),
         }
     }
@@ -53,7 +55,8 @@ async fn fetch(app: &mut AppHandler, prefix: &Name) -> Result<Vec<u8>, String> {
     while last.is_none_or(|last| index <= last) {
         let data = express(app, append(&versioned, segment(index)), false).await?;
         if last.is_none() {
-            let final_block = data.meta_info().as_ref().and_then(|info| info.final_block_id.as_ref());
+            let final_block =
+                data.meta_info().as_ref().and_then(|info| info.final_block_id.as_ref());
             let component: Option<&NameComponent> = final_block.map(|block| &block.final_block_id);
             last = Some(component.and_then(segment_number).ok_or("segment 0 has no FinalBlockId")?);
         }

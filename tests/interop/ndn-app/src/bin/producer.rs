@@ -5,10 +5,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use namewire_interop_ndn_app::{append, arguments, block_on, metadata, segment, segment_number, version_now};
+use namewire_interop_ndn_app::{
+    append, arguments, block_on, metadata, segment, segment_number, version_now,
+};
 use ndn_app::app::{App, AppHandler};
 use ndn_app::verifier::AllowAll;
-use ndn_protocol::{Data, DigestSha256, FinalBlockId, FreshnessPeriod, Interest, MetaInfo, Name, NameComponent};
+use ndn_protocol::{
+    Data, DigestSha256, FinalBlockId, FreshnessPeriod, Interest, MetaInfo, Name, NameComponent,
+};
 use ndn_tlv::TlvEncode;
 
 /// The library's reader loses its place in packets of more than 8192 bytes; stay well below.
@@ -27,7 +31,8 @@ impl Object {
 
     fn answer(&self, name: &Name) -> Option<Data<Bytes>> {
         if name.has_prefix(&append(&self.prefix, metadata())) {
-            let name = append(&append(&append(&self.prefix, metadata()), version_now()), segment(0));
+            let name =
+                append(&append(&append(&self.prefix, metadata()), version_now()), segment(0));
             return Some(data(name, self.versioned.encode(), segment(0), 10));
         }
         let index = name.components.last().and_then(segment_number)?;
@@ -36,7 +41,12 @@ impl Object {
         }
         let start = index * SEGMENT_BYTES;
         let end = self.content.len().min(start + SEGMENT_BYTES);
-        Some(data(name.clone(), self.content.slice(start..end), segment(self.last_segment()), 10_000))
+        Some(data(
+            name.clone(),
+            self.content.slice(start..end),
+            segment(self.last_segment()),
+            10_000,
+        ))
     }
 }
 
@@ -50,7 +60,11 @@ fn data(name: Name, content: Bytes, last: NameComponent, freshness_ms: u64) -> D
     data
 }
 
-async fn on_interest(_: AppHandler, interest: Interest<()>, object: Arc<Object>) -> Option<Data<Bytes>> {
+async fn on_interest(
+    _: AppHandler,
+    interest: Interest<()>,
+    object: Arc<Object>,
+) -> Option<Data<Bytes>> {
     object.answer(interest.name())
 }
 
@@ -64,7 +78,9 @@ fn main() {
     let content = Bytes::from(std::fs::read(&path).expect("a readable file"));
     let versioned = append(&prefix, version_now());
     let object = Arc::new(Object { prefix: prefix.clone(), versioned, content });
-    let app = App::new(DigestSha256::new(), object).route(prefix, AllowAll, on_interest).on_start(on_start);
+    let app = App::new(DigestSha256::new(), object)
+        .route(prefix, AllowAll, on_interest)
+        .on_start(on_start);
     if let Err(error) = block_on(app.start()) {
         eprintln!("{error}");
         std::process::exit(1);
