@@ -10,7 +10,7 @@ pub enum DropReason {
     Malformed,
     /// An Interest or Data with an empty name.
     EmptyName,
-    /// More name components than [`NAME_COMPONENTS_MAX`](crate::NAME_COMPONENTS_MAX).
+    /// More name components than [`NAME_COMPONENTS_MAX`](ndn_table::NAME_COMPONENTS_MAX).
     NameTooLong,
     /// An Interest with HopLimit 0.
     HopLimitZero,

@@ -16,7 +16,7 @@ use super::output::{self, bytes_for_people, grouped};
 
 /// Publish a file or standard input as a segmented, signed object
 ///
-/// The object is named NAME/<version>/<segment>, and RDR metadata under NAME tells its version, so
+/// The object is named NAME/VERSION/SEGMENT, and RDR metadata under NAME tells its version, so
 /// that consumers ask for NAME. Serves until it is interrupted.
 #[derive(Args, Debug)]
 pub(super) struct Options {
