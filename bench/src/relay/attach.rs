@@ -11,7 +11,9 @@ use ndn_security::{AntiReplay, DigestSigner, sign_interest};
 
 use super::wire::{PREFIX, split_tlv};
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// A forwarder that has just started may listen before its management answers.
+const ATTEMPTS_MAX: usize = 10;
 const REPLY_LENGTH_MAX: usize = 64 * 1024;
 
 /// Routes the prefix of the bench to the face that `socket` is.
@@ -44,11 +46,40 @@ fn register(socket: &UnixStream, face_id: Option<u64>) -> anyhow::Result<()> {
 }
 
 fn command(
-    mut socket: &UnixStream,
+    socket: &UnixStream,
     module: &str,
     verb: &str,
     parameters: &ControlParameters,
 ) -> anyhow::Result<ControlParameters> {
+    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let mut attempt = 1;
+    let reply = loop {
+        send_command(socket, module, verb, parameters)?;
+        match read_reply(socket) {
+            Ok(reply) => break reply,
+            Err(error) if attempt == ATTEMPTS_MAX => {
+                return Err(error.context(format!("{module}/{verb}")));
+            }
+            Err(_) => attempt += 1,
+        }
+    };
+    let content = {
+        let packet = LpPacket::parse(&reply)?;
+        let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
+        ControlResponse::decode(data.content().unwrap_or_default())?
+    };
+    if content.code != 200 {
+        bail!("{module}/{verb}: {} {}", content.code, content.text);
+    }
+    Ok(content.parameters()?)
+}
+
+fn send_command(
+    mut socket: &UnixStream,
+    module: &str,
+    verb: &str,
+    parameters: &ControlParameters,
+) -> anyhow::Result<()> {
     let mut name = Name::from_uri(&format!("/localhost/nfd/{module}/{verb}"))?;
     name.push_generic(parameters.to_vec());
     let now_ns = super::clock::wall_ns();
@@ -60,18 +91,7 @@ fn command(
         sequence_num: None,
     };
     let interest = sign_interest(&interest, &DigestSigner, &anti_replay)?;
-    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    socket.write_all(&interest)?;
-    let reply = read_reply(socket).with_context(|| format!("{module}/{verb}"))?;
-    let content = {
-        let packet = LpPacket::parse(&reply)?;
-        let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
-        ControlResponse::decode(data.content().unwrap_or_default())?
-    };
-    if content.code != 200 {
-        bail!("{module}/{verb}: {} {}", content.code, content.text);
-    }
-    Ok(content.parameters()?)
+    Ok(socket.write_all(&interest)?)
 }
 
 fn read_reply(mut socket: &UnixStream) -> anyhow::Result<Vec<u8>> {
