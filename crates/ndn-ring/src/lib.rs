@@ -10,6 +10,7 @@
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 //! | [`advise_huge_pages`] | large pages for large tables |
+//! | [`StreamMemory`] | large memory that is written past the caches |
 
 mod directory;
 mod fill;
@@ -19,6 +20,7 @@ mod huge_pages;
 mod memory;
 mod pool;
 mod prefetch;
+mod stream_memory;
 mod sync;
 
 #[cfg(all(test, loom))]
@@ -30,3 +32,4 @@ pub use huge_pages::advise_huge_pages;
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
+pub use stream_memory::StreamMemory;

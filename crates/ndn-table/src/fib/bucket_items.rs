@@ -1,7 +1,7 @@
 //! Changes of the paged hash table that snapshots share.
 
 use super::paged::PagedVec;
-use crate::bucket::{Bucket, tag_of};
+use crate::bucket::{Bucket, Tag};
 use crate::hash_index::{PROBE_MAX, home_bucket};
 
 /// Shows the buckets where items of `hash` may lie, until `stop` says so; whether it did.
@@ -34,7 +34,7 @@ fn for_passed(
 pub(super) fn insert_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) -> bool {
     let distance = for_probes(buckets, hash, |buckets, position| {
         !buckets.element(position).is_full()
-            && buckets.element_mut(position).insert(tag_of(hash), reference)
+            && buckets.element_mut(position).insert(Tag::of(hash), reference)
     });
     if let Some(distance) = distance {
         for_passed(buckets, hash, distance, Bucket::note_passed);
@@ -44,8 +44,8 @@ pub(super) fn insert_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: 
 
 pub(super) fn remove_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) {
     let distance = for_probes(buckets, hash, |buckets, position| {
-        buckets.element(position).contains(tag_of(hash), reference)
-            && buckets.element_mut(position).remove(tag_of(hash), reference)
+        buckets.element(position).contains(Tag::of(hash), reference)
+            && buckets.element_mut(position).remove(Tag::of(hash), reference)
     });
     if let Some(distance) = distance {
         for_passed(buckets, hash, distance, Bucket::forget_passed);
@@ -54,7 +54,7 @@ pub(super) fn remove_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: 
 
 pub(super) fn replace_item(buckets: &mut PagedVec<Bucket>, hash: u64, old: u32, new: u32) {
     for_probes(buckets, hash, |buckets, position| {
-        buckets.element(position).contains(tag_of(hash), old)
-            && buckets.element_mut(position).replace(tag_of(hash), old, new)
+        buckets.element(position).contains(Tag::of(hash), old)
+            && buckets.element_mut(position).replace(Tag::of(hash), old, new)
     });
 }

@@ -6,7 +6,7 @@ use ndn_ring::prefetch_read;
 use super::depth_tree::{DepthSearch, FIB_DEPTH_MAX};
 use super::entry::{FibEntry, FibSlot};
 use super::paged::PagedVec;
-use crate::bucket::{Bucket, tag_of};
+use crate::bucket::{Bucket, Tag};
 use crate::hash_index::{PROBE_MAX, home_bucket};
 
 /// Set in a reference when longer prefixes are to be tried after a hit.
@@ -185,7 +185,7 @@ impl FibSnapshot {
     /// The first reference of `hash` (or of an equal tag) whose place `accept` takes.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, accept: impl Fn(u32) -> bool) -> Option<u32> {
-        let tag = tag_of(hash);
+        let tag = Tag::of(hash);
         let count = self.buckets.len();
         let mut position = home_bucket(hash, count);
         for _ in 0..PROBE_MAX {
