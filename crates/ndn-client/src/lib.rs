@@ -3,6 +3,7 @@
 
 mod address;
 mod connection;
+mod content;
 mod endpoint;
 mod express;
 pub mod fetch;
@@ -24,13 +25,14 @@ mod transport;
 pub use address::{
     AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
 };
+pub use content::Content;
 pub use endpoint::{Endpoint, EndpointOptions, Flow, OpenError};
 pub use express::{ExpressError, InterestRequest};
 pub use manage::{CommandError, Management};
 pub use pending::{FlowEvent, ReceivedData};
 pub use ping::{PingOutcome, PingServer, Pinger};
 pub use produce::{AsyncHandler, Handler, Request};
-pub use publish::{Content, PublishError, PublishOptions, PublishedObject, SegmentedObject};
+pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject};
 pub use register::{RegisterError, Registration};
 pub use shared::ConnectionState;
 pub use transport::ConnectError;

@@ -174,6 +174,11 @@ impl PendingTable {
         self.waiters.values().map(Vec::len).sum()
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.flows.is_empty() && self.prefix_lengths.is_empty()
+    }
+
     /// Hands a Data to everything that it satisfies; returns whether there was anything.
     pub(crate) fn handle_data(&mut self, data: &Data<'_>, wire: &Bytes, mark: bool) -> bool {
         let name = data.name();

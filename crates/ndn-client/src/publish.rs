@@ -1,20 +1,16 @@
 //! Segmented objects with RDR metadata.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use ndn_packet::tlv::append_name;
 use ndn_packet::{Component, DataBuilder, Interest, MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
 use thiserror::Error;
 
+use crate::content::Content;
 use crate::endpoint::{Endpoint, unix_ms};
 use crate::manage::CommandError;
 use crate::produce::{Handler, Request};
@@ -25,71 +21,6 @@ pub(crate) const METADATA: Component<'static> = Component::keyword(b"metadata");
 
 /// Requests that wait for a blocking thread; more are dropped.
 const QUEUE_LEN_MAX: usize = 4096;
-
-/// What an object consists of.
-#[derive(Debug, Clone)]
-pub enum Content {
-    /// Bytes in memory.
-    Bytes(Bytes),
-    /// The first `len` bytes of a file, read when they are asked for.
-    File {
-        /// The open file.
-        file: Arc<File>,
-        /// Length in bytes.
-        len: u64,
-    },
-}
-
-impl Content {
-    /// A file as it is now; bytes appended later do not belong to the object.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or is not a regular file.
-    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(Self::File { file: Arc::new(file), len: metadata.len() })
-    }
-
-    /// Length in bytes.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            Self::File { len, .. } => *len,
-        }
-    }
-
-    /// Whether there are no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The `length` bytes from `offset`, read into `scratch` if they are not in memory.
-    fn read<'a>(
-        &'a self,
-        offset: u64,
-        length: usize,
-        scratch: &'a mut Vec<u8>,
-    ) -> io::Result<&'a [u8]> {
-        match self {
-            Self::Bytes(bytes) => {
-                let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-                let range = start..start.saturating_add(length);
-                bytes.get(range).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-            }
-            Self::File { file, .. } => {
-                scratch.resize(length, 0);
-                file.read_exact_at(scratch, offset)?;
-                Ok(scratch)
-            }
-        }
-    }
-}
 
 /// How an object is published.
 #[derive(Clone)]

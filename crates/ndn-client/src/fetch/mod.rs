@@ -3,6 +3,7 @@
 mod discovery;
 mod driver;
 mod rtt;
+mod segments;
 mod state;
 mod window;
 

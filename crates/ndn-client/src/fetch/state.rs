@@ -10,6 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::rtt::{RtoBounds, RttEstimator};
+use super::segments::{Segments, Slot, Status};
 use super::window::{Answer, Congestion, Window, WindowMode};
 use super::{FetchFailure, FetchProgress};
 
@@ -79,26 +80,6 @@ pub enum DeadlineReason {
     NackPause,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
-    /// An Interest is out.
-    InFlight,
-    /// Waits to be sent again.
-    Lost,
-    Received,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    status: Status,
-    attempts: u32,
-    /// Sequence number of the last transmission.
-    sequence: u64,
-    sent_at: Duration,
-    /// Sequence number and time of the transmission that was given up for lost last.
-    given_up: Option<(u64, Duration)>,
-}
-
 /// One transmission, in sending order.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
@@ -113,15 +94,11 @@ pub struct FetchState {
     config: FetchConfig,
     window: Window,
     rtt: RttEstimator,
-    /// Segments `base..next_segment`; all before `base` were received.
-    slots: VecDeque<Slot>,
-    base: u64,
-    next_segment: u64,
+    segments: Segments,
     /// One past the final segment, once known.
     end: Option<u64>,
     /// All segments before were passed on by the driver.
     consumed: u64,
-    in_flight: usize,
     /// Segments to send again, lowest first; entries may be out of date.
     lost: BinaryHeap<Reverse<u64>>,
     /// Segments to send again after a pause, by time; entries may be out of date.
@@ -144,12 +121,9 @@ impl FetchState {
             window: Window::new(config.window),
             rtt: RttEstimator::new(config.rto),
             config,
-            slots: VecDeque::new(),
-            base: first,
-            next_segment: first,
+            segments: Segments::new(first),
             end: last.map(|last| last.saturating_add(1)),
             consumed: first,
-            in_flight: 0,
             lost: BinaryHeap::new(),
             paused: BinaryHeap::new(),
             sent: VecDeque::new(),
@@ -164,21 +138,21 @@ impl FetchState {
 
     /// The next Interest to send now, if the window allows one.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
-        if self.failure.is_some() || self.in_flight >= self.window.size() {
+        if self.failure.is_some() || self.segments.in_flight() >= self.window.size() {
             return None;
         }
         while let Some(Reverse(segment)) = self.lost.pop() {
-            if self.slot(segment).is_some_and(|slot| slot.status == Status::Lost) {
+            if self.segments.slot(segment).is_some_and(|slot| slot.status == Status::Waiting) {
                 self.progress.retransmissions += 1;
                 return Some(self.transmit(now, segment));
             }
         }
         let limit = self.consumed.saturating_add(u64::from(self.config.buffer_segments));
-        if self.next_segment >= self.end.unwrap_or(u64::MAX).min(limit) {
+        if self.segments.next() >= self.end.unwrap_or(u64::MAX).min(limit) {
             return None;
         }
-        let segment = self.next_segment;
-        self.push_slot(now, Status::Lost);
+        let segment = self.segments.next();
+        self.segments.push(Status::Waiting);
         Some(self.transmit(now, segment))
     }
 
@@ -194,29 +168,29 @@ impl FetchState {
         if let Some(last) = final_segment {
             self.learn_end(segment, last);
         }
-        if segment < self.base {
+        if segment < self.segments.base() {
             return DataOutcome::Duplicate;
         }
-        if segment == self.next_segment && self.end.is_none_or(|end| segment < end) {
+        if segment == self.segments.next() && self.end.is_none_or(|end| segment < end) {
             // Discovery brings the first segment before it was asked for.
-            self.push_slot(now, Status::Received);
-            self.drop_received_front();
+            self.segments.push(Status::Received);
+            self.progress.segments += 1;
             return DataOutcome::New;
         }
-        let Some(slot) = self.slot(segment).copied() else {
+        match self.segments.slot(segment).map(|slot| slot.status) {
+            None => return DataOutcome::Unexpected,
+            Some(Status::Received) => return DataOutcome::Duplicate,
+            Some(Status::InFlight | Status::Waiting) => {}
+        }
+        let in_flight = self.segments.in_flight();
+        let Some(slot) = self.segments.update(segment, |slot| slot.status = Status::Received)
+        else {
             return DataOutcome::Unexpected;
         };
-        if slot.status == Status::Received {
-            return DataOutcome::Duplicate;
-        }
+        self.progress.segments += 1;
         let answered = self.judge_answer(now, &slot);
-        if slot.status == Status::InFlight {
-            self.in_flight -= 1;
-        }
-        self.set_status(segment, Status::Received);
-        self.grow(now, &slot, marked);
+        self.grow(now, &slot, marked, in_flight);
         self.highest_answered = self.highest_answered.max(Some(answered));
-        self.drop_received_front();
         self.detect_losses(now);
         DataOutcome::New
     }
@@ -224,15 +198,14 @@ impl FetchState {
     /// Takes a Nack for the Interest for `segment`. It is asked for again after a pause that grows
     /// with the attempts; `congested` tells that the reason was congestion.
     pub fn handle_nack(&mut self, now: Duration, segment: u64, congested: bool) {
-        let Some(slot) = self.slot(segment).copied() else {
-            return;
-        };
-        if slot.status != Status::InFlight {
+        let is_out = |slot: &Slot| slot.status == Status::InFlight;
+        if !self.segments.slot(segment).is_some_and(is_out) {
             return;
         }
+        let Some(slot) = self.segments.update(segment, |slot| slot.status = Status::Waiting) else {
+            return;
+        };
         self.progress.nacks += 1;
-        self.in_flight -= 1;
-        self.set_status(segment, Status::Lost);
         if congested {
             self.decrease(slot.sequence, Congestion::Loss);
         }
@@ -302,7 +275,7 @@ impl FetchState {
     /// Whether every segment up to the final one was received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.failure.is_none() && self.end.is_some_and(|end| self.base >= end)
+        self.failure.is_none() && self.end.is_some_and(|end| self.segments.base() >= end)
     }
 
     /// Why the fetch cannot go on.
@@ -314,7 +287,7 @@ impl FetchState {
     /// Number of the first segment that is not received.
     #[must_use]
     pub fn first_missing(&self) -> u64 {
-        self.base
+        self.segments.base()
     }
 
     /// Final segment, once known.
@@ -326,7 +299,7 @@ impl FetchState {
     /// Interests that are out.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.segments.in_flight()
     }
 
     /// Counters and current estimates; bytes are counted by the driver.
@@ -335,59 +308,25 @@ impl FetchState {
         FetchProgress {
             final_segment: self.final_segment(),
             window: self.window.size(),
-            in_flight: self.in_flight,
+            in_flight: self.segments.in_flight(),
             rtt: self.rtt.smoothed(),
             rto: self.rtt.rto(),
             ..self.progress
         }
     }
 
-    fn slot_index(&self, segment: u64) -> Option<usize> {
-        usize::try_from(segment.checked_sub(self.base)?).ok()
-    }
-
-    fn slot(&self, segment: u64) -> Option<&Slot> {
-        self.slots.get(self.slot_index(segment)?)
-    }
-
-    fn set_status(&mut self, segment: u64, status: Status) {
-        if let Some(slot) = self.slot_index(segment).and_then(|index| self.slots.get_mut(index)) {
-            slot.status = status;
-        }
-        if status == Status::Received {
-            self.progress.segments += 1;
-        }
-    }
-
-    fn push_slot(&mut self, now: Duration, status: Status) {
-        self.slots.push_back(Slot {
-            status,
-            attempts: 0,
-            sequence: 0,
-            sent_at: now,
-            given_up: None,
-        });
-        self.next_segment += 1;
-        if status == Status::Received {
-            self.progress.segments += 1;
-        }
-    }
-
     fn transmit(&mut self, now: Duration, segment: u64) -> Transmit {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.in_flight += 1;
         self.progress.interests += 1;
         self.sent.push_back(Sent { sequence, segment, at: now });
-        let mut attempt = 1;
-        if let Some(slot) = self.slot_index(segment).and_then(|index| self.slots.get_mut(index)) {
+        let before = self.segments.update(segment, |slot| {
             slot.status = Status::InFlight;
             slot.attempts += 1;
             slot.sequence = sequence;
             slot.sent_at = now;
-            attempt = slot.attempts;
-        }
-        Transmit { segment, attempt }
+        });
+        Transmit { segment, attempt: before.map_or(1, |slot| slot.attempts + 1) }
     }
 
     /// Sequence number of the transmission that this answer belongs to. An answer that comes sooner
@@ -397,7 +336,7 @@ impl FetchState {
         let Some((sequence, at)) = slot.given_up else {
             return slot.sequence;
         };
-        let spurious = slot.status == Status::Lost
+        let spurious = slot.status == Status::Waiting
             || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min);
         if !spurious {
             return slot.sequence;
@@ -408,14 +347,14 @@ impl FetchState {
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
         self.window.on_spurious_loss();
         // The late answer is a true sample: it tells how long answers may take.
-        self.rtt.add_sample(now.saturating_sub(at), self.in_flight);
+        self.rtt.add_sample(now.saturating_sub(at), self.segments.in_flight());
         sequence
     }
 
-    fn grow(&mut self, now: Duration, slot: &Slot, marked: bool) {
+    fn grow(&mut self, now: Duration, slot: &Slot, marked: bool, in_flight: usize) {
         let rtt = (slot.attempts == 1).then(|| now.saturating_sub(slot.sent_at));
         if let Some(rtt) = rtt {
-            self.rtt.add_sample(rtt, self.in_flight + 1);
+            self.rtt.add_sample(rtt, in_flight);
         }
         if marked {
             self.progress.congestion_marks += 1;
@@ -429,7 +368,7 @@ impl FetchState {
             next_sequence: self.next_sequence,
             rtt,
             smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
-            window_limited: self.in_flight + 1 + size / 8 >= size,
+            window_limited: in_flight + size / 8 >= size,
         });
     }
 
@@ -450,35 +389,19 @@ impl FetchState {
                 let known = known.saturating_sub(1);
                 return self.fail(FetchFailure::FinalBlockIdChanged { known, now: last });
             }
-            None if segment > last || self.received_from(end) => {
+            None if segment > last || self.segments.received_from(end) => {
                 return self.fail(FetchFailure::BeyondFinalBlock { segment, last });
             }
             None => self.end = Some(end),
         }
         // Interests beyond the end are forgotten.
-        while self.next_segment > end.max(self.base) {
-            if self.slots.pop_back().is_some_and(|slot| slot.status == Status::InFlight) {
-                self.in_flight -= 1;
-            }
-            self.next_segment -= 1;
-        }
-    }
-
-    fn received_from(&self, end: u64) -> bool {
-        let from = usize::try_from(end.saturating_sub(self.base)).unwrap_or(usize::MAX);
-        self.base > end || self.slots.iter().skip(from).any(|slot| slot.status == Status::Received)
-    }
-
-    fn drop_received_front(&mut self) {
-        while self.slots.front().is_some_and(|slot| slot.status == Status::Received) {
-            self.slots.pop_front();
-            self.base += 1;
-        }
+        self.segments.truncate(end);
     }
 
     /// Whether `sent` is the last transmission of a segment that is still waited for.
     fn is_unanswered(&self, sent: &Sent) -> bool {
-        self.slot(sent.segment)
+        self.segments
+            .slot(sent.segment)
             .is_some_and(|slot| slot.status == Status::InFlight && slot.sequence == sent.sequence)
     }
 
@@ -511,16 +434,11 @@ impl FetchState {
     }
 
     fn give_up(&mut self, sent: Sent) {
-        self.in_flight -= 1;
-        let Some(index) = self.slot_index(sent.segment) else {
-            return;
-        };
-        let Some(slot) = self.slots.get_mut(index) else {
-            return;
-        };
-        slot.status = Status::Lost;
-        slot.given_up = Some((sent.sequence, sent.at));
-        let attempts = slot.attempts;
+        let before = self.segments.update(sent.segment, |slot| {
+            slot.status = Status::Waiting;
+            slot.given_up = Some((sent.sequence, sent.at));
+        });
+        let attempts = before.map_or(0, |slot| slot.attempts);
         self.decrease(sent.sequence, Congestion::Loss);
         let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
         if self.allow_retransmission(sent.segment, attempts, failure) {
@@ -531,7 +449,7 @@ impl FetchState {
     fn allow_retransmission(&mut self, segment: u64, attempts: u32, failure: FetchFailure) -> bool {
         // While the end is unknown a segment far ahead may not exist: only the first missing one
         // tells that the fetch cannot go on.
-        let may_not_exist = self.end.is_none() && segment != self.base;
+        let may_not_exist = self.end.is_none() && segment != self.segments.base();
         let allowed = attempts <= self.config.retransmissions_max || may_not_exist;
         if !allowed {
             self.fail(failure);

@@ -4,3 +4,5 @@
 mod express;
 mod object;
 mod serve;
+mod tables;
+mod udp;

@@ -1,0 +1,107 @@
+//! What became of each segment: a window of slots that moves on as its front is received.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    /// An Interest is out.
+    InFlight,
+    /// Waits to be sent, for the first time or again.
+    Waiting,
+    Received,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) status: Status,
+    /// How often it was sent.
+    pub(super) attempts: u32,
+    /// Sequence number and time of the last transmission.
+    pub(super) sequence: u64,
+    pub(super) sent_at: Duration,
+    /// Sequence number and time of the transmission that was given up for lost last.
+    pub(super) given_up: Option<(u64, Duration)>,
+}
+
+/// Slots of the segments `base..next`. All before `base` were received, none from `next` on was
+/// asked for.
+#[derive(Debug)]
+pub(super) struct Segments {
+    slots: VecDeque<Slot>,
+    base: u64,
+    next: u64,
+    in_flight: usize,
+}
+
+impl Segments {
+    pub(super) fn new(first: u64) -> Self {
+        Self { slots: VecDeque::new(), base: first, next: first, in_flight: 0 }
+    }
+
+    /// First segment that is not received.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// First segment that has no slot yet.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn index(&self, segment: u64) -> Option<usize> {
+        usize::try_from(segment.checked_sub(self.base)?).ok()
+    }
+
+    pub(super) fn slot(&self, segment: u64) -> Option<&Slot> {
+        self.slots.get(self.index(segment)?)
+    }
+
+    /// Changes the slot of `segment`, if there is one, and returns what it was before.
+    pub(super) fn update(&mut self, segment: u64, change: impl FnOnce(&mut Slot)) -> Option<Slot> {
+        let index = self.index(segment)?;
+        let slot = self.slots.get_mut(index)?;
+        let before = *slot;
+        change(slot);
+        self.in_flight += usize::from(slot.status == Status::InFlight);
+        self.in_flight -= usize::from(before.status == Status::InFlight);
+        self.drop_received_front();
+        Some(before)
+    }
+
+    /// Adds the slot of the next segment.
+    pub(super) fn push(&mut self, status: Status) {
+        let slot =
+            Slot { status, attempts: 0, sequence: 0, sent_at: Duration::ZERO, given_up: None };
+        self.slots.push_back(slot);
+        self.next += 1;
+        self.drop_received_front();
+    }
+
+    /// Forgets the segments from `end` on.
+    pub(super) fn truncate(&mut self, end: u64) {
+        while self.next > end.max(self.base) {
+            let removed = self.slots.pop_back();
+            let in_flight = removed.is_some_and(|slot| slot.status == Status::InFlight);
+            self.in_flight -= usize::from(in_flight);
+            self.next -= 1;
+        }
+    }
+
+    /// Whether a segment from `end` on was received.
+    pub(super) fn received_from(&self, end: u64) -> bool {
+        let from = usize::try_from(end.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        self.base > end || self.slots.iter().skip(from).any(|slot| slot.status == Status::Received)
+    }
+
+    fn drop_received_front(&mut self) {
+        while self.slots.front().is_some_and(|slot| slot.status == Status::Received) {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+}
