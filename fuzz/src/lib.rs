@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+mod keys;
 mod link;
 mod management;
 mod name_uri;
 mod packet;
 
 pub use configuration::configuration;
+pub use keys::keys;
 pub use link::link;
 pub use management::management;
 pub use name_uri::name_uri;
@@ -27,6 +29,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("management", management),
     ("link", link),
     ("configuration", configuration),
+    ("keys", keys),
 ];
 
 /// The target called `name`.
