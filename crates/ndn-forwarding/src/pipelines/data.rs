@@ -1,7 +1,8 @@
 //! Incoming Data.
 
-use ndn_table::{FaceIndex, PIT_MATCHES_MAX, PitIndex, PitMatches, StrategyId};
+use ndn_table::{PIT_MATCHES_MAX, PitIndex, PitMatches, StrategyId};
 
+use super::copies::SentCopies;
 use super::outgoing::OutgoingData;
 use crate::DropReason;
 use crate::descriptor::Flags;
@@ -15,12 +16,17 @@ pub(crate) struct Matches {
     found: PitMatches,
     /// Those that have not expired.
     pending: Vec<PitIndex>,
+    copies: SentCopies,
 }
 
 impl Matches {
     /// None yet, and room for as many as there can be.
     pub(crate) fn new() -> Self {
-        Self { found: PitMatches::default(), pending: Vec::with_capacity(PIT_MATCHES_MAX) }
+        Self {
+            found: PitMatches::default(),
+            pending: Vec::with_capacity(PIT_MATCHES_MAX),
+            copies: SentCopies::new(),
+        }
     }
 }
 
@@ -39,7 +45,8 @@ impl Context<'_> {
             counters.drop_packet(DropReason::LocalhostScope);
             return;
         }
-        let entries = self.find_matches(rx, matches);
+        let Matches { found, pending: entries, copies } = matches;
+        self.find_matches(rx, found, entries);
         self.count_token(rx, entries);
         if entries.is_empty() {
             self.unsolicited_data(rx);
@@ -47,14 +54,14 @@ impl Context<'_> {
         }
         self.store(rx, true);
         let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes };
-        for &entry in entries {
+        for &entry in &*entries {
             self.strategy = self.strategy_of(entry);
             if let Some(strategy) = strategies.strategy(self.strategy) {
                 strategy.before_satisfy(self, entry, &arrived);
             }
         }
-        self.send_to_downstreams(rx, entries);
-        for &entry in entries {
+        self.send_to_downstreams(rx, entries, copies);
+        for &entry in &*entries {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
     }
@@ -62,17 +69,21 @@ impl Context<'_> {
     /// The PIT entries that a Data satisfies, at all prefix lengths. Those that have expired by
     /// now end here: whether the timer has fired already must make no difference.
     #[inline]
-    fn find_matches<'m>(&mut self, rx: &RxPacket<'_>, matches: &'m mut Matches) -> &'m [PitIndex] {
-        self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire), &mut matches.found);
-        matches.pending.clear();
-        for &entry in matches.found.as_slice() {
+    fn find_matches(
+        &mut self,
+        rx: &RxPacket<'_>,
+        found: &mut PitMatches,
+        pending: &mut Vec<PitIndex>,
+    ) {
+        self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire), found);
+        pending.clear();
+        for &entry in found.as_slice() {
             if self.tables.pcct.entry(entry).expiry() > self.now {
-                matches.pending.push(entry);
+                pending.push(entry);
             } else {
                 self.finalize_unsatisfied(entry);
             }
         }
-        &matches.pending
     }
 
     /// Counts what became of a token of ours.
@@ -128,7 +139,12 @@ impl Context<'_> {
     /// (unless that is ad-hoc). One that waits with several PIT tokens gets a copy for each; one
     /// that waits with the same token in several entries gets one.
     #[inline]
-    fn send_to_downstreams(&mut self, rx: &RxPacket<'_>, entries: &[PitIndex]) {
+    fn send_to_downstreams(
+        &mut self,
+        rx: &RxPacket<'_>,
+        entries: &[PitIndex],
+        copies: &mut SentCopies,
+    ) {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
         let data = OutgoingData {
@@ -139,29 +155,22 @@ impl Context<'_> {
             incoming_face_id: tables.faces.face_id(face).unwrap_or_default(),
         };
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
-        for (position, &entry) in entries.iter().enumerate() {
+        // The downstreams of one entry are different faces.
+        let may_repeat = entries.len() > 1;
+        if may_repeat {
+            copies.clear();
+        }
+        for &entry in entries {
             for record in tables.pcct.in_records(entry) {
                 let is_waiting = record.expiry() > self.now;
                 if !is_waiting || (record.face == face && !may_go_back) {
                     continue;
                 }
                 let token = tables.pcct.token_bytes(record);
-                if !self.is_waiting_in(&entries[..position], record.face, token) {
+                if !may_repeat || copies.note(record.face, tables.hasher.hash_value(token)) {
                     data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
                 }
             }
         }
-    }
-
-    /// Whether `face` waits with `token` in one of `entries`.
-    fn is_waiting_in(&self, entries: &[PitIndex], face: FaceIndex, token: &[u8]) -> bool {
-        let pcct = &self.tables.pcct;
-        entries.iter().any(|&entry| {
-            pcct.in_records(entry).any(|record| {
-                record.face == face
-                    && record.expiry() > self.now
-                    && pcct.token_bytes(record) == token
-            })
-        })
     }
 }

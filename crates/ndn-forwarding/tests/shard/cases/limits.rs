@@ -168,3 +168,35 @@ fn records_are_limited() {
     assert!(bed.sent.0.iter().all(|sent| sent.token == [7; 32]));
     let _: Packet = data("/a").into();
 }
+
+/// A face of a stranger.
+fn remote() -> crate::model::FaceSpec {
+    crate::model::FaceSpec {
+        local: false,
+        link: crate::model::Link::PointToPoint,
+        tokens: Tokens::Never,
+        local_fields: false,
+    }
+}
+
+#[test]
+fn one_data_for_many_downstreams_in_many_entries() {
+    // Each of them has a token of its own in each entry, so every one of them is to get a copy.
+    let faces = 100..400;
+    let mut case = Case::new("fan-out").route("/", 2).with(|world| world.pit_capacity = 10_000);
+    case.world.faces.extend(faces.clone().map(|face| (face, remote())));
+    let mut bed = case.world.bed(1);
+    let full = long_name(30);
+    for length in 1..=30_u8 {
+        let name = full[..usize::from(length)].to_vec();
+        for face in faces.clone() {
+            let nonce = Some(face * 100 + u32::from(length));
+            let prefix = Interest { name: name.clone(), nonce, ..interest("/", 0).can_be_prefix() };
+            bed.process(0, &[from(face, prefix).token(&[length])]);
+        }
+    }
+    bed.sent.0.clear();
+    bed.process(1, &[from(2, crate::wire::Data { name: full, ..data("/") })]);
+    assert_eq!(bed.sent.0.len(), 30 * faces.len(), "a copy for each");
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 0);
+}
