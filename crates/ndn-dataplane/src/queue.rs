@@ -18,11 +18,23 @@ pub struct WorkerGone;
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     queue: SyncSender<T>,
-    waker: Arc<Waker>,
+    /// Behind the queue, since fields are dropped in order: the other side must find the queue
+    /// closed when it is woken.
+    waker: WakeOnDrop,
     /// What did not fit. Bounded by what the owner can still produce: an event per face and
     /// command.
     overflow: VecDeque<T>,
     sent: bool,
+}
+
+/// Wakes the other side a last time, so that it notices even if this side ends by a panic.
+#[derive(Debug)]
+struct WakeOnDrop(Arc<Waker>);
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
 }
 
 /// The receiving end of one direction.
@@ -37,6 +49,7 @@ pub(crate) fn channel<T>() -> std::io::Result<(Sender<T>, Inbox<T>)> {
     let (sender, receiver) = sync_channel(QUEUE_LENGTH);
     let waker = Arc::new(Waker::new()?);
     let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker) };
+    let waker = WakeOnDrop(waker);
     Ok((Sender { queue: sender, waker, overflow: VecDeque::new(), sent: false }, inbox))
 }
 
@@ -51,7 +64,7 @@ impl<T> Sender<T> {
     pub(crate) fn wake(&mut self) {
         self.move_overflow();
         if std::mem::take(&mut self.sent) {
-            self.waker.wake();
+            self.waker.0.wake();
         }
     }
 
@@ -96,6 +109,10 @@ impl<T> Inbox<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ndn_sys::poll::{Events, Interest, Poller};
+
     use super::*;
 
     #[test]
@@ -115,6 +132,23 @@ mod tests {
         assert!(!sender.is_backed_up());
         assert_eq!(received, (0..QUEUE_LENGTH + 10).collect::<Vec<_>>());
         drop(sender);
+        assert_eq!(inbox.receive(), Err(WorkerGone));
+    }
+
+    #[test]
+    fn the_end_of_one_side_wakes_the_other() {
+        let poller = Poller::new().unwrap();
+        let mut events = Events::with_capacity(1);
+        let (mut sender, inbox) = channel().unwrap();
+        poller.add(inbox.waker(), 0, Interest::Readable).unwrap();
+        sender.send(7);
+        poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(events.is_empty(), "nothing was said yet");
+        drop(sender);
+        poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert_eq!(events.len(), 1);
+        inbox.waker().reset();
+        assert_eq!(inbox.receive(), Ok(Some(7)));
         assert_eq!(inbox.receive(), Err(WorkerGone));
     }
 }
