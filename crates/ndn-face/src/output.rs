@@ -257,8 +257,8 @@ pub(crate) struct SpareQueues {
 }
 
 impl SpareQueues {
-    /// More than a burst can be for.
-    const QUEUES_MAX: usize = 128;
+    /// More faces than a worker sends to between two flushes.
+    const QUEUES_MAX: usize = 1024;
     /// Enough for a few queues that have been long.
     const BYTES_MAX: usize = 8 << 20;
 
