@@ -47,6 +47,8 @@ pub struct DataplaneOptions {
     pub spin: Duration,
     /// Random.
     pub nonce_seed: u64,
+    /// Longest time that an Interest is pending, whatever it asks for.
+    pub interest_lifetime_max: Duration,
 }
 
 /// Faces for UDP peers that have spoken first.
@@ -128,10 +130,12 @@ impl Dataplane {
         let hasher = options.shard.hasher;
         let next_face_id = Arc::new(AtomicU64::new(FIRST_FACE_ID));
         let worker_counters = Arc::new(WorkerCounters::default());
+        let mut ingress = Ingress::new(hasher, Arc::clone(&counters), options.nonce_seed);
+        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
         let worker = Worker {
             faces,
             shard: Shard::new(&options.shard, fib, strategies, Arc::clone(&counters), now),
-            ingress: Ingress::new(hasher, Arc::clone(&counters), options.nonce_seed),
+            ingress,
             hasher,
             burst: Burst::new(),
             pool,

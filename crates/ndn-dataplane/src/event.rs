@@ -52,7 +52,8 @@ pub enum Event {
         /// The face.
         face_id: u64,
     },
-    /// A UDP peer got no face, because there are as many faces as there may be.
+    /// A UDP peer got no face, because there are as many faces as there may be. Others may have
+    /// been refused since the last event: [`WorkerCounters`](crate::WorkerCounters) has them all.
     PeerRefused {
         /// The peer.
         peer: SocketAddr,

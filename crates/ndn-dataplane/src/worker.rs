@@ -38,6 +38,8 @@ const PACKETS_PER_FLUSH: usize = 512;
 const COMMANDS_PER_ROUND: usize = 256;
 /// Packets that one round erases from the Content Store at most for one command.
 const ERASED_PER_ROUND: usize = 256;
+/// The control thread hears of refused peers so often at most: their addresses are easily forged.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
 const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -104,6 +106,8 @@ pub(crate) struct RoundState {
     has_timers: bool,
     /// No buffer was free.
     starved: bool,
+    /// When the control thread may hear of a refused peer again.
+    next_refusal: Timestamp,
     stopping: bool,
     erasures: Vec<Erasure>,
 }
@@ -146,6 +150,8 @@ impl Worker {
         self.erase();
         let mut sink = self.faces.sink(now, &self.pool);
         self.state.has_timers = self.shard.poll_timers(now, &mut sink);
+        // Also says how many PIT entries are left, when no burst comes that would.
+        self.shard.end_burst();
         self.faces.handle_timeouts(now, &self.pool);
         self.flush(now);
         self.report_faces();
@@ -237,7 +243,10 @@ impl Worker {
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
         let Some(index) = self.numbers.allocate(face_id) else {
             self.counters.refused_peers.increment();
-            self.events.send(Event::PeerRefused { peer });
+            if now >= self.state.next_refusal {
+                self.state.next_refusal = now.plus(REFUSAL_PAUSE);
+                self.events.send(Event::PeerRefused { peer });
+            }
             return;
         };
         let options = self.on_demand.face_options(face_id);

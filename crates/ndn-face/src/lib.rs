@@ -34,14 +34,12 @@ pub use counters::{FaceCounters, LinkDropReason};
 pub use datagram::{ChannelCounters, ChannelId};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
-pub use link::{
-    FRAGMENTS_MAX, FrameSink, LinkService, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT, Received,
-};
+pub use link::{FrameSink, LinkService, ReassemblyLimits, Received};
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
     QUEUE_BYTES_MAX,
 };
-pub use reconnect::{CONNECT_TIMEOUT, RECONNECT_WAIT, RECONNECT_WAIT_MAX};
+pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
 pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Progress, RxSink};
 pub use tap::{Direction, FrameTap};
 pub use uri::FaceUri;

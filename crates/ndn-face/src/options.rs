@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ndn_forwarding::FaceProperties;
 
+use crate::ReassemblyLimits;
+
 /// When a face goes away (management: `FacePersistency`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistency {
@@ -44,6 +46,8 @@ pub struct LinkOptions {
     pub congestion_threshold: usize,
     /// Bytes in the output queue at which packets are dropped.
     pub queue_bytes_max: usize,
+    /// What is taken of packets in pieces.
+    pub reassembly: ReassemblyLimits,
 }
 
 impl LinkOptions {
@@ -58,6 +62,7 @@ impl LinkOptions {
             congestion_interval: CONGESTION_INTERVAL,
             congestion_threshold: CONGESTION_THRESHOLD,
             queue_bytes_max: QUEUE_BYTES_MAX,
+            reassembly: ReassemblyLimits::default(),
         }
     }
 

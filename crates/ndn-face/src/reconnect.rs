@@ -5,10 +5,22 @@ use std::time::Duration;
 
 use ndn_table::Timestamp;
 
-/// Wait before the first attempt; each next wait is twice as long.
-pub const RECONNECT_WAIT: Duration = Duration::from_secs(1);
-/// Longest wait between two attempts.
-pub const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(300);
+/// Pauses between attempts to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReconnectWaits {
+    /// Before the first attempt; each next pause is twice as long.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Default for ReconnectWaits {
+    /// From 1 s up to 1 min.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), longest: Duration::from_secs(60) }
+    }
+}
+
 /// How long an attempt may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -37,13 +49,15 @@ pub(crate) enum ReconnectAction {
 pub(crate) struct Reconnect {
     remote: SocketAddr,
     wait: Duration,
+    wait_max: Duration,
     phase: Phase,
 }
 
 impl Reconnect {
     /// The connection to `remote` was lost at `now`.
-    pub(crate) fn new(now: Timestamp, remote: SocketAddr) -> Self {
-        Self { remote, wait: RECONNECT_WAIT, phase: Phase::Waiting(now.plus(RECONNECT_WAIT)) }
+    pub(crate) fn new(now: Timestamp, remote: SocketAddr, waits: ReconnectWaits) -> Self {
+        let ReconnectWaits { first, longest } = waits;
+        Self { remote, wait: first, wait_max: longest, phase: Phase::Waiting(now.plus(first)) }
     }
 
     /// When [`poll`](Self::poll) has something to do.
@@ -72,7 +86,7 @@ impl Reconnect {
 
     /// The attempt has failed.
     pub(crate) fn handle_failure(&mut self, now: Timestamp) {
-        self.wait = (self.wait * 2).min(RECONNECT_WAIT_MAX);
+        self.wait = (self.wait * 2).min(self.wait_max);
         self.phase = Phase::Waiting(now.plus(self.wait));
     }
 }
@@ -82,10 +96,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_five_minutes() {
+    fn waits_double_up_to_the_longest() {
         let remote = "192.0.2.1:6363".parse().unwrap();
         let mut now = Timestamp::from_millis(5);
-        let mut reconnect = Reconnect::new(now, remote);
+        let configured =
+            ReconnectWaits { first: Duration::from_secs(1), longest: Duration::from_secs(300) };
+        let mut reconnect = Reconnect::new(now, remote, configured);
         let mut waits = Vec::new();
         for attempt in 0..12 {
             assert_eq!(reconnect.poll(now), ReconnectAction::None);

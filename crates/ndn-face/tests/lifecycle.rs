@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, Direction, FaceChange, FaceEvent, FaceOptions, FaceSet, FaceSetOptions, FrameTap,
-    InternalEnd, LinkDropReason, Persistency, Progress,
+    InternalEnd, LinkDropReason, Persistency, Progress, ReconnectWaits,
 };
 use ndn_forwarding::FaceScope;
 use ndn_ring::PacketPool;
@@ -36,7 +36,10 @@ fn accept(listener: &mut Listener) -> std::os::fd::OwnedFd {
 
 #[test]
 fn a_permanent_face_gets_its_connection_back() {
-    let mut worker = Worker::new();
+    let waits =
+        ReconnectWaits { first: Duration::from_millis(500), longest: Duration::from_secs(4) };
+    let mut worker =
+        Worker::with_options(&FaceSetOptions { reconnect_waits: waits, ..Default::default() });
     let mut listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let remote = listener.local_address().unwrap();
     let permanent = FaceOptions {
@@ -56,9 +59,9 @@ fn a_permanent_face_gets_its_connection_back() {
     worker.send(face, &tlv(5, 100, 2));
     worker.flush();
     assert_eq!(counters.dropped(LinkDropReason::Down).value(), 1);
-    assert_eq!(worker.faces.next_deadline(), Some(worker.now.plus(Duration::from_secs(1))));
+    assert_eq!(worker.faces.next_deadline(), Some(worker.now.plus(waits.first)));
 
-    worker.advance(Duration::from_secs(1));
+    worker.advance(waits.first);
     let peer = accept(&mut listener);
     assert_eq!(event(&mut worker), FaceEvent { face, change: FaceChange::Up });
     worker.send(face, &tlv(5, 100, 3));
@@ -71,10 +74,10 @@ fn a_permanent_face_gets_its_connection_back() {
     drop(listener);
     drop(peer);
     event(&mut worker);
-    for seconds in [1, 2, 4, 8] {
-        let due = worker.now.plus(Duration::from_secs(seconds));
-        assert!(worker.faces.next_deadline().unwrap() <= due);
-        worker.advance(Duration::from_secs(seconds) - Duration::from_nanos(1));
+    for millis in [500, 1000, 2000, 4000, 4000] {
+        let wait = Duration::from_millis(millis);
+        assert!(worker.faces.next_deadline().unwrap() <= worker.now.plus(wait));
+        worker.advance(wait - Duration::from_nanos(1));
         assert!(!worker.poll(Duration::ZERO), "an attempt too early");
         worker.advance(Duration::from_nanos(1));
         assert!(worker.poll(PATIENCE), "no attempt");

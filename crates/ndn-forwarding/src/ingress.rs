@@ -1,6 +1,7 @@
 //! From received bytes to a descriptor: the only place that parses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_packet::{Data, DecodeError, Interest, NackReason, NameRef};
 use ndn_ring::{FillBlock, PacketPool};
@@ -23,6 +24,7 @@ pub struct Ingress {
     counters: Arc<Counters>,
     regions: Arc<ProducerRegions>,
     nonces: NonceSequence,
+    interest_lifetime_max_ms: u32,
     /// Where Interests are written that cannot stay as they arrived.
     rewrite_block: Option<FillBlock>,
 }
@@ -37,6 +39,7 @@ impl Ingress {
             counters,
             regions: Arc::default(),
             nonces: NonceSequence(nonce_seed),
+            interest_lifetime_max_ms: u32::MAX,
             rewrite_block: None,
         }
     }
@@ -45,6 +48,11 @@ impl Ingress {
     /// loses its ForwardingHint.
     pub fn set_producer_regions(&mut self, regions: Arc<ProducerRegions>) {
         self.regions = regions;
+    }
+
+    /// Lets no Interest be pending for longer, whatever it asks for.
+    pub fn set_interest_lifetime_max(&mut self, lifetime_max: Duration) {
+        self.interest_lifetime_max_ms = u32::try_from(lifetime_max.as_millis()).unwrap_or(u32::MAX);
     }
 
     /// Takes the first `length` bytes of what is filled in `block` as one network packet (an
@@ -148,7 +156,8 @@ impl Ingress {
         descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };
         descriptor.nonce = interest.nonce().unwrap_or_default();
         descriptor.nonce_offset = offset_u16(interest.nonce_offset().unwrap_or_default())?;
-        descriptor.period_ms = saturate_u32(interest.lifetime_ms());
+        descriptor.period_ms =
+            saturate_u32(interest.lifetime_ms()).min(self.interest_lifetime_max_ms);
         descriptor.hop_limit = hop_limit.unwrap_or_default();
         if let Some(hint) = interest.forwarding_hint_range() {
             descriptor.hint_offset = offset_u16(hint.start)?;

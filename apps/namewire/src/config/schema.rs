@@ -58,7 +58,7 @@ fn read_document<'a>(
     read_limits(root.section("limits"), &mut config.limits);
 
     let mut pool = root.section("pool");
-    let (pool_min, pool_max) = (ByteSize::mebibytes(1), ByteSize::mebibytes(1 << 20));
+    let (pool_min, pool_max) = (ByteSize::mebibytes(4), ByteSize::mebibytes(1 << 20));
     pool.read_in("capacity", &mut config.pool.capacity, pool_min..=pool_max);
     pool.finish();
 

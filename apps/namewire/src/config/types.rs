@@ -167,9 +167,9 @@ pub struct FaceDefaults {
     pub congestion_threshold: ByteSize,
     /// How long the queue stays above the threshold before the first mark.
     pub congestion_interval: Duration,
-    /// Kernel receive buffer of a socket; none keeps the kernel's default.
+    /// Kernel receive buffer of a UDP socket; none asks for 4 MiB.
     pub receive_buffer: Option<ByteSize>,
-    /// Kernel send buffer of a socket; none keeps the kernel's default.
+    /// Kernel send buffer of a UDP socket; none asks for 4 MiB.
     pub send_buffer: Option<ByteSize>,
     /// First pause before a persistent or permanent face reconnects; doubles with every failure.
     pub reconnect_min: Duration,

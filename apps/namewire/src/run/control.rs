@@ -198,7 +198,7 @@ impl Control {
                         accepted.stream,
                         accepted.peer,
                         &listener.local,
-                        &self.config.faces,
+                        &self.config,
                     );
                     self.dataplane.send(Command::AddFace(Box::new(face)));
                 }
@@ -476,7 +476,7 @@ impl Control {
         };
         if remote.scheme().starts_with("udp") {
             let face_id = self.dataplane.allocate_face_id();
-            let face = faces::datagram(face_id, address, &wanted, &self.config.faces);
+            let face = faces::datagram(face_id, address, &wanted, &self.config);
             self.dataplane.send(Command::AddFace(Box::new(face)));
             return;
         }
@@ -512,7 +512,7 @@ impl Control {
             return self.connect_failed(now, &wanted, remote, &error.to_string());
         }
         let face_id = self.dataplane.allocate_face_id();
-        let face = faces::connected_tcp(face_id, stream, remote, &wanted, &self.config.faces);
+        let face = faces::connected_tcp(face_id, stream, remote, &wanted, &self.config);
         self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 

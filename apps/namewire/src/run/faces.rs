@@ -13,7 +13,7 @@ use ndn_table::FaceIndex;
 
 use super::listeners::LocalEnd;
 use super::settings;
-use crate::config::{FaceDefaults, PitTokens};
+use crate::config::{Config, PitTokens};
 
 /// What the control thread keeps of a face that exists.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(super) fn accepted(
     stream: OwnedFd,
     peer: Option<SocketAddr>,
     local: &LocalEnd,
-    defaults: &FaceDefaults,
+    config: &Config,
 ) -> NewFace {
     use std::os::fd::AsRawFd;
     let (scope, remote, local) = match (local, peer) {
@@ -104,7 +104,7 @@ pub(super) fn accepted(
     let properties =
         FaceProperties { pit_tokens, ..FaceProperties::point_to_point(face_id, scope) };
     let options = FaceOptions {
-        link: settings::stream_link(defaults),
+        link: settings::stream_link(&config.faces, &config.limits),
         ..FaceOptions::stream(properties, Persistency::OnDemand)
     };
     NewFace { ticket: None, transport: NewTransport::Stream(stream), options, remote, local }
@@ -116,13 +116,14 @@ pub(super) fn connected_tcp(
     stream: OwnedFd,
     remote: SocketAddr,
     wanted: &Wanted,
-    defaults: &FaceDefaults,
+    config: &Config,
 ) -> NewFace {
     let local = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
         .map_or(FaceUri::Null, |(local, _)| FaceUri::Tcp(local));
-    let scope = if is_loopback(remote) { FaceScope::Local } else { FaceScope::NonLocal };
+    let is_local = config.listeners.tcp.loopback_is_local && is_loopback(remote);
+    let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
     let mut options = FaceOptions {
-        link: settings::stream_link(defaults),
+        link: settings::stream_link(&config.faces, &config.limits),
         reconnect_to: Some(remote),
         ..FaceOptions::stream(wanted.properties(face_id, scope), wanted.persistency)
     };
@@ -136,13 +137,13 @@ pub(super) fn datagram(
     face_id: u64,
     remote: SocketAddr,
     wanted: &Wanted,
-    defaults: &FaceDefaults,
+    config: &Config,
 ) -> NewFace {
-    let mtu = settings::mtu(defaults);
+    let mtu = settings::mtu(&config.faces);
     let properties = wanted.properties(face_id, FaceScope::NonLocal);
     let mut options = FaceOptions {
-        link: settings::datagram_link(defaults),
-        idle_timeout: Some(defaults.idle_timeout),
+        link: settings::datagram_link(&config.faces, &config.limits),
+        idle_timeout: Some(config.faces.idle_timeout),
         ..FaceOptions::datagram(properties, wanted.persistency, mtu)
     };
     wanted.apply(&mut options);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use ndn_dataplane::{DataplaneOptions, OnDemandOptions};
-use ndn_face::{FaceSetOptions, LinkOptions};
+use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::BLOCK_SIZE;
 use ndn_sys::clock;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
 
-use crate::config::{self, Config, FaceDefaults};
+use crate::config::{self, Config, FaceDefaults, Limits};
 
 /// Bytes that one cached packet may take on average, where no limit in bytes is set.
 const CS_BYTES_PER_PACKET: usize = 8192;
@@ -31,18 +31,26 @@ pub(super) fn dataplane_options(
     DataplaneOptions {
         shard: shard_config(config, hasher),
         pool_blocks: saturate(config.pool.capacity.0 / BLOCK_SIZE as u64).max(4),
-        faces: FaceSetOptions { first_sequence: rand::random(), ..FaceSetOptions::default() },
+        faces: FaceSetOptions {
+            first_sequence: rand::random(),
+            reconnect_waits: ReconnectWaits {
+                first: config.faces.reconnect_min,
+                longest: config.faces.reconnect_max,
+            },
+            ..FaceSetOptions::default()
+        },
         faces_max: config.limits.faces,
         channels,
         on_demand: OnDemandOptions {
             mtu: mtu(&config.faces),
-            link: datagram_link(&config.faces),
+            link: datagram_link(&config.faces, &config.limits),
             idle_timeout: config.faces.idle_timeout,
             pit_tokens: PitTokenPolicy::WhenSeen,
         },
         cpu: config.forwarder.cpus.first().copied(),
         spin: config.forwarder.spin,
         nonce_seed: rand::random(),
+        interest_lifetime_max: config.limits.interest_lifetime,
     }
 }
 
@@ -85,19 +93,24 @@ pub(super) fn cs_capacity_max(config: &Config) -> usize {
 }
 
 /// Link service options of a stream face.
-pub(super) fn stream_link(faces: &FaceDefaults) -> LinkOptions {
+pub(super) fn stream_link(faces: &FaceDefaults, limits: &Limits) -> LinkOptions {
     LinkOptions {
         congestion_marking: faces.congestion_marking,
         congestion_interval: faces.congestion_interval,
         congestion_threshold: size(faces.congestion_threshold),
         queue_bytes_max: size(faces.send_queue),
+        reassembly: ReassemblyLimits {
+            fragments_max: limits.reassembly_fragments,
+            messages_max: limits.reassembly_packets,
+            timeout: limits.reassembly_timeout,
+        },
         ..LinkOptions::stream()
     }
 }
 
 /// Link service options of a datagram face.
-pub(super) fn datagram_link(faces: &FaceDefaults) -> LinkOptions {
-    LinkOptions { mtu: Some(mtu(faces)), ..stream_link(faces) }
+pub(super) fn datagram_link(faces: &FaceDefaults, limits: &Limits) -> LinkOptions {
+    LinkOptions { mtu: Some(mtu(faces)), ..stream_link(faces, limits) }
 }
 
 /// Largest frame of a datagram face.

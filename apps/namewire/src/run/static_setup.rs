@@ -1,5 +1,7 @@
 //! Faces and routes that the configuration asks for.
 
+use std::time::Duration;
+
 use ndn_face::Persistency;
 use ndn_forwarding::PitTokenPolicy;
 use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
@@ -10,10 +12,6 @@ use crate::config::{Config, StaticRoute};
 
 /// Tickets of static faces start here, out of the way of those of management.
 const FIRST_TICKET: u64 = 1 << 63;
-/// How long to wait before another attempt to connect; doubled each time.
-const RETRY_NS_MIN: u64 = 1_000_000_000;
-/// The longest wait.
-const RETRY_NS_MAX: u64 = 60_000_000_000;
 
 /// A face to be made.
 #[derive(Debug)]
@@ -37,13 +35,23 @@ enum State {
 pub(super) struct StaticSetup {
     faces: Vec<StaticFace>,
     routes: Vec<StaticRoute>,
+    /// How long to wait before another attempt to connect; doubled each time.
+    retry_ns_min: u64,
+    /// The longest wait.
+    retry_ns_max: u64,
 }
 
 impl StaticSetup {
     /// Everything still to do. The next hop of a route that is not among the static faces becomes a
     /// permanent face.
     pub(super) fn new(config: &Config) -> Self {
-        let mut setup = Self { faces: Vec::new(), routes: config.static_routes.clone() };
+        let nanos = |wait: Duration| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let mut setup = Self {
+            faces: Vec::new(),
+            routes: config.static_routes.clone(),
+            retry_ns_min: nanos(config.faces.reconnect_min),
+            retry_ns_max: nanos(config.faces.reconnect_max),
+        };
         for face in &config.static_faces {
             let persistency = match face.persistency {
                 crate::config::Persistency::Persistent => Persistency::Persistent,
@@ -72,7 +80,7 @@ impl StaticSetup {
         let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
         let wanted = Wanted { ticket, persistency, pit_tokens, options };
         let state = State::DueAt(0);
-        self.faces.push(StaticFace { remote, wanted, state, retry_ns: RETRY_NS_MIN });
+        self.faces.push(StaticFace { remote, wanted, state, retry_ns: self.retry_ns_min });
     }
 
     /// When [`due`](Self::due) has something to begin.
@@ -140,9 +148,10 @@ impl StaticSetup {
 
     /// A face could not be made now.
     pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>) {
+        let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
-        face.state = State::DueAt(now_ns + face.retry_ns);
-        face.retry_ns = (face.retry_ns * 2).min(RETRY_NS_MAX);
+        face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+        face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {

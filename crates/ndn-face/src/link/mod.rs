@@ -22,7 +22,7 @@ use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
 use congestion::CongestionMarker;
 use reassembler::{Fragment, Reassembler};
 
-pub use reassembler::{FRAGMENTS_MAX, PARTIAL_MESSAGES_MAX, REASSEMBLY_TIMEOUT};
+pub use reassembler::ReassemblyLimits;
 pub use send::FrameSink;
 
 /// CachePolicyType NoCache (NDNLPv2, "Cache Policy").
@@ -105,10 +105,10 @@ impl LinkService {
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
-        let Self { counters, reassembler, .. } = self;
+        let Self { options, counters, reassembler, .. } = self;
         counters.in_frames.increment();
         counters.in_bytes.add(frame.len() as u64);
-        let result = decode(now, frame, counters, reassembler, memory);
+        let result = decode(now, frame, &options.reassembly, counters, reassembler, memory);
         if let Err(reason) = &result {
             counters.dropped(*reason).increment();
         }
@@ -143,6 +143,7 @@ impl LinkService {
 fn decode<'a>(
     now: Timestamp,
     frame: &[u8],
+    limits: &ReassemblyLimits,
     counters: &FaceCounters,
     reassembler: &'a mut Option<Box<Reassembler>>,
     memory: &mut Budget,
@@ -153,7 +154,7 @@ fn decode<'a>(
             accept(counters, frame, &fields)?;
             Ok(Received::Packet { offset: 0, fields })
         }
-        Some(types::LP_PACKET) => decode_lp(now, frame, counters, reassembler, memory),
+        Some(types::LP_PACKET) => decode_lp(now, frame, limits, counters, reassembler, memory),
         Some(_) => Err(LinkDropReason::UnknownType),
         None => Err(LinkDropReason::Malformed),
     }
@@ -162,6 +163,7 @@ fn decode<'a>(
 fn decode_lp<'a>(
     now: Timestamp,
     frame: &[u8],
+    limits: &ReassemblyLimits,
     counters: &FaceCounters,
     reassembler: &'a mut Option<Box<Reassembler>>,
     memory: &mut Budget,
@@ -171,13 +173,13 @@ fn decode_lp<'a>(
         return Ok(Received::Nothing);
     };
     let fields = fields_of(&lp)?;
-    let Some(fragment) = fragment_of(&lp, payload)? else {
+    let Some(fragment) = fragment_of(&lp, payload, limits)? else {
         accept(counters, payload, &fields)?;
         return Ok(Received::Packet { offset, fields });
     };
     let reassembler = reassembler.get_or_insert_default();
     reassembler.expire(now, memory, counters);
-    match reassembler.receive(now, &fragment, &fields, memory, counters)? {
+    match reassembler.receive(now, &fragment, &fields, limits, memory, counters)? {
         Some((packet, fields)) => {
             accept(counters, packet, &fields)?;
             Ok(Received::Reassembled { packet, fields })
@@ -221,12 +223,13 @@ fn fields_of(lp: &LpPacket<'_>) -> Result<LpFields, LinkDropReason> {
 fn fragment_of<'a>(
     lp: &LpPacket<'_>,
     payload: &'a [u8],
+    limits: &ReassemblyLimits,
 ) -> Result<Option<Fragment<'a>>, LinkDropReason> {
     if !lp.has_fragmentation() {
         return Ok(None);
     }
     let (index, count) = (lp.frag_index(), lp.frag_count());
-    if count > FRAGMENTS_MAX as u64 {
+    if count > limits.fragments_max as u64 {
         return Err(LinkDropReason::TooManyFragments);
     }
     if index >= count {

@@ -13,13 +13,24 @@ use ndn_table::Timestamp;
 
 use crate::{Budget, FaceCounters, LinkDropReason};
 
-/// Fragments of one message at most (NFD's value).
-pub const FRAGMENTS_MAX: usize = 400;
-/// How long after its latest fragment a message is given up (NFD's value).
-pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(500);
-/// Messages in pieces at a time on one face. For one more the oldest is given up: on a link that
-/// loses frames it will never be whole.
-pub const PARTIAL_MESSAGES_MAX: usize = 32;
+/// What one face takes of messages in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReassemblyLimits {
+    /// Fragments of one message.
+    pub fragments_max: usize,
+    /// Messages at a time. For one more the oldest is given up: on a link that loses frames it
+    /// will never be whole.
+    pub messages_max: usize,
+    /// How long after its latest fragment a message is given up.
+    pub timeout: Duration,
+}
+
+impl Default for ReassemblyLimits {
+    /// NFD's values, and 32 messages.
+    fn default() -> Self {
+        Self { fragments_max: 400, messages_max: 32, timeout: Duration::from_millis(500) }
+    }
+}
 
 /// What the link service tells of one fragment.
 #[derive(Debug, Clone, Copy)]
@@ -90,16 +101,17 @@ impl Reassembler {
         now: Timestamp,
         fragment: &Fragment<'_>,
         fields: &LpFields,
+        limits: &ReassemblyLimits,
         memory: &mut Budget,
         counters: &FaceCounters,
     ) -> Result<Option<(&[u8], LpFields)>, LinkDropReason> {
         self.last_used = now;
         let known = self.partial.iter().rposition(|one| one.message == fragment.message);
-        let position = known.map_or_else(|| self.start(fragment, memory, counters), Ok)?;
+        let position = known.map_or_else(|| self.start(fragment, limits, memory, counters), Ok)?;
         // Of the others, the oldest go first.
         let position = self.make_room(position, fragment.payload.len(), memory, counters);
         let message = &mut self.partial[position];
-        if let Err(reason) = message.add(now, fragment, fields, memory) {
+        if let Err(reason) = message.add(fragment, fields, now.plus(limits.timeout), memory) {
             let is_new = message.missing == message.pieces.len();
             if is_new || reason == LinkDropReason::ReassemblyTooLong {
                 self.remove(position, memory);
@@ -145,10 +157,11 @@ impl Reassembler {
     fn start(
         &mut self,
         fragment: &Fragment<'_>,
+        limits: &ReassemblyLimits,
         memory: &mut Budget,
         counters: &FaceCounters,
     ) -> Result<usize, LinkDropReason> {
-        if self.partial.len() == PARTIAL_MESSAGES_MAX {
+        while self.partial.len() >= limits.messages_max.max(1) {
             self.evict_oldest(memory, counters);
         }
         let overhead = size_of::<PartialMessage>() + fragment.count * size_of::<Piece>();
@@ -230,9 +243,9 @@ impl PartialMessage {
 
     fn add(
         &mut self,
-        now: Timestamp,
         fragment: &Fragment<'_>,
         fields: &LpFields,
+        deadline: Timestamp,
         memory: &mut Budget,
     ) -> Result<(), LinkDropReason> {
         if fragment.count != self.pieces.len() {
@@ -250,7 +263,7 @@ impl PartialMessage {
             return Err(LinkDropReason::ReassemblyFull);
         }
         self.charged += length;
-        self.deadline = now.plus(REASSEMBLY_TIMEOUT);
+        self.deadline = deadline;
         // Both are at most MAX_PACKET_SIZE.
         piece.start = u16::try_from(self.buffer.len()).unwrap_or(0);
         piece.length = u16::try_from(length).unwrap_or(0);

@@ -6,10 +6,13 @@ use ndn_ring::PacketHandle;
 use ndn_table::Timestamp;
 
 use crate::LinkDropReason;
-use crate::link::{FRAGMENTS_MAX, LinkService};
+use crate::link::LinkService;
 
 /// Room for the longest header that is written here: every field at its longest is 119 bytes.
 const HEADER_LENGTH_MAX: usize = 160;
+
+/// Fragments of one packet at most: what NFD takes.
+const FRAGMENTS_MAX: usize = 400;
 
 /// The output queue of a transport.
 pub trait FrameSink {

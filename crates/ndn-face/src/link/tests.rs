@@ -296,9 +296,9 @@ fn unfinished_messages_never_pile_up() {
         assert!(receiver.receive(at(0), &frame, &mut memory).is_ok());
         used_max = used_max.max(memory.used());
     }
-    assert!(used_max <= PARTIAL_MESSAGES_MAX * 3000, "{used_max} bytes");
+    assert!(used_max <= 32 * 3000, "{used_max} bytes");
     let given_up = receiver.counters().dropped(Reason::ReassemblyFull).value();
-    assert_eq!(given_up, 10_000 - PARTIAL_MESSAGES_MAX as u64);
+    assert_eq!(given_up, 10_000 - 32);
     // The latest can still be finished.
     let first = fragment(Some(1 << 40), 0, 2, &[6; 10]);
     let second = fragment(Some((1 << 40) + 1), 1, 2, &[6; 10]);
@@ -306,6 +306,24 @@ fn unfinished_messages_never_pile_up() {
     assert_eq!(deliver(&mut receiver, at(0), &second, &mut memory).unwrap().0, [6; 20]);
     receiver.close(&mut memory);
     assert_eq!((memory.used(), receiver.next_deadline()), (0, None));
+}
+
+#[test]
+fn the_limits_of_reassembly_can_be_set() {
+    let timeout = std::time::Duration::from_millis(70);
+    let reassembly = ReassemblyLimits { fragments_max: 3, messages_max: 2, timeout };
+    let options = LinkOptions { reassembly, ..LinkOptions::stream() };
+    let mut receiver = LinkService::new(options, Arc::default(), 0);
+    let mut memory = memory();
+    let too_many = fragment(Some(0), 0, 4, &[6; 10]);
+    let result = receiver.receive(at(0), &too_many, &mut memory);
+    assert_eq!(result.err(), Some(Reason::TooManyFragments));
+    for message in 0..3 {
+        let frame = fragment(Some(message * 10), 0, 3, &[6; 10]);
+        assert!(receiver.receive(at(message), &frame, &mut memory).is_ok());
+    }
+    assert_eq!(receiver.counters().dropped(Reason::ReassemblyFull).value(), 1);
+    assert_eq!(receiver.next_deadline(), Some(at(71)));
 }
 
 #[test]

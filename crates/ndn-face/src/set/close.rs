@@ -79,7 +79,7 @@ impl FaceSet {
                     queue.discard(pool, &mut self.output_budget);
                     self.spare_queues.put(queue);
                 }
-                let reconnect = Reconnect::new(now, remote);
+                let reconnect = Reconnect::new(now, remote, self.reconnect_waits);
                 // Closes the old connection; the poller forgets it.
                 stream.connection = Connection::Down { reconnect, attempt: None };
                 self.arm(index);

@@ -23,6 +23,7 @@ use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, Datagr
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::internal::InternalEnd;
 use crate::output::SpareQueues;
+use crate::reconnect::ReconnectWaits;
 use crate::tap::FrameTap;
 use crate::{Budget, FaceCounters, FaceEvent, FaceOptions, LinkService};
 
@@ -44,11 +45,18 @@ pub struct FaceSetOptions {
     pub reassembly_bytes_max: usize,
     /// Where the numbering of fragments starts; should be random.
     pub first_sequence: u64,
+    /// How soon permanent faces connect again.
+    pub reconnect_waits: ReconnectWaits,
 }
 
 impl Default for FaceSetOptions {
     fn default() -> Self {
-        Self { output_bytes_max: 64 << 20, reassembly_bytes_max: 8 << 20, first_sequence: 0 }
+        Self {
+            output_bytes_max: 64 << 20,
+            reassembly_bytes_max: 8 << 20,
+            first_sequence: 0,
+            reconnect_waits: ReconnectWaits::default(),
+        }
     }
 }
 
@@ -88,6 +96,7 @@ pub struct FaceSet {
     deadlines: BTreeSet<(Timestamp, FaceIndex)>,
     events: VecDeque<FaceEvent>,
     next_sequence: u64,
+    reconnect_waits: ReconnectWaits,
     tap: Option<Box<dyn FrameTap>>,
 }
 
@@ -116,6 +125,7 @@ impl FaceSet {
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
             next_sequence: options.first_sequence,
+            reconnect_waits: options.reconnect_waits,
             tap: None,
         })
     }

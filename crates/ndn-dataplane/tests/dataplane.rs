@@ -1,0 +1,371 @@
+//! A running worker between real sockets, seen as the control thread sees it.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket as Peer};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_dataplane::{
+    Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
+    OnDemandOptions,
+};
+use ndn_face::{CloseReason, FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
+use ndn_forwarding::{
+    FaceProperties, FaceScope, PitTokenPolicy, ShardConfig, StrategyTable, UnsolicitedPolicy,
+};
+use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
+use ndn_sys::clock;
+use ndn_sys::poll::{Events, Interest, Poller};
+use ndn_sys::udp::{UdpOptions, UdpSocket};
+use ndn_table::{
+    FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId, Timestamp,
+};
+
+/// How long a test waits for the worker before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+const UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+struct Bed {
+    dataplane: Dataplane,
+    fib: FibWriter,
+    poller: Poller,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self::with_faces_max(8)
+    }
+
+    fn with_faces_max(faces_max: usize) -> Self {
+        Self::with_limits(faces_max, Duration::from_secs(3600))
+    }
+
+    fn with_limits(faces_max: usize, interest_lifetime_max: Duration) -> Self {
+        let hasher = NameHasher::new([7; 16]);
+        let (strategies, default_strategy): (StrategyTable, StrategyId) =
+            StrategyTable::with_best_route();
+        let mut fib = FibWriter::new(&FibConfig { entries_max: 64, hasher, default_strategy });
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = UdpSocket::new(&UdpOptions::bound_to(local)).unwrap();
+        let now = Timestamp::from_nanos(clock::now());
+        let options = DataplaneOptions {
+            shard: ShardConfig {
+                shard: 0,
+                hasher,
+                pcct: PcctConfig::with_capacity(256, 1024, now),
+                dead_nonce_lifetime_ms: 6000,
+                dead_nonce_capacity: 512,
+                strategy_timer_capacity: 256,
+                unsolicited: UnsolicitedPolicy::DropAll,
+            },
+            pool_blocks: 64,
+            faces: FaceSetOptions::default(),
+            faces_max,
+            channels: vec![(socket, true)],
+            on_demand: OnDemandOptions {
+                mtu: 8800,
+                link: LinkOptions::datagram(8800),
+                idle_timeout: UDP_IDLE_TIMEOUT,
+                pit_tokens: PitTokenPolicy::Never,
+            },
+            cpu: None,
+            spin: Duration::ZERO,
+            nonce_seed: 1,
+            interest_lifetime_max,
+        };
+        let dataplane = Dataplane::start(options, fib.publish(), Arc::new(strategies)).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(dataplane.event_waker(), 0, Interest::Readable).unwrap();
+        Self { dataplane, fib, poller }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.dataplane.send(command);
+        self.dataplane.wake();
+    }
+
+    /// The next event of the worker.
+    fn event(&self) -> Event {
+        let mut events = Events::with_capacity(1);
+        loop {
+            self.dataplane.event_waker().reset();
+            if let Some(event) = self.dataplane.next_event().unwrap() {
+                return event;
+            }
+            self.poller.wait(&mut events, Some(PATIENCE)).unwrap();
+            assert!(!events.is_empty(), "the worker says nothing");
+        }
+    }
+
+    fn added(&self) -> FaceCreated {
+        let event = self.event();
+        let Event::FaceAdded { face, .. } = event else { panic!("{event:?}") };
+        *face
+    }
+
+    /// A face of a local application, and the application's end of it.
+    fn application(&mut self) -> (FaceCreated, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        let face_id = self.dataplane.allocate_face_id();
+        let properties = FaceProperties::point_to_point(face_id, FaceScope::Local);
+        self.command(Command::AddFace(Box::new(NewFace {
+            ticket: Some(face_id),
+            transport: NewTransport::Stream(near.into()),
+            options: FaceOptions::stream(properties, Persistency::OnDemand),
+            remote: FaceUri::Null,
+            local: FaceUri::Null,
+        })));
+        let face = self.added();
+        assert_eq!(face.options.properties.face_id, face_id);
+        (face, far)
+    }
+
+    fn route(&mut self, prefix: &str, face: FaceIndex) {
+        let prefix = Name::from_uri(prefix).unwrap();
+        self.fib.set_next_hops(prefix.as_ref(), &[NextHop { face, cost: 1 }]).unwrap();
+        let fib = self.fib.publish();
+        self.command(Command::SetTables { fib, strategies: None });
+    }
+
+    fn erase(&mut self, prefix: &str, limit: usize) -> (usize, bool) {
+        let prefix = Name::from_uri(prefix).unwrap();
+        self.command(Command::EraseCs { ticket: 5, prefix, limit });
+        let event = self.event();
+        let Event::CsErased { ticket: 5, erased, more } = event else { panic!("{event:?}") };
+        (erased, more)
+    }
+
+    fn udp_address(&self) -> SocketAddr {
+        self.dataplane.channels()[0].0
+    }
+}
+
+/// A peer that sends and receives datagrams.
+fn peer() -> Peer {
+    let peer = Peer::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer
+}
+
+fn interest(uri: &str, nonce: u32) -> Vec<u8> {
+    let name = Name::from_uri(uri).unwrap();
+    InterestBuilder::new(&name).nonce(nonce).to_vec().unwrap()
+}
+
+fn data(uri: &str) -> Vec<u8> {
+    let name = Name::from_uri(uri).unwrap();
+    let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    DataBuilder::new(&name)
+        .content(&[7; 3000])
+        .to_vec(&info, 32, |_, signature| {
+            signature.fill(1);
+            Some(32)
+        })
+        .unwrap()
+}
+
+fn expect(stream: &mut UnixStream, wire: &[u8]) {
+    let mut bytes = vec![0; wire.len()];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, wire);
+}
+
+#[test]
+fn packets_cross_between_applications_and_the_cache_answers() {
+    let mut bed = Bed::new();
+    let (_, mut consumer) = bed.application();
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/a", producer_face.index);
+
+    consumer.write_all(&interest("/a/1", 1)).unwrap();
+    expect(&mut producer, &interest("/a/1", 1));
+    producer.write_all(&data("/a/1")).unwrap();
+    expect(&mut consumer, &data("/a/1"));
+
+    // From the Content Store: what reaches the producer next is the next name.
+    consumer.write_all(&interest("/a/1", 2)).unwrap();
+    expect(&mut consumer, &data("/a/1"));
+    consumer.write_all(&interest("/a/2", 3)).unwrap();
+    expect(&mut producer, &interest("/a/2", 3));
+    producer.write_all(&data("/a/2")).unwrap();
+    expect(&mut consumer, &data("/a/2"));
+
+    assert_eq!(bed.erase("/b", 10), (0, false));
+    assert_eq!(bed.erase("/a", 1), (1, true));
+    assert_eq!(bed.erase("/a", 10), (1, false));
+    consumer.write_all(&interest("/a/1", 4)).unwrap();
+    expect(&mut producer, &interest("/a/1", 4));
+
+    let counters = &producer_face.counters;
+    assert_eq!((counters.out_interests.value(), counters.in_data.value()), (3, 2));
+    bed.dataplane.stop().unwrap();
+    assert_eq!(consumer.read(&mut [0]).unwrap(), 0, "faces close with the worker");
+}
+
+#[test]
+fn an_erasure_larger_than_a_slice_is_finished() {
+    const PACKETS: u32 = 600;
+    let mut bed = Bed::new();
+    let (_, mut consumer) = bed.application();
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/a", producer_face.index);
+    for number in 0..PACKETS {
+        let uri = format!("/a/{number}");
+        consumer.write_all(&interest(&uri, number)).unwrap();
+        expect(&mut producer, &interest(&uri, number));
+        producer.write_all(&data(&uri)).unwrap();
+        expect(&mut consumer, &data(&uri));
+    }
+    assert_eq!(bed.erase("/", usize::MAX), (PACKETS as usize, false));
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn a_face_that_is_removed_or_left_is_gone_for_packets() {
+    let mut bed = Bed::new();
+    let (_, mut consumer) = bed.application();
+    let (first_face, mut first) = bed.application();
+    let (second_face, second) = bed.application();
+    bed.route("/first", first_face.index);
+    bed.route("/second", second_face.index);
+
+    let face_id = first_face.options.properties.face_id;
+    bed.command(Command::RemoveFace { face_id });
+    let Event::FaceClosed { face_id: closed, reason: None } = bed.event() else { panic!() };
+    assert_eq!(closed, face_id);
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+
+    drop(second);
+    let Event::FaceClosed { face_id: closed, reason } = bed.event() else { panic!() };
+    assert_eq!(closed, second_face.options.properties.face_id);
+    assert_eq!(reason, Some(CloseReason::PeerClosed));
+
+    // The FIB still has both: nothing leaves, and nothing else suffers.
+    consumer.write_all(&interest("/first/x", 1)).unwrap();
+    consumer.write_all(&interest("/second/x", 2)).unwrap();
+    let (third_face, mut third) = bed.application();
+    bed.route("/third", third_face.index);
+    consumer.write_all(&interest("/third/x", 3)).unwrap();
+    expect(&mut third, &interest("/third/x", 3));
+    let sent = [&first_face, &second_face].map(|face| face.counters.out_interests.value());
+    assert_eq!(sent, [0, 0]);
+    // Removing it again is no event: the next one is that of another face.
+    bed.command(Command::RemoveFace { face_id });
+    let _ = bed.application();
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn a_udp_peer_that_speaks_first_gets_a_face() {
+    let mut bed = Bed::new();
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/a", producer_face.index);
+    let peer = peer();
+    peer.connect(bed.udp_address()).unwrap();
+    peer.send(&interest("/a/1", 1)).unwrap();
+    let face = bed.added();
+    assert_eq!(face.remote, FaceUri::Udp(peer.local_addr().unwrap()));
+    assert_eq!(face.options.persistency, Persistency::OnDemand);
+    assert_eq!(face.options.properties.scope, FaceScope::NonLocal);
+    expect(&mut producer, &interest("/a/1", 1));
+    producer.write_all(&data("/a/1")).unwrap();
+    let mut datagram = [0; 9000];
+    let length = peer.recv(&mut datagram).unwrap();
+    assert_eq!(&datagram[..length], data("/a/1"));
+
+    // And the other way: an application asks, the peer answers.
+    bed.route("/peer", face.index);
+    producer.write_all(&interest("/peer/1", 2)).unwrap();
+    let length = peer.recv(&mut datagram).unwrap();
+    assert_eq!(&datagram[..length], interest("/peer/1", 2));
+    peer.send(&data("/peer/1")).unwrap();
+    expect(&mut producer, &data("/peer/1"));
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn refused_peers_are_counted_and_told_once() {
+    const PEERS: u64 = 50;
+    let mut bed = Bed::with_faces_max(2);
+    let (face, mut application) = bed.application();
+    bed.route("/a", face.index);
+    let known = peer();
+    known.send_to(&interest("/a/known", 1), bed.udp_address()).unwrap();
+    bed.added();
+    expect(&mut application, &interest("/a/known", 1));
+    for number in 0..PEERS {
+        let nonce = u32::try_from(number).unwrap();
+        peer().send_to(&interest("/a/stranger", nonce), bed.udp_address()).unwrap();
+    }
+    // Read behind all of them from the same socket.
+    known.send_to(&interest("/a/after", 1), bed.udp_address()).unwrap();
+    expect(&mut application, &interest("/a/after", 1));
+    let counters = Arc::clone(bed.dataplane.worker_counters());
+    assert_eq!(counters.refused_peers.value(), PEERS);
+    let mut told = 0;
+    while let Some(event) = bed.dataplane.next_event().unwrap() {
+        assert!(matches!(event, Event::PeerRefused { .. }), "{event:?}");
+        told += 1;
+    }
+    assert!((1..PEERS / 2).contains(&told), "{told} events for {PEERS} peers");
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn no_interest_is_pending_for_longer_than_the_limit() {
+    let mut bed = Bed::with_limits(8, Duration::from_millis(50));
+    let (_, mut consumer) = bed.application();
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/a", producer_face.index);
+    let name = Name::from_uri("/a/1").unwrap();
+    let wire = InterestBuilder::new(&name).nonce(1).lifetime_ms(3_600_000).to_vec().unwrap();
+    consumer.write_all(&wire).unwrap();
+    expect(&mut producer, &wire);
+    let counters = Arc::clone(bed.dataplane.counters());
+    let give_up = clock::now() + u64::try_from(PATIENCE.as_nanos()).unwrap();
+    while counters.pit_entries.value() > 0 || counters.unsatisfied_interests.value() == 0 {
+        assert!(clock::now() < give_up, "the Interest is still pending");
+        bed.poller.wait(&mut Events::with_capacity(1), Some(Duration::from_millis(5))).unwrap();
+        bed.dataplane.event_waker().reset();
+    }
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn an_idle_worker_sleeps() {
+    let mut bed = Bed::new();
+    let (face, mut application) = bed.application();
+    bed.route("/a", face.index);
+    let peer = peer();
+    peer.send_to(&interest("/a/1", 1), bed.udp_address()).unwrap();
+    bed.added();
+    expect(&mut application, &interest("/a/1", 1));
+    application.write_all(&data("/a/1")).unwrap();
+    let mut datagram = [0; 9000];
+    peer.recv(&mut datagram).unwrap();
+    // What is left are the timers of one PIT entry: some rounds, and not thousands a second.
+    let counters = Arc::clone(bed.dataplane.worker_counters());
+    let before = counters.rounds.value();
+    let mut events = Events::with_capacity(1);
+    bed.dataplane.event_waker().reset();
+    bed.poller.wait(&mut events, Some(Duration::from_millis(300))).unwrap();
+    assert!(events.is_empty());
+    let rounds = counters.rounds.value() - before;
+    assert!(rounds <= 20, "{rounds} rounds for nothing");
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn a_worker_ends_when_nobody_is_left_to_stop_it() {
+    let mut bed = Bed::new();
+    let (_, mut application) = bed.application();
+    drop(bed);
+    match application.read(&mut [0]) {
+        Ok(length) => assert_eq!(length, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
