@@ -196,6 +196,8 @@ impl Endpoint {
     /// Serves `prefix` and registers it at the forwarder, so that Interests come. A prefix has one
     /// handler; of nested prefixes the longest one that matches gets the Interest.
     ///
+    /// A handler that owns an `Endpoint` keeps its own connection alive until it is unregistered.
+    ///
     /// # Errors
     /// `InUse` if this endpoint serves the prefix already; `Command` if the forwarder refuses.
     pub async fn produce(
