@@ -162,11 +162,8 @@ impl Cs {
             return None;
         }
         let fresh_at = key.must_be_fresh.then_some(now);
-        self.tree.find_below(&self.entries, key.hashes, fresh_at, |_, entry| {
-            (!key.must_be_fresh || entry.is_fresh(now)) && {
-                let wire = self.blocks.bytes(entry.block, usize::from(entry.wire_length));
-                packet_name(wire).starts_with(key.name.value())
-            }
+        self.tree.find_below(&self.entries, key.hashes, fresh_at, |place| {
+            packet_name(self.packet(place)).starts_with(key.name.value())
         })
     }
 

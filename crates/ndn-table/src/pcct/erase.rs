@@ -44,7 +44,7 @@ impl Cs {
         if exact.is_some() {
             return exact;
         }
-        self.tree.find_below(&self.entries, key.hashes, None, |place, _| {
+        self.tree.find_below(&self.entries, key.hashes, None, |place| {
             packet_name(self.packet(place)).starts_with(name)
         })
     }

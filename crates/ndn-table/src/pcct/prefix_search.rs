@@ -13,28 +13,32 @@ use crate::arena::{Arena, NONE};
 pub const FRESH_SEARCH_STEPS_MAX: u32 = 256;
 
 impl PrefixTree {
-    /// Any Data that `accept` takes among those whose name starts with the prefix that has these
-    /// hashes and is shorter than them, most recent first. With `fresh_at`, only subtrees that may hold
-    /// Data fresh at that time are entered, and the search ends after [`FRESH_SEARCH_STEPS_MAX`]
-    /// steps. `accept` compares the name.
+    /// Any Data among those whose name is longer than the prefix that has these hashes and starts
+    /// with it, which `has_prefix` compares; most recent first. With `fresh_at`, only one that is
+    /// fresh at that time: only subtrees that may hold such are entered, and the search ends after
+    /// [`FRESH_SEARCH_STEPS_MAX`] steps.
     pub(super) fn find_below(
         &self,
         entries: &Arena<CsEntry>,
         hashes: &[u64],
         fresh_at: Option<Timestamp>,
-        accept: impl FnMut(u32, &CsEntry) -> bool,
+        mut has_prefix: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
         let depth = hashes.len() - 1;
         if depth == 0 {
-            return self.search(entries, ROOT, fresh_at, accept);
+            return self.search(entries, ROOT, fresh_at, has_prefix);
         }
-        let mut accept = accept;
         let child = (1..=depth).rev().find_map(|edge| self.find_edge(entries, hashes[edge]))?;
         match child {
-            Child::Entry(place) => accept(place, &entries[place]).then_some(place),
+            Child::Entry(place) => {
+                (is_fresh_enough(&entries[place], fresh_at) && has_prefix(place)).then_some(place)
+            }
             // A node above the prefix: its child that covers the prefix would have been found.
             Child::Node(place) if usize::from(self.nodes[place].depth) < depth => None,
-            Child::Node(place) => self.search(entries, place, fresh_at, accept),
+            // The names below a node agree up to its depth, so one of them tells for all whether
+            // they go another way than the prefix between the edge and the node.
+            Child::Node(_) if !has_prefix(self.any_entry(child)) => None,
+            Child::Node(place) => self.search(entries, place, fresh_at, has_prefix),
         }
     }
 
@@ -43,7 +47,7 @@ impl PrefixTree {
         entries: &Arena<CsEntry>,
         start: u32,
         fresh_at: Option<Timestamp>,
-        mut accept: impl FnMut(u32, &CsEntry) -> bool,
+        mut has_prefix: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
         let may_enter = |node: &Node| fresh_at.is_none_or(|now| now <= node.fresh_bound);
         let mut steps = 0;
@@ -54,7 +58,7 @@ impl PrefixTree {
             if may_enter(node) {
                 let mut entry = node.first_entry;
                 while entry != NONE {
-                    if accept(entry, &entries[entry]) {
+                    if is_fresh_enough(&entries[entry], fresh_at) && has_prefix(entry) {
                         return Some(entry);
                     }
                     steps += 1;
@@ -144,5 +148,70 @@ impl PrefixTree {
             }
         });
         any
+    }
+}
+
+/// Whether a Data is fresh at the time, if there is one.
+#[inline(always)]
+fn is_fresh_enough(entry: &CsEntry, fresh_at: Option<Timestamp>) -> bool {
+    fresh_at.is_none_or(|now| entry.is_fresh(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::NameRef;
+
+    use super::*;
+    use crate::pcct::{Pcct, PcctConfig, packet_name};
+    use crate::{DataKey, NameHasher, PREFIX_HASHES_MAX};
+
+    fn hasher() -> NameHasher {
+        NameHasher::new(*b"key of the tests")
+    }
+
+    fn value_of(components: &[u8]) -> Vec<u8> {
+        components.iter().flat_map(|&component| [8, 1, component]).collect()
+    }
+
+    fn hashes_of(value: &[u8]) -> Vec<u64> {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = hasher().hash_value_prefixes(value, &mut hashes).unwrap();
+        hashes[..count].to_vec()
+    }
+
+    fn insert(pcct: &mut Pcct, components: &[u8]) {
+        let value = value_of(components);
+        let hashes = hashes_of(&value);
+        let length = u8::try_from(value.len()).unwrap();
+        let wire = [&[6, length + 2, 7, length][..], &value].concat();
+        let key = DataKey::new(NameRef::from_value(&value).unwrap(), &hashes);
+        pcct.insert_data(&key, &wire, 0, true, Timestamp::from_millis(1)).unwrap();
+    }
+
+    #[test]
+    fn names_that_go_another_way_are_not_searched_one_by_one() {
+        let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 1000, Timestamp::ZERO), hasher());
+        for segment in 0..200 {
+            insert(&mut pcct, &[b'a', b'c', b'v', segment]);
+        }
+        for (prefix, is_found) in [
+            (&b"a"[..], true),
+            (b"ac", true),
+            (b"acv", true),
+            (b"ab", false),
+            (b"abv", false),
+            (b"acw", false),
+            (b"b", false),
+        ] {
+            let value = value_of(prefix);
+            let mut compared = 0;
+            let cs = &pcct.cs;
+            let found = cs.tree.find_below(&cs.entries, &hashes_of(&value), None, |place| {
+                compared += 1;
+                packet_name(cs.packet(place)).starts_with(&value)
+            });
+            assert_eq!(found.is_some(), is_found, "{prefix:?}");
+            assert!(compared <= 2, "{compared} names compared for {prefix:?}");
+        }
     }
 }

@@ -269,7 +269,7 @@ impl PrefixTree {
     }
 
     /// Some Data at or below a child.
-    fn any_entry(&self, child: Child) -> u32 {
+    pub(super) fn any_entry(&self, child: Child) -> u32 {
         let mut place = match child {
             Child::Entry(place) => return place,
             Child::Node(place) => place,
