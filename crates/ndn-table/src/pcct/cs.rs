@@ -303,9 +303,10 @@ impl Cs {
         same
     }
 
-    /// The same Data came again.
+    /// The same Data came again. One that was asked for before stays so, whoever sends it now.
     fn refresh(&mut self, place: u32, fresh_until: Timestamp, solicited: bool, now: Timestamp) {
         let entry = &mut self.entries[place];
+        let solicited = solicited || entry.queue != QueueKind::Unsolicited;
         entry.fresh_until = fresh_until;
         let node = entry.node;
         self.tree.raise_bound(node, fresh_until);
