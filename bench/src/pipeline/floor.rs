@@ -8,7 +8,7 @@
 
 use std::hash::Hasher;
 
-use ndn_ring::prefetch_slice;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 use siphasher::sip::SipHasher13;
 
 /// Random cache lines per exchange.
@@ -52,8 +52,8 @@ impl Floor {
     ) -> Self {
         let slot_bytes = data_bytes.next_multiple_of(64);
         Self {
-            tables: table_bytes.map(|bytes| vec![Line([1; 8]); bytes / size_of::<Line>()]),
-            store: vec![1; slots * slot_bytes],
+            tables: table_bytes.map(|bytes| filled(Line([1; 8]), bytes / size_of::<Line>())),
+            store: filled(1, slots * slot_bytes),
             slot_bytes,
             next_slot: 0,
             output: vec![1; OUTPUT_BYTES],
@@ -103,6 +103,14 @@ impl Floor {
             self.next_slot = 0;
         }
     }
+}
+
+/// Memory as the tables have it, in huge pages where the kernel gives them; all of it touched.
+fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut memory = Vec::with_capacity(count);
+    advise_huge_pages(memory.spare_capacity_mut());
+    memory.resize(count, value);
+    memory
 }
 
 fn hash(name: &[u8]) -> u64 {

@@ -2,6 +2,8 @@
 
 use ndn_table::FaceIndex;
 
+use crate::Flags;
+
 /// Whether the other end of a face is on this machine (protocol: scope control).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaceScope {
@@ -76,6 +78,8 @@ pub struct RxFace {
     pub link_type: LinkType,
     /// Whether NextHopFaceId and CachePolicy are heeded; otherwise they are ignored here.
     pub local_fields: bool,
+    /// The same as they stand in a descriptor.
+    pub(crate) flags: Flags,
 }
 
 impl RxFace {
@@ -87,6 +91,10 @@ impl RxFace {
             scope: properties.scope,
             link_type: properties.link_type,
             local_fields: properties.local_fields,
+            flags: Flags::default()
+                .with(Flags::FROM_LOCAL, properties.scope == FaceScope::Local)
+                .with(Flags::FROM_POINT_TO_POINT, properties.link_type == LinkType::PointToPoint)
+                .with(Flags::FROM_AD_HOC, properties.link_type == LinkType::AdHoc),
         }
     }
 }

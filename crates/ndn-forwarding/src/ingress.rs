@@ -10,9 +10,7 @@ use ndn_table::NameHasher;
 use crate::descriptor::{Descriptor, Flags};
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::scope;
-use crate::{
-    Burst, Counters, DropReason, FaceScope, LinkType, LpFields, PacketKind, ProducerRegions, RxFace,
-};
+use crate::{Burst, Counters, DropReason, LpFields, PacketKind, ProducerRegions, RxFace};
 
 /// First byte of a Data.
 const TYPE_DATA: u8 = 6;
@@ -194,15 +192,13 @@ impl Ingress {
         let name_hash = hashes[hash_count - 1];
         let (token, token_length) = burst.set_token(&lp.pit_token);
         let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
-        let flags = Flags::default()
+        let flags = face
+            .flags
             .with(Flags::NO_CACHE, lp.no_cache && face.local_fields)
             .with(Flags::NON_DISCOVERY, lp.non_discovery)
             .with(Flags::NEXT_HOP, next_hop.is_some())
             .with(Flags::LOCALHOST, scope::is_localhost(name))
-            .with(Flags::LOCALHOP, scope::is_localhop(name))
-            .with(Flags::FROM_LOCAL, face.scope == FaceScope::Local)
-            .with(Flags::FROM_POINT_TO_POINT, face.link_type == LinkType::PointToPoint)
-            .with(Flags::FROM_AD_HOC, face.link_type == LinkType::AdHoc);
+            .with(Flags::LOCALHOP, scope::is_localhop(name));
         Ok(Descriptor {
             name_hash,
             token,

@@ -1,4 +1,4 @@
-//! A received packet with its descriptor, as the pipelines see it.
+//! Received packets with their descriptors, as the pipelines see them.
 
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
@@ -6,7 +6,7 @@ use ndn_table::{DataKey, InterestKey, Token};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::strategy::InterestPacket;
-use crate::{Burst, PacketKind};
+use crate::{BURST_SIZE, Burst, PacketKind};
 
 /// One packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -14,28 +14,60 @@ pub(crate) struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
     pub(crate) handle: &'a PacketHandle,
     pub(crate) wire: &'a [u8],
-    pub(crate) name: NameRef<'a>,
     pub(crate) hashes: &'a [u64],
     pub(crate) token: &'a [u8],
+    /// For a Data, the key of an Interest for its name.
+    key: InterestKey<'a>,
+}
+
+/// The packets of a burst, except for those that were moved to another.
+#[derive(Debug)]
+pub(crate) struct RxPackets<'a> {
+    packets: [Option<RxPacket<'a>>; BURST_SIZE],
+    count: usize,
+}
+
+impl<'a> RxPackets<'a> {
+    /// Borrows from the burst and its packets.
+    #[inline]
+    pub(crate) fn new(burst: &'a Burst, pool: &'a PacketPool) -> Self {
+        let mut packets = Self { packets: [None; BURST_SIZE], count: 0 };
+        for index in 0..burst.len() {
+            let packet = RxPacket::new(burst, index, pool);
+            packets.packets[packets.count] = packet;
+            packets.count += usize::from(packet.is_some());
+        }
+        packets
+    }
+
+    /// All of them, in order.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RxPacket<'a>> {
+        self.packets[..self.count].iter().flatten()
+    }
+
+    /// Packet `index`.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &RxPacket<'a> {
+        self.packets[index].as_ref().expect("there are so many packets")
+    }
 }
 
 impl<'a> RxPacket<'a> {
     /// Packet `index` of `burst`; `None` if it was moved to another burst.
     #[inline]
-    pub(crate) fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
+    fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
         let wire = pool.bytes(handle);
         let name_start = usize::from(descriptor.name_offset);
         let name_value = &wire[name_start..name_start + usize::from(descriptor.name_length)];
-        Some(Self {
-            descriptor,
-            handle,
-            wire,
-            name: NameRef::from_validated(name_value, u16::from(descriptor.components)),
-            hashes: burst.prefix_hashes(index),
-            token: burst.pit_token(index),
-        })
+        let name = NameRef::from_validated(name_value, u16::from(descriptor.components));
+        let (hashes, flags) = (burst.prefix_hashes(index), descriptor.flags);
+        let can_be_prefix = flags.contains(Flags::CAN_BE_PREFIX);
+        let must_be_fresh = flags.contains(Flags::MUST_BE_FRESH);
+        let key = InterestKey::new(name, hashes, can_be_prefix, must_be_fresh);
+        Some(Self { descriptor, handle, wire, hashes, token: burst.pit_token(index), key })
     }
 
     #[inline]
@@ -49,14 +81,23 @@ impl<'a> RxPacket<'a> {
     }
 
     #[inline]
-    pub(crate) fn interest_key(&self) -> InterestKey<'a> {
-        let can_be_prefix = self.has(Flags::CAN_BE_PREFIX);
-        InterestKey::new(self.name, self.hashes, can_be_prefix, self.has(Flags::MUST_BE_FRESH))
+    pub(crate) fn is_data(&self) -> bool {
+        self.descriptor.kind == PacketKind::Data
+    }
+
+    #[inline]
+    pub(crate) fn name(&self) -> NameRef<'a> {
+        self.key.name()
+    }
+
+    #[inline]
+    pub(crate) fn interest_key(&self) -> &InterestKey<'a> {
+        &self.key
     }
 
     #[inline]
     pub(crate) fn data_key(&self) -> DataKey<'a> {
-        DataKey::new(self.name, self.hashes)
+        DataKey::new(self.key.name(), self.hashes)
     }
 
     /// The token as one of ours, which it need not be.

@@ -9,7 +9,7 @@ use ndn_table::{
     StrategyId, TimerWheel, Timestamp,
 };
 
-use crate::packet::RxPacket;
+use crate::packet::RxPackets;
 use crate::pipelines::Matches;
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
@@ -107,10 +107,12 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        self.prefetch_buckets(now, rx, pool);
-        self.prefetch_entries(rx, pool);
-        self.prefetch_payloads(rx, pool);
-        self.apply(now, rx, pool, tx);
+        let packets = RxPackets::new(rx, pool);
+        self.prefetch_buckets(now, &packets);
+        self.find_routes(&packets);
+        self.prefetch_entries(&packets);
+        self.prefetch_payloads(&packets);
+        self.apply(now, &packets, tx);
     }
 
     /// Frees what was evicted from the Content Store during the burst, whose bytes the sink may
@@ -196,66 +198,58 @@ impl Shard {
     }
 
     /// Stage 1: the buckets of PIT and Content Store, and of the dead nonce list.
-    fn prefetch_buckets(&self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
-        for index in 0..rx.len() {
-            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
-            if packet.descriptor.kind == PacketKind::Data {
+    fn prefetch_buckets(&self, now: Timestamp, packets: &RxPackets<'_>) {
+        for packet in packets.iter() {
+            if packet.is_data() {
                 self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
             } else {
-                let key = packet.interest_key();
-                self.tables.pcct.prefetch_interest_buckets(&key);
-                self.tables.dead_nonces.prefetch(key.name_hash(), packet.descriptor.nonce, now);
+                self.tables.pcct.prefetch_interest_buckets(packet.interest_key());
+                let (hash, nonce) = (packet.descriptor.name_hash, packet.descriptor.nonce);
+                self.tables.dead_nonces.prefetch(hash, nonce, now);
             }
         }
     }
 
-    /// Stage 2: the entries that the buckets lead to; and the FIB, which is looked up for all
-    /// Interests side by side.
-    fn prefetch_entries(&mut self, rx: &Burst, pool: &PacketPool) {
+    /// Stage 2: the FIB, which is looked up for all Interests side by side.
+    fn find_routes(&mut self, packets: &RxPackets<'_>) {
         let mut interests = [0_usize; BURST_SIZE];
         let mut interest_count = 0;
-        for index in 0..rx.len() {
-            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
-            if packet.descriptor.kind == PacketKind::Data {
-                self.tables.pcct.prefetch_data_entries(&packet.data_key());
-            } else {
-                self.tables.pcct.prefetch_interest_entries(&packet.interest_key());
-            }
-            if packet.is_interest() {
-                interests[interest_count] = index;
-                interest_count += 1;
-            }
+        for (index, packet) in packets.iter().enumerate() {
+            interests[interest_count] = index;
+            interest_count += usize::from(packet.is_interest());
         }
-        let mut routes = [FibSlot::default(); BURST_SIZE];
         let name_and_hashes = |position: usize| {
-            let packet = RxPacket::new(rx, interests[position], pool).expect("not moved");
-            (packet.name, packet.hashes)
+            let packet = packets.get(interests[position]);
+            (packet.name(), packet.hashes)
         };
-        self.fib.find_longest_prefix_burst(
-            interest_count,
-            name_and_hashes,
-            &mut routes[..interest_count],
-        );
-        for (&index, route) in interests.iter().zip(routes).take(interest_count) {
+        let mut routes = [FibSlot::default(); BURST_SIZE];
+        let found = &mut routes[..interest_count];
+        self.fib.find_longest_prefix_burst(interest_count, name_and_hashes, found);
+        for (&index, &mut route) in interests.iter().zip(found) {
             self.routes[index] = route;
         }
     }
 
-    /// Stage 3: the packets in the Content Store that will be sent or overwritten.
-    fn prefetch_payloads(&mut self, rx: &Burst, pool: &PacketPool) {
-        for index in 0..rx.len() {
-            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
-            match packet.descriptor.kind {
-                PacketKind::Interest => {
-                    self.tables.pcct.prefetch_interest_payload(&packet.interest_key());
-                }
-                PacketKind::Data | PacketKind::Nack => {}
+    /// Stage 3: the entries that the buckets lead to.
+    fn prefetch_entries(&self, packets: &RxPackets<'_>) {
+        for packet in packets.iter() {
+            if packet.is_data() {
+                self.tables.pcct.prefetch_data_entries(&packet.data_key());
+            } else {
+                self.tables.pcct.prefetch_interest_entries(packet.interest_key());
             }
         }
     }
 
-    /// Stage 4: the pipelines, packet by packet.
-    fn apply(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool, tx: &mut impl TxSink) {
+    /// Stage 4: the packets in the Content Store that will be sent.
+    fn prefetch_payloads(&self, packets: &RxPackets<'_>) {
+        for packet in packets.iter().filter(|packet| packet.is_interest()) {
+            self.tables.pcct.prefetch_interest_payload(packet.interest_key());
+        }
+    }
+
+    /// Stage 5: the pipelines, packet by packet.
+    fn apply(&mut self, now: Timestamp, packets: &RxPackets<'_>, tx: &mut impl TxSink) {
         let strategies = &*self.strategies;
         let mut context = Context {
             now,
@@ -264,14 +258,11 @@ impl Shard {
             tx,
             strategy: StrategyId::default(),
         };
-        for index in 0..rx.len() {
-            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
+        for (packet, &route) in packets.iter().zip(&*self.routes) {
             match packet.descriptor.kind {
-                PacketKind::Interest => {
-                    context.incoming_interest(&packet, self.routes[index], strategies);
-                }
-                PacketKind::Data => context.incoming_data(&packet, &mut self.matches, strategies),
-                PacketKind::Nack => context.incoming_nack(&packet, strategies),
+                PacketKind::Interest => context.incoming_interest(packet, route, strategies),
+                PacketKind::Data => context.incoming_data(packet, &mut self.matches, strategies),
+                PacketKind::Nack => context.incoming_nack(packet, strategies),
             }
         }
     }

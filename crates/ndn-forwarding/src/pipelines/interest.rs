@@ -40,21 +40,21 @@ impl<'a> Context<'a> {
             self.tables.faces.note_token(rx.descriptor.face);
         }
         let key = rx.interest_key();
-        let pending = self.find_pending(&key);
-        if let Some(reason) = self.find_loop(rx, &key, pending) {
+        let pending = self.find_pending(key);
+        if let Some(reason) = self.find_loop(rx, pending) {
             self.interest_loop(rx, reason);
             return;
         }
         let is_pending =
             pending.is_some_and(|entry| self.tables.pcct.entry(entry).in_record_count() > 0);
         if !is_pending {
-            if let Some(data) = self.tables.pcct.find_data(&key, self.now, sha256) {
+            if let Some(data) = self.tables.pcct.find_data(key, self.now, sha256) {
                 self.content_store_hit(rx, pending, data);
                 return;
             }
             self.tables.counters.cs_misses.increment();
         }
-        self.content_store_miss(rx, &key, pending, route, strategies);
+        self.content_store_miss(rx, pending, route, strategies);
     }
 
     /// The PIT entry of an Interest, unless it has expired by now: whether the timer has fired
@@ -71,14 +71,9 @@ impl<'a> Context<'a> {
 
     /// Whether the Nonce was here before, and where it was found.
     #[inline]
-    fn find_loop(
-        &self,
-        rx: &RxPacket<'_>,
-        key: &InterestKey<'_>,
-        pending: Option<PitIndex>,
-    ) -> Option<DropReason> {
+    fn find_loop(&self, rx: &RxPacket<'_>, pending: Option<PitIndex>) -> Option<DropReason> {
         let nonce = rx.descriptor.nonce;
-        if self.tables.dead_nonces.contains(key.name_hash(), nonce, self.now) {
+        if self.tables.dead_nonces.contains(rx.descriptor.name_hash, nonce, self.now) {
             return Some(DropReason::DeadNonce);
         }
         let entry = pending?;
@@ -141,7 +136,6 @@ impl<'a> Context<'a> {
     fn content_store_miss(
         &mut self,
         rx: &RxPacket<'_>,
-        key: &InterestKey<'_>,
         pending: Option<PitIndex>,
         route: FibSlot,
         strategies: &StrategyTable,
@@ -149,7 +143,7 @@ impl<'a> Context<'a> {
         let fib: &'a FibSnapshot = self.fib;
         let fib_entry = fib.entry(route);
         self.strategy = fib_entry.strategy();
-        let entry = match self.join(rx, key, pending, self.strategy) {
+        let entry = match self.join(rx, pending, self.strategy) {
             Ok(entry) => entry,
             Err(reason) => {
                 self.tables.counters.drop_packet(reason);
@@ -180,7 +174,6 @@ impl<'a> Context<'a> {
     fn join(
         &mut self,
         rx: &RxPacket<'_>,
-        key: &InterestKey<'_>,
         pending: Option<PitIndex>,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
@@ -189,7 +182,7 @@ impl<'a> Context<'a> {
         let entry = match pending {
             Some(entry) => entry,
             None => {
-                let inserted = tables.pcct.insert_interest(key, rx.wire);
+                let inserted = tables.pcct.insert_interest(rx.interest_key(), rx.wire);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?.index;
                 tables.counters.pit_inserts.increment();
                 tables.pcct.entry_mut(entry).user_data = strategy.0;

@@ -24,7 +24,7 @@ impl Context<'_> {
         if !rx.has(Flags::FROM_POINT_TO_POINT) {
             return Err(DropReason::NackLinkType);
         }
-        let entry = self.find_pending(&rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
+        let entry = self.find_pending(rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
         let pcct = &mut self.tables.pcct;
         let record = pcct.out_record_mut(entry, rx.descriptor.face);
         let record = record.ok_or(DropReason::NackNoOutRecord)?;
