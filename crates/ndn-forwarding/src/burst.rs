@@ -1,13 +1,10 @@
 //! Up to 64 received packets, parsed and hashed, on their way into a shard.
 
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::FaceIndex;
+use ndn_table::{FaceIndex, PREFIX_HASHES_MAX};
 
-use crate::descriptor::{Descriptor, INLINE_TOKEN_LENGTH};
+use crate::descriptor::Descriptor;
 use crate::{DropReason, PacketKind, PitToken};
-
-/// Room for the hashes of the prefixes of a name of 63 components.
-const PREFIX_HASHES_MAX: usize = 64;
 
 /// Packets in a burst at most.
 pub const BURST_SIZE: usize = 64;
@@ -18,12 +15,24 @@ pub const BURST_SIZE: usize = 64;
 /// is dropped full keeps the blocks of its packets from being used again.
 #[derive(Debug)]
 pub struct Burst {
-    descriptors: Vec<Descriptor>,
+    descriptors: Box<[Descriptor; BURST_SIZE]>,
+    len: usize,
     /// Hashes of all prefixes of all names, packed.
     prefix_hashes: Box<[u64; BURST_SIZE * PREFIX_HASHES_MAX]>,
     prefix_hashes_used: usize,
-    /// PIT tokens longer than [`INLINE_TOKEN_LENGTH`], at the position of their descriptor.
+    /// PIT tokens longer than fits a descriptor, at the position of their descriptor.
     long_tokens: Box<[PitToken; BURST_SIZE]>,
+}
+
+/// The place of the next packet in a burst.
+#[derive(Debug)]
+pub(crate) struct NextPacket<'a> {
+    /// Holds whatever was there before.
+    pub(crate) descriptor: &'a mut Descriptor,
+    /// Room for the prefix hashes of its name.
+    pub(crate) prefix_hashes: &'a mut [u64],
+    /// Room for its PIT token, if that does not fit the descriptor.
+    pub(crate) long_token: &'a mut PitToken,
 }
 
 impl Default for Burst {
@@ -37,7 +46,8 @@ impl Burst {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            descriptors: Vec::with_capacity(BURST_SIZE),
+            descriptors: Box::new([const { Descriptor::EMPTY }; BURST_SIZE]),
+            len: 0,
             prefix_hashes: Box::new([0; BURST_SIZE * PREFIX_HASHES_MAX]),
             prefix_hashes_used: 0,
             long_tokens: Box::new([PitToken::NONE; BURST_SIZE]),
@@ -48,32 +58,33 @@ impl Burst {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.descriptors.len()
+        self.len
     }
 
     /// Whether there are none.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.descriptors.is_empty()
+        self.len == 0
     }
 
     /// Whether there is no room for another.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.descriptors.len() == BURST_SIZE
+        self.len == BURST_SIZE
     }
 
     /// Gives every packet back to its pool and empties the burst. Call it once what
     /// [`Shard::process_burst`](crate::Shard::process_burst) wrote into the sink has been copied
     /// or retained.
     pub fn release(&mut self, pool: &PacketPool) {
-        for descriptor in self.descriptors.drain(..) {
-            if let Some(handle) = descriptor.handle {
+        for descriptor in &mut self.descriptors[..self.len] {
+            if let Some(handle) = descriptor.handle.take() {
                 pool.release(handle);
             }
         }
+        self.len = 0;
         self.prefix_hashes_used = 0;
     }
 
@@ -85,16 +96,14 @@ impl Burst {
     /// # Panics
     /// If `source` has no packet `index` or it was moved before.
     pub fn transfer(&mut self, source: &mut Self, index: usize) -> Result<(), DropReason> {
-        if self.is_full() {
-            return Err(DropReason::BurstFull);
-        }
-        let position = self.len();
-        self.long_tokens[position] = source.long_tokens[index];
+        let next = self.next_packet().ok_or(DropReason::BurstFull)?;
         let hashes = source.hashes_of(&source.descriptors[index]);
-        self.spare_hashes()[..hashes.len()].copy_from_slice(hashes);
-        let descriptor = &mut source.descriptors[index];
-        let handle = descriptor.handle.take().expect("a packet is moved once");
-        self.append(Descriptor { handle: None, ..*descriptor }, handle);
+        next.prefix_hashes[..hashes.len()].copy_from_slice(hashes);
+        *next.long_token = source.long_tokens[index];
+        let moved = &mut source.descriptors[index];
+        let handle = moved.handle.take().expect("a packet is moved once");
+        *next.descriptor = Descriptor { handle: None, ..*moved };
+        self.append(handle);
         Ok(())
     }
 
@@ -140,36 +149,27 @@ impl Burst {
         &self.descriptors[index]
     }
 
-    /// Room for the prefix hashes of the packet that [`append`](Self::append) comes for.
+    /// Where the next packet goes, to be filled and then [appended](Self::append); `None` if the
+    /// burst is full.
     #[inline]
-    pub(crate) fn spare_hashes(&mut self) -> &mut [u64] {
-        let start = self.prefix_hashes_used;
-        &mut self.prefix_hashes[start..start + PREFIX_HASHES_MAX]
+    pub(crate) fn next_packet(&mut self) -> Option<NextPacket<'_>> {
+        let used = self.prefix_hashes_used;
+        Some(NextPacket {
+            descriptor: self.descriptors.get_mut(self.len)?,
+            prefix_hashes: self.prefix_hashes.get_mut(used..used + PREFIX_HASHES_MAX)?,
+            long_token: self.long_tokens.get_mut(self.len)?,
+        })
     }
 
-    /// Stores a PIT token for the packet that [`append`](Self::append) comes for, and returns the
-    /// part that belongs into the descriptor.
+    /// Adds the packet that [`next_packet`](Self::next_packet) was filled with.
     #[inline]
-    pub(crate) fn set_token(&mut self, token: &PitToken) -> ([u8; INLINE_TOKEN_LENGTH], u8) {
-        let bytes = token.as_bytes();
-        let mut inline = [0; INLINE_TOKEN_LENGTH];
-        match inline.get_mut(..bytes.len()) {
-            Some(inline) => inline.copy_from_slice(bytes),
-            None => self.long_tokens[self.descriptors.len()] = *token,
-        }
-        (inline, token.length())
-    }
-
-    /// Adds a packet whose hashes lie in [`spare_hashes`](Self::spare_hashes). The burst must not
-    /// be full.
-    #[inline]
-    pub(crate) fn append(&mut self, mut descriptor: Descriptor, handle: PacketHandle) {
-        debug_assert!(!self.is_full());
+    pub(crate) fn append(&mut self, handle: PacketHandle) {
+        let descriptor = &mut self.descriptors[self.len];
         descriptor.handle = Some(handle);
         // At most BURST_SIZE * PREFIX_HASHES_MAX = 4096.
         descriptor.prefix_hashes = u16::try_from(self.prefix_hashes_used).unwrap_or(0);
         self.prefix_hashes_used += usize::from(descriptor.components) + 1;
-        self.descriptors.push(descriptor);
+        self.len += 1;
     }
 
     fn hashes_of(&self, descriptor: &Descriptor) -> &[u64] {

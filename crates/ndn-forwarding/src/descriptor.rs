@@ -52,11 +52,18 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
+    /// These and `flags`.
+    #[inline]
+    #[must_use]
+    pub fn and(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
     /// Sets `flags`, if `condition`.
     #[inline]
     #[must_use]
     pub fn with(self, flags: Self, condition: bool) -> Self {
-        if condition { Self(self.0 | flags.0) } else { self }
+        Self(self.0 | (flags.0 * u16::from(condition)))
     }
 }
 
@@ -91,8 +98,6 @@ pub struct Descriptor {
     pub(crate) hint_offset: u16,
     /// Its length.
     pub(crate) hint_length: u16,
-    /// Interest and Nack: start of the four bytes of the Nonce.
-    pub(crate) nonce_offset: u16,
     /// Saturating.
     pub(crate) congestion_mark: u16,
     /// Where the hash of the empty prefix lies in the arena of the burst; the others follow.
@@ -127,7 +132,6 @@ impl Descriptor {
         name_length: 0,
         hint_offset: 0,
         hint_length: 0,
-        nonce_offset: 0,
         congestion_mark: 0,
         prefix_hashes: 0,
         flags: Flags(0),

@@ -7,7 +7,8 @@ use ndn_packet::{Data, DecodeError, Interest, NackReason, NameRef};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::NameHasher;
 
-use crate::descriptor::{Descriptor, Flags};
+use crate::burst::NextPacket;
+use crate::descriptor::Flags;
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::scope;
 use crate::{Burst, Counters, DropReason, LpFields, PacketKind, ProducerRegions, RxFace};
@@ -76,16 +77,16 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Result<(), DropReason> {
-        let result = if burst.is_full() {
-            Err(DropReason::BurstFull)
-        } else if block.filled()[0] == TYPE_DATA {
-            self.describe_data(burst, &block.filled()[..length], lp, face)
-        } else {
-            self.describe_interest(burst, block, length, lp, face)
+        let outcome = match burst.next_packet() {
+            None => Err(DropReason::BurstFull),
+            Some(next) if block.filled()[0] == TYPE_DATA => {
+                self.describe_data(next, &block.filled()[..length], lp, face)
+            }
+            Some(next) => self.describe_interest(next, block, length, lp, face),
         };
-        let result = match result {
-            Ok(Outcome::AsItIs(descriptor)) => {
-                burst.append(descriptor, block.carve(length));
+        let result = match outcome {
+            Ok(Outcome::AsItIs) => {
+                burst.append(block.carve(length));
                 return Ok(());
             }
             Ok(Outcome::Rewrite(change)) => {
@@ -100,7 +101,7 @@ impl Ingress {
     #[inline]
     fn describe_data(
         &self,
-        burst: &mut Burst,
+        next: NextPacket<'_>,
         wire: &[u8],
         lp: &LpFields,
         face: &RxFace,
@@ -109,11 +110,17 @@ impl Ingress {
             return Err(DropReason::Malformed);
         }
         let data = Data::parse(wire).map_err(drop_reason)?;
-        let mut descriptor =
-            self.describe(burst, data.name(), data.name_value_range().start, lp, face)?;
-        descriptor.kind = PacketKind::Data;
-        descriptor.period_ms = saturate_u32(data.freshness_ms().unwrap_or(0));
-        Ok(Outcome::AsItIs(descriptor))
+        next.descriptor.kind = PacketKind::Data;
+        next.descriptor.period_ms = saturate_u32(data.freshness_ms().unwrap_or(0));
+        self.describe(
+            next,
+            data.name(),
+            data.name_value_range().start,
+            Flags::default(),
+            lp,
+            face,
+        )?;
+        Ok(Outcome::AsItIs)
     }
 
     /// Parses the Interest at the front of `block` and decrements its HopLimit, unless it has to
@@ -121,7 +128,7 @@ impl Ingress {
     #[inline]
     fn describe_interest(
         &mut self,
-        burst: &mut Burst,
+        next: NextPacket<'_>,
         block: &mut FillBlock,
         length: usize,
         lp: &LpFields,
@@ -132,87 +139,83 @@ impl Ingress {
         let hop_limit = match lp.nack {
             // The Nack is about the Interest as it was sent from here.
             Some(_) => interest.hop_limit(),
-            None => interest
-                .hop_limit()
-                .map(|hop_limit| hop_limit.checked_sub(1).ok_or(DropReason::HopLimitZero))
-                .transpose()?,
+            None => match interest.hop_limit() {
+                Some(0) => return Err(DropReason::HopLimitZero),
+                hop_limit => hop_limit.map(|hop_limit| hop_limit - 1),
+            },
         };
-        if interest.has_forwarding_hint() || interest.nonce().is_none() {
+        let nonce = interest.nonce();
+        if nonce.is_none() || interest.has_forwarding_hint() {
             let strips_hint = self.regions.are_reached_by(interest.forwarding_hint());
-            if interest.nonce().is_none() && lp.nack.is_some() {
+            if nonce.is_none() && lp.nack.is_some() {
                 return Err(DropReason::NackNonce);
             }
-            if strips_hint || interest.nonce().is_none() {
-                return Ok(Outcome::Rewrite(Rewrite {
-                    nonce: self.nonces.next_nonce(),
-                    strips_hint,
-                }));
+            if nonce.is_none() || strips_hint {
+                let nonce = self.nonces.next_nonce();
+                return Ok(Outcome::Rewrite(Rewrite { nonce, strips_hint }));
             }
         }
-        let name_offset = interest.name_value_range().start;
-        let mut descriptor = self.describe(burst, interest.name(), name_offset, lp, face)?;
+        let descriptor = &mut *next.descriptor;
         descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };
-        descriptor.nonce = interest.nonce().unwrap_or_default();
-        descriptor.nonce_offset = offset_u16(interest.nonce_offset().unwrap_or_default())?;
-        descriptor.period_ms =
-            saturate_u32(interest.lifetime_ms()).min(self.interest_lifetime_max_ms);
+        descriptor.nonce = nonce.unwrap_or_default();
+        let lifetime_ms = saturate_u32(interest.lifetime_ms());
+        descriptor.period_ms = lifetime_ms.min(self.interest_lifetime_max_ms);
         descriptor.hop_limit = hop_limit.unwrap_or_default();
-        if let Some(hint) = interest.forwarding_hint_range() {
-            descriptor.hint_offset = offset_u16(hint.start)?;
-            descriptor.hint_length = offset_u16(hint.len())?;
-        }
-        descriptor.flags = descriptor
-            .flags
+        let hint = interest.forwarding_hint_range().unwrap_or_default();
+        descriptor.hint_offset = offset_u16(hint.start)?;
+        descriptor.hint_length = offset_u16(hint.len())?;
+        let flags = Flags::default()
             .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix())
             .with(Flags::MUST_BE_FRESH, interest.must_be_fresh())
             .with(Flags::FORWARDING_HINT, interest.has_forwarding_hint())
             .with(Flags::HOP_LIMIT, hop_limit.is_some());
-        if let (Some(offset), Some(hop_limit)) = (interest.hop_limit_offset(), hop_limit) {
+        let name_offset = interest.name_value_range().start;
+        let hop_limit_offset = interest.hop_limit_offset();
+        self.describe(next, interest.name(), name_offset, flags, lp, face)?;
+        if let (Some(offset), Some(hop_limit)) = (hop_limit_offset, hop_limit) {
             block.filled_mut()[offset] = hop_limit;
         }
-        Ok(Outcome::AsItIs(descriptor))
+        Ok(Outcome::AsItIs)
     }
 
-    /// What Interest and Data have in common. Puts the prefix hashes and the PIT token into
-    /// `burst`.
+    /// Fills in what Interest and Data have in common.
     #[inline]
     fn describe(
         &self,
-        burst: &mut Burst,
+        next: NextPacket<'_>,
         name: NameRef<'_>,
         name_offset: usize,
+        flags: Flags,
         lp: &LpFields,
         face: &RxFace,
-    ) -> Result<Descriptor, DropReason> {
-        let hashes = burst.spare_hashes();
-        let hash_count = self.hasher.hash_prefixes(name, hashes).ok_or(DropReason::NameTooLong)?;
+    ) -> Result<(), DropReason> {
+        let NextPacket { descriptor, prefix_hashes, long_token } = next;
+        let hash_count = self.hasher.hash_prefixes(name, prefix_hashes);
+        let hash_count = hash_count.ok_or(DropReason::NameTooLong)?;
         if hash_count <= 1 {
             return Err(DropReason::EmptyName);
         }
-        let name_hash = hashes[hash_count - 1];
-        let (token, token_length) = burst.set_token(&lp.pit_token);
+        descriptor.name_hash = prefix_hashes[hash_count - 1];
+        descriptor.components = u8::try_from(hash_count - 1).unwrap_or(u8::MAX);
+        descriptor.name_offset = offset_u16(name_offset)?;
+        descriptor.name_length = offset_u16(name.value().len())?;
+        (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
+        if usize::from(descriptor.token_length) > descriptor.token.len() {
+            *long_token = lp.pit_token;
+        }
+        descriptor.face = face.index;
+        descriptor.congestion_mark = saturate_u16(lp.congestion_mark);
+        descriptor.nack_reason = saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0);
         let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
-        let flags = face
-            .flags
+        descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
+        descriptor.flags = flags
+            .and(face.flags)
             .with(Flags::NO_CACHE, lp.no_cache && face.local_fields)
             .with(Flags::NON_DISCOVERY, lp.non_discovery)
             .with(Flags::NEXT_HOP, next_hop.is_some())
             .with(Flags::LOCALHOST, scope::is_localhost(name))
             .with(Flags::LOCALHOP, scope::is_localhop(name));
-        Ok(Descriptor {
-            name_hash,
-            token,
-            face: face.index,
-            next_hop_face_id: saturate_u32(next_hop.unwrap_or(0)),
-            name_offset: offset_u16(name_offset)?,
-            name_length: offset_u16(name.value().len())?,
-            congestion_mark: saturate_u16(lp.congestion_mark),
-            flags,
-            nack_reason: saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0),
-            components: u8::try_from(hash_count - 1).map_err(|_| DropReason::NameTooLong)?,
-            token_length,
-            ..Descriptor::EMPTY
-        })
+        Ok(())
     }
 
     /// The uncommon case of an Interest that cannot stay as it is.
@@ -255,28 +258,24 @@ impl Ingress {
             RewriteError::Encode => DropReason::NoBuffer,
         })?;
         block.commit(length);
-        match self.describe_interest(burst, block, length, lp, face) {
-            Ok(Outcome::AsItIs(descriptor)) => {
-                burst.append(descriptor, block.carve(length));
-                Ok(())
-            }
-            // It has its Nonce and no hint that reaches a region.
-            Ok(Outcome::Rewrite(_)) => {
-                block.skip(length);
-                Err(DropReason::Malformed)
-            }
-            Err(reason) => {
-                block.skip(length);
-                Err(reason)
-            }
+        let next = burst.next_packet().ok_or(DropReason::BurstFull)?;
+        let outcome = self.describe_interest(next, block, length, lp, face);
+        if let Ok(Outcome::AsItIs) = outcome {
+            burst.append(block.carve(length));
+            return Ok(());
         }
+        block.skip(length);
+        // It has its Nonce and no hint that reaches a region, so it is not to be rewritten again.
+        Err(outcome.err().unwrap_or(DropReason::Malformed))
     }
 }
 
 /// What is to become of a packet that was parsed.
 #[derive(Debug)]
 enum Outcome {
-    AsItIs(Descriptor),
+    /// It is described, and can stay where it is.
+    AsItIs,
+    /// It has to be written anew, and then described.
     Rewrite(Rewrite),
 }
 

@@ -25,11 +25,15 @@ impl PitToken {
         Some(token)
     }
 
-    pub(crate) fn length(&self) -> u8 {
-        self.length
+    /// Its length, and its first bytes.
+    #[inline]
+    pub(crate) fn length_and_start<const N: usize>(&self) -> (u8, [u8; N]) {
+        let start = self.bytes.first_chunk().copied().unwrap_or([0; N]);
+        (self.length, start)
     }
 
     /// The bytes; empty if there is no token.
+    #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
