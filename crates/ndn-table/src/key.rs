@@ -5,12 +5,12 @@ use ndn_packet::NameRef;
 use crate::name_hash::component_end;
 
 /// Bytes of an ImplicitSha256Digest component: type, length, digest.
-const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
+pub(crate) const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
 
 /// Lookup key of an Interest: the selectors of the PIT, and the name with its prefix hashes.
 ///
-/// A name that ends in an implicit digest is filed under the name before the digest, so that the
-/// Data (whose name has no digest) meets it without another probe.
+/// In the Content Store, a name that ends in an implicit digest is looked up without the digest,
+/// since the Data is filed under its name. In the PIT it is filed as it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct InterestKey<'a> {
     pub(crate) name: NameRef<'a>,
@@ -43,7 +43,7 @@ impl<'a> InterestKey<'a> {
         self.name
     }
 
-    /// Hash of the whole name, as the dead nonce list wants it.
+    /// Hash of the whole name: the key of the PIT and of the dead nonce list.
     #[must_use]
     #[inline]
     pub fn name_hash(&self) -> u64 {
@@ -56,9 +56,9 @@ impl<'a> InterestKey<'a> {
         self.hashes.len() - 1 - usize::from(self.has_digest)
     }
 
-    /// Hash of the name without an implicit digest at its end: the key of the table.
+    /// Hash of the name without an implicit digest at its end: the key of the Content Store.
     #[inline]
-    pub(crate) fn table_hash(&self) -> u64 {
+    pub(crate) fn data_hash(&self) -> u64 {
         self.hashes[self.depth()]
     }
 

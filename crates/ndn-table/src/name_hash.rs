@@ -78,7 +78,33 @@ impl NameHasher {
         }
         state.finish(last_word(value, value.len() - words.remainder().len(), value.len()))
     }
+
+    /// The hash of the full name of a Data: `value` and the implicit digest.
+    pub(crate) fn hash_full_name(&self, value: &[u8], digest: &[u8; 32]) -> u64 {
+        let mut state = self.initial;
+        let mut words = value.chunks_exact(8);
+        for word in &mut words {
+            state.absorb(little_endian_word(word));
+        }
+        let rest = words.remainder();
+        let mut tail = [0; 7 + 2 + 32];
+        let tail_length = rest.len() + 2 + 32;
+        let (from_value, component) = tail[..tail_length].split_at_mut(rest.len());
+        from_value.copy_from_slice(rest);
+        component[..2].copy_from_slice(&DIGEST_HEADER);
+        component[2..].copy_from_slice(digest);
+        let mut words = tail[..tail_length].chunks_exact(8);
+        for word in &mut words {
+            state.absorb(little_endian_word(word));
+        }
+        let last =
+            words.remainder().iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        state.finish(((value.len() + 2 + 32) as u64) << 56 | last)
+    }
 }
+
+/// A component TLV of an implicit digest starts with its type and length.
+const DIGEST_HEADER: [u8; 2] = [1, 32];
 
 /// The final SipHash word of a message `value[..end]` of which `absorbed` bytes are taken in.
 #[inline(always)]
@@ -197,6 +223,17 @@ mod tests {
             let mut hashes = [0; 2];
             assert_eq!(hasher.hash_value_prefixes(&value, &mut hashes), Some(2));
             assert_eq!(hashes, [reference(&[]), reference(&value)]);
+        }
+    }
+
+    #[test]
+    fn full_names_hash_like_any_other() {
+        let hasher = NameHasher::new(KEY);
+        let digest = std::array::from_fn(|place| u8::try_from(place * 7).unwrap());
+        for length in 0..300 {
+            let value = component(8, &vec![0x5A; length]);
+            let full_name = [&value[..], &component(1, &digest)].concat();
+            assert_eq!(hasher.hash_full_name(&value, &digest), reference(&full_name));
         }
     }
 

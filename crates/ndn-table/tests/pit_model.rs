@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Hashed, digest, hasher, interest, name_of, with_digest};
+use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
     FaceIndex, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Timestamp, Token,
 };
@@ -109,7 +109,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// The packet whose digest an Interest asks for.
 fn data_of(name: &[u8], content: u8) -> Vec<u8> {
-    common::data(name, &[content])
+    data(name, &[content])
 }
 
 struct World {
@@ -450,27 +450,43 @@ fn expiry_is_on_time_and_lazy() {
     assert!(looks < 20, "woken {looks} times");
 }
 
+/// Interests with made-up digests take nothing from the other Interests of the name, and hashing
+/// is left to the Data of that name.
 #[test]
-fn a_bucket_full_of_one_name_is_refused() {
+fn many_digests_of_one_name_stand_in_nobodys_way() {
     let now = Timestamp::ZERO;
-    let mut pcct = Pcct::new(&PcctConfig::with_capacity(1024, 16, now), hasher());
-    let base = name_of(&[1]);
-    let mut refused = 0;
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(2048, 16, now), hasher());
+    let base = Hashed::new(&name_of(&[1, 2]));
+    let packet = data(&base.value, &[7]);
+    let mut indices = Vec::new();
     for number in 0..1000_u32 {
         let mut fake = [0; 32];
         fake[..4].copy_from_slice(&number.to_be_bytes());
-        let name = Hashed::new(&with_digest(&base, &fake));
+        let name = Hashed::new(&with_digest(&base.value, &fake));
         let wire = interest(&name.value, 0);
-        match pcct.insert_interest(&name.interest(false, false), &wire) {
-            Ok(_) => {}
-            Err(error) => {
-                assert_eq!(error, PitError::IndexFull);
-                refused += 1;
-            }
-        }
+        indices.push(pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index);
     }
-    assert!(refused > 800, "different digests of one name share a place in the index");
-    let other = Hashed::new(&name_of(&[2, 2]));
-    let wire = interest(&other.value, 0);
-    assert!(pcct.insert_interest(&other.interest(false, false), &wire).is_ok());
+    let full = Hashed::new(&with_digest(&base.value, &digest(&packet)));
+    let plain = pcct.insert_interest(&base.interest(true, false), &interest(&base.value, 0));
+    let exact = pcct.insert_interest(&full.interest(false, true), &interest(&full.value, 0));
+    let mut found = PitMatches::default();
+    pcct.find_pit_matches(&base.data(), || digest(&packet), &mut found);
+    assert_eq!(found.as_slice(), [plain.unwrap().index, exact.unwrap().index]);
+    let hashed = (0..1000_u16).filter(|&number| {
+        let name = Hashed::new(&name_of(&[3, number]));
+        let mut is_hashed = false;
+        let compute = || {
+            is_hashed = true;
+            [0; 32]
+        };
+        pcct.find_pit_matches(&name.data(), compute, &mut found);
+        is_hashed
+    });
+    assert!(hashed.count() < 5, "Data of other names are not hashed");
+    indices.extend(found.as_slice());
+    for index in indices {
+        pcct.erase(index);
+    }
+    pcct.erase(exact.unwrap().index);
+    pcct.find_pit_matches(&base.data(), || unreachable!("nobody asks for a digest"), &mut found);
 }

@@ -180,7 +180,7 @@ impl Cs {
         let mut wanted = [NONE; CS_VARIANTS_PER_NAME_MAX];
         let mut candidates = 0;
         let name = key.data_name();
-        index.for_each(key.table_hash(), |place| {
+        index.for_each(key.data_hash(), |place| {
             if super::pit::Pit::owns(place) {
                 return;
             }

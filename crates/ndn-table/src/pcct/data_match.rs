@@ -5,6 +5,7 @@ use super::pit::{PIT_BIT, Pit};
 use super::pit_entry::{PitFlags, PitIndex};
 use crate::DataKey;
 use crate::hash_index::HashIndex;
+use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::name_hash::PREFIX_HASHES_MAX;
 
 /// Which name lengths have entries with CanBePrefix.
@@ -30,6 +31,49 @@ impl PrefixLengths {
     }
 }
 
+/// Counters of [`DigestWaiters`].
+const DIGEST_COUNTERS: usize = 4096;
+
+/// For which Data names entries with an implicit digest wait, by a part of the keyed hash.
+///
+/// Such an entry is filed under its full name, digest included: under the name alone, a few dozen
+/// digests made up for one name would fill its neighbourhood in the index. So the digest of a Data
+/// has to be known to find them, and it is computed only if one of these counters says so.
+#[derive(Debug)]
+pub(super) struct DigestWaiters {
+    total: u32,
+    counts: Box<[u32; DIGEST_COUNTERS]>,
+}
+
+impl DigestWaiters {
+    pub(super) fn new() -> Self {
+        Self { total: 0, counts: Box::new([0; DIGEST_COUNTERS]) }
+    }
+
+    pub(super) fn add(&mut self, data_hash: u64) {
+        self.total += 1;
+        self.counts[Self::place(data_hash)] += 1;
+    }
+
+    pub(super) fn subtract(&mut self, data_hash: u64) {
+        self.total -= 1;
+        self.counts[Self::place(data_hash)] -= 1;
+    }
+
+    /// Whether an entry may wait for Data of the name with this hash.
+    #[inline(always)]
+    fn may_include(&self, data_hash: u64) -> bool {
+        self.total != 0 && self.counts[Self::place(data_hash)] != 0
+    }
+
+    #[inline(always)]
+    fn place(data_hash: u64) -> usize {
+        (data_hash >> 52) as usize
+    }
+}
+
+const _: () = assert!(DIGEST_COUNTERS == 1 << (64 - 52));
+
 impl Pit {
     /// Shows every entry that a Data satisfies.
     #[inline]
@@ -43,24 +87,20 @@ impl Pit {
         found.clear();
         let name = key.name.value();
         let depth = key.hashes.len() - 1;
-        let mut digest = LazyDigest::Pending(digest);
         index.for_each(key.hashes[depth], |reference| {
             if !Self::owns(reference) {
                 return;
             }
             let place = PitIndex(reference & !PIT_BIT);
-            let wanted = packet_name(self.interest(place));
-            let is_match = if self.entries[place.0].flags.has(PitFlags::HAS_DIGEST) {
-                wanted.len() == name.len() + 34
-                    && wanted.starts_with(name)
-                    && wanted[name.len() + 2..] == digest.value()
-            } else {
-                wanted == name
-            };
-            if is_match {
+            if !self.entries[place.0].flags.has(PitFlags::HAS_DIGEST)
+                && packet_name(self.interest(place)) == name
+            {
                 found.push(place);
             }
         });
+        if self.digest_waiters.may_include(key.hashes[depth]) {
+            self.matches_of_digest(index, name, &digest(), found);
+        }
         let mut lengths = self.prefix_lengths_below(depth);
         while lengths != 0 {
             let length = lengths.ilog2() as usize;
@@ -82,29 +122,34 @@ impl Pit {
         }
     }
 
+    /// Shows every entry that asks for a Data by its full name.
+    #[cold]
+    fn matches_of_digest(
+        &self,
+        index: &HashIndex,
+        name: &[u8],
+        digest: &[u8; 32],
+        found: &mut PitMatches,
+    ) {
+        index.for_each(self.hasher.hash_full_name(name, digest), |reference| {
+            if !Self::owns(reference) {
+                return;
+            }
+            let place = PitIndex(reference & !PIT_BIT);
+            if self.entries[place.0].flags.has(PitFlags::HAS_DIGEST)
+                && let Some(wanted) = packet_name(self.interest(place)).strip_prefix(name)
+                && wanted.len() == DIGEST_COMPONENT_LENGTH
+                && wanted.ends_with(digest)
+            {
+                found.push(place);
+            }
+        });
+    }
+
     /// Name lengths below `depth` that have entries with CanBePrefix, a bit each.
     #[inline(always)]
     pub(super) fn prefix_lengths_below(&self, depth: usize) -> u64 {
         self.prefix_lengths.mask & ((1 << depth) - 1)
-    }
-}
-
-/// The digest of a Data, computed when first asked for.
-enum LazyDigest<F> {
-    Pending(F),
-    Known([u8; 32]),
-    Computing,
-}
-
-impl<F: FnOnce() -> [u8; 32]> LazyDigest<F> {
-    fn value(&mut self) -> [u8; 32] {
-        let digest = match std::mem::replace(self, Self::Computing) {
-            Self::Pending(compute) => compute(),
-            Self::Known(digest) => digest,
-            Self::Computing => [0; 32],
-        };
-        *self = Self::Known(digest);
-        digest
     }
 }
 

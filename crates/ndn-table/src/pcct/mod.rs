@@ -70,7 +70,11 @@ impl Pcct {
     #[must_use]
     pub fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let items = config.pit_entries_max as usize + config.cs_packets_max as usize;
-        Self { index: HashIndex::new(items), pit: Pit::new(config), cs: Cs::new(config, hasher) }
+        Self {
+            index: HashIndex::new(items),
+            pit: Pit::new(config, hasher),
+            cs: Cs::new(config, hasher),
+        }
     }
 
     /// Ends a burst: bytes of cached Data handed out in it may be used again.

@@ -2,15 +2,16 @@
 
 use ndn_packet::NameRef;
 
-use super::data_match::PrefixLengths;
+use super::data_match::{DigestWaiters, PrefixLengths};
 use super::pit_entry::{INLINE_INTEREST_LENGTH, PitEntry, PitFlags, PitIndex};
 use super::records::{InRecord, OutRecord, RecordStore, TokenStore};
 use super::{PcctConfig, PitError, packet_name};
 use crate::arena::Arena;
 use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
+use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{InterestKey, Timestamp, Token};
+use crate::{InterestKey, NameHasher, Timestamp, Token};
 
 /// Marks a reference in the common index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;
@@ -33,10 +34,12 @@ pub(super) struct Pit {
     blocks: ByteSlab,
     wheel: TimerWheel,
     pub(super) prefix_lengths: PrefixLengths,
+    pub(super) digest_waiters: DigestWaiters,
+    pub(super) hasher: NameHasher,
 }
 
 impl Pit {
-    pub(super) fn new(config: &PcctConfig) -> Self {
+    pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let entries = config.pit_entries_max as usize;
         assert!(config.pit_entries_max <= Token::ENTRY_COUNT_MAX, "a token names 2^24 entries");
         Self {
@@ -47,6 +50,8 @@ impl Pit {
             blocks: ByteSlab::new(config.pit_bytes_max),
             wheel: TimerWheel::new(entries * usize::from(TIMERS_PER_ENTRY_MAX), config.now),
             prefix_lengths: PrefixLengths::EMPTY,
+            digest_waiters: DigestWaiters::new(),
+            hasher,
         }
     }
 
@@ -103,7 +108,7 @@ impl Pit {
     #[inline]
     pub(super) fn find(&self, index: &HashIndex, key: &InterestKey<'_>) -> Option<PitIndex> {
         let selectors = selectors_of(key);
-        let found = index.find(key.table_hash(), |reference| {
+        let found = index.find(key.name_hash(), |reference| {
             if !Self::owns(reference) {
                 return false;
             }
@@ -134,13 +139,13 @@ impl Pit {
             self.release_block(block);
             return Err(PitError::Full);
         };
-        if index.insert(key.table_hash(), place | PIT_BIT).is_err() {
+        if index.insert(key.name_hash(), place | PIT_BIT).is_err() {
             self.release_block(block);
             self.entries.release(place);
             return Err(PitError::IndexFull);
         }
         let entry = &mut self.entries[place];
-        entry.hash = key.table_hash();
+        entry.hash = key.name_hash();
         entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
         entry.user_data = 0;
@@ -151,7 +156,9 @@ impl Pit {
         if block == BlockRef::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
         }
-        if key.can_be_prefix && !key.has_digest {
+        if key.has_digest {
+            self.digest_waiters.add(key.data_hash());
+        } else if key.can_be_prefix {
             self.prefix_lengths.add(key.depth());
         }
         Ok(PitIndex(place))
@@ -161,11 +168,12 @@ impl Pit {
     pub(super) fn erase(&mut self, index: &mut HashIndex, place: PitIndex) {
         let entry = &mut self.entries[place.0];
         debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
-        if entry.flags.0 & (PitFlags::CAN_BE_PREFIX | PitFlags::HAS_DIGEST)
-            == PitFlags::CAN_BE_PREFIX
-        {
+        if entry.flags.has(PitFlags::HAS_DIGEST) {
+            self.forget_digest(place);
+        } else if entry.flags.has(PitFlags::CAN_BE_PREFIX) {
             self.prefix_lengths.subtract(usize::from(entry.name_components));
         }
+        let entry = &mut self.entries[place.0];
         let (hash, block) = (entry.hash, entry.block);
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
@@ -176,6 +184,13 @@ impl Pit {
         self.out_store.clear(&mut entry.out_list);
         self.release_block(block);
         self.entries.release(place.0);
+    }
+
+    #[cold]
+    fn forget_digest(&mut self, place: PitIndex) {
+        let name = packet_name(self.interest(place));
+        let data_name = &name[..name.len() - DIGEST_COMPONENT_LENGTH];
+        self.digest_waiters.subtract(self.hasher.hash_value(data_name));
     }
 
     fn release_block(&mut self, block: BlockRef) {

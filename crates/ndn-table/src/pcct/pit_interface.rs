@@ -69,7 +69,8 @@ impl Pcct {
 
     /// Writes to `found` every entry that a Data satisfies: those of its own name, those of its
     /// full name, and those with CanBePrefix of each shorter name. `digest` computes the SHA-256
-    /// of the packet and is called only if an entry asks for an implicit digest of this name.
+    /// of the packet and is called only if an entry asks for an implicit digest of this name, or
+    /// of one of the few that share its counter.
     #[inline]
     pub fn find_pit_matches(
         &self,

@@ -9,7 +9,10 @@ impl Pcct {
     /// First stage for an Interest.
     #[inline]
     pub fn prefetch_interest_buckets(&self, key: &InterestKey<'_>) {
-        self.index.prefetch(key.table_hash());
+        self.index.prefetch(key.name_hash());
+        if key.has_digest {
+            self.index.prefetch(key.data_hash());
+        }
         if key.can_be_prefix {
             self.cs.tree.prefetch_search_buckets(key.hashes);
         }
@@ -18,7 +21,10 @@ impl Pcct {
     /// Second stage for an Interest: the entries that its bucket names.
     #[inline]
     pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) {
-        self.prefetch_entries(key.table_hash());
+        self.prefetch_entries(key.name_hash());
+        if key.has_digest {
+            self.prefetch_entries(key.data_hash());
+        }
         if key.can_be_prefix {
             self.cs.tree.prefetch_search_nodes(key.hashes);
         }
@@ -27,7 +33,7 @@ impl Pcct {
     /// Third stage for an Interest: the start of a cached Data.
     #[inline]
     pub fn prefetch_interest_payload(&self, key: &InterestKey<'_>) {
-        self.index.for_each(key.table_hash(), |reference| {
+        self.index.for_each(key.data_hash(), |reference| {
             if !Pit::owns(reference) {
                 self.cs.prefetch_packet(reference);
             }
