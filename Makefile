@@ -44,7 +44,7 @@ bench: cargo ## Measure the pipeline and the relay (minutes; see docs/ for how t
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build -p namewire
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, documentation; warnings are errors

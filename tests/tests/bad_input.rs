@@ -242,7 +242,7 @@ fn a_peer_that_reads_nothing_holds_up_nobody_else() {
         .spawn("put", &["put", "/large", &path, "--version", "1", "--freshness", "1h"]);
     put.wait_for_output("published");
     // Into the Content Store, so that the answers come as fast as they can.
-    let _ = victim.forwarder.output(&["get", "/large", "-o", "/dev/null", "--quiet"]);
+    let _ = victim.forwarder.output(&["get", "/large", "-o", "-", "--quiet"]);
     let before = victim.forwarder.resident_kib();
     let mut greedy: Vec<UnixStream> = (0..8).map(|_| victim.forwarder.connect()).collect();
     for stream in &mut greedy {

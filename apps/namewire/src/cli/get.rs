@@ -1,8 +1,7 @@
 //! `namewire get`: fetches a segmented object.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -18,6 +17,7 @@ use super::connect::{ConnectOptions, block_on, duration, kind_of, name};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output::{bytes_for_people, grouped};
+use super::target::Target;
 
 /// Segments written at once.
 const BATCH: usize = 256;
@@ -272,103 +272,9 @@ fn kind_of_failure(failure: &FetchFailure) -> fn(String) -> Failure {
     }
 }
 
-/// Where the object goes. A file gets a temporary name until it is complete.
-enum Target {
-    Stdout(io::Stdout),
-    File { writer: BufWriter<File>, temporary: PathBuf, path: PathBuf },
-}
-
-impl Target {
-    fn open(path: Option<&Path>) -> Outcome<Self> {
-        let path = match path {
-            None if io::stdout().is_terminal() => {
-                return Err(Failure::Usage(
-                    "say where to write it: -o FILE, or `-o -` for this terminal".to_owned(),
-                ));
-            }
-            None => return Ok(Self::Stdout(io::stdout())),
-            Some(path) if path.as_os_str() == "-" => return Ok(Self::Stdout(io::stdout())),
-            Some(path) => path,
-        };
-        let file_name = path.file_name().ok_or_else(|| {
-            Failure::Usage(format!("{} is not the name of a file", path.display()))
-        })?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(file_name);
-        hidden.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(hidden);
-        let file =
-            File::create(&temporary).map_err(|error| Failure::file(path.display(), &error))?;
-        Ok(Self::File {
-            writer: BufWriter::with_capacity(1 << 20, file),
-            temporary,
-            path: path.to_owned(),
-        })
-    }
-
-    fn is_stdout(&self) -> bool {
-        matches!(self, Self::Stdout(_))
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Outcome {
-        match self {
-            Self::Stdout(stdout) => Ok(stdout.lock().write_all(bytes)?),
-            Self::File { writer, path, .. } => {
-                writer.write_all(bytes).map_err(|error| Failure::file(path.display(), &error))
-            }
-        }
-    }
-
-    /// Gives a file its name.
-    fn complete(self) -> Outcome {
-        match self {
-            Self::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Self::File { mut writer, temporary, path } => {
-                let written = writer.flush().and_then(|()| fs::rename(&temporary, &path));
-                written.map_err(|error| {
-                    // The error that matters is the first one.
-                    let _ = fs::remove_file(&temporary);
-                    Failure::file(path.display(), &error)
-                })
-            }
-        }
-    }
-
-    /// Leaves nothing behind.
-    fn discard(self) {
-        if let Self::File { temporary, .. } = self {
-            let _ = fs::remove_file(temporary);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_appears_when_it_is_complete() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("object");
-        let mut target = Target::open(Some(&path)).unwrap();
-        target.write(b"content").unwrap();
-        assert!(!path.exists());
-        target.complete().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"content");
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_fetch_that_fails_leaves_what_was_there() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("object");
-        fs::write(&path, "old").unwrap();
-        let mut target = Target::open(Some(&path)).unwrap();
-        target.write(b"half").unwrap();
-        target.discard();
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-    }
 
     #[test]
     fn the_rest_takes_as_long_as_it_has_bytes() {

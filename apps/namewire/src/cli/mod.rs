@@ -28,6 +28,7 @@ mod route;
 mod run;
 mod status;
 mod strategy;
+mod target;
 
 use std::process::ExitCode;
 
