@@ -230,7 +230,8 @@ pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
     }
 }
 
-fn persistency(persistency: Persistency) -> FacePersistency {
+/// Management's word for a persistency of the data plane.
+pub(super) fn persistency(persistency: Persistency) -> FacePersistency {
     match persistency {
         Persistency::OnDemand => FacePersistency::OnDemand,
         Persistency::Persistent => FacePersistency::Persistent,

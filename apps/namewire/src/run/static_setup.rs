@@ -136,13 +136,16 @@ impl StaticSetup {
         }
     }
 
-    /// The peer had a face already: that one serves.
+    /// The peer had a face already: that one serves, and does not close any more when it is idle.
     pub(super) fn face_exists(
         &mut self,
         state: &mut ControlState,
         ticket: Option<u64>,
         face_id: u64,
     ) {
+        if let Some(face) = self.face_of(ticket) {
+            state.adopt_face(face_id, faces::persistency(face.wanted.persistency));
+        }
         self.face_added(state, ticket, face_id);
     }
 
@@ -157,5 +160,66 @@ impl StaticSetup {
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
         let index = usize::try_from(ticket?.checked_sub(FIRST_TICKET)?).ok()?;
         self.faces.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ndn_dataplane::FaceCreated;
+    use ndn_face::FaceOptions;
+    use ndn_forwarding::{FaceProperties, FaceScope};
+    use ndn_management::{
+        Action, Collaborators, ControlConfig, FacePersistency, FibUpdate, NextHop, Now,
+    };
+    use ndn_packet::Name;
+    use ndn_table::FaceIndex;
+
+    use super::*;
+    use crate::run::tables::Catalog;
+
+    #[test]
+    fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
+        let address = "192.0.2.1:6363".parse().unwrap();
+        let route = StaticRoute {
+            prefix: Name::from_uri("/a").unwrap(),
+            face: FaceUri::parse("udp4://192.0.2.1:6363").unwrap(),
+            cost: 7,
+            child_inherit: true,
+            capture: false,
+        };
+        let config = Config { static_routes: vec![route], ..Config::default() };
+        let mut setup = StaticSetup::new(&config);
+        let (_, wanted) = setup.due(0).pop().unwrap();
+
+        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let mut state = ControlState::new(ControlConfig::default(), collaborators);
+        let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+        let spoke_first = FaceCreated {
+            index: FaceIndex::new(1, 0),
+            options: FaceOptions::datagram(properties, Persistency::OnDemand, 8800),
+            remote: ndn_face::FaceUri::Udp(address),
+            local: ndn_face::FaceUri::Null,
+            counters: Arc::default(),
+        };
+        let now = Now { monotonic_ns: 1, unix_us: 1 };
+        state.face_created(now, faces::record(&spoke_first));
+        setup.face_exists(&mut state, wanted.ticket, 300);
+
+        let persistency = state.face(300).unwrap().properties.persistency;
+        assert_eq!(persistency, FacePersistency::Permanent);
+        let actions: Vec<_> = std::iter::from_fn(|| state.poll_action()).collect();
+        assert!(actions.iter().any(|action| matches!(
+            action,
+            Action::UpdateFace { face_id: 300, persistency: Some(FacePersistency::Permanent), .. }
+        )));
+        let next_hops = vec![NextHop { face_id: 300, cost: 7 }];
+        let prefix = Name::from_uri("/a").unwrap();
+        let updates = vec![FibUpdate::Set { prefix, next_hops }];
+        assert!(actions.iter().any(|action| matches!(
+            action,
+            Action::UpdateFib(found) if *found == updates
+        )));
     }
 }

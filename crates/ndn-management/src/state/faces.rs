@@ -249,6 +249,17 @@ impl ControlState {
         Outcome::Reply(response)
     }
 
+    /// Keeps a face that a peer brought about as if it had been made on purpose: from now on it has
+    /// `persistency`. A face that is not on demand stays as it is.
+    pub fn adopt_face(&mut self, face_id: u64, persistency: FacePersistency) {
+        let Some(face) = self.faces.faces.get_mut(&face_id) else { return };
+        if face.properties.persistency == FacePersistency::OnDemand {
+            face.properties.persistency = persistency;
+            let (persistency, options) = (Some(persistency), FaceOptions::default());
+            self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
+        }
+    }
+
     pub(super) fn destroy_face(&mut self, face_id: u64, success: ControlResponse) -> Outcome {
         if face_id <= FACE_ID_RESERVED_MAX {
             // NFD would close its own internal face here and be deaf from then on.

@@ -1,0 +1,161 @@
+//! Faces to be made: accepted, asked for by management, configured.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use ndn_dataplane::{Command, Event};
+use ndn_face::FaceUri;
+use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
+use ndn_sys::poll::Interest;
+use ndn_sys::stream::{self, AcceptError};
+use tracing::{debug, error, info, warn};
+
+use super::{Attempt, Control, TOKEN_LISTENERS};
+use crate::run::faces::{self, Wanted};
+
+/// Connections accepted per listener and round.
+const ACCEPTS_PER_ROUND: usize = 128;
+/// How long `faces/create` tries to connect (NFD answers 504 after 4 s).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+
+impl Control {
+    /// Takes connections.
+    pub(super) fn accept(&mut self, listener: u64) {
+        let Some(listener) =
+            usize::try_from(listener).ok().and_then(|at| self.listeners.streams.get_mut(at))
+        else {
+            return;
+        };
+        for _ in 0..ACCEPTS_PER_ROUND {
+            match listener.socket.accept() {
+                Ok(accepted) => {
+                    if self.faces.len() >= self.config.limits.faces {
+                        warn!(
+                            limit = self.config.limits.faces,
+                            "a connection was closed: there are as many faces as there may be"
+                        );
+                        continue;
+                    }
+                    let face_id = self.dataplane.allocate_face_id();
+                    let face = faces::accepted(
+                        face_id,
+                        accepted.stream,
+                        accepted.peer,
+                        &listener.local,
+                        &self.config,
+                    );
+                    self.dataplane.send(Command::AddFace(Box::new(face)));
+                }
+                Err(AcceptError::WouldBlock) => return,
+                Err(AcceptError::DescriptorsExhausted) => {
+                    warn!("a connection was closed: no file descriptors are left");
+                }
+                Err(AcceptError::ConnectionLost(error)) => {
+                    debug!(%error, "a connection was lost before it was accepted");
+                }
+                Err(AcceptError::Listener(error)) => {
+                    error!(%error, local = ?listener.local, "no more connections are accepted");
+                    // It would stay readable for ever.
+                    let _ = self.poller.remove(&listener.socket);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn start_accepting(&self) -> std::io::Result<()> {
+        for (token, listener) in (TOKEN_LISTENERS..).zip(&self.listeners.streams) {
+            self.poller.add(&listener.socket, token, Interest::Readable)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_specified(
+        &mut self,
+        now: Now,
+        ticket: u64,
+        specification: &FaceSpecification,
+    ) {
+        let wanted = Wanted {
+            ticket: Some(ticket),
+            persistency: faces::face_persistency(specification.persistency),
+            pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
+            options: specification.options,
+        };
+        self.create_face(now, &specification.remote, wanted);
+    }
+
+    /// Makes a UDP or TCP face, or begins to.
+    pub(super) fn create_face(
+        &mut self,
+        now: Now,
+        remote: &ndn_management::FaceUri,
+        wanted: Wanted,
+    ) {
+        let Some(address) = remote.socket_address() else {
+            self.creation_failed(now, &wanted, status::NOT_ACCEPTABLE, "Unsupported protocol");
+            return;
+        };
+        if remote.scheme().starts_with("udp") {
+            let face_id = self.dataplane.allocate_face_id();
+            let face = faces::datagram(face_id, address, &wanted, &self.config);
+            self.dataplane.send(Command::AddFace(Box::new(face)));
+            return;
+        }
+        let same_end = FaceUri::Tcp(address);
+        let existing = self.faces.iter().find(|(_, face)| face.remote == same_end);
+        if let Some((&face_id, _)) = existing {
+            self.handle_event(now, Event::FaceExists { ticket: wanted.ticket, face_id });
+            return;
+        }
+        let token = self.next_attempt;
+        let started = stream::connect_tcp(address).and_then(|stream| {
+            self.poller.add(&stream, token, Interest::Writable)?;
+            Ok(stream)
+        });
+        match started {
+            Ok(stream) => {
+                self.next_attempt += 1;
+                let timeout = u64::try_from(CONNECT_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+                let deadline_ns = now.monotonic_ns + timeout;
+                let attempt = Attempt { stream, remote: address, wanted, deadline_ns };
+                self.attempts.insert(token, attempt);
+            }
+            Err(error) => self.connect_failed(now, &wanted, address, &error.to_string()),
+        }
+    }
+
+    /// An attempt to connect has come to an end.
+    pub(super) fn end_attempt(&mut self, now: Now, token: u64) {
+        let Some(attempt) = self.attempts.remove(&token) else { return };
+        let Attempt { stream, remote, wanted, .. } = attempt;
+        let ended = stream::take_error(stream.as_fd()).and_then(|()| self.poller.remove(&stream));
+        if let Err(error) = ended {
+            return self.connect_failed(now, &wanted, remote, &error.to_string());
+        }
+        let face_id = self.dataplane.allocate_face_id();
+        let face = faces::connected_tcp(face_id, stream, remote, &wanted, &self.config);
+        self.dataplane.send(Command::AddFace(Box::new(face)));
+    }
+
+    pub(super) fn connect_failed(
+        &mut self,
+        now: Now,
+        wanted: &Wanted,
+        remote: SocketAddr,
+        reason: &str,
+    ) {
+        info!(%remote, reason, "cannot connect");
+        self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
+        let text = format!("Cannot connect to {remote}: {reason}");
+        self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+    }
+
+    pub(super) fn creation_failed(&mut self, now: Now, wanted: &Wanted, code: u32, reason: &str) {
+        if let Some(ticket) = self.take_ticket(wanted.ticket) {
+            let failure = FaceCreationError { code, reason: reason.to_owned() };
+            self.state.face_creation_done(now, ticket, Err(failure));
+        }
+    }
+}

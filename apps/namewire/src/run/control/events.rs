@@ -1,0 +1,108 @@
+//! What the data plane tells.
+
+use ndn_dataplane::{Event, FaceCreated, WorkerGone};
+use ndn_management::state::CreatedFace;
+use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
+use tracing::{error, info, warn};
+
+use super::Control;
+use crate::run::faces::{self, KnownFace};
+
+impl Control {
+    pub(super) fn handle_events(&mut self, now: Now) -> Result<(), WorkerGone> {
+        while let Some(event) = self.dataplane.next_event()? {
+            self.handle_event(now, event);
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_event(&mut self, now: Now, event: Event) {
+        match event {
+            Event::FaceAdded { ticket, face } => self.face_added(now, ticket, &face),
+            Event::FaceExists { ticket, face_id } => {
+                let record = self.state.face(face_id).cloned();
+                self.statics.face_exists(&mut self.state, ticket, face_id);
+                if let (Some(ticket), Some(record)) = (self.take_ticket(ticket), record) {
+                    self.state.face_creation_done(now, ticket, Ok(CreatedFace::Existing(record)));
+                }
+            }
+            Event::FaceRefused { ticket, face_id, error } => {
+                warn!(face_id, %error, "a face was not made");
+                if let Some(ticket) = self.take_ticket(ticket) {
+                    let failure = FaceCreationError {
+                        code: status::INTERNAL_ERROR,
+                        reason: format!("Face creation failed: {error}"),
+                    };
+                    self.state.face_creation_done(now, ticket, Err(failure));
+                }
+            }
+            Event::FaceClosed { face_id, reason } => {
+                match reason {
+                    Some(reason) => info!(face_id, %reason, "face closed"),
+                    None => info!(face_id, "face destroyed"),
+                }
+                self.faces.remove(&face_id);
+                self.state.face_destroyed(now, face_id);
+            }
+            Event::FaceDown { face_id, reason } => {
+                info!(face_id, %reason, "face down");
+                self.state.face_changed_state(now, face_id, false);
+            }
+            Event::FaceUp { face_id } => {
+                info!(face_id, "face up");
+                self.state.face_changed_state(now, face_id, true);
+            }
+            Event::PeerRefused { peer } => {
+                warn!(%peer, "a UDP peer got no face: there are as many faces as there may be");
+            }
+            Event::CsErased { ticket, erased, more } => {
+                if let Some(ticket) = self.take_ticket(Some(ticket)) {
+                    self.state.cs_erase_done(ticket, erased as u64, more);
+                }
+            }
+        }
+    }
+
+    pub(super) fn face_added(&mut self, now: Now, ticket: Option<u64>, face: &FaceCreated) {
+        let record = faces::record(face);
+        let face_id = record.properties.face_id;
+        info!(face_id, remote = %face.remote, local = %face.local, "face created");
+        self.faces.insert(
+            face_id,
+            KnownFace {
+                index: face.index,
+                options: face.options,
+                counters: std::sync::Arc::clone(&face.counters),
+                remote: face.remote.clone(),
+            },
+        );
+        self.captures.face_added(face.index, face_id);
+        match self.take_ticket(ticket) {
+            Some(ticket) => {
+                self.state.face_creation_done(now, ticket, Ok(CreatedFace::New(record)));
+            }
+            None => self.state.face_created(now, record),
+        }
+        self.statics.face_added(&mut self.state, ticket, face_id);
+        if face_id == FACE_ID_INTERNAL {
+            if let Err(error) = self.state.register_management() {
+                error!(%error, "management cannot be reached");
+            }
+            // Who connects earlier waits in the listeners' queues: the worker gets the route to
+            // management before it gets the first application.
+            if let Err(error) = self.start_accepting() {
+                error!(%error, "connections cannot be accepted");
+            }
+        }
+    }
+
+    pub(super) fn take_ticket(&mut self, ticket: Option<u64>) -> Option<Ticket> {
+        self.tickets.remove(&ticket?)
+    }
+
+    pub(super) fn new_ticket(&mut self, ticket: Ticket) -> u64 {
+        self.next_ticket += 1;
+        self.tickets.insert(self.next_ticket, ticket);
+        self.next_ticket
+    }
+}

@@ -1,0 +1,155 @@
+//! Interests to management, and what comes of them.
+
+use ndn_dataplane::{Command, CsSettings};
+use ndn_management::{Action, Handled, Now};
+use ndn_packet::{LpHeader, LpPacket};
+use tracing::{debug, error, warn};
+
+use super::Control;
+use crate::run::faces;
+use crate::run::tables::Published;
+use crate::run::telemetry::DataplaneTelemetry;
+
+/// CachePolicyType NoCache.
+const NO_CACHE: u64 = 1;
+/// Interests answered in one round, so that a client that never stops asking keeps nobody else
+/// from being served, and the forwarder from being stopped.
+const INTERESTS_PER_ROUND: usize = 64;
+
+impl Control {
+    /// Answers what came in by the internal face.
+    pub(super) fn handle_interests(&mut self, now: Now) {
+        for _ in 0..INTERESTS_PER_ROUND {
+            let Some(frame) = self.internal.receive() else {
+                self.is_behind = false;
+                return;
+            };
+            let Ok(packet) = LpPacket::parse(&frame) else { continue };
+            let (Some(wire), Some(face_id)) = (packet.fragment(), packet.incoming_face_id()) else {
+                continue;
+            };
+            if packet.nack().is_some() || !self.config.management.enabled {
+                continue;
+            }
+            let telemetry = DataplaneTelemetry {
+                faces: &self.faces,
+                counters: self.dataplane.counters(),
+                channels: &self.channels,
+            };
+            match self.state.handle_interest(now, wire, face_id, &telemetry) {
+                Handled::Command { verb, signer, code } => {
+                    debug!(face_id, ?verb, signer, ?code, "management command");
+                }
+                Handled::Refused { signer, code } => {
+                    warn!(face_id, signer, code, "management command refused");
+                }
+                Handled::Data { .. } => {}
+                Handled::Ignored(reason) => debug!(face_id, ?reason, "management Interest ignored"),
+                Handled::Malformed => debug!(face_id, "not an Interest"),
+                Handled::UnknownFace => {
+                    debug!(face_id, "management Interest from a face that is gone")
+                }
+            }
+            self.work(now);
+        }
+        self.is_behind = true;
+    }
+
+    /// Carries out what the state machine wants done, and sends it off.
+    pub(super) fn work(&mut self, now: Now) {
+        while let Some(action) = self.state.poll_action() {
+            self.perform(now, action);
+        }
+        self.publish_tables();
+        self.send_replies();
+        self.dataplane.wake();
+    }
+
+    pub(super) fn publish_tables(&mut self) {
+        if let Some(published) = self.tables.publish() {
+            let Published { fib, strategies } = published;
+            self.dataplane.send(Command::SetTables { fib, strategies });
+        }
+    }
+
+    /// Sends replies as far as the internal face has room. Tables have been sent before: the
+    /// worker uses them from the moment at which it sees the reply.
+    pub(super) fn send_replies(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        // The worker carries out commands before it looks at the internal face again.
+        self.dataplane.wake();
+        while let Some(frame) = self.unsent.pop_front() {
+            if let Err(frame) = self.internal.send(frame) {
+                self.unsent.push_front(frame);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn perform(&mut self, now: Now, action: Action) {
+        match action {
+            Action::UpdateFib(updates) => {
+                let indexes = |face_id: u64| self.faces.get(&face_id).map(|face| face.index);
+                if let Err((prefix, error)) = self.tables.apply(updates, indexes) {
+                    error!(%prefix, %error, "a route could not be put into the FIB");
+                }
+            }
+            Action::SendData { wire, may_cache } => {
+                self.publish_tables();
+                self.unsent.push_back(reply_frame(&wire, may_cache));
+            }
+            Action::CreateFace { ticket, specification } => {
+                let ticket = self.new_ticket(ticket);
+                self.create_specified(now, ticket, &specification);
+            }
+            Action::UpdateFace { face_id, persistency, options } => {
+                if let Some(face) = self.faces.get_mut(&face_id) {
+                    faces::apply(&options, &mut face.options);
+                    if let Some(persistency) = persistency {
+                        face.options.persistency = faces::face_persistency(persistency);
+                    }
+                    let options = Box::new(face.options);
+                    self.dataplane.send(Command::UpdateFace { face_id, options });
+                }
+            }
+            Action::DestroyFace { face_id } => {
+                self.dataplane.send(Command::RemoveFace { face_id });
+            }
+            Action::SetStrategy { prefix, strategy } => {
+                if let Err(error) = self.tables.set_strategy(prefix.as_ref(), strategy.as_ref()) {
+                    error!(%prefix, %strategy, %error, "a strategy could not be set");
+                }
+            }
+            Action::UnsetStrategy { prefix } => self.tables.unset_strategy(prefix.as_ref()),
+            Action::ConfigureCs(settings) => {
+                self.dataplane.send(Command::ConfigureCs(CsSettings {
+                    capacity_packets: Some(
+                        usize::try_from(settings.capacity).unwrap_or(usize::MAX),
+                    ),
+                    admit: Some(settings.admit),
+                    serve: Some(settings.serve),
+                }));
+            }
+            Action::EraseCs { ticket, prefix, limit } => {
+                let ticket = self.new_ticket(ticket);
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                self.dataplane.send(Command::EraseCs { ticket, prefix, limit });
+            }
+        }
+    }
+}
+
+/// A Data as a frame of the internal face.
+fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
+    if may_cache {
+        return wire.to_vec();
+    }
+    let header = LpHeader { cache_policy: Some(NO_CACHE), ..LpHeader::default() };
+    let mut frame = vec![0; header.encoded_len(wire.len()) + wire.len()];
+    match header.write(wire, &mut frame) {
+        Ok(_) => frame,
+        Err(_) => wire.to_vec(),
+    }
+}

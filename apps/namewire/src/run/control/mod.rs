@@ -1,0 +1,272 @@
+//! The control thread's loop: management, faces and tables, between operators and the data plane.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `connections` | faces to be made: accepted, asked for by management, configured |
+//! | `events` | what the data plane tells |
+//! | `management` | Interests to management, and what comes of them |
+
+mod connections;
+mod events;
+mod management;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::Context;
+use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
+use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
+use ndn_management::{Collaborators, ControlConfig, ControlState, FACE_ID_INTERNAL, Now, Ticket};
+use ndn_sys::clock;
+use ndn_sys::poll::{Events, Interest, Poller};
+use tracing::info;
+
+use super::captures::Captures;
+use super::faces::{KnownFace, Wanted};
+use super::listeners::Listeners;
+use super::operator::OperatorRequests;
+use super::settings;
+use super::static_setup::StaticSetup;
+use super::stop::StopRequest;
+use super::tables::{Catalog, ForwardingTables};
+use crate::config::Config;
+
+const TOKEN_DATAPLANE: u64 = 0;
+const TOKEN_INTERNAL: u64 = 1;
+const TOKEN_STOP: u64 = 2;
+const TOKEN_OPERATOR: u64 = 3;
+/// Listener `i` has token `TOKEN_LISTENERS + i`.
+const TOKEN_LISTENERS: u64 = 1 << 16;
+/// Attempts to connect have tokens from here on.
+const TOKEN_ATTEMPTS: u64 = 1 << 32;
+
+/// Frames between management and the data plane that may wait, each way.
+const INTERNAL_QUEUE: usize = 4096;
+/// How often to look whether captures still go on, which only cost the worker time otherwise.
+const CAPTURE_LOOK: Duration = Duration::from_secs(1);
+/// How soon queues that were full are tried again.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// A TCP connection in the making.
+#[derive(Debug)]
+struct Attempt {
+    stream: OwnedFd,
+    remote: SocketAddr,
+    wanted: Wanted,
+    deadline_ns: u64,
+}
+
+/// The control thread.
+#[derive(Debug)]
+pub(super) struct Control {
+    config: Config,
+    poller: Poller,
+    dataplane: Dataplane,
+    tables: ForwardingTables,
+    state: ControlState,
+    internal: InternalEnd,
+    faces: HashMap<u64, KnownFace>,
+    listeners: Listeners,
+    channels: Vec<String>,
+    attempts: HashMap<u64, Attempt>,
+    next_attempt: u64,
+    /// Requests to the data plane that management waits for.
+    tickets: HashMap<u64, Ticket>,
+    next_ticket: u64,
+    statics: StaticSetup,
+    operator: OperatorRequests,
+    /// Replies that the internal face had no room for.
+    unsent: VecDeque<Vec<u8>>,
+    captures: Captures,
+    /// The worker shows its frames to captures.
+    is_tapped: bool,
+    /// Interests to management are left from the last round.
+    is_behind: bool,
+}
+
+impl Control {
+    /// Sets everything up; nothing is answered before [`run`](Self::run).
+    pub(super) fn new(
+        config: &Config,
+        mut dataplane: Dataplane,
+        tables: ForwardingTables,
+        listeners: Listeners,
+        operator: OperatorRequests,
+    ) -> anyhow::Result<Self> {
+        let poller = Poller::new()?;
+        let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
+        poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
+        poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
+        poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
+        let regions = ProducerRegions::new(config.tables.network_regions.clone());
+        dataplane.send(Command::SetRegions(std::sync::Arc::new(regions)));
+        dataplane.send(Command::ConfigureCs(CsSettings {
+            capacity_packets: Some(config.tables.cs.capacity_packets),
+            admit: Some(config.tables.cs.admit),
+            serve: Some(config.tables.cs.serve),
+        }));
+        dataplane.send(Command::AddFace(Box::new(internal_face(far))));
+        let mut control = Self {
+            state: management(config)?,
+            channels: listeners.local_uris(),
+            config: config.clone(),
+            poller,
+            dataplane,
+            tables,
+            internal: near,
+            faces: HashMap::new(),
+            listeners,
+            attempts: HashMap::new(),
+            next_attempt: TOKEN_ATTEMPTS,
+            tickets: HashMap::new(),
+            next_ticket: 0,
+            statics: StaticSetup::new(config),
+            operator,
+            unsent: VecDeque::new(),
+            captures: Captures::default(),
+            is_tapped: false,
+            is_behind: false,
+        };
+        control.choose_strategies()?;
+        control.work(now());
+        Ok(control)
+    }
+
+    /// Runs until a signal comes.
+    pub(super) fn run(&mut self, stop: &StopRequest) -> anyhow::Result<()> {
+        self.poller.add(stop.waker(), TOKEN_STOP, Interest::Readable)?;
+        let mut events = Events::with_capacity(64);
+        while !stop.is_requested() {
+            let timeout = self.timeout(now());
+            self.poller.wait(&mut events, timeout)?;
+            let now = now();
+            for event in events.iter() {
+                match event.token {
+                    TOKEN_STOP => {}
+                    TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
+                    TOKEN_INTERNAL => self.internal.reset(),
+                    TOKEN_OPERATOR => self.serve_operator(),
+                    attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
+                    listener => self.accept(listener - TOKEN_LISTENERS),
+                }
+            }
+            // Faces before what came in by them.
+            self.handle_events(now).context("the forwarding worker has ended by itself")?;
+            self.handle_interests(now);
+            self.handle_timeouts(now);
+            self.work(now);
+        }
+        info!("stopping");
+        Ok(())
+    }
+
+    /// Ends the data plane.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        let Self { dataplane, listeners, .. } = self;
+        // Socket files go first: who connects now is not served any more.
+        drop(listeners);
+        dataplane.stop().context("the forwarding worker has ended by itself")
+    }
+
+    fn timeout(&self, now: Now) -> Option<Duration> {
+        if self.is_behind {
+            return Some(Duration::ZERO);
+        }
+        if !self.unsent.is_empty() || self.dataplane.is_backed_up() {
+            return Some(RETRY);
+        }
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let others = [self.state.next_deadline_ns(), self.statics.next_deadline_ns()];
+        let next = attempts.chain(others.into_iter().flatten()).min();
+        let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
+        let look = self.is_tapped.then_some(CAPTURE_LOOK);
+        [wait, look].into_iter().flatten().min()
+    }
+
+    fn handle_timeouts(&mut self, now: Now) {
+        self.state.handle_timeout(now);
+        let late: Vec<u64> = self
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| attempt.deadline_ns <= now.monotonic_ns)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in late {
+            if let Some(attempt) = self.attempts.remove(&token) {
+                self.connect_failed(now, &attempt.wanted, attempt.remote, "timed out");
+            }
+        }
+        for (remote, wanted) in self.statics.due(now.monotonic_ns) {
+            self.create_face(now, &remote, wanted);
+        }
+        self.tables.collect();
+        if self.is_tapped && self.captures.tap().is_none() {
+            self.is_tapped = false;
+            self.dataplane.send(Command::SetTap(None));
+        }
+    }
+
+    fn choose_strategies(&mut self) -> anyhow::Result<()> {
+        self.state.set_default_strategies()?;
+        for choice in &self.config.strategy_choices {
+            self.state
+                .set_strategy(&choice.prefix, choice.strategy.as_ref())
+                .with_context(|| format!("strategy {} for {}", choice.strategy, choice.prefix))?;
+        }
+        Ok(())
+    }
+
+    fn serve_operator(&mut self) {
+        self.operator.waker.reset();
+        while let Ok(request) = self.operator.requests.try_recv() {
+            let result = self.captures.start(request.filter, &self.faces);
+            if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap()) {
+                self.is_tapped = true;
+                self.dataplane.send(Command::SetTap(Some(tap)));
+            }
+            // Whoever asked may be gone by now.
+            let _ = request.answer.send(result);
+        }
+    }
+}
+
+fn now() -> Now {
+    let unix_us = u64::try_from(clock::wall_clock().as_micros()).unwrap_or(u64::MAX);
+    Now { monotonic_ns: clock::now(), unix_us }
+}
+
+fn management(config: &Config) -> anyhow::Result<ControlState> {
+    let control = ControlConfig {
+        version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
+        started_unix_ms: now().unix_ms(),
+        fib_entries_max: config.tables.fib_capacity,
+        cs_capacity_max: settings::cs_capacity_max(config) as u64,
+        cs: ndn_management::CsConfiguration {
+            capacity: config.tables.cs.capacity_packets as u64,
+            admit: config.tables.cs.admit,
+            serve: config.tables.cs.serve,
+        },
+        ..ControlConfig::default()
+    };
+    Ok(ControlState::new(control, Collaborators::with_strategies(Catalog::default())))
+}
+
+/// The data plane's end of the face between forwarding and management.
+fn internal_face(end: InternalEnd) -> NewFace {
+    let properties = FaceProperties {
+        local_fields: true,
+        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, FaceScope::Local)
+    };
+    let mut options = FaceOptions::stream(properties, Persistency::Permanent);
+    options.link.congestion_marking = false;
+    NewFace {
+        ticket: None,
+        transport: NewTransport::Internal(end),
+        options,
+        remote: FaceUri::Internal,
+        local: FaceUri::Internal,
+    }
+}
