@@ -205,7 +205,8 @@ impl<'a> Context<'a> {
             return Err(DropReason::InRecordsFull);
         }
         let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
-        if pending.is_some() {
+        // Unless it was this downstream that waited longest, nobody waits longer now.
+        if pending.is_some() && expiry < tables.pcct.entry(entry).expiry() {
             let others = tables.pcct.in_records(entry).map(|record| record.expiry());
             expiry = others.max().unwrap_or(expiry);
         }
