@@ -1,8 +1,8 @@
-//! SHA-256, for implicit digests.
+//! SHA-256, for implicit digests and those of parameters.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// The implicit digest of a Data packet.
+/// The digest of a Data packet, or of the parameters of an Interest.
 #[cold]
 pub(crate) fn sha256(packet: &[u8]) -> [u8; 32] {
     let mut output = [0; 32];

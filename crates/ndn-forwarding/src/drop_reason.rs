@@ -14,6 +14,9 @@ pub enum DropReason {
     NameTooLong,
     /// An Interest with HopLimit 0.
     HopLimitZero,
+    /// An Interest whose ParametersSha256Digest is not that of its ApplicationParameters, or that
+    /// has only one of the two.
+    BadParametersDigest,
     /// A PIT token of 0 or more than 32 bytes.
     BadPitToken,
     /// No buffer to write a completed Interest into.
@@ -72,11 +75,12 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
         Self::HopLimitZero,
+        Self::BadParametersDigest,
         Self::BadPitToken,
         Self::NoBuffer,
         Self::BurstFull,
@@ -118,6 +122,7 @@ impl DropReason {
             Self::EmptyName => "empty_name",
             Self::NameTooLong => "name_too_long",
             Self::HopLimitZero => "hop_limit_zero",
+            Self::BadParametersDigest => "bad_parameters_digest",
             Self::BadPitToken => "bad_pit_token",
             Self::NoBuffer => "no_buffer",
             Self::BurstFull => "burst_full",

@@ -9,6 +9,7 @@ use ndn_table::NameHasher;
 
 use crate::burst::NextPacket;
 use crate::descriptor::Flags;
+use crate::digest::sha256;
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::scope;
 use crate::{Burst, Counters, DropReason, LpFields, PacketKind, ProducerRegions, RxFace};
@@ -154,6 +155,9 @@ impl Ingress {
                 let nonce = self.nonces.next_nonce();
                 return Ok(Outcome::Rewrite(Rewrite { nonce, strips_hint }));
             }
+        }
+        if !interest.parameters_digest_is_valid(sha256) {
+            return Err(DropReason::BadParametersDigest);
         }
         let descriptor = &mut *next.descriptor;
         descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };

@@ -169,6 +169,34 @@ fn records_are_limited() {
     let _: Packet = data("/a").into();
 }
 
+#[test]
+fn parameters_have_to_match_their_digest() {
+    let sha256 = |bytes: &[u8]| {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+        <[u8; 32]>::try_from(digest.as_ref()).unwrap()
+    };
+    let prefix: ndn_packet::Name = "/a".parse().unwrap();
+    let builder = ndn_packet::InterestBuilder::new(&prefix).nonce(7).parameters(b"parameters");
+    let good = builder.to_vec_with_parameters(sha256).unwrap();
+    let changed = [&good[..good.len() - 1], b"?"].concat();
+    let full_name = ndn_packet::Interest::parse(&good).unwrap().name().to_name();
+    let without_parameters = ndn_packet::InterestBuilder::new(&full_name).nonce(7).to_vec();
+    let mut without_digest = interest("/a", 7).encode();
+    without_digest.extend([36, 1, b'p']);
+    without_digest[1] += 3;
+    let case = Case::new("parameters").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    let refused = Err(DropReason::BadParametersDigest);
+    for wire in [changed, without_parameters.unwrap(), without_digest] {
+        assert_eq!(bed.receive_bytes(1, &wire), refused);
+    }
+    assert_eq!(bed.counters[0].dropped(DropReason::BadParametersDigest), 3);
+    assert_eq!(bed.receive_bytes(1, &good), Ok(()));
+    bed.process(0, &[]);
+    assert_eq!(bed.sent.0.len(), 1);
+    assert_eq!(bed.sent.0[0].wire, good);
+}
+
 /// A face of a stranger.
 fn remote() -> crate::model::FaceSpec {
     crate::model::FaceSpec {
