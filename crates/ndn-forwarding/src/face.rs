@@ -49,7 +49,7 @@ pub struct FaceProperties {
     pub link_type: LinkType,
     /// When to originate PIT tokens.
     pub pit_tokens: PitTokenPolicy,
-    /// Whether IncomingFaceId is sent, and NextHopFaceId and CachePolicy are heeded.
+    /// Whether IncomingFaceId is sent, and NextHopFaceId is heeded.
     pub local_fields: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct RxFace {
     pub scope: FaceScope,
     /// Who is at the other end.
     pub link_type: LinkType,
-    /// Whether NextHopFaceId and CachePolicy are heeded; otherwise they are ignored here.
+    /// Whether NextHopFaceId is heeded; otherwise it is ignored here.
     pub local_fields: bool,
     /// The same as they stand in a descriptor.
     pub(crate) flags: Flags,

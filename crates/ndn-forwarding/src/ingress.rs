@@ -214,7 +214,7 @@ impl Ingress {
         descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
         descriptor.flags = flags
             .and(face.flags)
-            .with(Flags::NO_CACHE, lp.no_cache && face.local_fields)
+            .with(Flags::NO_CACHE, lp.no_cache)
             .with(Flags::NON_DISCOVERY, lp.non_discovery)
             .with(Flags::NEXT_HOP, next_hop.is_some())
             .with(Flags::LOCALHOST, scope::is_localhost(name))

@@ -59,7 +59,7 @@ pub struct LpFields {
     pub congestion_mark: u64,
     /// NextHopFaceId. Ignored unless the face has local fields enabled.
     pub next_hop_face_id: Option<u64>,
-    /// CachePolicy NoCache. Ignored unless the face has local fields enabled.
+    /// CachePolicy NoCache. Heeded from any face, as by NFD: it takes no privilege.
     pub no_cache: bool,
     /// NonDiscovery.
     pub non_discovery: bool,

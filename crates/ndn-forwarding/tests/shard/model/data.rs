@@ -9,7 +9,7 @@ impl Model {
         if data.name.is_empty() || (!spec.local && is_under(&data.name, "localhost")) {
             return;
         }
-        let may_cache = !(arrival.no_cache && spec.local_fields);
+        let may_cache = !arrival.no_cache;
         let full_name = data.full_name();
         let matches: Vec<PitKey> = self
             .pit
