@@ -6,15 +6,21 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use socket2::{Protocol, Type};
+use socket2::{Protocol, Socket, TcpKeepalive, Type};
 
 use crate::socket::{internet_address, local_address, new_socket};
 
 /// Connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1024;
+
+/// A TCP peer that has been silent for so long is asked whether it is still there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+/// How often it is asked again; after the system's number of questions the connection fails.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Slices that one [`write_vectored`] takes at most (`IOV_MAX` of Linux).
 pub const WRITE_SLICES_MAX: usize = 1024;
@@ -87,7 +93,7 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
 /// If the attempt cannot even be started.
 pub fn connect_tcp(remote: SocketAddr) -> io::Result<OwnedFd> {
     let socket = new_socket(remote, Type::STREAM, Protocol::TCP)?;
-    socket.set_tcp_nodelay(true)?;
+    prepare_tcp(&socket)?;
     match socket.connect(&remote.into()) {
         Ok(()) => Ok(socket.into()),
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket.into()),
@@ -156,7 +162,7 @@ impl Listener {
         let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
         socket.set_reuse_address(true)?;
         // Accepted connections inherit it.
-        socket.set_tcp_nodelay(true)?;
+        prepare_tcp(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(Self { socket: socket.into(), reserve: reserve_descriptor(), file: None })
@@ -271,6 +277,13 @@ impl Drop for SocketFile {
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// No waiting for more to send, and an end to connections whose peer has vanished.
+fn prepare_tcp(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive)
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {

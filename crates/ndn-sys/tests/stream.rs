@@ -130,3 +130,15 @@ fn a_full_stream_blocks_nobody() {
     }
     assert_eq!(read, written);
 }
+
+#[test]
+fn tcp_peers_that_vanish_are_noticed() {
+    let mut listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let client = stream::connect_tcp(listener.local_address().unwrap()).unwrap();
+    let accepted = accept(&mut listener);
+    for socket in [&client, &accepted.stream] {
+        let socket = socket2::SockRef::from(socket);
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+    }
+}
