@@ -37,6 +37,13 @@ impl FaceNumbers {
         self.by_face_id.len()
     }
 
+    /// Whether a peer that nobody asked for may have a face. A quarter of the faces is kept from
+    /// them, so that senders of datagrams, who may lie about their address, cannot shut
+    /// applications out.
+    pub(crate) fn has_room_for_strangers(&self) -> bool {
+        self.len() < self.capacity - self.capacity / 4
+    }
+
     /// An index for the face `face_id`; `None` if there are as many faces as there may be, or it
     /// has one.
     pub(crate) fn allocate(&mut self, face_id: u64) -> Option<FaceIndex> {

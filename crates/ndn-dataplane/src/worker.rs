@@ -240,8 +240,9 @@ impl Worker {
         local: SocketAddr,
         peer: SocketAddr,
     ) {
+        let has_room = self.numbers.has_room_for_strangers();
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
-        let Some(index) = self.numbers.allocate(face_id) else {
+        let Some(index) = has_room.then(|| self.numbers.allocate(face_id)).flatten() else {
             self.counters.refused_peers.increment();
             if now >= self.state.next_refusal {
                 self.state.next_refusal = now.plus(REFUSAL_PAUSE);

@@ -100,7 +100,11 @@ impl Bed {
     }
 
     fn added(&self) -> FaceCreated {
-        let event = self.event();
+        let mut event = self.event();
+        // May come again at any time while peers are refused.
+        while let Event::PeerRefused { .. } = event {
+            event = self.event();
+        }
         let Event::FaceAdded { face, .. } = event else { panic!("{event:?}") };
         *face
     }
@@ -312,6 +316,22 @@ fn refused_peers_are_counted_and_told_once() {
         told += 1;
     }
     assert!((1..PEERS / 2).contains(&told), "{told} events for {PEERS} peers");
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn strangers_leave_room_for_applications() {
+    let mut bed = Bed::with_faces_max(8);
+    for nonce in 0..20 {
+        peer().send_to(&interest("/a/1", nonce), bed.udp_address()).unwrap();
+    }
+    let mut faces = 0;
+    while let Event::FaceAdded { .. } = bed.event() {
+        faces += 1;
+    }
+    assert_eq!(faces, 6, "and then a peer was refused");
+    let _first = bed.application();
+    let _second = bed.application();
     bed.dataplane.stop().unwrap();
 }
 
