@@ -98,6 +98,15 @@ pub(super) fn name(text: &str) -> Result<Name, String> {
     Name::from_uri(text).map_err(|error| error.to_string())
 }
 
+/// Reads the name of something to publish: digests name packets, not what is to become one.
+pub(super) fn published_name(text: &str) -> Result<Name, String> {
+    let name = name(text)?;
+    match name.components().any(|component| component.ty().is_digest()) {
+        true => Err("a digest cannot be part of a name to publish under".to_owned()),
+        false => Ok(name),
+    }
+}
+
 /// Reads a duration on the command line; a bare number counts milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match text.parse() {

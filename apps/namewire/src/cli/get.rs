@@ -107,6 +107,12 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
         ..FetchOptions::default()
     };
     fetching.config.retransmissions_max = options.retries;
+    // Interests are repeated at least as often as they end: a segment that nobody has is given up
+    // after a minute, not after five.
+    let rto = &mut fetching.config.rto;
+    rto.max = rto.max.min(options.lifetime);
+    rto.min = rto.min.min(rto.max);
+    rto.initial = rto.initial.min(rto.max);
     if let Some(window) = options.window {
         fetching.config.window = WindowMode::Fixed(window.max(1));
     }

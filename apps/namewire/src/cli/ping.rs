@@ -8,7 +8,7 @@ use ndn_packet::Name;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, name};
+use super::connect::{ConnectOptions, block_on_until_done, duration, name, published_name};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -57,7 +57,7 @@ pub(super) struct Options {
 #[derive(Args, Debug)]
 pub(super) struct ServerOptions {
     /// Prefix to serve
-    #[arg(value_parser = name)]
+    #[arg(value_parser = published_name)]
     prefix: Name,
     /// Bytes of content in each answer [default: a short text]
     #[arg(long, short, value_name = "BYTES")]

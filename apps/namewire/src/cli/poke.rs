@@ -9,7 +9,7 @@ use ndn_packet::{Component, Data, DataBuilder, Name};
 use ndn_security::{sha256, sign_data};
 use tokio::sync::Notify;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, name};
+use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
 use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
 use super::keys;
@@ -21,7 +21,7 @@ use super::keys;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The name
-    #[arg(value_parser = name)]
+    #[arg(value_parser = published_name)]
     name: Name,
     /// The content, `-` for standard input
     #[arg(default_value = "-")]

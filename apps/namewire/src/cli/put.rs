@@ -8,7 +8,7 @@ use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, name};
+use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -21,7 +21,7 @@ use super::output::{self, bytes_for_people, grouped};
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, without version
-    #[arg(value_parser = name)]
+    #[arg(value_parser = published_name)]
     name: Name,
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
