@@ -64,9 +64,9 @@ pub struct Counters {
     pub satisfied_interests: Counter,
     /// PIT entries that ended otherwise.
     pub unsatisfied_interests: Counter,
-    /// Data and Nacks whose PIT token led to a PIT entry that they matched.
+    /// Data whose PIT token names a PIT entry that they match.
     pub token_hits: Counter,
-    /// Data and Nacks with a token of ours that did not.
+    /// Data with a token of ours that does not.
     pub token_misses: Counter,
     /// PIT entries inserted.
     pub pit_inserts: Counter,

@@ -139,7 +139,6 @@ impl World {
             0 => Timestamp::ZERO,
             _ => self.now.plus_millis(freshness_ms),
         };
-        // One that was asked for once stays so.
         let solicited =
             solicited || self.queues[1..].iter().flatten().any(|cached| cached.wire == wire);
         if self.take(&wire).is_none() {
