@@ -165,7 +165,8 @@ impl Forwarder {
         let output = self.run(arguments);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "namewire {arguments:?}: {}\n{complaint}", output.status);
-        String::from_utf8(output.stdout).expect("text")
+        String::from_utf8(output.stdout)
+            .unwrap_or_else(|_| panic!("namewire {arguments:?} prints no text"))
     }
 
     /// The JSON that `namewire` with these arguments and `--json` prints.

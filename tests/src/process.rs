@@ -116,8 +116,7 @@ impl Drop for Process {
 }
 
 fn read(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).expect("what it printed");
+    let bytes = std::fs::read(path).unwrap_or_else(|error| format!("({error})").into_bytes());
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -17,8 +17,9 @@ const SLACK_KIB: u64 = 24 * 1024;
 
 /// A forwarder with an application that answers pings, whose service is what attacks must not hurt.
 struct Victim {
-    forwarder: Forwarder,
+    /// Dropped before the forwarder, whose directory it writes to.
     _server: Process,
+    forwarder: Forwarder,
 }
 
 impl Victim {
@@ -26,7 +27,7 @@ impl Victim {
         let forwarder = settings.start();
         let mut server = forwarder.spawn("ping-server", &["ping-server", "/victim"]);
         server.wait_for_output("answering");
-        let victim = Self { forwarder, _server: server };
+        let victim = Self { _server: server, forwarder };
         victim.assert_serving();
         victim
     }
@@ -242,7 +243,8 @@ fn a_peer_that_reads_nothing_holds_up_nobody_else() {
         .spawn("put", &["put", "/large", &path, "--version", "1", "--freshness", "1h"]);
     put.wait_for_output("published");
     // Into the Content Store, so that the answers come as fast as they can.
-    let _ = victim.forwarder.output(&["get", "/large", "-o", "-", "--quiet"]);
+    let fetched = victim.forwarder.directory().join("fetched").display().to_string();
+    let _ = victim.forwarder.output(&["get", "/large", "-o", &fetched, "--quiet"]);
     let before = victim.forwarder.resident_kib();
     let mut greedy: Vec<UnixStream> = (0..8).map(|_| victim.forwarder.connect()).collect();
     for stream in &mut greedy {
