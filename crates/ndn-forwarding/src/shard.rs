@@ -234,7 +234,7 @@ impl Shard {
     fn prefetch_entries(&self, packets: &RxPackets<'_>) {
         for packet in packets.iter() {
             if packet.is_data() {
-                self.tables.pcct.prefetch_data_entries(&packet.data_key());
+                self.tables.pcct.prefetch_data_entries(&packet.data_key(), packet.own_token());
             } else {
                 self.tables.pcct.prefetch_interest_entries(packet.interest_key());
             }

@@ -9,6 +9,7 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`equal_lanes`] | eight small numbers compared at once |
 //! | [`advise_huge_pages`] | large pages for large tables |
 //! | [`StreamMemory`] | large memory that is written past the caches |
 
@@ -17,6 +18,7 @@ mod fill;
 mod handle;
 mod home;
 mod huge_pages;
+mod lanes;
 mod memory;
 mod pool;
 mod prefetch;
@@ -29,6 +31,7 @@ mod loom_tests;
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;
+pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};

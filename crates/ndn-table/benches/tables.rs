@@ -30,10 +30,18 @@ fn main() {
             fib(entries);
         }
     }
-    for (name, fanout) in [("cs-random-parents", 1), ("cs-runs-of-64", 64)] {
+    let cases = [("cs-random-parents", 1_000_000, 1), ("cs-runs-of-64", 1_000_000, 64)];
+    for (name, cs_packets, fanout) in cases {
         if wants(name) {
-            exchange(name, 1_000_000, fanout);
+            exchange(name, cs_packets, fanout);
         }
+    }
+    // Small enough to count instructions with a simulator.
+    if filter.as_deref() == Some("cs-small") {
+        exchange("cs-small", 30_000, 1);
+    }
+    if filter.as_deref() == Some("cs-tiny") {
+        exchange("cs-tiny", 40_000, 1);
     }
     if wants("cbp") {
         can_be_prefix(1_000_000);
@@ -287,6 +295,7 @@ impl Exchanges {
         }
     }
 
+    #[inline(never)]
     fn interest_burst(&mut self) {
         let Self { pcct, interests, now, .. } = self;
         let face = FaceIndex::from_bits(1);
@@ -298,8 +307,9 @@ impl Exchanges {
         }
         for name in &*interests {
             let key = name.interest(false);
-            let index = pcct.insert_interest(&key, &name.wire).unwrap().index;
+            assert!(pcct.find_interest(&key).is_none());
             assert!(pcct.find_data(&key, *now, |_| [0; 32]).is_none());
+            let index = pcct.insert_new_interest(&key, &name.wire).unwrap();
             pcct.insert_in_record(index, face, 7, 4000, *now, &[1, 2, 3, 4, 5, 6]).unwrap();
             pcct.insert_out_record(index, FaceIndex::from_bits(2), 7, 4000, *now).unwrap();
             pcct.set_expiry(index, now.plus_millis(4000), *now);
@@ -308,13 +318,14 @@ impl Exchanges {
         assert!(pcct.pop_expired(*now, &mut budget).is_none());
     }
 
+    #[inline(never)]
     fn data_burst(&mut self) {
         let Self { pcct, data, now, matches, .. } = self;
         for name in &*data {
             pcct.prefetch_data_buckets(&name.data(), None);
         }
         for name in &*data {
-            pcct.prefetch_data_entries(&name.data());
+            pcct.prefetch_data_entries(&name.data(), None);
         }
         for name in &*data {
             let key = name.data();
@@ -333,7 +344,7 @@ impl Exchanges {
 /// One Interest and one Data per exchange, `fanout` names under each parent.
 fn exchange(case: &str, cs_packets: u32, fanout: u64) {
     let mut world = Exchanges::new(cs_packets);
-    let outstanding: u64 = 20_000 / BURST as u64 * BURST as u64;
+    let outstanding: u64 = (cs_packets.min(100_000) as u64 / 5) / BURST as u64 * BURST as u64;
     let total = u64::from(cs_packets) * 3;
     let parents = 10_000_000 / fanout;
     // A permutation of the names, so that the order is random and no name repeats.

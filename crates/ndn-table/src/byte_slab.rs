@@ -66,6 +66,9 @@ pub(crate) struct ByteSlab {
     partial: [u32; CLASS_SIZES.len()],
     /// Empty chunks, linked by `next`.
     empty: u32,
+    /// The block released last, and its class: what comes next is often as large as what went.
+    spare: BlockRef,
+    spare_class: usize,
 }
 
 impl ByteSlab {
@@ -80,6 +83,8 @@ impl ByteSlab {
             chunk_count: 0,
             partial: [NONE; CLASS_SIZES.len()],
             empty: NONE,
+            spare: BlockRef::NONE,
+            spare_class: 0,
         }
     }
 
@@ -103,6 +108,10 @@ impl ByteSlab {
     #[inline]
     pub(crate) fn allocate(&mut self, length: usize) -> Option<BlockRef> {
         let class = class_of(length)?;
+        if self.spare_class == class && self.spare != BlockRef::NONE {
+            return Some(std::mem::replace(&mut self.spare, BlockRef::NONE));
+        }
+        self.release_spare();
         let mut number = self.partial[class];
         if number == NONE {
             number = self.take_chunk(class)?;
@@ -122,6 +131,21 @@ impl ByteSlab {
     /// Gives a block back; its bytes stay readable until it is handed out again.
     #[inline]
     pub(crate) fn release(&mut self, block: BlockRef) {
+        self.release_spare();
+        self.spare = block;
+        self.spare_class = usize::from(self.chunks[block.0 as usize / CHUNK_UNITS].class);
+    }
+
+    /// Gives the spare block back to its chunk.
+    #[inline]
+    pub(crate) fn release_spare(&mut self) {
+        if self.spare != BlockRef::NONE {
+            let block = std::mem::replace(&mut self.spare, BlockRef::NONE);
+            self.release_to_chunk(block);
+        }
+    }
+
+    fn release_to_chunk(&mut self, block: BlockRef) {
         let number = block.0 as usize / CHUNK_UNITS;
         let chunk = &mut self.chunks[number];
         let class = usize::from(chunk.class);
@@ -309,6 +333,7 @@ mod tests {
                 prop_assert!(slab.bytes(BlockRef(place), length).iter().all(|&b| b == fill));
                 slab.release(BlockRef(place));
             }
+            slab.release_spare();
             prop_assert_eq!(slab.bytes_in_use(), 0);
         }
     }

@@ -262,7 +262,7 @@ impl World {
         let hashed = Hashed::new(name);
         let mut matches = PitMatches::default();
         self.pcct.prefetch_data_buckets(&hashed.data(), None);
-        self.pcct.prefetch_data_entries(&hashed.data());
+        self.pcct.prefetch_data_entries(&hashed.data(), None);
         self.pcct.find_pit_matches(&hashed.data(), || digest(&packet), &mut matches);
         let mut found = matches.as_slice().to_vec();
         let lengths =

@@ -182,8 +182,8 @@ impl<'a> Context<'a> {
         let entry = match pending {
             Some(entry) => entry,
             None => {
-                let inserted = tables.pcct.insert_interest(rx.interest_key(), rx.wire);
-                let entry = inserted.map_err(|_| DropReason::PitFull)?.index;
+                let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire);
+                let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
                 tables.pcct.entry_mut(entry).user_data = strategy.0;
                 entry

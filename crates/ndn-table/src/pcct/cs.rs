@@ -2,6 +2,7 @@
 
 use super::cs_entry::{CachedWire, CsEntry, CsIndex, QueueKind, Queues};
 use super::eviction::{HELD_BLOCKS_MAX, TIMERS_PER_ENTRY_MAX};
+use super::pit::Pit;
 use super::prefix_tree::PrefixTree;
 use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_name};
 use crate::arena::{Arena, NONE};
@@ -22,6 +23,19 @@ const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
 pub const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
+
+/// A Data on its way in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    /// The whole packet.
+    pub(super) wire: &'a [u8],
+    /// FreshnessPeriod, 0 when absent.
+    pub(super) freshness_ms: u64,
+    /// A PIT entry asked for it.
+    pub(super) solicited: bool,
+    /// Nothing is cached under its hash.
+    pub(super) is_absent: bool,
+}
 
 /// The Content Store of one shard. It shares the hash index with the PIT.
 #[derive(Debug)]
@@ -132,10 +146,12 @@ impl Cs {
         &mut self,
         index: &HashIndex,
         key: &InterestKey<'_>,
+        is_absent: bool,
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
-        let found = if self.serve { self.find_match(index, key, now, digest) } else { None };
+        let may_match = self.serve && (!is_absent || key.can_be_prefix);
+        let found = if may_match { self.find_match(index, key, now, digest) } else { None };
         let Some(place) = found else {
             self.counters.misses += 1;
             return None;
@@ -181,7 +197,7 @@ impl Cs {
         let mut candidates = 0;
         let name = key.data_name();
         index.for_each(key.data_hash(), |place| {
-            if super::pit::Pit::owns(place) {
+            if Pit::owns(place) {
                 return;
             }
             let entry = &self.entries[place];
@@ -230,11 +246,10 @@ impl Cs {
         &mut self,
         index: &mut HashIndex,
         key: &DataKey<'_>,
-        wire: &[u8],
-        freshness_ms: u64,
-        solicited: bool,
+        arrival: &Arrival<'_>,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
+        let Arrival { wire, freshness_ms, solicited, is_absent } = *arrival;
         if !self.admit || self.capacity == 0 {
             return Err(CsError::NotAdmitted);
         }
@@ -243,7 +258,7 @@ impl Cs {
         }
         let fresh_until =
             if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
-        if let Some(place) = self.make_way_for_variant(index, key, wire) {
+        if !is_absent && let Some(place) = self.make_way_for_variant(index, key, wire) {
             self.refresh(place, fresh_until, solicited, now);
             return Ok(CsIndex(place));
         }
@@ -267,7 +282,6 @@ impl Cs {
 
     /// Finds the same packet; otherwise removes one of the Data of the same name if they are too
     /// many.
-    #[inline]
     fn make_way_for_variant(
         &mut self,
         index: &mut HashIndex,
@@ -278,7 +292,7 @@ impl Cs {
         let mut count = 0;
         let mut stalest: Option<u32> = None;
         index.for_each(key.name_hash(), |place| {
-            if super::pit::Pit::owns(place) {
+            if Pit::owns(place) {
                 return;
             }
             let packet = self.packet(place);

@@ -1,5 +1,6 @@
 //! The Content Store as a shard calls it.
 
+use super::cs::Arrival;
 use super::{CachedWire, CsCounters, CsError, CsIndex, CsPolicy, EraseResult, Pcct};
 use crate::{DataKey, InterestKey, Timestamp};
 
@@ -97,7 +98,8 @@ impl Pcct {
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
-        self.cs.find(&self.index, key, now, digest)
+        let is_absent = self.absent.knows(key.data_hash());
+        self.cs.find(&self.index, key, is_absent, now, digest)
     }
 
     /// The whole packet of a cached Data.
@@ -135,7 +137,10 @@ impl Pcct {
         solicited: bool,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        self.cs.insert(&mut self.index, key, wire, freshness_ms, solicited, now)
+        let is_absent = self.absent.knows(key.name_hash());
+        self.absent.forget();
+        let arrival = Arrival { wire, freshness_ms, solicited, is_absent };
+        self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
     /// Erases up to `limit` Data whose name starts with the name of `key`.

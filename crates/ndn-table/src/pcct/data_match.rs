@@ -75,7 +75,7 @@ impl DigestWaiters {
 const _: () = assert!(DIGEST_COUNTERS == 1 << (64 - 52));
 
 impl Pit {
-    /// Shows every entry that a Data satisfies.
+    /// Finds every entry that a Data satisfies; whether anything is cached under its hash.
     #[inline]
     pub(super) fn matches(
         &self,
@@ -83,12 +83,14 @@ impl Pit {
         key: &DataKey<'_>,
         digest: impl FnOnce() -> [u8; 32],
         found: &mut PitMatches,
-    ) {
+    ) -> bool {
         found.clear();
         let name = key.name.value();
         let depth = key.hashes.len() - 1;
+        let mut has_cached = false;
         index.for_each(key.hashes[depth], |reference| {
             if !Self::owns(reference) {
+                has_cached = true;
                 return;
             }
             let place = PitIndex(reference & !PIT_BIT);
@@ -120,6 +122,7 @@ impl Pit {
                 }
             });
         }
+        has_cached
     }
 
     /// Shows every entry that asks for a Data by its full name.

@@ -89,6 +89,7 @@ impl Cs {
         for block in self.held.drain(..) {
             self.blocks.release(block);
         }
+        self.blocks.release_spare();
     }
 
     /// Moves entries whose freshness has run out, and evicts what is above the capacity, in at
@@ -97,6 +98,7 @@ impl Cs {
         for _ in 0..limit {
             let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
             if is_above && self.evict(index) {
+                self.blocks.release_spare();
                 continue;
             }
             match self.wheel.step(now) {

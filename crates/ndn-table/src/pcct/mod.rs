@@ -46,6 +46,8 @@ pub use records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_TOKEN_LENGTH_MAX,
 };
 
+use std::cell::Cell;
+
 use crate::hash_index::HashIndex;
 use crate::{NameHasher, Timestamp};
 use cs::Cs;
@@ -60,6 +62,32 @@ pub struct Pcct {
     index: HashIndex,
     pit: Pit,
     cs: Cs,
+    absent: AbsentMemo,
+}
+
+/// What the last search for PIT entries saw of the Content Store: that nothing is cached under a
+/// hash. The search for the Data that follows it then need not read the bucket again.
+#[derive(Debug, Default)]
+struct AbsentMemo(Cell<Option<u64>>);
+
+impl AbsentMemo {
+    /// After a search that saw every item of `hash`.
+    #[inline(always)]
+    fn note(&self, hash: u64, is_absent: bool) {
+        self.0.set(is_absent.then_some(hash));
+    }
+
+    /// Whether nothing of `hash` is cached, as far as is known.
+    #[inline(always)]
+    fn knows(&self, hash: u64) -> bool {
+        self.0.get() == Some(hash)
+    }
+
+    /// The Content Store gets something.
+    #[inline(always)]
+    fn forget(&self) {
+        self.0.set(None);
+    }
 }
 
 impl Pcct {
@@ -74,6 +102,7 @@ impl Pcct {
             index: HashIndex::new(items),
             pit: Pit::new(config, hasher),
             cs: Cs::new(config, hasher),
+            absent: AbsentMemo::default(),
         }
     }
 

@@ -105,11 +105,19 @@ impl Pit {
         NameRef::from_validated(packet_name(self.interest(index)), count)
     }
 
+    /// The entry of an Interest. If there is none, `has_cached` is set if anything is cached under
+    /// the hash.
     #[inline]
-    pub(super) fn find(&self, index: &HashIndex, key: &InterestKey<'_>) -> Option<PitIndex> {
+    pub(super) fn find(
+        &self,
+        index: &HashIndex,
+        key: &InterestKey<'_>,
+        has_cached: &mut bool,
+    ) -> Option<PitIndex> {
         let selectors = selectors_of(key);
         let found = index.find(key.name_hash(), |reference| {
             if !Self::owns(reference) {
+                *has_cached = true;
                 return false;
             }
             let place = PitIndex(reference & !PIT_BIT);

@@ -40,18 +40,36 @@ impl Pcct {
         key: &InterestKey<'_>,
         wire: &[u8],
     ) -> Result<PitInsert, PitError> {
-        if let Some(index) = self.pit.find(&self.index, key) {
+        if let Some(index) = self.find_interest(key) {
             return Ok(PitInsert { index, is_new: false });
         }
         let index = self.pit.insert(&mut self.index, key, wire)?;
         Ok(PitInsert { index, is_new: true })
     }
 
+    /// Makes the entry of an Interest that [`Self::find_interest`] has just not found.
+    ///
+    /// # Errors
+    /// When a limit is reached; nothing is changed then.
+    #[inline]
+    pub fn insert_new_interest(
+        &mut self,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+    ) -> Result<PitIndex, PitError> {
+        debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
+        self.pit.insert(&mut self.index, key, wire)
+    }
+
     /// Finds the entry of an Interest.
     #[must_use]
     #[inline]
     pub fn find_interest(&self, key: &InterestKey<'_>) -> Option<PitIndex> {
-        self.pit.find(&self.index, key)
+        let mut has_cached = false;
+        let found = self.pit.find(&self.index, key, &mut has_cached);
+        let saw_all = found.is_none() && !key.has_digest;
+        self.absent.note(key.name_hash(), saw_all && !has_cached);
+        found
     }
 
     /// The entry that a returning token names, if it is still that one. Whoever uses it compares
@@ -78,7 +96,8 @@ impl Pcct {
         digest: impl FnOnce() -> [u8; 32],
         found: &mut PitMatches,
     ) {
-        self.pit.matches(&self.index, key, digest, found);
+        let has_cached = self.pit.matches(&self.index, key, digest, found);
+        self.absent.note(key.name_hash(), !has_cached);
     }
 
     /// An entry.

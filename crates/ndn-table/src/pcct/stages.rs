@@ -61,10 +61,13 @@ impl Pcct {
         }
     }
 
-    /// Second stage for a Data: the entries that its buckets name.
+    /// Second stage for a Data: the entries that its buckets name. With a token of this shard, the
+    /// first stage has asked for the PIT entry already.
     #[inline]
-    pub fn prefetch_data_entries(&self, key: &DataKey<'_>) {
-        self.prefetch_entries(key.name_hash());
+    pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) {
+        if token.is_none() {
+            self.prefetch_entries(key.name_hash());
+        }
         self.cs.tree.prefetch_parents(key.hashes);
     }
 
