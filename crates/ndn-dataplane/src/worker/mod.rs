@@ -5,6 +5,8 @@
 //! through the shard in bursts, and what the shard sent is written with few system calls. Commands
 //! of the control thread are carried out between bursts.
 
+mod commands;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +17,12 @@ use ndn_face::{
     RxSink,
 };
 use ndn_forwarding::{Burst, Counter, FaceProperties, FaceScope, Ingress, LpFields, RxFace, Shard};
-use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
-use ndn_table::{DataKey, FaceIndex, NameHasher, PREFIX_HASHES_MAX, Timestamp};
+use ndn_table::{FaceIndex, NameHasher, Timestamp};
 
-use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::command::Command;
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
 use crate::faces::FaceNumbers;
@@ -34,10 +35,6 @@ pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// Packets forwarded before what they caused is written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_PER_FLUSH: usize = 512;
-/// Commands carried out in one round at most, so that packets do not wait for long.
-const COMMANDS_PER_ROUND: usize = 256;
-/// Packets that one round erases from the Content Store at most for one command.
-const ERASED_PER_ROUND: usize = 256;
 /// The control thread hears of refused peers so often at most: their addresses are easily forged.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
@@ -58,15 +55,6 @@ pub struct WorkerCounters {
     pub no_block: Counter,
     /// UDP peers that got no face, because there are as many as there may be.
     pub refused_peers: Counter,
-}
-
-/// An erasure that goes on over several rounds.
-#[derive(Debug)]
-struct Erasure {
-    ticket: u64,
-    prefix: ndn_packet::Name,
-    left: usize,
-    erased: usize,
 }
 
 /// One worker: a shard, its faces, and what they need.
@@ -109,7 +97,7 @@ pub(crate) struct RoundState {
     /// When the control thread may hear of a refused peer again.
     next_refusal: Timestamp,
     stopping: bool,
-    erasures: Vec<Erasure>,
+    erasures: Vec<commands::Erasure>,
 }
 
 impl Worker {
@@ -268,149 +256,6 @@ impl Worker {
                 self.counters.refused_peers.increment();
             }
         }
-    }
-
-    /// Carries out commands; says whether there are more.
-    fn handle_commands(&mut self, now: Timestamp) -> bool {
-        for _ in 0..COMMANDS_PER_ROUND {
-            match self.commands.receive() {
-                Ok(Some(command)) => self.handle_command(now, command),
-                Ok(None) => return false,
-                Err(_) => {
-                    // The control thread is gone: nobody is left to stop this one.
-                    self.state.stopping = true;
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn handle_command(&mut self, now: Timestamp, command: Command) {
-        match command {
-            Command::AddFace(face) => self.add_face(now, *face),
-            Command::UpdateFace { face_id, options } => {
-                if let Some(index) = self.numbers.index(face_id) {
-                    self.faces.update(index, &options);
-                    self.shard.set_face(index, &options.properties);
-                }
-            }
-            Command::RemoveFace { face_id } => {
-                if let Some(index) = self.numbers.index(face_id) {
-                    self.flush(now);
-                    self.faces.remove(index, &self.pool);
-                    self.forget_face(index);
-                    self.events.send(Event::FaceClosed { face_id, reason: None });
-                }
-            }
-            Command::SetTables { fib, strategies } => {
-                if let Some(strategies) = strategies {
-                    self.shard.set_strategies(strategies);
-                }
-                self.shard.set_fib(fib);
-            }
-            Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
-            Command::ConfigureCs(settings) => self.configure_cs(settings),
-            Command::EraseCs { ticket, prefix, limit } => {
-                self.state.erasures.push(Erasure { ticket, prefix, left: limit, erased: 0 });
-            }
-            Command::SetTap(tap) => {
-                self.faces.set_tap(tap);
-            }
-            Command::Stop => self.state.stopping = true,
-        }
-    }
-
-    fn add_face(&mut self, now: Timestamp, face: NewFace) {
-        let NewFace { ticket, transport, options, remote, local } = face;
-        let face_id = options.properties.face_id;
-        let refuse = |events: &mut Sender<Event>, error| {
-            events.send(Event::FaceRefused { ticket, face_id, error });
-        };
-        let mut local = local;
-        let mut channel = None;
-        if let NewTransport::Datagram(peer) = &transport {
-            let family = |address: &SocketAddr| address.is_ipv4() == peer.is_ipv4();
-            let Some(&(id, address)) = self.channels.iter().find(|(_, local)| family(local)) else {
-                let reason = "UDP is not enabled for this kind of address";
-                return refuse(&mut self.events, std::io::Error::other(reason));
-            };
-            if let Some(existing) = self.faces.datagram_face(id, *peer)
-                && let Some(face_id) = self.numbers.face_id(existing)
-            {
-                self.events.send(Event::FaceExists { ticket, face_id });
-                return;
-            }
-            local = FaceUri::Udp(address);
-            channel = Some(id);
-        }
-        let Some(index) = self.numbers.allocate(face_id) else {
-            let reason = "there are as many faces as there may be";
-            return refuse(&mut self.events, std::io::Error::other(reason));
-        };
-        let added = match (transport, channel) {
-            (NewTransport::Stream(stream), _) => {
-                self.faces.add_stream(now, index, stream, &options)
-            }
-            (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
-            (NewTransport::Datagram(peer), Some(channel)) => {
-                self.faces.add_datagram(now, index, channel, peer, &options)
-            }
-            (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
-        };
-        match added {
-            Ok(counters) => {
-                self.shard.set_face(index, &options.properties);
-                let face = FaceCreated { index, options, remote, local, counters };
-                self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
-            }
-            Err(error) => {
-                self.numbers.release(index);
-                refuse(&mut self.events, error);
-            }
-        }
-    }
-
-    fn configure_cs(&mut self, settings: CsSettings) {
-        let pcct = self.shard.pcct_mut();
-        if let Some(capacity) = settings.capacity_packets {
-            pcct.set_cs_capacity(capacity);
-        }
-        if let Some(admit) = settings.admit {
-            pcct.set_cs_admit(admit);
-        }
-        if let Some(serve) = settings.serve {
-            pcct.set_cs_serve(serve);
-        }
-    }
-
-    /// One slice of each erasure that is going on.
-    fn erase(&mut self) {
-        if self.state.erasures.is_empty() {
-            return;
-        }
-        let mut hashes = [0; PREFIX_HASHES_MAX];
-        let Self { shard, state, hasher, events, .. } = self;
-        state.erasures.retain_mut(|erasure| {
-            let prefix: NameRef<'_> = erasure.prefix.as_ref();
-            let slice = erasure.left.min(ERASED_PER_ROUND);
-            let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
-                // Nothing with so long a name is ever cached.
-                events.send(Event::CsErased { ticket: erasure.ticket, erased: 0, more: false });
-                return false;
-            };
-            let key = DataKey::new(prefix, &hashes[..count]);
-            let result = shard.pcct_mut().erase_data(&key, slice);
-            erasure.erased += result.erased;
-            erasure.left -= result.erased.min(erasure.left);
-            let goes_on = result.more && erasure.left > 0;
-            if !goes_on {
-                let Erasure { ticket, erased, .. } = *erasure;
-                events.send(Event::CsErased { ticket, erased, more: result.more });
-            }
-            goes_on
-        });
-        shard.end_burst();
     }
 
     /// Passes on what faces did by themselves.

@@ -1,0 +1,171 @@
+//! What the control thread asks for, carried out between bursts.
+
+use std::net::SocketAddr;
+
+use ndn_face::FaceUri;
+use ndn_packet::{Name, NameRef};
+use ndn_table::{DataKey, PREFIX_HASHES_MAX, Timestamp};
+
+use super::Worker;
+use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::event::{Event, FaceCreated};
+use crate::queue::Sender;
+
+/// Commands carried out in one round at most, so that packets do not wait for long.
+const COMMANDS_PER_ROUND: usize = 256;
+/// Packets that one round erases from the Content Store at most for one command.
+const ERASED_PER_ROUND: usize = 256;
+
+/// An erasure that goes on over several rounds.
+#[derive(Debug)]
+pub(super) struct Erasure {
+    ticket: u64,
+    prefix: Name,
+    left: usize,
+    erased: usize,
+}
+
+impl Worker {
+    /// Carries out commands; says whether there are more.
+    pub(super) fn handle_commands(&mut self, now: Timestamp) -> bool {
+        for _ in 0..COMMANDS_PER_ROUND {
+            match self.commands.receive() {
+                Ok(Some(command)) => self.handle_command(now, command),
+                Ok(None) => return false,
+                Err(_) => {
+                    // The control thread is gone: nobody is left to stop this one.
+                    self.state.stopping = true;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn handle_command(&mut self, now: Timestamp, command: Command) {
+        match command {
+            Command::AddFace(face) => self.add_face(now, *face),
+            Command::UpdateFace { face_id, options } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    self.faces.update(index, &options);
+                    self.shard.set_face(index, &options.properties);
+                }
+            }
+            Command::RemoveFace { face_id } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    self.flush(now);
+                    self.faces.remove(index, &self.pool);
+                    self.forget_face(index);
+                    self.events.send(Event::FaceClosed { face_id, reason: None });
+                }
+            }
+            Command::SetTables { fib, strategies } => {
+                if let Some(strategies) = strategies {
+                    self.shard.set_strategies(strategies);
+                }
+                self.shard.set_fib(fib);
+            }
+            Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
+            Command::ConfigureCs(settings) => self.configure_cs(settings),
+            Command::EraseCs { ticket, prefix, limit } => {
+                self.state.erasures.push(Erasure { ticket, prefix, left: limit, erased: 0 });
+            }
+            Command::SetTap(tap) => {
+                self.faces.set_tap(tap);
+            }
+            Command::Stop => self.state.stopping = true,
+        }
+    }
+
+    fn add_face(&mut self, now: Timestamp, face: NewFace) {
+        let NewFace { ticket, transport, options, remote, local } = face;
+        let face_id = options.properties.face_id;
+        let refuse = |events: &mut Sender<Event>, error| {
+            events.send(Event::FaceRefused { ticket, face_id, error });
+        };
+        let mut local = local;
+        let mut channel = None;
+        if let NewTransport::Datagram(peer) = &transport {
+            let family = |address: &SocketAddr| address.is_ipv4() == peer.is_ipv4();
+            let Some(&(id, address)) = self.channels.iter().find(|(_, local)| family(local)) else {
+                let reason = "UDP is not enabled for this kind of address";
+                return refuse(&mut self.events, std::io::Error::other(reason));
+            };
+            if let Some(existing) = self.faces.datagram_face(id, *peer)
+                && let Some(face_id) = self.numbers.face_id(existing)
+            {
+                self.events.send(Event::FaceExists { ticket, face_id });
+                return;
+            }
+            local = FaceUri::Udp(address);
+            channel = Some(id);
+        }
+        let Some(index) = self.numbers.allocate(face_id) else {
+            let reason = "there are as many faces as there may be";
+            return refuse(&mut self.events, std::io::Error::other(reason));
+        };
+        let added = match (transport, channel) {
+            (NewTransport::Stream(stream), _) => {
+                self.faces.add_stream(now, index, stream, &options)
+            }
+            (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
+            (NewTransport::Datagram(peer), Some(channel)) => {
+                self.faces.add_datagram(now, index, channel, peer, &options)
+            }
+            (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        match added {
+            Ok(counters) => {
+                self.shard.set_face(index, &options.properties);
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
+            }
+            Err(error) => {
+                self.numbers.release(index);
+                refuse(&mut self.events, error);
+            }
+        }
+    }
+
+    fn configure_cs(&mut self, settings: CsSettings) {
+        let pcct = self.shard.pcct_mut();
+        if let Some(capacity) = settings.capacity_packets {
+            pcct.set_cs_capacity(capacity);
+        }
+        if let Some(admit) = settings.admit {
+            pcct.set_cs_admit(admit);
+        }
+        if let Some(serve) = settings.serve {
+            pcct.set_cs_serve(serve);
+        }
+    }
+
+    /// One slice of each erasure that is going on.
+    pub(super) fn erase(&mut self) {
+        if self.state.erasures.is_empty() {
+            return;
+        }
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let Self { shard, state, hasher, events, .. } = self;
+        state.erasures.retain_mut(|erasure| {
+            let prefix: NameRef<'_> = erasure.prefix.as_ref();
+            let slice = erasure.left.min(ERASED_PER_ROUND);
+            let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
+                // Nothing with so long a name is ever cached.
+                events.send(Event::CsErased { ticket: erasure.ticket, erased: 0, more: false });
+                return false;
+            };
+            let key = DataKey::new(prefix, &hashes[..count]);
+            let result = shard.pcct_mut().erase_data(&key, slice);
+            erasure.erased += result.erased;
+            erasure.left -= result.erased.min(erasure.left);
+            let goes_on = result.more && erasure.left > 0;
+            if !goes_on {
+                let Erasure { ticket, erased, .. } = *erasure;
+                events.send(Event::CsErased { ticket, erased, more: result.more });
+            }
+            goes_on
+        });
+        shard.end_burst();
+    }
+}
