@@ -37,6 +37,8 @@ pub enum DropReason {
     DuplicateNonce,
     /// No room for one more PIT entry.
     PitFull,
+    /// The PIT is nearly full, and the arrival face holds its share of it.
+    PitShare,
     /// No room for one more in-record.
     InRecordsFull,
     /// The strategy suppressed a retransmission.
@@ -75,7 +77,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
@@ -89,6 +91,7 @@ impl DropReason {
         Self::DeadNonce,
         Self::DuplicateNonce,
         Self::PitFull,
+        Self::PitShare,
         Self::InRecordsFull,
         Self::RetransmissionSuppressed,
         Self::NoNextHop,
@@ -131,6 +134,7 @@ impl DropReason {
             Self::DeadNonce => "dead_nonce",
             Self::DuplicateNonce => "duplicate_nonce",
             Self::PitFull => "pit_full",
+            Self::PitShare => "pit_share",
             Self::InRecordsFull => "in_records_full",
             Self::RetransmissionSuppressed => "retransmission_suppressed",
             Self::NoNextHop => "no_next_hop",

@@ -58,8 +58,18 @@ impl FaceFlags {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     face_id: u64,
-    generation: u32,
+    /// PIT entries that the face has made and that are still there.
+    entries: u32,
+    generation: u16,
     flags: FaceFlags,
+}
+
+const _: () = assert!(size_of::<Slot>() == 16 && FaceIndex::GENERATION_COUNT <= 1 << 16);
+
+impl Slot {
+    fn is_live(&self, index: FaceIndex) -> bool {
+        u32::from(self.generation) == index.generation() && self.flags != FaceFlags::default()
+    }
 }
 
 /// The faces that packets of a shard may leave by.
@@ -70,6 +80,8 @@ struct Slot {
 pub struct FaceTable {
     slots: Vec<Slot>,
     count: usize,
+    /// Faces that have made a PIT entry that is still there.
+    owner_count: usize,
 }
 
 impl FaceTable {
@@ -88,9 +100,13 @@ impl FaceTable {
         }
         let slot = &mut self.slots[position];
         self.count += usize::from(slot.flags == FaceFlags::default());
+        // The entries of an earlier face end with nobody to count them for.
+        let entries = if slot.is_live(index) { slot.entries } else { 0 };
+        self.owner_count -= usize::from(slot.entries > 0 && entries == 0);
         *slot = Slot {
             face_id: properties.face_id,
-            generation: index.generation(),
+            entries,
+            generation: u16::try_from(index.generation()).unwrap_or_default(),
             flags: FaceFlags::new(properties),
         };
     }
@@ -99,7 +115,8 @@ impl FaceTable {
     pub fn remove(&mut self, index: FaceIndex) -> bool {
         let exists = self.find(index).is_some();
         if exists {
-            self.slots[index.slot() as usize] = Slot::default();
+            let slot = std::mem::take(&mut self.slots[index.slot() as usize]);
+            self.owner_count -= usize::from(slot.entries > 0);
             self.count -= 1;
         }
         exists
@@ -132,7 +149,7 @@ impl FaceTable {
             .iter()
             .position(|slot| slot.flags != FaceFlags::default() && slot.face_id == face_id)?;
         let position = u32::try_from(found).ok()?;
-        Some(FaceIndex::new(position, self.slots[found].generation))
+        Some(FaceIndex::new(position, u32::from(self.slots[found].generation)))
     }
 
     /// What there is to know of a face; `None` if it is gone.
@@ -144,19 +161,48 @@ impl FaceTable {
     /// Takes note that the peer of a face sends PIT tokens, and so understands them.
     #[inline]
     pub(crate) fn note_token(&mut self, index: FaceIndex) {
-        if let Some(slot) = self.slots.get_mut(index.slot() as usize)
-            && slot.generation == index.generation()
+        if let Some(slot) = self.slot_mut(index)
             && slot.flags.has(FaceFlags::LEARNS_TOKENS)
         {
             slot.flags.0 |= FaceFlags::SENDS_TOKENS;
         }
     }
 
+    /// Counts a PIT entry that a face has made.
+    #[inline]
+    pub(crate) fn add_entry(&mut self, index: FaceIndex) {
+        if let Some(slot) = self.slot_mut(index) {
+            slot.entries += 1;
+            let is_first = slot.entries == 1;
+            self.owner_count += usize::from(is_first);
+        }
+    }
+
+    /// Counts the end of a PIT entry that a face has made, unless the face is gone.
+    #[inline]
+    pub(crate) fn subtract_entry(&mut self, index: FaceIndex) {
+        if let Some(slot) = self.slot_mut(index)
+            && slot.entries > 0
+        {
+            slot.entries -= 1;
+            let was_last = slot.entries == 0;
+            self.owner_count -= usize::from(was_last);
+        }
+    }
+
+    /// PIT entries that a face has made, and the number of faces that have made any.
+    pub(crate) fn entries_held(&self, index: FaceIndex) -> (usize, usize) {
+        (self.slot(index).map_or(0, |slot| slot.entries as usize), self.owner_count)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: FaceIndex) -> Option<&mut Slot> {
+        self.slots.get_mut(index.slot() as usize).filter(|slot| slot.is_live(index))
+    }
+
     #[inline]
     fn slot(&self, index: FaceIndex) -> Option<&Slot> {
-        let slot = self.slots.get(index.slot() as usize)?;
-        let is_live = slot.generation == index.generation() && slot.flags != FaceFlags::default();
-        is_live.then_some(slot)
+        self.slots.get(index.slot() as usize).filter(|slot| slot.is_live(index))
     }
 }
 
@@ -180,6 +226,28 @@ mod tests {
         assert!(table.remove(new));
         assert!(table.is_empty() && table.find(new).is_none());
         assert_eq!(table.find_by_id(301), None);
+    }
+
+    #[test]
+    fn entries_are_counted_for_the_face_that_made_them() {
+        let mut table = FaceTable::new();
+        let (a, b, next) = (FaceIndex::new(0, 1), FaceIndex::new(1, 1), FaceIndex::new(0, 2));
+        table.insert(a, &properties(256));
+        table.insert(b, &properties(257));
+        [a, a, b].into_iter().for_each(|face| table.add_entry(face));
+        table.insert(a, &properties(256));
+        assert_eq!((table.entries_held(a), table.entries_held(b)), ((2, 2), (1, 2)));
+        table.subtract_entry(a);
+        assert_eq!(table.entries_held(a), (1, 2));
+        table.insert(next, &properties(258));
+        assert_eq!((table.entries_held(a), table.entries_held(next)), ((0, 1), (0, 1)));
+        table.add_entry(next);
+        table.subtract_entry(a);
+        assert_eq!(table.entries_held(next), (1, 2), "the entry of the face before");
+        table.remove(next);
+        table.subtract_entry(b);
+        table.subtract_entry(next);
+        assert_eq!(table.entries_held(b), (0, 0));
     }
 
     #[test]

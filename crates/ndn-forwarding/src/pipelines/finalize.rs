@@ -16,14 +16,14 @@ impl Context<'_> {
         if must_be_fresh && freshness_ms < tables.dead_nonce_lifetime_ms {
             self.remember_nonces(entry);
         }
-        self.tables.pcct.erase(entry);
+        self.tables.erase_pending(entry);
     }
 
     /// Ends an entry that nothing has satisfied.
     pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex) {
         self.tables.counters.unsatisfied_interests.increment();
         self.remember_nonces(entry);
-        self.tables.pcct.erase(entry);
+        self.tables.erase_pending(entry);
     }
 
     /// Puts the Nonces that were sent upstream into the dead nonce list.

@@ -182,9 +182,11 @@ impl<'a> Context<'a> {
         let entry = match pending {
             Some(entry) => entry,
             None => {
+                tables.check_pit_share(descriptor.face)?;
                 let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
+                tables.note_pending(entry, descriptor.face);
                 tables.pcct.entry_mut(entry).user_data = strategy.0;
                 entry
             }
@@ -200,7 +202,7 @@ impl<'a> Context<'a> {
         );
         if inserted.is_err() {
             if pending.is_none() {
-                tables.pcct.erase(entry);
+                tables.erase_pending(entry);
             }
             return Err(DropReason::InRecordsFull);
         }

@@ -11,7 +11,7 @@ use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{InterestKey, NameHasher, Timestamp, Token};
+use crate::{FaceIndex, InterestKey, NameHasher, Timestamp, Token};
 
 /// Marks a reference in the common index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;
@@ -57,6 +57,10 @@ impl Pit {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
     }
 
     /// Whether a reference of the index is one to a PIT entry.
@@ -157,6 +161,7 @@ impl Pit {
         entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
         entry.user_data = 0;
+        entry.owner = FaceIndex::default();
         entry.block = block;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);

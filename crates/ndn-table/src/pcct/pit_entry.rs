@@ -1,8 +1,8 @@
 //! The 256 bytes of a PIT entry.
 
 use super::records::{InRecord, OutRecord, RecordList};
-use crate::Timestamp;
 use crate::byte_slab::BlockRef;
+use crate::{FaceIndex, Timestamp};
 
 /// Interests up to this length lie in the entry itself.
 pub(super) const INLINE_INTEREST_LENGTH: usize = 128;
@@ -28,6 +28,8 @@ pub struct PitEntry {
     pub strategy_state: u64,
     /// For the forwarder, for example the slot of the FIB entry; 0 in a new entry.
     pub user_data: u32,
+    /// The face that the forwarder counts the entry for; slot and generation 0 in a new entry.
+    pub owner: FaceIndex,
     pub(super) block: BlockRef,
     pub(super) in_list: RecordList,
     pub(super) out_list: RecordList,
@@ -72,6 +74,7 @@ impl PitEntry {
         timer: Timestamp::MAX,
         strategy_state: 0,
         user_data: 0,
+        owner: FaceIndex::from_bits(0),
         block: BlockRef::NONE,
         in_list: RecordList::EMPTY,
         out_list: RecordList::EMPTY,

@@ -23,6 +23,13 @@ impl Pcct {
         self.pit.len()
     }
 
+    /// PIT entries that there is room for.
+    #[must_use]
+    #[inline]
+    pub fn pit_capacity(&self) -> usize {
+        self.pit.capacity()
+    }
+
     /// In-records and out-records beyond the first of their entry.
     #[must_use]
     pub fn extra_record_counts(&self) -> (usize, usize) {

@@ -115,8 +115,9 @@ impl Record for OutRecord {
 }
 
 /// Records of one entry as the entry keeps them: `count` in all, of which one lies in the entry
-/// and the others hang on `chain`.
+/// and the others hang on `chain`. Packed, since the first line of the entry has no byte to spare.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, packed(2))]
 pub(super) struct RecordList {
     pub(super) count: u16,
     pub(super) chain: u32,

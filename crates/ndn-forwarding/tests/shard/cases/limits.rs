@@ -2,7 +2,7 @@
 
 use ndn_forwarding::{BURST_SIZE, DropReason};
 
-use super::{Case, data, from, interest, run, to};
+use super::{Case, MULTI_ACCESS, data, from, interest, run, to};
 use crate::model::Tokens;
 use crate::wire::{Component, Interest, Name, Packet};
 
@@ -227,4 +227,44 @@ fn one_data_for_many_downstreams_in_many_entries() {
     bed.process(1, &[from(2, crate::wire::Data { name: full, ..data("/") })]);
     assert_eq!(bed.sent.0.len(), 30 * faces.len(), "a copy for each");
     assert_eq!(bed.shards[0].pcct_mut().pit_len(), 0);
+}
+
+#[test]
+fn a_flood_leaves_the_others_their_share() {
+    // Faces 1 and 4 ask for what nobody answers, as fast as they are let.
+    let case = Case::new("flood").route("/hole", 2).route("/good", 3);
+    let mut bed = case.with(|world| world.pit_capacity = 1000).world.bed(1);
+    let mut serial = 0;
+    let mut flood = |bed: &mut crate::bed::Bed, now, face, count| {
+        for _ in 0..count {
+            serial += 1;
+            bed.process(now, &[from(face, interest(&format!("/hole/{serial}"), serial))]);
+        }
+    };
+    flood(&mut bed, 0, 1, 2000);
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 875, "all but the reserve");
+    let window = 30;
+    for round in 0..40_u32 {
+        let now = u64::from(round) * 10;
+        flood(&mut bed, now, 1, 40);
+        flood(&mut bed, now, 4, 40);
+        bed.sent.0.clear();
+        let names: Vec<_> = (0..window).map(|n| format!("/good/{round}/{n}")).collect();
+        for (nonce, name) in (1_000_000 + round * window..).zip(&names) {
+            bed.process(now, &[from(MULTI_ACCESS, interest(name, nonce))]);
+        }
+        for name in &names {
+            bed.process(now, &[from(3, data(name))]);
+        }
+        let answers = bed.sent.0.iter().filter(|sent| sent.face == MULTI_ACCESS).count();
+        assert_eq!(answers, names.len(), "round {round}");
+    }
+    assert_eq!(bed.counters[0].dropped(DropReason::PitFull), 0);
+    assert!(bed.counters[0].dropped(DropReason::PitShare) > 2000);
+    assert_eq!(bed.counters[0].satisfied_interests.value(), 1200);
+    // What has expired can be used again, by those who filled the PIT as well.
+    bed.advance(20_000);
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 0);
+    flood(&mut bed, 20_000, 1, 875);
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 875);
 }
