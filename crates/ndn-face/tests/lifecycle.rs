@@ -322,7 +322,7 @@ fn ten_thousand_connections_come_and_go() {
 fn a_listener_feeds_faces() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
-    let mut listener = Listener::unix(&path).unwrap();
+    let mut listener = Listener::unix(&path, 0o666).unwrap();
     let mut worker = Worker::new();
     let client = stream::connect_unix(&path).unwrap();
     let (face, _) = worker.add_stream_of(accept(&mut listener), &local_stream());

@@ -168,14 +168,14 @@ impl Listener {
         Ok(Self { socket: socket.into(), reserve: reserve_descriptor(), file: None })
     }
 
-    /// Listens on the Unix socket `path`, open to every user (mode 0666). A socket file that
+    /// Listens on the Unix socket `path`, with the permission bits `mode`. A socket file that
     /// nobody listens on is replaced. The file is removed when the listener is dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process listens on it,
     /// [`io::ErrorKind::AlreadyExists`] if the path is something else than a socket, and those
     /// of `bind(2)`.
-    pub fn unix(path: &Path) -> io::Result<Self> {
+    pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let socket = unix_socket()?;
         match rustix::net::bind(&socket, &address) {
@@ -186,7 +186,7 @@ impl Listener {
             result => result?,
         }
         let file = SocketFile::of(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self { socket, reserve: reserve_descriptor(), file: Some(file) })
     }

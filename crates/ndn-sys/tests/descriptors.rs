@@ -12,7 +12,7 @@ fn peers_are_turned_away_when_descriptors_run_out() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
-    let mut listener = Listener::unix(&path).unwrap();
+    let mut listener = Listener::unix(&path, 0o666).unwrap();
     let clients: Vec<_> = (0..3).map(|_| stream::connect_unix(&path).unwrap()).collect();
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {

@@ -28,7 +28,7 @@ fn accept(listener: &mut Listener) -> Accepted {
 fn unix_listener_is_open_to_everybody_and_cleans_up() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
-    let mut listener = Listener::unix(&path).unwrap();
+    let mut listener = Listener::unix(&path, 0o666).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
     assert_eq!(listener.path(), Some(path.as_path()));
     assert!(matches!(listener.accept(), Err(AcceptError::WouldBlock)));
@@ -57,8 +57,8 @@ fn unix_listener_replaces_only_stale_sockets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
 
-    let first = Listener::unix(&path).unwrap();
-    let second = Listener::unix(&path).unwrap_err();
+    let first = Listener::unix(&path, 0o666).unwrap();
+    let second = Listener::unix(&path, 0o666).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::AddrInUse);
     assert!(second.to_string().contains("another process listens on"), "{second}");
     drop(first);
@@ -66,14 +66,14 @@ fn unix_listener_replaces_only_stale_sockets() {
     // A process that was killed leaves the file behind: the standard listener does too.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    let third = Listener::unix(&path).unwrap();
+    let third = Listener::unix(&path, 0o666).unwrap();
     stream::connect_unix(&path).unwrap();
 
     // Somebody replaces our file: it is not ours to remove.
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "precious").unwrap();
     drop(third);
-    let refused = Listener::unix(&path).unwrap_err();
+    let refused = Listener::unix(&path, 0o666).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }

@@ -137,7 +137,7 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     }
-    let socket = Listener::unix(path).map_err(|error| {
+    let socket = Listener::unix(path, mode).map_err(|error| {
         let shown = path.display();
         if error.kind() == io::ErrorKind::AddrInUse {
             anyhow::anyhow!(
@@ -149,11 +149,6 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
             anyhow::anyhow!("cannot listen on {shown}: {error}")
         }
     })?;
-    if mode != 0o666 {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-            .with_context(|| format!("cannot set the mode of {}", path.display()))?;
-    }
     Ok(socket)
 }
 
