@@ -45,8 +45,9 @@ impl<'a> Context<'a> {
             self.interest_loop(rx, reason);
             return;
         }
-        let is_pending =
-            pending.is_some_and(|entry| self.tables.pcct.entry(entry).in_record_count() > 0);
+        let is_pending = pending.is_some_and(|entry| {
+            self.in_records(entry).any(|record| self.face_exists(record.face))
+        });
         if !is_pending {
             if let Some(data) = self.tables.pcct.find_data(key, self.now, sha256) {
                 self.content_store_hit(rx, pending, data);

@@ -32,11 +32,8 @@ impl Context<'_> {
             return Err(DropReason::NackNonce);
         }
         record.nack_reason = Some(rx.descriptor.nack_reason);
-        let now = self.now;
-        let is_waiting = pcct
-            .out_records(entry)
-            .any(|record| record.nack_reason.is_none() && record.expiry() >= now);
-        let token = pcct.token(entry, self.tables.shard);
+        let is_waiting = self.out_records(entry).any(|record| self.is_awaited(record));
+        let token = self.tables.pcct.token(entry, self.tables.shard);
         self.strategy = self.strategy_of(entry);
         let nack = ArrivedNack {
             face: rx.descriptor.face,

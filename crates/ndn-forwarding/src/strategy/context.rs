@@ -53,6 +53,19 @@ impl Context<'_> {
         self.out_records(entry).find(|record| record.face == face)
     }
 
+    /// Whether `face` is still there: records outlive the faces that they name.
+    #[must_use]
+    pub fn face_exists(&self, face: FaceIndex) -> bool {
+        self.tables.faces.find(face).is_some()
+    }
+
+    /// Whether an upstream may still answer: it is there, it did not refuse, and its time is not
+    /// up.
+    #[must_use]
+    pub fn is_awaited(&self, record: &OutRecord) -> bool {
+        record.nack_reason.is_none() && record.expiry() >= self.now && self.face_exists(record.face)
+    }
+
     /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and it is not
     /// the face that the Interest came from, except on an ad-hoc link.
     #[must_use]
@@ -126,9 +139,9 @@ impl Context<'_> {
         let now = self.now;
         let mut last_sent = Timestamp::ZERO;
         let mut is_pending = false;
-        for record in self.tables.pcct.out_records(entry) {
+        for record in self.out_records(entry) {
             last_sent = last_sent.max(record.renewed);
-            is_pending |= record.nack_reason.is_none() && record.expiry() >= now;
+            is_pending |= self.is_awaited(record);
         }
         if !is_pending {
             return Retransmission::New;

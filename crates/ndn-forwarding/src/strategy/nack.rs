@@ -5,8 +5,8 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::{ArrivedNack, Context};
 
-/// Sends a Nack to all downstreams once every upstream has sent one, with the least severe of
-/// their reasons. If a single upstream is left and it is a downstream as well, the two wait for
+/// Sends a Nack to all downstreams once every upstream has sent one or is gone, with the least
+/// severe of their reasons. If a single upstream is left and it is a downstream as well, the two wait for
 /// each other: it gets its Nack then.
 pub(super) fn return_nack(context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
     let mut waiting_count = 0;
@@ -14,10 +14,11 @@ pub(super) fn return_nack(context: &mut Context<'_>, entry: PitIndex, nack: &Arr
     let mut least_severe = NackReason::NONE;
     for record in context.out_records(entry) {
         match record.nack_reason {
-            None => {
+            None if context.face_exists(record.face) => {
                 waiting_count += 1;
                 last_waiting = Some(record.face);
             }
+            None => {}
             Some(code) => {
                 let reason = NackReason(u64::from(code));
                 if is_less_severe(reason, least_severe) {

@@ -263,3 +263,19 @@ fn congestion_marks_are_carried() {
         .at(1, from(2, data("/a/x")).mark(7), [to(1, data("/a/x")).mark(7)])
         .at(2, from(3, interest("/a/x", 2)), [to(3, data("/a/x"))])]);
 }
+
+#[test]
+fn a_downstream_that_is_gone_does_not_keep_others_from_the_content_store() {
+    let x = |nonce| interest("/a/x", nonce);
+    let case = Case::new("gone").route("/a", 2);
+    let mut bed = case.world.bed(1);
+    bed.process(0, &[from(1, x(1)), from(3, x(2))]);
+    assert_eq!(bed.counters[0].cs_misses.value(), 1, "the second one joins the first");
+    bed.remove_face(1);
+    bed.process(20, &[from(4, x(3))]);
+    assert_eq!(bed.counters[0].cs_misses.value(), 1, "face 3 waits");
+    bed.remove_face(3);
+    bed.remove_face(4);
+    bed.process(60, &[from(MULTI_ACCESS, x(4))]);
+    assert_eq!(bed.counters[0].cs_misses.value(), 2);
+}

@@ -3,6 +3,7 @@
 use ndn_forwarding::DropReason;
 
 use super::{AD_HOC, Case, MULTI_ACCESS, data, from, interest, nack, run, to};
+use crate::bed::SentKind;
 use crate::wire::{CONGESTION, DUPLICATE, NO_ROUTE};
 
 #[test]
@@ -103,4 +104,35 @@ fn refused() {
             .at(1, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))])
             .dropped(2, from(2, nack(NO_ROUTE, x(1))), DropReason::NackUnmatched),
     ]);
+}
+
+#[test]
+fn nobody_waits_for_an_upstream_that_is_gone() {
+    let x = |nonce| interest("/a/x", nonce);
+    let case = Case::new("gone").route("/a", 2).route("/a", 3);
+    let mut bed = case.world.bed(1);
+    bed.process(0, &[from(1, x(1))]);
+    bed.process(20, &[from(4, x(2))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [2, 3]);
+    bed.remove_face(2);
+    bed.sent.0.clear();
+    bed.process(30, &[from(3, nack(NO_ROUTE, x(2)))]);
+    let mut sent: Vec<_> = bed.sent.0.iter().map(|sent| (sent.face, sent.kind)).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, [(1, SentKind::Nack(NO_ROUTE)), (4, SentKind::Nack(NO_ROUTE))]);
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 0);
+}
+
+#[test]
+fn an_interest_whose_only_upstream_is_gone_is_like_a_new_one() {
+    let x = |nonce| interest("/a/x", nonce);
+    let case = Case::new("gone").route("/a", 2).route("/a", 3);
+    let mut bed = case.world.bed(1);
+    bed.process(0, &[from(1, x(1))]);
+    bed.remove_face(2);
+    bed.sent.0.clear();
+    // Too early for a retransmission.
+    bed.process(1, &[from(1, x(2))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3]);
+    assert_eq!(bed.counters[0].dropped(DropReason::RetransmissionSuppressed), 0);
 }
