@@ -9,10 +9,12 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | eight small numbers compared at once |
 //! | [`advise_huge_pages`] | large pages for large tables |
 //! | [`StreamMemory`] | large memory that is written past the caches |
 
+mod aes_hash;
 mod directory;
 mod fill;
 mod handle;
@@ -28,6 +30,7 @@ mod sync;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub use aes_hash::{AES_HASHER_KEYS, AesHasher};
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;

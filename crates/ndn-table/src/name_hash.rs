@@ -1,8 +1,10 @@
 //! One keyed hash per name prefix, computed once per packet and used by every table.
 
 use ndn_packet::NameRef;
+use ndn_ring::AesHasher;
 
-use crate::sip::SipState;
+use crate::key::DIGEST_COMPONENT_LENGTH;
+use crate::sip::SipHasher;
 
 /// Most components a name may have to be hashed, and so to be forwarded at all.
 ///
@@ -14,24 +16,47 @@ pub const NAME_COMPONENTS_MAX: usize = 63;
 /// Room for the hashes of the deepest name: prefix lengths 0 to [`NAME_COMPONENTS_MAX`].
 pub const PREFIX_HASHES_MAX: usize = NAME_COMPONENTS_MAX + 1;
 
-/// Keyed SipHash-1-3 over the component TLVs of a name.
+/// A keyed hash over the component TLVs of a name.
 ///
 /// Keyed because names come from strangers: without the key nobody can aim names at one bucket.
-/// All shards, the FIB writer and the dispatcher share one key.
+/// All shards, the FIB writer and the dispatcher share one key. Hashes mean nothing to other
+/// processes: the function is [`AesHasher`] where the processor has an AES unit and SipHash-1-3
+/// elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct NameHasher {
-    initial: SipState,
+    function: Function,
     /// Hash of the name without components.
     empty: u64,
 }
+
+#[derive(Clone, Copy, Debug)]
+enum Function {
+    Aes(AesHasher),
+    Sip(SipHasher),
+}
+
+/// Longest name that [`NameHasher::hash_full_name`] takes, beyond any packet.
+const FULL_NAME_LENGTH_MAX: usize = 9216;
 
 impl NameHasher {
     /// A hasher for a 128-bit secret key.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
-        let [low, high] = [&key[..8], &key[8..]].map(little_endian_word);
-        let initial = SipState::new(low, high);
-        Self { initial, empty: initial.finish(0) }
+        let sip = SipHasher::new(key);
+        // SipHash of a counter stands in for independent random keys.
+        let keys = std::array::from_fn(|number: usize| {
+            let halves = [2 * number, 2 * number + 1].map(|half| sip.hash(&half.to_le_bytes()));
+            (u128::from(halves[0]) << 64 | u128::from(halves[1])).to_le_bytes()
+        });
+        Self::of(AesHasher::new(keys).map_or(Function::Sip(sip), Function::Aes))
+    }
+
+    fn of(function: Function) -> Self {
+        let empty = match &function {
+            Function::Aes(aes) => aes.hash(&[]),
+            Function::Sip(sip) => sip.hash(&[]),
+        };
+        Self { function, empty }
     }
 
     /// Writes the hash of the first `i` components of `name` to `hashes[i]`, for `i` from 0 to
@@ -49,87 +74,41 @@ impl NameHasher {
     pub fn hash_value_prefixes(&self, value: &[u8], hashes: &mut [u64]) -> Option<usize> {
         let (first, longer) = hashes.split_first_mut()?;
         *first = self.empty;
-        let mut state = self.initial;
-        let mut absorbed = 0;
-        let mut end = 0;
-        let mut count = 1;
-        for hash in longer.iter_mut().take(NAME_COMPONENTS_MAX) {
-            if end == value.len() {
-                return Some(count);
-            }
-            end = component_end(value, end)?;
-            while absorbed + 8 <= end {
-                state.absorb(little_endian_word(&value[absorbed..absorbed + 8]));
-                absorbed += 8;
-            }
-            *hash = state.finish(last_word(value, absorbed, end));
-            count += 1;
-        }
-        (end == value.len()).then_some(count)
+        let room = longer.len().min(NAME_COMPONENTS_MAX);
+        let longer = &mut longer[..room];
+        let next_end = |end| component_end(value, end);
+        let count = match &self.function {
+            Function::Aes(aes) => aes.hash_prefixes(value, longer, next_end),
+            Function::Sip(sip) => sip.hash_prefixes(value, longer, next_end),
+        };
+        Some(count? + 1)
     }
 
     /// The hash of a whole name.
     #[must_use]
     pub fn hash_value(&self, value: &[u8]) -> u64 {
-        let mut state = self.initial;
-        let mut words = value.chunks_exact(8);
-        for word in &mut words {
-            state.absorb(little_endian_word(word));
+        match &self.function {
+            Function::Aes(aes) => aes.hash(value),
+            Function::Sip(sip) => sip.hash(value),
         }
-        state.finish(last_word(value, value.len() - words.remainder().len(), value.len()))
     }
 
     /// The hash of the full name of a Data: `value` and the implicit digest.
     pub(crate) fn hash_full_name(&self, value: &[u8], digest: &[u8; 32]) -> u64 {
-        let mut state = self.initial;
-        let mut words = value.chunks_exact(8);
-        for word in &mut words {
-            state.absorb(little_endian_word(word));
-        }
-        let rest = words.remainder();
-        let mut tail = [0; 7 + 2 + 32];
-        let tail_length = rest.len() + 2 + 32;
-        let (from_value, component) = tail[..tail_length].split_at_mut(rest.len());
-        from_value.copy_from_slice(rest);
+        let mut full_name = [0; FULL_NAME_LENGTH_MAX + DIGEST_COMPONENT_LENGTH];
+        // Nothing waits for a name that no packet has room for.
+        let Some(start) = full_name.get_mut(..value.len()) else { return 0 };
+        start.copy_from_slice(value);
+        let length = value.len() + DIGEST_COMPONENT_LENGTH;
+        let Some(component) = full_name.get_mut(value.len()..length) else { return 0 };
         component[..2].copy_from_slice(&DIGEST_HEADER);
         component[2..].copy_from_slice(digest);
-        let mut words = tail[..tail_length].chunks_exact(8);
-        for word in &mut words {
-            state.absorb(little_endian_word(word));
-        }
-        let last =
-            words.remainder().iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-        state.finish(((value.len() + 2 + 32) as u64) << 56 | last)
+        self.hash_value(&full_name[..length])
     }
 }
 
 /// A component TLV of an implicit digest starts with its type and length.
 const DIGEST_HEADER: [u8; 2] = [1, 32];
-
-/// The final SipHash word of a message `value[..end]` of which `absorbed` bytes are taken in.
-#[inline(always)]
-fn last_word(value: &[u8], absorbed: usize, end: usize) -> u64 {
-    let length = (end as u64) << 56;
-    let rest = end - absorbed;
-    if rest == 0 {
-        return length;
-    }
-    let tail = if let Some(bytes) = value.get(absorbed..absorbed + 8) {
-        little_endian_word(bytes) & (u64::MAX >> (64 - 8 * rest))
-    } else if end >= 8 {
-        little_endian_word(&value[end - 8..end]) >> (64 - 8 * rest)
-    } else {
-        value[absorbed..end].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
-    };
-    length | tail
-}
-
-#[inline(always)]
-fn little_endian_word(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
 
 /// End of the component TLV that starts at `start`, `None` where the value is malformed.
 #[inline(always)]
@@ -179,6 +158,15 @@ mod tests {
         hasher.finish()
     }
 
+    type OneShot = Box<dyn Fn(&[u8]) -> u64>;
+
+    /// Both functions, with their hash of any bytes.
+    fn hashers() -> [(NameHasher, OneShot); 2] {
+        let aes = NameHasher::new(KEY);
+        let sip = NameHasher::of(Function::Sip(SipHasher::new(KEY)));
+        [(aes, Box::new(move |bytes| aes.hash_value(bytes))), (sip, Box::new(reference))]
+    }
+
     fn component(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [usize::from(kind), value.len()] {
@@ -200,53 +188,71 @@ mod tests {
             components in proptest::collection::vec(
                 (1..=65535_u16, proptest::collection::vec(any::<u8>(), 0..300)), 0..=NAME_COMPONENTS_MAX)
         ) {
-            let mut value = Vec::new();
-            let mut expected = vec![reference(&[])];
-            for (kind, bytes) in &components {
-                value.extend(component(*kind, bytes));
-                expected.push(reference(&value));
+            for (hasher, reference) in hashers() {
+                let mut value = Vec::new();
+                let mut expected = vec![reference(&[])];
+                for (kind, bytes) in &components {
+                    value.extend(component(*kind, bytes));
+                    expected.push(reference(&value));
+                }
+                let mut hashes = [0; PREFIX_HASHES_MAX];
+                let count = hasher.hash_value_prefixes(&value, &mut hashes);
+                prop_assert_eq!(count, Some(expected.len()));
+                prop_assert_eq!(&hashes[..expected.len()], &expected[..]);
+                prop_assert_eq!(hasher.hash_value(&value), expected[components.len()]);
             }
-            let hasher = NameHasher::new(KEY);
-            let mut hashes = [0; PREFIX_HASHES_MAX];
-            let count = hasher.hash_value_prefixes(&value, &mut hashes);
-            prop_assert_eq!(count, Some(expected.len()));
-            prop_assert_eq!(&hashes[..expected.len()], &expected[..]);
-            prop_assert_eq!(hasher.hash_value(&value), expected[components.len()]);
         }
     }
 
     #[test]
     fn short_tails_at_the_end_of_the_value() {
-        let hasher = NameHasher::new(KEY);
-        for length in 0..40 {
-            let value = component(8, &vec![0xA5; length]);
-            let mut hashes = [0; 2];
-            assert_eq!(hasher.hash_value_prefixes(&value, &mut hashes), Some(2));
-            assert_eq!(hashes, [reference(&[]), reference(&value)]);
+        for (hasher, reference) in hashers() {
+            for length in 0..40 {
+                let value = component(8, &vec![0xA5; length]);
+                let mut hashes = [0; 2];
+                assert_eq!(hasher.hash_value_prefixes(&value, &mut hashes), Some(2));
+                assert_eq!(hashes, [reference(&[]), reference(&value)]);
+            }
         }
     }
 
     #[test]
     fn full_names_hash_like_any_other() {
-        let hasher = NameHasher::new(KEY);
         let digest = std::array::from_fn(|place| u8::try_from(place * 7).unwrap());
-        for length in 0..300 {
-            let value = component(8, &vec![0x5A; length]);
-            let full_name = [&value[..], &component(1, &digest)].concat();
-            assert_eq!(hasher.hash_full_name(&value, &digest), reference(&full_name));
+        for (hasher, reference) in hashers() {
+            for length in 0..300 {
+                let value = component(8, &vec![0x5A; length]);
+                let full_name = [&value[..], &component(1, &digest)].concat();
+                assert_eq!(hasher.hash_full_name(&value, &digest), reference(&full_name));
+            }
+            assert_eq!(hasher.hash_full_name(&[8; 9300], &digest), 0);
+        }
+    }
+
+    #[test]
+    fn keys_change_every_hash() {
+        let name = component(8, b"name");
+        for make in [NameHasher::new, |key| NameHasher::of(Function::Sip(SipHasher::new(key)))] {
+            let mut seen = std::collections::BTreeSet::new();
+            for bit in 0..128 {
+                let hasher = make((1_u128 << bit).to_le_bytes());
+                assert!(seen.insert(hasher.hash_value(&name)) && seen.insert(hasher.empty));
+            }
         }
     }
 
     #[test]
     fn too_deep_and_malformed_names_are_refused() {
-        let hasher = NameHasher::new(KEY);
-        let mut hashes = [0; PREFIX_HASHES_MAX];
-        let deepest = [8, 0].repeat(NAME_COMPONENTS_MAX);
-        assert_eq!(hasher.hash_value_prefixes(&deepest, &mut hashes), Some(PREFIX_HASHES_MAX));
-        assert_eq!(hasher.hash_value_prefixes(&[8, 0].repeat(64), &mut [0; 100]), None);
-        assert_eq!(hasher.hash_value_prefixes(&[8, 0, 8, 0], &mut hashes[..2]), None);
-        for malformed in [&[8][..], &[8, 2, 0], &[8, 0xFD, 1], &[0xFF, 0, 0, 0]] {
-            assert_eq!(hasher.hash_value_prefixes(malformed, &mut hashes), None);
+        for (hasher, _) in hashers() {
+            let mut hashes = [0; PREFIX_HASHES_MAX];
+            let deepest = [8, 0].repeat(NAME_COMPONENTS_MAX);
+            let count = hasher.hash_value_prefixes(&deepest, &mut hashes);
+            assert_eq!(count, Some(PREFIX_HASHES_MAX));
+            assert_eq!(hasher.hash_value_prefixes(&[8, 0].repeat(64), &mut [0; 100]), None);
+            assert_eq!(hasher.hash_value_prefixes(&[8, 0, 8, 0], &mut hashes[..2]), None);
+            for malformed in [&[8][..], &[8, 2, 0], &[8, 0xFD, 1], &[0xFF, 0, 0, 0]] {
+                assert_eq!(hasher.hash_value_prefixes(malformed, &mut hashes), None);
+            }
         }
     }
 }

@@ -3,9 +3,58 @@
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression and
 //! three finalisation rounds. The value of a prefix equals what hashing that prefix alone gives.
 
+/// SipHash-1-3 with a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SipHasher {
+    initial: SipState,
+}
+
+impl SipHasher {
+    pub(crate) fn new(key: [u8; 16]) -> Self {
+        let [low, high] = [&key[..8], &key[8..]].map(little_endian_word);
+        Self { initial: SipState::new(low, high) }
+    }
+
+    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many. `next_end` gives
+    /// the end of the next prefix from the end of the last one (at first 0), `None` for an error.
+    /// `None` after an error, or when `hashes` is full before a prefix is all of `bytes`.
+    pub(crate) fn hash_prefixes(
+        &self,
+        bytes: &[u8],
+        hashes: &mut [u64],
+        mut next_end: impl FnMut(usize) -> Option<usize>,
+    ) -> Option<usize> {
+        let mut state = self.initial;
+        let mut absorbed = 0;
+        let mut end = 0;
+        for (count, hash) in hashes.iter_mut().enumerate() {
+            if end == bytes.len() {
+                return Some(count);
+            }
+            end = next_end(end)?;
+            while absorbed + 8 <= end {
+                state.absorb(little_endian_word(&bytes[absorbed..absorbed + 8]));
+                absorbed += 8;
+            }
+            *hash = state.finish(last_word(bytes, absorbed, end));
+        }
+        (end == bytes.len()).then_some(hashes.len())
+    }
+
+    /// The hash of all of `bytes`.
+    pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut state = self.initial;
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            state.absorb(little_endian_word(word));
+        }
+        state.finish(last_word(bytes, bytes.len() - words.remainder().len(), bytes.len()))
+    }
+}
+
 /// SipHash state after a whole number of 8-byte words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SipState {
+struct SipState {
     v0: u64,
     v1: u64,
     v2: u64,
@@ -15,7 +64,7 @@ pub(crate) struct SipState {
 impl SipState {
     /// The initial state for a 128-bit key given as two little-endian halves.
     #[inline]
-    pub(crate) const fn new(k0: u64, k1: u64) -> Self {
+    const fn new(k0: u64, k1: u64) -> Self {
         Self {
             v0: k0 ^ 0x736f_6d65_7073_6575,
             v1: k1 ^ 0x646f_7261_6e64_6f6d,
@@ -26,7 +75,7 @@ impl SipState {
 
     /// Takes in one word of the message.
     #[inline(always)]
-    pub(crate) fn absorb(&mut self, word: u64) {
+    fn absorb(&mut self, word: u64) {
         self.v3 ^= word;
         self.round();
         self.v0 ^= word;
@@ -35,7 +84,7 @@ impl SipState {
     /// The hash of a message that ends here. `last` is the final word: the 0 to 7 remaining bytes
     /// in its low part and the message length modulo 256 in its top byte.
     #[inline(always)]
-    pub(crate) fn finish(mut self, last: u64) -> u64 {
+    fn finish(mut self, last: u64) -> u64 {
         self.absorb(last);
         self.v2 ^= 0xff;
         self.round();
@@ -57,4 +106,29 @@ impl SipState {
         self.v3 = self.v3.rotate_left(21) ^ self.v0;
         self.v2 = self.v2.rotate_left(32);
     }
+}
+
+/// The final SipHash word of a message `value[..end]` of which `absorbed` bytes are taken in.
+#[inline(always)]
+fn last_word(value: &[u8], absorbed: usize, end: usize) -> u64 {
+    let length = (end as u64) << 56;
+    let rest = end - absorbed;
+    if rest == 0 {
+        return length;
+    }
+    let tail = if let Some(bytes) = value.get(absorbed..absorbed + 8) {
+        little_endian_word(bytes) & (u64::MAX >> (64 - 8 * rest))
+    } else if end >= 8 {
+        little_endian_word(&value[end - 8..end]) >> (64 - 8 * rest)
+    } else {
+        value[absorbed..end].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    length | tail
+}
+
+#[inline(always)]
+fn little_endian_word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(bytes);
+    u64::from_le_bytes(word)
 }
