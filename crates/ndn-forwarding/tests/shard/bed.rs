@@ -175,6 +175,13 @@ impl Bed {
         self.publish();
     }
 
+    pub fn remove_route(&mut self, prefix: &Name, face: Face) {
+        let value = name_value(prefix);
+        let prefix = NameRef::from_value(&value).unwrap();
+        assert!(self.fib.remove_next_hop(prefix, FaceIndex::new(face, 1)));
+        self.publish();
+    }
+
     pub fn set_strategy(&mut self, prefix: &Name, strategy: &str) {
         let strategy = PacketName::from_uri(strategy).unwrap();
         let id = self.strategies.insert(strategy.as_ref()).unwrap();

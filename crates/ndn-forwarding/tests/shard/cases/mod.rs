@@ -1,6 +1,7 @@
 //! The behaviour of the NFD pipelines, case by case: a script of arrivals with what leaves because
 //! of each. The model has to pass them too.
 
+mod access;
 mod data;
 mod interest;
 mod limits;
