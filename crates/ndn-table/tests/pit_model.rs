@@ -195,13 +195,15 @@ impl World {
     fn in_record(&mut self, entry: usize, face: u32, new: InModel) {
         let now = self.now;
         let (extra, _) = self.extra_records();
+        let records = self.model.values().flat_map(|entry| entry.in_records.values());
+        let long_tokens = records.filter(|record| record.token.len() > 8).count();
         let Some(entry) = self.nth(entry) else { return };
         let index = entry.index;
         let is_known = entry.in_records.contains_key(&face);
-        let expected = if new.token.len() > 32 {
-            if let Some(record) = entry.in_records.get_mut(&face) {
-                *record = InModel { token: vec![], ..new.clone() };
-            }
+        let has_place = entry.in_records.get(&face).is_some_and(|record| record.token.len() > 8);
+        let needs_place = new.token.len() > 8 && !has_place;
+        let expected = if new.token.len() > 32 || (needs_place && long_tokens == EXTRA_RECORDS_MAX)
+        {
             Err(PitError::TokensFull)
         } else if !is_known && !entry.in_records.is_empty() && extra == EXTRA_RECORDS_MAX {
             Err(PitError::RecordsFull)

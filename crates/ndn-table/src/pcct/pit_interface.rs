@@ -156,8 +156,8 @@ impl Pcct {
     /// Adds the in-record of `face`, or renews it.
     ///
     /// # Errors
-    /// [`PitError::RecordsFull`], and no record was added; [`PitError::TokensFull`], and a record
-    /// that was there before was renewed without a token.
+    /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]. Nothing is changed then: no record
+    /// was added, and one that was there before keeps its Nonce, its lifetime and its token.
     #[inline]
     pub fn insert_in_record(
         &mut self,

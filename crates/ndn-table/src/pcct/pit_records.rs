@@ -26,10 +26,13 @@ impl Pit {
         let entry = &mut self.entries[place.0];
         let list = &mut entry.in_list;
         if let Some(record) = self.in_store.find_mut(&mut entry.in_first, *list, new.face) {
+            if !self.tokens.set(record, token) {
+                return Err(PitError::TokensFull);
+            }
             record.nonce = new.nonce;
             record.renewed = new.renewed;
             record.lifetime_ms = new.lifetime_ms;
-            return if self.tokens.set(record, token) { Ok(()) } else { Err(PitError::TokensFull) };
+            return Ok(());
         }
         if list.count >= IN_RECORDS_PER_ENTRY_MAX {
             return Err(PitError::RecordsFull);

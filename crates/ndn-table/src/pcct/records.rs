@@ -281,21 +281,23 @@ impl TokenStore {
     }
 
     /// Gives `record` the token; false when it is too long or there is no room, and then the
-    /// record has none.
+    /// record keeps what it had.
     #[inline]
     pub(super) fn set(&mut self, record: &mut InRecord, token: &[u8]) -> bool {
-        self.release(record);
-        if let Some(place) = record.token.get_mut(..token.len()) {
-            place.copy_from_slice(token);
+        let Ok(token_length) = u8::try_from(token.len()) else { return false };
+        if token.len() <= INLINE_TOKEN_LENGTH {
+            self.release(record);
+            record.token[..token.len()].copy_from_slice(token);
         } else {
             let mut padded = [0; PIT_TOKEN_LENGTH_MAX];
             let Some(place) = padded.get_mut(..token.len()) else { return false };
             place.copy_from_slice(token);
-            let Some(position) = self.tokens.allocate(|| padded) else { return false };
+            let position = record.long_token().or_else(|| self.tokens.allocate(|| padded));
+            let Some(position) = position else { return false };
             self.tokens[position] = padded;
             record.token[..4].copy_from_slice(&position.to_le_bytes());
         }
-        record.token_length = u8::try_from(token.len()).unwrap_or(0);
+        record.token_length = token_length;
         true
     }
 

@@ -1,0 +1,52 @@
+//! Records of PIT entries at their limits.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Hashed, hasher, interest, name_of};
+use ndn_table::{FaceIndex, Pcct, PcctConfig, PitError, PitIndex, Timestamp};
+
+const LONG_TOKENS_MAX: u16 = 5;
+
+#[test]
+fn a_record_that_finds_no_room_for_its_token_stays_as_it_was() {
+    let (early, late) = (Timestamp::from_millis(5), Timestamp::from_millis(6));
+    let mut config = PcctConfig::with_capacity(16, 16, early);
+    config.extra_records_max = u32::from(LONG_TOKENS_MAX);
+    let mut pcct = Pcct::new(&config, hasher());
+    let face = FaceIndex::new(1, 1);
+    let entries: Vec<PitIndex> = (0..=LONG_TOKENS_MAX)
+        .map(|number| {
+            let name = name_of(&[number]);
+            let hashed = Hashed::new(&name);
+            let key = hashed.interest(false, false);
+            pcct.insert_interest(&key, &interest(&name, 0)).unwrap().index
+        })
+        .collect();
+    let (&last, others) = entries.split_last().unwrap();
+    for &entry in others {
+        pcct.insert_in_record(entry, face, 1, 100, early, &[1; 9]).unwrap();
+    }
+    pcct.insert_in_record(last, face, 2, 200, early, b"short").unwrap();
+    let seen = |pcct: &Pcct, entry| {
+        let record = *pcct.in_records(entry).next().unwrap();
+        let token = pcct.token_bytes(&record).to_vec();
+        (record.nonce, record.lifetime_ms, record.renewed, token)
+    };
+    let full = Err(PitError::TokensFull);
+    assert_eq!(pcct.insert_in_record(last, face, 3, 300, late, &[3; 9]), full);
+    assert_eq!(seen(&pcct, last), (2, 200, early, b"short".to_vec()));
+    for length in [33, 300] {
+        let too_long = vec![4; length];
+        assert_eq!(pcct.insert_in_record(others[0], face, 4, 400, late, &too_long), full);
+        assert_eq!(seen(&pcct, others[0]), (1, 100, early, vec![1; 9]));
+    }
+    // A long one takes the place of a long one, and a short one gives it back.
+    assert_eq!(pcct.insert_in_record(others[0], face, 5, 500, late, &[5; 32]), Ok(()));
+    assert_eq!(seen(&pcct, others[0]), (5, 500, late, vec![5; 32]));
+    assert_eq!(pcct.insert_in_record(others[0], face, 6, 600, late, b"short"), Ok(()));
+    assert_eq!(pcct.insert_in_record(last, face, 7, 700, late, &[7; 10]), Ok(()));
+    assert_eq!(seen(&pcct, last), (7, 700, late, vec![7; 10]));
+    assert_eq!(seen(&pcct, others[0]), (6, 600, late, b"short".to_vec()));
+    assert_eq!(seen(&pcct, others[1]), (1, 100, early, vec![1; 9]));
+}
