@@ -26,7 +26,8 @@ build: cargo ## Build the namewire program (target/release/namewire)
 	$(CARGO) build --release -p namewire
 
 .PHONY: install
-install: build ## Install the program, completions and man pages (PREFIX=/usr/local)
+install: ## Install the program, completions and man pages (PREFIX=/usr/local)
+	@test -x "$(BIN)" || { echo "there is nothing to install yet: run make build first"; exit 1; }
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)"
 
 .PHONY: demo
