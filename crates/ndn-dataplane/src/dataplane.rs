@@ -109,7 +109,8 @@ impl Dataplane {
         if let Some(cpu) = options.cpu
             && !cpu::allowed_cpus()?.contains(&cpu)
         {
-            return Err(DataplaneError::Cpu { cpu, error: io::ErrorKind::NotFound.into() });
+            let error = io::Error::new(io::ErrorKind::NotFound, "it is not among those allowed");
+            return Err(DataplaneError::Cpu { cpu, error });
         }
         let now = Timestamp::from_nanos(clock::now());
         let counters = Arc::new(Counters::default());
