@@ -9,7 +9,7 @@ use namewire_bench::{
     run_pipeline, run_relay,
 };
 
-use super::connect::duration;
+use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 
@@ -52,7 +52,7 @@ enum Bench {
         #[arg(long)]
         filter: Option<String>,
         /// Length of one measured stretch
-        #[arg(long, value_parser = duration, default_value = "1s", value_name = "DURATION")]
+        #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
         stretch: Duration,
         /// Measured stretches per case and program
         #[arg(long, default_value_t = RelayOptions::default().rounds)]

@@ -114,3 +114,31 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         Err(_) => parse_duration(text),
     }
 }
+
+/// As [`duration`], for times in which something is to happen.
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_or_are_in_milliseconds() {
+        assert_eq!(duration("250"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert!(duration("0.5s").is_err());
+    }
+
+    #[test]
+    fn a_time_to_wait_is_not_zero() {
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
+        assert!(positive_duration("0").is_err());
+        assert!(positive_duration("0s").is_err());
+    }
+}

@@ -44,7 +44,7 @@ enum Command {
         #[arg(value_parser = name)]
         prefix: Name,
         /// Erase at most so many packets
-        #[arg(long, value_name = "PACKETS")]
+        #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
         #[command(flatten)]
         common: CommonOptions,
@@ -94,7 +94,12 @@ async fn configure(
     // The answer has the settings in force; the dataset may be a second old.
     let accepted = command(&endpoint, Verb::CsConfig, &parameters).await?;
     let info = endpoint.management().cs_info().await?;
+    let asked = capacity;
     let capacity = accepted.capacity.unwrap_or(info.capacity);
+    if asked.is_some_and(|asked| asked > capacity) {
+        let capacity = grouped(capacity);
+        eprintln!("namewire: the forwarder holds at most {capacity} packets as it was started");
+    }
     show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)
 }
 

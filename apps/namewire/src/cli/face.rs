@@ -213,14 +213,21 @@ async fn update(
     settings: &Settings,
     common: &CommonOptions,
 ) -> Outcome {
-    let endpoint = common.connect.open().await?;
-    let face = find_face(&endpoint, argument).await?;
     let mut parameters = ControlParameters {
-        face_id: Some(face.properties.face_id),
         face_persistency: persistency.map(FacePersistency::number),
         ..ControlParameters::default()
     };
     settings.apply(&mut parameters);
+    if parameters == ControlParameters::default() {
+        return Err(Failure::Usage(
+            "nothing to change: give --persistency, --mtu, --reliability, --congestion-marking, \
+             --congestion-threshold or --local-fields"
+                .to_owned(),
+        ));
+    }
+    let endpoint = common.connect.open().await?;
+    let face = find_face(&endpoint, argument).await?;
+    parameters.face_id = Some(face.properties.face_id);
     let accepted = command(&endpoint, Verb::FaceUpdate, &parameters).await?;
     let uri = accepted.uri.or(Some(face.properties.remote_uri));
     report(&ControlParameters { uri, ..accepted }, common, "updated")
@@ -275,7 +282,7 @@ fn show(face: &FaceStatus, json: bool) -> Outcome {
         ("scope", properties.scope.to_string()),
         ("link type", properties.link_type.to_string()),
         ("persistency", properties.persistency.to_string()),
-        ("flags", flag_words(properties.flags).join(", ")),
+        ("flags", flags_for_people(properties.flags)),
     ];
     if let Some(mtu) = face.mtu {
         fields.push(("MTU", format!("{} bytes", grouped(mtu))));
@@ -296,6 +303,13 @@ fn show(face: &FaceStatus, json: bool) -> Outcome {
         ("bytes", packets(counters.in_bytes, counters.out_bytes)),
     ]);
     Ok(output::print_fields(&fields)?)
+}
+
+fn flags_for_people(flags: u64) -> String {
+    match flag_words(flags).as_slice() {
+        [] => "none".to_owned(),
+        words => words.join(", "),
+    }
 }
 
 fn flag_words(flags: u64) -> Vec<&'static str> {

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// The exit statuses, as shown in `namewire --help` and the man pages.
-pub(super) const EXIT_STATUSES: &str = "Exit status:\n  \
+/// What holds for all commands, as shown in `namewire --help` and the man pages.
+pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \
+    A bare number counts milliseconds.\n\n\
+    Exit status:\n  \
     0    done\n  \
     1    failed: the forwarder refused, a file could not be written, ...\n  \
     2    wrong usage or wrong configuration\n  \

@@ -13,7 +13,7 @@ use ndn_client::fetch::{
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, duration, kind_of, name};
+use super::connect::{ConnectOptions, block_on, kind_of, name, positive_duration};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output::{bytes_for_people, grouped};
@@ -46,7 +46,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "SEGMENTS", conflicts_with = "window")]
     window_max: Option<u32>,
     /// InterestLifetime
-    #[arg(long, short, value_parser = duration, default_value = "4s", value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
     /// Give up after asking for a segment so many times again
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
@@ -157,7 +157,7 @@ fn progress_bar(options: &Options) -> ProgressBar {
     if options.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:25} {percent:>3}% {msg}");
+    let style = ProgressStyle::with_template("{bar:25} {percent:>3}% {wide_msg}");
     let bar = ProgressBar::no_length();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar

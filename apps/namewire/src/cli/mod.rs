@@ -41,7 +41,7 @@ use failure::{Failure, Outcome};
 /// NDN_CLIENT_TRANSPORT, by client.conf, or on the usual socket, and work with any forwarder that
 /// speaks NFD's protocols.
 #[derive(Parser, Debug)]
-#[command(name = "namewire", version, after_long_help = failure::EXIT_STATUSES, max_term_width = 100)]
+#[command(name = "namewire", version, after_long_help = failure::NOTES, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -9,7 +9,7 @@ use ndn_client::{InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
-use super::connect::{ConnectOptions, block_on, duration, name};
+use super::connect::{ConnectOptions, block_on, name, positive_duration};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output;
@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long, short)]
     fresh: bool,
     /// How long to wait
-    #[arg(long, short, value_parser = duration, default_value = "4s", value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
     /// Hops that the Interest may travel
     #[arg(long, value_name = "HOPS")]

@@ -8,7 +8,9 @@ use ndn_packet::Name;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, name, published_name};
+use super::connect::{
+    ConnectOptions, block_on_until_done, duration, name, positive_duration, published_name,
+};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -24,13 +26,13 @@ pub(super) struct Options {
     #[arg(value_parser = name)]
     prefix: Name,
     /// Stop after so many pings
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Pause between pings
-    #[arg(long, short, value_parser = duration, default_value = "1s")]
+    #[arg(long, short, value_parser = duration, default_value = "1s", value_name = "DURATION")]
     interval: Duration,
     /// How long to wait for each answer
-    #[arg(long, short, value_parser = duration, default_value = "4s", value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     timeout: Duration,
     /// Number of the first ping [default: random]
     #[arg(long, short = 'n')]
@@ -63,7 +65,7 @@ pub(super) struct ServerOptions {
     #[arg(long, short, value_name = "BYTES")]
     size: Option<usize>,
     /// FreshnessPeriod of the answers
-    #[arg(long, short = 'x', value_parser = duration, default_value = "1s")]
+    #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
     freshness: Duration,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
     sign: String,
@@ -90,10 +92,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             output::print_line(&statistics.summary(&options.prefix))?;
         }
         ended?;
-        match statistics.round_trips.is_empty() {
-            false => Ok(()),
-            true => Err(Failure::NoAnswer(format!("{} did not answer", options.prefix))),
-        }
+        statistics.verdict(&options.prefix)
     })
 }
 
@@ -196,6 +195,18 @@ impl Statistics {
         text
     }
 
+    /// A failure if nothing was answered.
+    fn verdict(&self, prefix: &Name) -> Outcome {
+        if !self.round_trips.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::NoAnswer(if self.sent > 0 && self.nacks == self.sent {
+            format!("the network refuses pings for {prefix}")
+        } else {
+            format!("{prefix} did not answer")
+        }))
+    }
+
     fn json(&self) -> serde_json::Value {
         let times = self.times();
         let time = |index: usize| times.map(|times| times[index]);
@@ -260,6 +271,18 @@ mod tests {
              rtt min/avg/max/mdev = 1.000/2.000/3.000/1.000 ms"
         );
         assert_eq!(statistics.json()["rtt_mean_ms"], 2.0);
+    }
+
+    #[test]
+    fn silence_and_refusal_are_told_apart() {
+        let prefix: Name = "/a".parse().unwrap();
+        let told = |sent, nacks| {
+            let statistics = Statistics { sent, nacks, ..Statistics::default() };
+            statistics.verdict(&prefix).unwrap_err().to_string()
+        };
+        assert_eq!(told(2, 2), "the network refuses pings for /a");
+        assert_eq!(told(2, 1), "/a did not answer");
+        assert_eq!(told(0, 0), "/a did not answer");
     }
 
     #[test]

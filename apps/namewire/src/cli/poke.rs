@@ -9,7 +9,9 @@ use ndn_packet::{Component, Data, DataBuilder, Name};
 use ndn_security::{sha256, sign_data};
 use tokio::sync::Notify;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
+use super::connect::{
+    ConnectOptions, block_on_until_done, duration, positive_duration, published_name,
+};
 use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
 use super::keys;
@@ -35,7 +37,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
     sign: String,
     /// Give up after so long
-    #[arg(long, short, value_parser = duration, value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, value_name = "DURATION")]
     timeout: Option<Duration>,
     /// Go on after the first answer
     #[arg(long)]

@@ -8,7 +8,9 @@ use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
+use super::connect::{
+    ConnectOptions, block_on_until_done, duration, positive_duration, published_name,
+};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -38,7 +40,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
     sign: String,
     /// End once every segment was sent and none was asked for during this time
-    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     until_idle: Option<Duration>,
     /// Print JSON
     #[arg(long)]
@@ -102,8 +104,9 @@ fn tell_published(options: &Options, object: &PublishedObject, size: u64) -> Out
     let versioned = object.versioned_name();
     let size = bytes_for_people(size);
     Ok(output::print_line(&format!(
-        "published {versioned}: {size} in {} segments",
-        grouped(segments)
+        "published {versioned}: {size} in {} {}",
+        grouped(segments),
+        if segments == 1 { "segment" } else { "segments" }
     ))?)
 }
 

@@ -10,7 +10,7 @@ use ndn_management::{
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::connect::{ConnectOptions, block_on, duration, name};
+use super::connect::{ConnectOptions, block_on, name, positive_duration};
 use super::failure::Outcome;
 use super::manage::{FaceArgument, command, find_face, find_or_create_face};
 use super::output::{self, Table, span_for_people};
@@ -51,7 +51,7 @@ enum Command {
         #[arg(long)]
         capture: bool,
         /// The route ends after so long, such as 30s or 10min
-        #[arg(long, value_parser = duration, value_name = "DURATION")]
+        #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
         expires: Option<Duration>,
         #[command(flatten)]
         common: CommonOptions,

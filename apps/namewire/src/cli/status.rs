@@ -55,7 +55,7 @@ fn print(
     ];
     fields.extend([
         ("CS capacity", grouped(cs.capacity)),
-        ("CS hits", format!("{} hits, {} misses", grouped(cs.hits), grouped(cs.misses))),
+        ("CS lookups", format!("{} hits, {} misses", grouped(cs.hits), grouped(cs.misses))),
         ("Interests", pair(counters.in_interests, counters.out_interests)),
         ("Data", pair(counters.in_data, counters.out_data)),
         ("Nacks", pair(counters.in_nacks, counters.out_nacks)),

@@ -37,7 +37,8 @@ enum Command {
         /// The namespace
         #[arg(value_parser = name)]
         prefix: Name,
-        /// best-route, multicast, access, ... or a full strategy name, with version and parameters
+        /// best-route, multicast or access, or the full name of any other strategy of the forwarder,
+        /// with version and parameters
         #[arg(value_parser = strategy_name)]
         strategy: Name,
         #[command(flatten)]

@@ -134,8 +134,13 @@ fn is_well_known(path: &Path) -> bool {
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot create the folder {} of the Unix socket: {error}; choose another path with \
+                 --socket, or set XDG_RUNTIME_DIR",
+                folder.display()
+            )
+        })?;
     }
     let socket = Listener::unix(path, mode).map_err(|error| {
         let shown = path.display();
