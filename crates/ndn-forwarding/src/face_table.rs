@@ -1,5 +1,7 @@
 //! The faces of the forwarder as one shard knows them.
 
+use std::collections::HashMap;
+
 use ndn_table::FaceIndex;
 
 use crate::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
@@ -79,6 +81,8 @@ impl Slot {
 #[derive(Debug, Default)]
 pub struct FaceTable {
     slots: Vec<Slot>,
+    /// The faces by their FaceId.
+    by_id: HashMap<u64, FaceIndex>,
     count: usize,
     /// Faces that have made a PIT entry that is still there.
     owner_count: usize,
@@ -103,12 +107,22 @@ impl FaceTable {
         // The entries of an earlier face end with nobody to count them for.
         let entries = if slot.is_live(index) { slot.entries } else { 0 };
         self.owner_count -= usize::from(slot.entries > 0 && entries == 0);
+        let old_id = slot.face_id;
         *slot = Slot {
             face_id: properties.face_id,
             entries,
             generation: u16::try_from(index.generation()).unwrap_or_default(),
             flags: FaceFlags::new(properties),
         };
+        self.forget_id(old_id, index.slot());
+        self.by_id.insert(properties.face_id, index);
+    }
+
+    /// Forgets a FaceId, unless another slot has it by now.
+    fn forget_id(&mut self, face_id: u64, slot: u32) {
+        if self.by_id.get(&face_id).is_some_and(|found| found.slot() == slot) {
+            self.by_id.remove(&face_id);
+        }
     }
 
     /// Removes a face. Says whether there was one.
@@ -118,6 +132,7 @@ impl FaceTable {
             let slot = std::mem::take(&mut self.slots[index.slot() as usize]);
             self.owner_count -= usize::from(slot.entries > 0);
             self.count -= 1;
+            self.forget_id(slot.face_id, index.slot());
         }
         exists
     }
@@ -140,16 +155,10 @@ impl FaceTable {
         self.slot(index).map(|slot| slot.face_id)
     }
 
-    /// The face with this FaceId. Looks at every slot: for NextHopFaceId, which management
-    /// clients alone use.
+    /// The face with this FaceId, for NextHopFaceId.
     #[must_use]
     pub fn find_by_id(&self, face_id: u64) -> Option<FaceIndex> {
-        let found = self
-            .slots
-            .iter()
-            .position(|slot| slot.flags != FaceFlags::default() && slot.face_id == face_id)?;
-        let position = u32::try_from(found).ok()?;
-        Some(FaceIndex::new(position, u32::from(self.slots[found].generation)))
+        self.by_id.get(&face_id).copied()
     }
 
     /// What there is to know of a face; `None` if it is gone.
@@ -276,5 +285,16 @@ mod tests {
         assert_eq!(table.find_by_id(999), Some(FaceIndex::new(7, 5)));
         assert_eq!(table.find_by_id(0), None);
         assert_eq!(table.len(), 2);
+        // Another FaceId for the face, another face in the slot, and the FaceId in another slot.
+        table.insert(FaceIndex::new(7, 5), &properties(1000));
+        assert_eq!(table.find_by_id(999), None);
+        table.insert(FaceIndex::new(7, 6), &properties(1001));
+        assert_eq!(table.find_by_id(1000), None);
+        table.insert(FaceIndex::new(8, 1), &properties(1001));
+        assert!(table.remove(FaceIndex::new(7, 6)));
+        assert_eq!(table.find_by_id(1001), Some(FaceIndex::new(8, 1)));
+        assert!(table.remove(FaceIndex::new(8, 1)));
+        assert_eq!(table.find_by_id(1001), None);
+        assert_eq!(table.by_id.len(), table.len());
     }
 }
