@@ -82,6 +82,8 @@ pub struct Counters {
     pub cs_bytes: Counter,
     /// Nonces put into the dead nonce list.
     pub dead_nonces: Counter,
+    /// Timers of strategies that were not set because too many were.
+    pub strategy_timers_refused: Counter,
     dropped: [Counter; DropReason::COUNT],
 }
 

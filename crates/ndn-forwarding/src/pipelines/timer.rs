@@ -13,7 +13,9 @@ impl<'a> Context<'a> {
         let token = tables.pcct.token(entry, tables.shard);
         let key = u64::from(token.entry) << 16 | u64::from(token.generation);
         // With too many timers set, the strategy does without.
-        let _ = tables.strategy_timers.schedule(key, deadline);
+        if tables.strategy_timers.schedule(key, deadline).is_err() {
+            tables.counters.strategy_timers_refused.increment();
+        }
     }
 
     /// Runs a timer that was scheduled under `key`, if the entry is still pending.

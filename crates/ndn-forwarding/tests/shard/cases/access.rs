@@ -193,3 +193,23 @@ fn a_route_that_is_gone_is_not_used() {
         &[(DropReason::NoNextHop, 1)],
     );
 }
+
+#[test]
+fn timers_that_find_no_room_are_counted() {
+    let case = Case::new("timers").route("/a", 2).route("/a", 3);
+    let mut bed = case.with(|world| world.pit_capacity = 100_000).world.bed(1);
+    bed.set_strategy(&name("/a"), "/localhost/nfd/strategy/access/v=1");
+    bed.process(0, &[from(1, interest("/a/first", 1))]);
+    bed.process(1, &[from(3, data("/a/first"))]);
+    bed.sent.0.clear();
+    let count = 50_000;
+    for nonce in 0..count {
+        bed.process(2, &[from(1, interest(&format!("/a/{nonce}"), nonce))]);
+    }
+    assert_eq!(bed.sent.0.len(), count as usize, "all are asked of one face");
+    let refused = bed.counters[0].strategy_timers_refused.value();
+    assert!(refused > 0 && refused < u64::from(count), "{refused}");
+    bed.sent.0.clear();
+    bed.advance(1000);
+    assert_eq!(bed.sent.0.len() as u64, u64::from(count) - refused, "the others went on to face 2");
+}
