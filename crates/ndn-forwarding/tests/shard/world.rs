@@ -89,8 +89,8 @@ impl World {
                 _ => {}
             }
         }
-        // Where lifetimes of all kinds meet, an entry that has expired may hold its place for some
-        // seconds longer. That shows only if the PIT is full, or in the dead nonce list.
+        // Where lifetimes of all kinds meet, an entry that has expired may hold its place for a
+        // quarter of a second longer. That shows only if the PIT is full, or in the dead nonce list.
         let pit_capacity = if shard_count == 1 { *random.pick(&[4, 1000, 1000]) } else { 1000 };
         let one_lifetime = pit_capacity == 4 || random.percent(60);
         let lifetimes_ms = if one_lifetime {

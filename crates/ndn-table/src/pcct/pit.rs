@@ -16,13 +16,18 @@ use crate::{FaceIndex, InterestKey, NameHasher, Timestamp, Token};
 /// Marks a reference in the common index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;
 
-/// Records in the timer wheel for one slot at most. One is the rule; a second is needed when a
-/// slot gets a deadline earlier than the record that is already there.
+/// Records in the timer wheel for one slot at most. One is the rule; another is needed each time
+/// that the slot gets a deadline earlier than all the records that are already there.
 const TIMERS_PER_ENTRY_MAX: u8 = 3;
 
-/// No record of the wheel lies further ahead. A longer deadline is reached in several steps, so
-/// that an entry that already has [`TIMERS_PER_ENTRY_MAX`] records is at most this late.
+/// No record of the wheel lies further ahead: a longer deadline is reached in several steps, so
+/// that what a deadline that was moved or met leaves behind is soon out of the wheel.
 const TIMER_AHEAD_MAX_NANOS: u64 = 8_000_000_000;
+
+/// The last record that a slot can have lies no further ahead than this. Deadlines that are moved
+/// earlier still find no room for a record of their own, and are looked at when that one comes out:
+/// at most this late.
+const LAST_TIMER_AHEAD_MAX_NANOS: u64 = 250_000_000;
 
 /// The PIT of one shard. It shares the hash index with the Content Store.
 #[derive(Debug)]
@@ -226,7 +231,9 @@ impl Pit {
     pub(super) fn set_expiry(&mut self, place: PitIndex, deadline: Timestamp, now: Timestamp) {
         let entry = &mut self.entries[place.0];
         entry.expiry = deadline;
-        let wanted = deadline.min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
+        let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
+        let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
+        let wanted = deadline.min(now.plus_nanos(ahead));
         if wanted < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
             // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
             if self.wheel.schedule(u64::from(place.0), wanted).is_ok() {

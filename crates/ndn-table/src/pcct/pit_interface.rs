@@ -238,8 +238,8 @@ impl Pcct {
     /// is not returned again otherwise). Each timer record that is looked at takes one from
     /// `budget`; `None` with `budget` at 0 means that more may be due.
     ///
-    /// An entry comes at most about 1 ms after its expiry, and at most 8 s late when its slot has
-    /// had its deadline moved earlier again and again.
+    /// An entry comes at most about 1 ms after its expiry, and at most 250 ms later than that when
+    /// its slot has had its deadline moved earlier again and again.
     #[inline]
     pub fn pop_expired(&mut self, now: Timestamp, budget: &mut u32) -> Option<PitIndex> {
         self.pit.pop_expired(now, budget)
