@@ -36,6 +36,22 @@ impl std::fmt::Debug for AesHasher {
     }
 }
 
+/// The prefixes of a string that are to be hashed.
+pub trait PrefixEnds {
+    /// The end of the next prefix from the end of the last one, at first 0; `None` for an error.
+    fn next_end(&mut self, end: usize) -> Option<usize>;
+}
+
+/// One prefix: everything.
+struct Whole(usize);
+
+impl PrefixEnds for Whole {
+    #[inline(always)]
+    fn next_end(&mut self, _: usize) -> Option<usize> {
+        Some(self.0)
+    }
+}
+
 impl AesHasher {
     /// A hasher with these independent, random keys; `None` when the processor has no AES unit.
     #[must_use]
@@ -43,8 +59,7 @@ impl AesHasher {
         is_available().then_some(Self { keys })
     }
 
-    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many. `next_end` gives
-    /// the end of the next prefix from the end of the last one (at first 0), `None` for an error.
+    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many.
     ///
     /// `None` after an error, when an end does not lie after the last one or lies behind the last
     /// byte, or when `hashes` is full before a prefix is all of `bytes`.
@@ -53,17 +68,17 @@ impl AesHasher {
         &self,
         bytes: &[u8],
         hashes: &mut [u64],
-        next_end: impl FnMut(usize) -> Option<usize>,
+        ends: impl PrefixEnds,
     ) -> Option<usize> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             // SAFETY: `new` has found that the processor has AES and SSSE3. For speed: 4 prefixes
             // of 40 bytes in a fifth of the instructions of SipHash-1-3 (table benches, `hash`).
-            unsafe { x86::hash_prefixes(&self.keys, bytes, hashes, next_end) }
+            unsafe { x86::hash_prefixes(&self.keys, bytes, hashes, ends) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         {
-            let _ = (bytes, hashes, next_end, self.keys);
+            let _ = (bytes, hashes, ends, self.keys);
             None
         }
     }
@@ -72,8 +87,7 @@ impl AesHasher {
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         let mut hash = [0];
-        let length = bytes.len();
-        let mut hashed = self.hash_prefixes(bytes, &mut hash, |_| Some(length));
+        let mut hashed = self.hash_prefixes(bytes, &mut hash, Whole(bytes.len()));
         if bytes.is_empty() {
             // The end of the empty string does not lie after its start.
             hashed = self.hash_empty(&mut hash);
@@ -104,36 +118,54 @@ fn is_available() -> bool {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+#[expect(clippy::cast_possible_truncation, reason = "lengths below a block")]
 mod x86 {
     use std::arch::x86_64::{
         __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cvtsi128_si64, _mm_loadu_si128,
-        _mm_set_epi64x, _mm_setzero_si128, _mm_shuffle_epi8, _mm_xor_si128,
+        _mm_setzero_si128, _mm_shuffle_epi8, _mm_xor_si128,
     };
 
-    use super::{AES_HASHER_KEYS, BLOCK};
+    use super::{AES_HASHER_KEYS, BLOCK, PrefixEnds};
 
-    /// From `BLOCK - n` on: the order that moves the last `n` bytes of a block to its front.
-    const TO_FRONT: [u8; 2 * BLOCK] = {
-        let mut order = [0x80; 2 * BLOCK];
-        let mut byte = 0;
-        while byte < BLOCK {
-            #[expect(clippy::cast_possible_truncation, reason = "below 16")]
-            let number = byte as u8;
-            order[byte] = number;
-            byte += 1;
+    /// For each length: the order that moves so many of the last bytes of a block to its front.
+    static TO_FRONT: [[u8; BLOCK]; BLOCK] = {
+        let mut orders = [[0x80; BLOCK]; BLOCK];
+        let mut length = 0;
+        while length < BLOCK {
+            let mut byte = 0;
+            while byte < length {
+                orders[length][byte] = (BLOCK - length + byte) as u8;
+                byte += 1;
+            }
+            length += 1;
         }
-        order
+        orders
     };
 
-    /// From `BLOCK - n` on: the mask that keeps the first `n` bytes of a block.
-    const KEEP: [u8; 2 * BLOCK] = {
-        let mut mask = [0; 2 * BLOCK];
-        let mut byte = 0;
-        while byte < BLOCK {
-            mask[byte] = 0xFF;
-            byte += 1;
+    /// For each length: the mask that keeps so many of the first bytes of a block.
+    static KEEP: [[u8; BLOCK]; BLOCK] = {
+        let mut masks = [[0; BLOCK]; BLOCK];
+        let mut length = 0;
+        while length < BLOCK {
+            let mut byte = 0;
+            while byte < length {
+                masks[length][byte] = 0xFF;
+                byte += 1;
+            }
+            length += 1;
         }
-        mask
+        masks
+    };
+
+    /// For each length: a block with the length in its last byte.
+    static LENGTHS: [[u8; BLOCK]; BLOCK] = {
+        let mut blocks = [[0; BLOCK]; BLOCK];
+        let mut length = 0;
+        while length < BLOCK {
+            blocks[length][BLOCK - 1] = length as u8;
+            length += 1;
+        }
+        blocks
     };
 
     type Keys = [[u8; BLOCK]; AES_HASHER_KEYS];
@@ -143,52 +175,49 @@ mod x86 {
         keys: &Keys,
         bytes: &[u8],
         hashes: &mut [u64],
-        mut next_end: impl FnMut(usize) -> Option<usize>,
+        mut ends: impl PrefixEnds,
     ) -> Option<usize> {
-        let keys = keys.each_ref().map(|key| load(key, 0));
-        let mut state = keys[0];
+        let mut state = load(&keys[0]);
+        let block_keys = [load(&keys[1]), load(&keys[2]), load(&keys[3]), load(&keys[4])];
         let mut absorbed = 0;
         let mut end = 0;
         for (count, hash) in hashes.iter_mut().enumerate() {
             if end == bytes.len() {
                 return Some(count);
             }
-            let next = next_end(end)?;
+            let next = ends.next_end(end)?;
             if next <= end || next > bytes.len() {
                 return None;
             }
             end = next;
-            while absorbed + BLOCK <= end {
-                state = _mm_xor_si128(state, load(bytes, absorbed));
-                for key in &keys[1..5] {
-                    state = _mm_aesenc_si128(state, *key);
-                }
+            while let Some(block) = bytes[absorbed..end].first_chunk() {
+                state = _mm_xor_si128(state, load(block));
+                state = _mm_aesenc_si128(state, block_keys[0]);
+                state = _mm_aesenc_si128(state, block_keys[1]);
+                state = _mm_aesenc_si128(state, block_keys[2]);
+                state = _mm_aesenc_si128(state, block_keys[3]);
                 absorbed += BLOCK;
             }
-            *hash = finish(&keys, state, tail(bytes, absorbed, end), end - absorbed);
+            *hash = finish(keys, state, tail(bytes, absorbed, end), end - absorbed);
         }
         (end == bytes.len()).then_some(hashes.len())
     }
 
     #[target_feature(enable = "aes,ssse3")]
     pub(super) fn hash_empty(keys: &Keys) -> u64 {
-        let keys = keys.each_ref().map(|key| load(key, 0));
-        finish(&keys, keys[0], _mm_setzero_si128(), 0)
+        finish(keys, load(&keys[0]), _mm_setzero_si128(), 0)
     }
 
     #[inline]
     #[target_feature(enable = "aes,ssse3")]
-    fn finish(
-        keys: &[__m128i; AES_HASHER_KEYS],
-        state: __m128i,
-        tail: __m128i,
-        length: usize,
-    ) -> u64 {
-        let padding = _mm_set_epi64x((length as i64) << 56, 0);
+    fn finish(keys: &Keys, state: __m128i, tail: __m128i, length: usize) -> u64 {
+        let padding = load(&LENGTHS[length]);
         let mut state = _mm_xor_si128(state, _mm_xor_si128(tail, padding));
-        for key in &keys[5..] {
-            state = _mm_aesenc_si128(state, *key);
-        }
+        state = _mm_aesenc_si128(state, load(&keys[5]));
+        state = _mm_aesenc_si128(state, load(&keys[6]));
+        state = _mm_aesenc_si128(state, load(&keys[7]));
+        state = _mm_aesenc_si128(state, load(&keys[8]));
+        state = _mm_aesenc_si128(state, load(&keys[9]));
         _mm_cvtsi128_si64(state).cast_unsigned()
     }
 
@@ -196,27 +225,22 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "aes,ssse3")]
     fn tail(bytes: &[u8], start: usize, end: usize) -> __m128i {
-        let length = end - start;
-        debug_assert!(length < BLOCK);
-        if end >= BLOCK {
-            let order = load(&TO_FRONT, BLOCK - length);
-            return _mm_shuffle_epi8(load(bytes, end - BLOCK), order);
+        let length = (end - start) % BLOCK;
+        if let Some(last) = bytes[..end].last_chunk() {
+            return _mm_shuffle_epi8(load(last), load(&TO_FRONT[length]));
         }
         // The first block: `start` is 0.
-        if bytes.len() >= BLOCK {
-            return _mm_and_si128(load(bytes, 0), load(&KEEP, BLOCK - length));
+        if let Some(first) = bytes.first_chunk() {
+            return _mm_and_si128(load(first), load(&KEEP[length]));
         }
         let mut block = [0; BLOCK];
         block[..length].copy_from_slice(&bytes[..length]);
-        load(&block, 0)
+        load(&block)
     }
 
-    /// The 16 bytes at `start`.
     #[inline]
     #[target_feature(enable = "aes,ssse3")]
-    fn load(bytes: &[u8], start: usize) -> __m128i {
-        let block: &[u8; BLOCK] =
-            bytes[start..].first_chunk().expect("callers stay inside of the bytes");
+    fn load(block: &[u8; BLOCK]) -> __m128i {
         // SAFETY: an unaligned load of exactly the 16 bytes of `block`.
         unsafe { _mm_loadu_si128(block.as_ptr().cast()) }
     }
@@ -276,6 +300,15 @@ mod tests {
         u64::from_le_bytes(*state.first_chunk().unwrap())
     }
 
+    /// Prefixes that end where a closure says.
+    struct Ends<F>(F);
+
+    impl<F: FnMut(usize) -> Option<usize>> PrefixEnds for Ends<F> {
+        fn next_end(&mut self, end: usize) -> Option<usize> {
+            (self.0)(end)
+        }
+    }
+
     fn keys() -> [[u8; 16]; AES_HASHER_KEYS] {
         std::array::from_fn(|key| {
             std::array::from_fn(|i| ((key * 16 + i) as u8).wrapping_mul(151).wrapping_add(77))
@@ -306,8 +339,8 @@ mod tests {
             let bytes = bytes(length);
             for step in 1..40 {
                 let mut hashes = [0; 100];
-                let next_end = |end: usize| Some((end + step).min(length));
-                let count = hasher.hash_prefixes(&bytes, &mut hashes, next_end).unwrap();
+                let ends = Ends(|end: usize| Some((end + step).min(length)));
+                let count = hasher.hash_prefixes(&bytes, &mut hashes, ends).unwrap();
                 assert_eq!(count, length.div_ceil(step));
                 for (position, &hash) in hashes[..count].iter().enumerate() {
                     let end = ((position + 1) * step).min(length);
@@ -322,12 +355,12 @@ mod tests {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         let bytes = bytes(20);
         let mut hashes = [0; 4];
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, |_| None), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, |_| Some(21)), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, |_| Some(7)), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, |end| Some(end + 4)), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, |end| Some(end + 5)), Some(4));
-        assert_eq!(hasher.hash_prefixes(&[], &mut hashes, |_| None), Some(0));
+        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| None)), None);
+        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| Some(21))), None);
+        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| Some(7))), None);
+        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|end| Some(end + 4))), None);
+        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|end| Some(end + 5))), Some(4));
+        assert_eq!(hasher.hash_prefixes(&[], &mut hashes, Ends(|_| None)), Some(0));
     }
 
     #[test]

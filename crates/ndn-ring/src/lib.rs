@@ -30,7 +30,7 @@ mod sync;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use aes_hash::{AES_HASHER_KEYS, AesHasher};
+pub use aes_hash::{AES_HASHER_KEYS, AesHasher, PrefixEnds};
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;

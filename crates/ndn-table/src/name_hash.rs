@@ -1,7 +1,7 @@
 //! One keyed hash per name prefix, computed once per packet and used by every table.
 
 use ndn_packet::NameRef;
-use ndn_ring::AesHasher;
+use ndn_ring::{AesHasher, PrefixEnds};
 
 use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::sip::SipHasher;
@@ -76,10 +76,10 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let next_end = |end| component_end(value, end);
+        let ends = ComponentEnds(value);
         let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(value, longer, next_end),
-            Function::Sip(sip) => sip.hash_prefixes(value, longer, next_end),
+            Function::Aes(aes) => aes.hash_prefixes(value, longer, ends),
+            Function::Sip(sip) => sip.hash_prefixes(value, longer, ends),
         };
         Some(count? + 1)
     }
@@ -104,6 +104,16 @@ impl NameHasher {
         component[..2].copy_from_slice(&DIGEST_HEADER);
         component[2..].copy_from_slice(digest);
         self.hash_value(&full_name[..length])
+    }
+}
+
+/// The prefixes of a name: one for each of its components.
+struct ComponentEnds<'a>(&'a [u8]);
+
+impl PrefixEnds for ComponentEnds<'_> {
+    #[inline(always)]
+    fn next_end(&mut self, end: usize) -> Option<usize> {
+        component_end(self.0, end)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression and
 //! three finalisation rounds. The value of a prefix equals what hashing that prefix alone gives.
 
+use ndn_ring::PrefixEnds;
+
 /// SipHash-1-3 with a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SipHasher {
@@ -15,14 +17,12 @@ impl SipHasher {
         Self { initial: SipState::new(low, high) }
     }
 
-    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many. `next_end` gives
-    /// the end of the next prefix from the end of the last one (at first 0), `None` for an error.
-    /// `None` after an error, or when `hashes` is full before a prefix is all of `bytes`.
+    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many. `None` after an error, or when `hashes` is full before a prefix is all of `bytes`.
     pub(crate) fn hash_prefixes(
         &self,
         bytes: &[u8],
         hashes: &mut [u64],
-        mut next_end: impl FnMut(usize) -> Option<usize>,
+        mut ends: impl PrefixEnds,
     ) -> Option<usize> {
         let mut state = self.initial;
         let mut absorbed = 0;
@@ -31,7 +31,7 @@ impl SipHasher {
             if end == bytes.len() {
                 return Some(count);
             }
-            end = next_end(end)?;
+            end = ends.next_end(end)?;
             while absorbed + 8 <= end {
                 state.absorb(little_endian_word(&bytes[absorbed..absorbed + 8]));
                 absorbed += 8;
