@@ -10,6 +10,7 @@ mod forwarder;
 mod peers;
 mod process;
 mod program;
+mod well_known;
 pub mod wire;
 
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ pub use forwarder::{Forwarder, Settings};
 pub use peers::{Peer, Transport, found_on_path, require, skip_unless_found};
 pub use process::{Process, run_to_end};
 pub use program::program;
+pub use well_known::WellKnownLink;
 
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);

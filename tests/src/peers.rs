@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 use crate::process::{Process, run_to_end};
 use crate::program::{program, root};
-use crate::wait_until;
+use crate::{wait_until, well_known};
 
 /// Segments of our own producer: what every other reader takes, ndn-app's being the pickiest (its
 /// buffer ends at 8192 bytes).
@@ -37,6 +37,17 @@ pub enum Peer {
 /// How an application reaches the forwarder.
 #[derive(Clone, Debug)]
 pub struct Transport(pub String);
+
+impl Transport {
+    /// The path of a Unix socket.
+    ///
+    /// # Panics
+    /// It is no Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        Path::new(self.0.strip_prefix("unix://").expect("a Unix socket"))
+    }
+}
 
 impl Peer {
     /// The name in messages and file names.
@@ -166,6 +177,7 @@ impl Peer {
             Self::NdnJs => script(node().into(), format!("ndnjs/{role}.js")),
             Self::NdnApp => {
                 let mut command = Command::new(interop.join("ndn-app/run.sh"));
+                command.env("NDN_APP_BY_LINK", if well_known::is_by_link() { "yes" } else { "" });
                 command.arg(root().join("target/interop/debug").join(role));
                 command
             }
@@ -186,9 +198,8 @@ impl Peer {
             Self::Python => wanted(root().join(".venv/bin/python")),
             Self::Ndnts => wanted(root().join("tests/interop/js/node_modules/@ndn/endpoint")),
             Self::NdnJs => wanted(root().join("tests/interop/ndnjs/node_modules/ndn-js")),
-            Self::NdnApp => {
-                wanted(root().join("target/interop/debug/producer")).or_else(no_mount_namespace)
-            }
+            Self::NdnApp => wanted(root().join("target/interop/debug/producer"))
+                .or_else(well_known::unreachable),
             Self::Chunks => {
                 (!found_on_path("ndncatchunks")).then(|| "ndncatchunks is not on PATH".to_owned())
             }
@@ -265,22 +276,6 @@ fn shout(reason: &str) {
 pub fn found_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-}
-
-/// ndn-app connects to one path only, which needs a mount namespace; see `ndn-app/run.sh`.
-fn no_mount_namespace() -> Option<String> {
-    static REFUSED: OnceLock<Option<String>> = OnceLock::new();
-    let refused = REFUSED.get_or_init(|| {
-        let mut command = Command::new("unshare");
-        if !rustix::process::geteuid().is_root() {
-            command.arg("--map-root-user");
-        }
-        command.args(["--mount", "true"]);
-        let output = run_to_end(command);
-        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        (!output.status.success()).then(|| format!("no mount namespace can be made ({reason})"))
-    });
-    refused.clone()
 }
 
 /// The Node.js that `make setup` installed for want of a new one, else that on `PATH`.

@@ -5,7 +5,9 @@
 //! versions discovered (RDR) by each library's own means.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use namewire_tests::{Forwarder, Peer, Settings, Transport, noise, require, wait_until};
+use namewire_tests::{
+    Forwarder, Peer, Settings, Transport, WellKnownLink, noise, require, wait_until,
+};
 
 const OBJECT_BYTES: usize = 10 * 1024 * 1024;
 const NO_CACHE: &str = "[tables.cs]\nadmit = false\nserve = false";
@@ -19,6 +21,11 @@ fn transfer(
     consuming: &Transport,
 ) {
     let directory = forwarder.directory();
+    let _link = match (producer, consumer) {
+        (Peer::NdnApp, _) => WellKnownLink::to(producing.socket()),
+        (_, Peer::NdnApp) => WellKnownLink::to(consuming.socket()),
+        _ => None,
+    };
     let object = noise(7, OBJECT_BYTES);
     let file = directory.join("object");
     std::fs::write(&file, &object).unwrap();
