@@ -1,0 +1,111 @@
+//! Rules of the house that a program can check.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest file in lines; at 400 it is time to think about splitting.
+const LINES_MAX: usize = 500;
+/// Largest committed file.
+const BYTES_MAX: u64 = 1024 * 1024;
+/// Crates that may have unsafe code.
+const UNSAFE_ALLOWED: [&str; 2] = ["crates/ndn-ring", "crates/ndn-sys"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The committed files; without git (in a source archive) there is nothing to check.
+fn committed_files() -> Vec<PathBuf> {
+    let listed = Command::new("git").arg("ls-files").current_dir(root()).output();
+    let Ok(listed) = listed else { return Vec::new() };
+    String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .map(PathBuf::from)
+        .filter(|path| root().join(path).exists())
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn with_extension(extension: &str) -> Vec<PathBuf> {
+    committed_files()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect()
+}
+
+/// Directories of all packages.
+fn packages() -> Vec<PathBuf> {
+    let manifests = committed_files().into_iter().filter(|path| path.ends_with("Cargo.toml"));
+    manifests
+        .filter(|path| read(path).contains("[package]"))
+        .map(|path| path.parent().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn files_are_of_a_length_that_can_be_read() {
+    let too_long: Vec<String> = with_extension("rs")
+        .iter()
+        .map(|path| (path, read(path).lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
+        .collect();
+    assert!(too_long.is_empty(), "split these files: {too_long:#?}");
+}
+
+#[test]
+fn nothing_large_is_committed() {
+    for path in committed_files() {
+        let bytes = std::fs::metadata(root().join(&path)).unwrap().len();
+        assert!(bytes <= BYTES_MAX, "{} has {bytes} bytes", path.display());
+    }
+}
+
+#[test]
+fn every_package_says_what_it_is() {
+    for package in packages() {
+        // Parts of another package's directory are described there.
+        if package.starts_with("fuzz/libfuzzer") || package.starts_with("tests/interop") {
+            continue;
+        }
+        let readme = package.join("README.md");
+        assert!(root().join(&readme).exists(), "{} is missing", readme.display());
+        let text = read(&readme);
+        for question in ["Which thread", "Which file to read first"] {
+            assert!(text.contains(question), "{} does not answer: {question}", readme.display());
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stays_where_it_is_allowed() {
+    let roots = with_extension("rs")
+        .into_iter()
+        .filter(|path| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"));
+    for path in roots {
+        let allowed = UNSAFE_ALLOWED.iter().any(|package| path.starts_with(package));
+        let is_fuzzer = path.starts_with("fuzz/libfuzzer");
+        assert!(
+            allowed || is_fuzzer || read(&path).contains("#![forbid(unsafe_code)]"),
+            "{}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn lock_files_name_no_registry() {
+    for path in committed_files().iter().filter(|path| path.ends_with("package-lock.json")) {
+        assert!(
+            !read(path).contains("\"resolved\""),
+            "{} records where packages came from",
+            path.display()
+        );
+    }
+}
