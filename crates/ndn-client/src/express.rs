@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_packet::{
-    DEFAULT_LIFETIME_MS, EncodeError, Interest, InterestBuilder, LpHeader, NackReason, Name,
-    NameRef,
+    DEFAULT_LIFETIME_MS, EncodeError, Interest, InterestBuilder, LpHeader, MAX_PACKET_SIZE,
+    NackReason, Name, NameRef,
 };
 use ndn_security::{
     AntiReplay, SignError, Signer, Verifier, VerifyError, sha256, sign_interest, verify_data,
@@ -48,6 +48,9 @@ pub enum ExpressError {
     /// The Interest cannot be encoded.
     #[error("the Interest cannot be encoded: {0}")]
     Encode(#[source] EncodeError),
+    /// The Interest is longer than any packet may be.
+    #[error("the Interest has {0} bytes; a packet has at most {MAX_PACKET_SIZE}")]
+    TooLong(usize),
     /// The Interest cannot be signed.
     #[error("the Interest cannot be signed: {0}")]
     Sign(#[source] SignError),
@@ -246,13 +249,16 @@ impl Endpoint {
     /// has passed, and waits for its Data.
     ///
     /// # Errors
-    /// `Timeout`, `Nack`, `Closed`; `Encode` if `wire` is not an Interest.
+    /// `Timeout`, `Nack`, `Closed`; `TooLong`; `Encode` if `wire` is not an Interest.
     pub async fn express_encoded(
         &self,
         mut wire: Vec<u8>,
         retransmissions: u32,
         wait: Duration,
     ) -> Result<ReceivedData, ExpressError> {
+        if wire.len() > MAX_PACKET_SIZE {
+            return Err(ExpressError::TooLong(wire.len()));
+        }
         let mut pending: Option<Pending<'_>> = None;
         let mut congestion_pause = CONGESTION_PAUSE;
         for attempt in 0..=retransmissions {

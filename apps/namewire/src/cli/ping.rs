@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{PingOutcome, PingServer, Pinger};
-use ndn_packet::Name;
+use ndn_packet::{DataBuilder, MAX_PACKET_SIZE, Name};
+use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -133,8 +134,25 @@ async fn ping_all(
     }
 }
 
+/// Refuses answers that would not fit a packet.
+fn check_answer_size(options: &ServerOptions, signer: &dyn Signer) -> Outcome {
+    let Some(size) = options.size else { return Ok(()) };
+    let mut longest = options.prefix.clone();
+    longest.push_generic("ping").push_generic(u64::MAX.to_string());
+    let payload = vec![0; size];
+    let length = data_len_max(&DataBuilder::new(&longest).content(&payload), signer);
+    if length > MAX_PACKET_SIZE {
+        return Err(Failure::Usage(format!(
+            "--size {size}: the answer would have {length} bytes; a packet has at most \
+             {MAX_PACKET_SIZE}"
+        )));
+    }
+    Ok(())
+}
+
 pub(super) fn run_server(options: &ServerOptions) -> Outcome {
     let signer = keys::signer(&options.sign)?;
+    check_answer_size(options, signer.as_ref())?;
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
         let server =

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 
