@@ -22,35 +22,68 @@ pub(super) struct NameShape {
 impl NameShape {
     /// The value of the Name TLV of name `sequence`: sequences that follow each other give names
     /// that have nothing to do with each other, and 2^24 different ones.
-    pub(super) fn name(&self, sequence: u64) -> Vec<u8> {
+    pub(super) fn name(&self, sequence: u64) -> NameValue {
         let id = permute(sequence & NAME_MASK);
         let mut name = self.prefix(id % u64::from(self.prefix_count));
-        for depth in 4..self.components {
-            push_component(&mut name, format!("part{depth:02}").as_bytes());
+        for _ in 4..self.components {
+            name.push_component(b"part00");
         }
-        push_component(
-            &mut name,
-            format!("{:012x}", (id * 0x5851_F42D) & 0xFFFF_FFFF_FFFF).as_bytes(),
-        );
-        push_component(&mut name, format!("{:07}", id % 9_999_991).as_bytes());
+        name.push_number::<12, 16>(b"", (id * 0x5851_F42D) & 0xFFFF_FFFF_FFFF);
+        name.push_number::<7, 10>(b"", id % 9_999_991);
         name
     }
 
     /// The prefix of route `index`.
     #[expect(clippy::unused_self, reason = "names of all shapes begin alike")]
-    pub(super) fn prefix(&self, index: u64) -> Vec<u8> {
-        let mut name = Vec::with_capacity(128);
-        push_component(&mut name, b"bench");
-        push_component(&mut name, format!("p{index:07}").as_bytes());
+    pub(super) fn prefix(&self, index: u64) -> NameValue {
+        let mut name = NameValue { bytes: [0; NAME_LENGTH_MAX], length: 0 };
+        name.push_component(b"bench");
+        name.push_number::<7, 10>(b"p", index);
         name
     }
 }
 
-/// Appends a generic component.
-pub(super) fn push_component(name: &mut Vec<u8>, value: &[u8]) {
-    name.push(8);
-    name.push(u8::try_from(value.len()).expect("a short component"));
-    name.extend_from_slice(value);
+/// Longest name of any shape.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// The value of a Name TLV. It is made without allocating: the packets of a burst are made just
+/// before the shard gets them, and what that leaves in the caches is to be small.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NameValue {
+    bytes: [u8; NAME_LENGTH_MAX],
+    length: usize,
+}
+
+impl NameValue {
+    /// Appends a generic component.
+    fn push_component(&mut self, value: &[u8]) {
+        let header = [8, u8::try_from(value.len()).expect("a short component")];
+        for part in [&header, value] {
+            self.bytes[self.length..self.length + part.len()].copy_from_slice(part);
+            self.length += part.len();
+        }
+    }
+
+    /// Appends a component of `prefix` and `DIGITS` digits to the base `BASE`.
+    fn push_number<const DIGITS: usize, const BASE: u64>(&mut self, prefix: &[u8], number: u64) {
+        let mut value = [0; 16];
+        value[..prefix.len()].copy_from_slice(prefix);
+        let mut rest = number;
+        let length = prefix.len() + DIGITS;
+        for place in value[prefix.len()..length].iter_mut().rev() {
+            *place = b"0123456789abcdef"[usize::try_from(rest % BASE).unwrap_or(0)];
+            rest /= BASE;
+        }
+        self.push_component(&value[..length]);
+    }
+}
+
+impl std::ops::Deref for NameValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 /// A bijection of the numbers below 2^24 that scatters them.
@@ -185,14 +218,14 @@ mod tests {
             let template = InterestTemplate::new(&first, components == 7);
             template.write(&other, 0xABCD_EF01, &mut wire);
             let interest = ndn_packet::Interest::parse(&wire[..template.len()]).unwrap();
-            assert_eq!(interest.name().value(), other);
+            assert_eq!(interest.name().value(), &*other);
             assert_eq!(interest.name().len(), components);
             assert_eq!(interest.can_be_prefix(), components == 7);
             assert_eq!((interest.nonce(), interest.lifetime_ms()), (Some(0xABCD_EF01), 4000));
             let template = DataTemplate::new(&first, 1000);
             template.write(&other, 5, &mut wire);
             let data = ndn_packet::Data::parse(&wire[..template.len()]).unwrap();
-            assert_eq!(data.name().value(), other);
+            assert_eq!(data.name().value(), &*other);
             assert_eq!(data.content().unwrap().len(), 1000);
             assert_eq!(data.freshness_ms(), Some(10_000));
         }
