@@ -12,7 +12,6 @@
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | eight small numbers compared at once |
 //! | [`advise_huge_pages`] | large pages for large tables |
-//! | [`StreamMemory`] | large memory that is written past the caches |
 
 mod aes_hash;
 mod directory;
@@ -24,7 +23,6 @@ mod lanes;
 mod memory;
 mod pool;
 mod prefetch;
-mod stream_memory;
 mod sync;
 
 #[cfg(all(test, loom))]
@@ -38,4 +36,3 @@ pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
-pub use stream_memory::StreamMemory;

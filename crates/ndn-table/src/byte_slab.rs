@@ -1,6 +1,6 @@
 //! Packet bytes in blocks of a few sizes, never more than a fixed number of bytes in all.
 
-use ndn_ring::StreamMemory;
+use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::arena::NONE;
 
@@ -54,7 +54,9 @@ struct Chunk {
 /// that evicts in the order of insertion writes its memory front to back.
 #[derive(Debug)]
 pub(crate) struct ByteSlab {
-    memory: StreamMemory,
+    bytes: Vec<u8>,
+    /// Where the first chunk starts in `bytes`, so that blocks start at cache lines.
+    origin: usize,
     /// Chunks used so far.
     chunks: Vec<Chunk>,
     chunk_count_max: usize,
@@ -75,8 +77,12 @@ impl ByteSlab {
     /// A slab of at most `bytes_max` bytes, rounded down to whole chunks, but at least one.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let count = (bytes_max / CHUNK_SIZE).clamp(1, NONE as usize / CHUNK_UNITS);
+        let bytes = vec![0; count * CHUNK_SIZE + UNIT];
+        advise_huge_pages(&bytes);
+        let origin = bytes.as_ptr().align_offset(UNIT).min(UNIT);
         Self {
-            memory: StreamMemory::new(count * CHUNK_SIZE),
+            bytes,
+            origin,
             chunks: Vec::with_capacity(count),
             chunk_count_max: count,
             chunk_limit: count,
@@ -171,32 +177,21 @@ impl ByteSlab {
     /// The first `length` bytes of a block.
     #[inline(always)]
     pub(crate) fn bytes(&self, block: BlockRef, length: usize) -> &[u8] {
-        let start = block.0 as usize * UNIT;
-        self.memory.bytes(start..start + length)
+        let start = self.origin + block.0 as usize * UNIT;
+        &self.bytes[start..start + length]
     }
 
     /// The first `length` bytes of a block.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self, block: BlockRef, length: usize) -> &mut [u8] {
-        let start = block.0 as usize * UNIT;
-        self.memory.bytes_mut(start..start + length)
-    }
-
-    /// Copies a packet to a block past the caches.
-    #[inline(always)]
-    pub(crate) fn write(&mut self, block: BlockRef, packet: &[u8]) {
-        self.memory.write(block.0 as usize * UNIT, packet);
-    }
-
-    /// Makes what was written ready to be seen by another thread.
-    pub(crate) fn settle(&mut self) {
-        self.memory.settle();
+        let start = self.origin + block.0 as usize * UNIT;
+        &mut self.bytes[start..start + length]
     }
 
     /// Asks for the `line`-th cache line of a block.
     #[inline(always)]
     pub(crate) fn prefetch(&self, block: BlockRef, line: usize) {
-        self.memory.prefetch((block.0 as usize + line) * UNIT);
+        prefetch_slice(&self.bytes, self.origin + (block.0 as usize + line) * UNIT);
     }
 
     #[cold]

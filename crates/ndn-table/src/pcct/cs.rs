@@ -273,7 +273,7 @@ impl Cs {
         entry.has_digest = false;
         let block = entry.block;
         self.link(index, key, place)?;
-        self.blocks.write(block, wire);
+        self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
         self.enqueue(place, solicited, now);
         self.look_ahead(index);
         self.counters.insertions += 1;

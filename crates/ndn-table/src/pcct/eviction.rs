@@ -85,7 +85,6 @@ impl Cs {
     /// Everything handed out may be used again.
     pub(super) fn end_burst(&mut self) {
         self.burst = self.burst.wrapping_add(1);
-        self.blocks.settle();
         for block in self.held.drain(..) {
             self.blocks.release(block);
         }
