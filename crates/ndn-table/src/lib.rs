@@ -7,6 +7,8 @@
 //! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
 //! | `pcct` | [`Pcct`]: PIT and Content Store |
 //! | `dead_nonce_list` | [`DeadNonceList`] |
+//! | `ndt` | [`Ndt`]: which shard a name belongs to |
+//! | `wide_interests` | [`WideInterests`]: what Data of other shards may satisfy |
 //! | `timer_wheel` | [`TimerWheel`] |
 //! | `bucket`, `hash_index`, `arena`, `byte_slab` | what the tables are made of |
 #![forbid(unsafe_code)]
@@ -20,11 +22,13 @@ mod fib;
 mod hash_index;
 mod key;
 mod name_hash;
+mod ndt;
 mod pcct;
 mod sip;
 mod timer_wheel;
 mod timestamp;
 mod token;
+mod wide_interests;
 
 pub use dead_nonce_list::{DEAD_NONCE_LIFETIME_NANOS, DeadNonceList};
 pub use face_index::FaceIndex;
@@ -34,6 +38,7 @@ pub use fib::{
 };
 pub use key::{DataKey, InterestKey};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
+pub use ndt::{NDT_ENTRIES, Ndt, NdtError, NdtRoute, SHARDS_MAX, dispatch_components};
 pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CachedWire, CsCounters, CsError, CsIndex,
     CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX,
@@ -43,3 +48,4 @@ pub use pcct::{
 pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
 pub use timestamp::{NANOS_PER_MILLI, Timestamp};
 pub use token::{TOKEN_LENGTH, Token};
+pub use wide_interests::{WIDE_INTERESTS_MAX, WideInterests, WideInterestsFull};

@@ -1,0 +1,311 @@
+//! Pending Interests that Data of other shards may satisfy, for all shards to see.
+//!
+//! A *wide* Interest has CanBePrefix and a name too short to tell the shard of the Data below it.
+//! It is pending in one shard, its home, which publishes it here before it asks whether another
+//! shard has the Data cached. A shard that gets a Data looks here, on the same thread that
+//! answers such questions: either the question comes after the Data, and finds it cached, or it
+//! came before, and then the Data finds what was published before the question was sent.
+//!
+//! With nothing published, all of this is one load and one predictable branch for a Data.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::{PREFIX_HASHES_MAX, Timestamp};
+
+/// Interests that one shard can have published at one time.
+pub const WIDE_INTERESTS_MAX: usize = BUCKETS * BUCKET_SLOTS / 2;
+
+const BUCKETS: usize = 1024;
+const BUCKET_SLOTS: usize = 8;
+const _: () = assert!(BUCKETS == 1 << (64 - 54));
+
+/// Name lengths that can be asked for: 0 is never pending.
+const LENGTHS: usize = PREFIX_HASHES_MAX;
+
+/// No room to publish one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WideInterestsFull;
+
+/// One published Interest: the hash of its name, 0 for a free slot.
+#[derive(Debug, Default)]
+struct Slot {
+    hash: AtomicU64,
+    expiry: AtomicU64,
+    /// Which PIT entry it stands for, for its home alone.
+    entry: AtomicU32,
+}
+
+/// What one shard has published. Written by that shard alone.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Home {
+    count: AtomicU32,
+    /// How many names of each length.
+    lengths: [AtomicU32; LENGTHS],
+    slots: Box<[Slot]>,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            count: AtomicU32::new(0),
+            lengths: [const { AtomicU32::new(0) }; LENGTHS],
+            slots: (0..BUCKETS * BUCKET_SLOTS).map(|_| Slot::default()).collect(),
+        }
+    }
+
+    /// Every slot that a hash may be in: two buckets.
+    fn places(&self, hash: u64) -> impl Iterator<Item = &Slot> {
+        [(hash >> 54) as usize, (hash >> 32) as usize % BUCKETS].into_iter().flat_map(|bucket| {
+            let start = bucket * BUCKET_SLOTS;
+            &self.slots[start..start + BUCKET_SLOTS]
+        })
+    }
+
+    fn slot_of(&self, hash: u64, entry: u32) -> Option<&Slot> {
+        self.places(hash).find(|slot| {
+            slot.hash.load(Ordering::Relaxed) == hash && slot.entry.load(Ordering::Relaxed) == entry
+        })
+    }
+}
+
+/// The wide Interests of all shards.
+#[derive(Debug)]
+pub struct WideInterests {
+    /// All together. The one line that packets of all workers read; it is written only when a
+    /// wide Interest comes or goes.
+    total: Total,
+    homes: Box<[Home]>,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Total(AtomicU32);
+
+impl WideInterests {
+    /// None, of `shard_count` shards.
+    #[must_use]
+    pub fn new(shard_count: usize) -> Self {
+        Self {
+            total: Total(AtomicU32::new(0)),
+            homes: (0..shard_count).map(|_| Home::new()).collect(),
+        }
+    }
+
+    /// Shards that publish here.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.homes.len()
+    }
+
+    /// Whether none is pending anywhere.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Interests published by a shard.
+    #[inline]
+    #[must_use]
+    pub fn published(&self, shard: u8) -> usize {
+        self.homes[usize::from(shard)].count.load(Ordering::Relaxed) as usize
+    }
+
+    /// Publishes PIT entry `entry` of `shard`, for the name of `components` components that has
+    /// this hash. Called by that shard alone, like all methods that change something.
+    ///
+    /// # Errors
+    /// [`WideInterestsFull`]; nothing is changed then.
+    pub fn publish(
+        &self,
+        shard: u8,
+        hash: u64,
+        components: usize,
+        entry: u32,
+        expiry: Timestamp,
+    ) -> Result<(), WideInterestsFull> {
+        let home = &self.homes[usize::from(shard)];
+        let hash = key_of(hash);
+        if self.published(shard) >= WIDE_INTERESTS_MAX {
+            return Err(WideInterestsFull);
+        }
+        let free = home.places(hash).find(|slot| slot.hash.load(Ordering::Relaxed) == 0);
+        let slot = free.ok_or(WideInterestsFull)?;
+        slot.entry.store(entry, Ordering::Relaxed);
+        slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed);
+        // Release: whoever sees the hash sees the expiry.
+        slot.hash.store(hash, Ordering::Release);
+        add(&home.lengths[components], 1);
+        add(&home.count, 1);
+        // Several shards write this one.
+        self.total.0.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Changes until when a published Interest is pending.
+    pub fn set_expiry(&self, shard: u8, hash: u64, entry: u32, expiry: Timestamp) {
+        if let Some(slot) = self.homes[usize::from(shard)].slot_of(key_of(hash), entry) {
+            slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a published Interest back. Says whether it was there.
+    pub fn withdraw(&self, shard: u8, hash: u64, components: usize, entry: u32) -> bool {
+        let home = &self.homes[usize::from(shard)];
+        let Some(slot) = home.slot_of(key_of(hash), entry) else { return false };
+        slot.hash.store(0, Ordering::Relaxed);
+        add(&home.lengths[components], u32::MAX);
+        add(&home.count, u32::MAX);
+        self.total.0.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    /// The shards, a bit each, where an Interest for a prefix of a name is pending at `now`.
+    /// `hashes` are the prefix hashes of the name, the empty prefix first.
+    #[must_use]
+    pub fn find(&self, hashes: &[u64], now: Timestamp) -> u64 {
+        let mut found = 0;
+        for (number, home) in self.homes.iter().enumerate() {
+            if home.count.load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            let is_pending = (1..hashes.len()).any(|length| {
+                home.lengths[length].load(Ordering::Relaxed) != 0
+                    && Self::is_pending(home, key_of(hashes[length]), now)
+            });
+            found |= u64::from(is_pending) << number;
+        }
+        found
+    }
+
+    fn is_pending(home: &Home, hash: u64, now: Timestamp) -> bool {
+        home.places(hash).any(|slot| {
+            slot.hash.load(Ordering::Acquire) == hash
+                && slot.expiry.load(Ordering::Relaxed) > now.as_nanos()
+        })
+    }
+}
+
+/// A hash that is not the mark of a free slot.
+#[inline]
+fn key_of(hash: u64) -> u64 {
+    hash.max(1)
+}
+
+/// Adds to what one thread writes.
+fn add(counter: &AtomicU32, amount: u32) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(amount);
+    counter.store(sum, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few hashes, so that they collide, each of a length of its own.
+    fn length_of(hash: u64) -> usize {
+        usize::try_from(hash % 5).unwrap() + 1
+    }
+
+    fn hashes_with(hash: u64) -> Vec<u64> {
+        let mut hashes = vec![0xDEAD; 7];
+        hashes[length_of(hash)] = spread(hash);
+        hashes
+    }
+
+    /// A hash as a name would have it.
+    fn spread(hash: u64) -> u64 {
+        hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Publish { shard: u8, hash: u64, entry: u32, expiry: u64 },
+        SetExpiry { shard: u8, hash: u64, entry: u32, expiry: u64 },
+        Withdraw { shard: u8, hash: u64, entry: u32 },
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let key = (0..3_u8, 1..12_u64, 0..3_u32);
+        prop_oneof![
+            (key.clone(), 0..100_u64).prop_map(|((shard, hash, entry), expiry)| {
+                Operation::Publish { shard, hash, entry, expiry }
+            }),
+            (key.clone(), 0..100_u64).prop_map(|((shard, hash, entry), expiry)| {
+                Operation::SetExpiry { shard, hash, entry, expiry }
+            }),
+            key.prop_map(|(shard, hash, entry)| Operation::Withdraw { shard, hash, entry }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn finds_what_a_map_holds(operations in proptest::collection::vec(operation(), 0..60)) {
+            let table = WideInterests::new(3);
+            let mut oracle = std::collections::BTreeMap::new();
+            for operation in operations {
+                match operation {
+                    Operation::Publish { shard, hash, entry, expiry } => {
+                        // One PIT entry is published once.
+                        if oracle.contains_key(&(shard, hash, entry)) {
+                            continue;
+                        }
+                        let at = Timestamp::from_nanos(expiry);
+                        table.publish(shard, spread(hash), length_of(hash), entry, at).unwrap();
+                        oracle.insert((shard, hash, entry), expiry);
+                    }
+                    Operation::SetExpiry { shard, hash, entry, expiry } => {
+                        table.set_expiry(shard, spread(hash), entry, Timestamp::from_nanos(expiry));
+                        if let Some(known) = oracle.get_mut(&(shard, hash, entry)) {
+                            *known = expiry;
+                        }
+                    }
+                    Operation::Withdraw { shard, hash, entry } => {
+                        let was_there = oracle.remove(&(shard, hash, entry)).is_some();
+                        prop_assert_eq!(
+                            table.withdraw(shard, spread(hash), length_of(hash), entry), was_there
+                        );
+                    }
+                }
+                prop_assert_eq!(table.is_empty(), oracle.is_empty());
+                for hash in 1..12 {
+                    let now = 50;
+                    let expected = oracle
+                        .iter()
+                        .filter(|((_, known, _), expiry)| *known == hash && **expiry > now)
+                        .fold(0, |set, ((shard, ..), _)| set | 1 << shard);
+                    let found = table.find(&hashes_with(hash), Timestamp::from_nanos(now));
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_table_says_so_and_stays_as_it_is() {
+        const BOTH: u64 = 7 << 54 | 7 << 32;
+        let table = WideInterests::new(1);
+        let later = Timestamp::MAX;
+        let mut published = 0;
+        // All in the same two buckets.
+        while table.publish(0, BOTH, 1, published, later).is_ok() {
+            published += 1;
+        }
+        assert_eq!((published, table.published(0)), (8, 8), "both buckets are the one");
+        for entry in 0..published {
+            assert!(table.withdraw(0, BOTH, 1, entry));
+        }
+        assert!(table.is_empty());
+        let mut accepted = 0_usize;
+        for number in 0..2 * WIDE_INTERESTS_MAX as u64 {
+            accepted += usize::from(table.publish(0, spread(number + 1), 1, 0, later).is_ok());
+        }
+        assert_eq!(accepted, table.published(0));
+        assert!(accepted > WIDE_INTERESTS_MAX * 9 / 10, "{accepted}");
+    }
+}
