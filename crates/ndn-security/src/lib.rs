@@ -9,12 +9,14 @@ mod certificate;
 mod der;
 mod digest;
 mod error;
+pub mod info;
 mod oid;
 mod pbes2;
 mod private_key;
 mod public_key;
 mod safe_bag;
 mod signer;
+pub mod trust;
 mod verifier;
 
 pub use certificate::{Certificate, CertificateOptions, SELF, identity_of_key, key_name};

@@ -1,0 +1,281 @@
+//! Trust rules: which keys may sign which names, and which certificates everything rests on
+//! (ndn-cxx documentation, "Validator Configuration File Format").
+//!
+//! A [`TrustPolicy`] is read from the INFO format and judges one packet at a time. It fetches
+//! nothing: where a certificate is missing it says which, and is asked again with what came.
+
+mod config;
+mod name_regex;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, SignatureType};
+use thiserror::Error;
+
+pub use config::AnchorSource;
+use rules::Rule;
+
+use crate::{Certificate, DigestVerifier, Verifier};
+
+/// Certificates between a packet and its trust anchor at most.
+const CHAIN_MAX: usize = 25;
+/// Certificates that were found good and are remembered.
+const VERIFIED_MAX: usize = 1024;
+/// How long they are, seconds.
+const VERIFIED_LIFETIME_S: i64 = 3600;
+
+/// The name that stands for DigestSha256 where a rule asks for the name of a key.
+pub const DIGEST_IDENTITY: &str = "/localhost/identity/digest-sha256";
+
+/// Interest or Data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketKind {
+    /// A signed Interest.
+    Interest,
+    /// A Data.
+    Data,
+}
+
+/// A signed packet, as far as trust is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct SignedPacket<'a> {
+    /// Interest or Data.
+    pub kind: PacketKind,
+    /// What rules look at: the name without the components that belong to the signature.
+    pub name: NameRef<'a>,
+    /// SignatureInfo.
+    pub info: SignatureInfo<'a>,
+    /// What is signed, in pieces.
+    pub signed: [&'a [u8]; 2],
+    /// The signature.
+    pub value: &'a [u8],
+}
+
+impl<'a> SignedPacket<'a> {
+    /// A Data; `None` if its SignatureInfo cannot be read.
+    #[must_use]
+    pub fn from_data(data: &Data<'a>) -> Option<Self> {
+        Some(Self {
+            kind: PacketKind::Data,
+            name: data.name(),
+            info: data.signature_info().ok()?,
+            signed: [data.signed_portion(), &[]],
+            value: data.signature_value(),
+        })
+    }
+
+    /// A signed Interest (packet specification 0.3); `None` if it is not signed.
+    #[must_use]
+    pub fn from_interest(interest: &Interest<'a>) -> Option<Self> {
+        Some(Self {
+            kind: PacketKind::Interest,
+            name: interest.name().parent(),
+            info: interest.signature_info().ok()??,
+            signed: interest.signed_portion()?,
+            value: interest.signature_value()?,
+        })
+    }
+
+    /// The name of the key, [`DIGEST_IDENTITY`] for a digest.
+    ///
+    /// # Errors
+    /// If the locator is absent or not a name.
+    pub fn key_name(&self) -> Result<Name, TrustError> {
+        if self.info.signature_type == SignatureType::DIGEST_SHA256 {
+            return Ok(Name::from_uri(DIGEST_IDENTITY).unwrap_or_default());
+        }
+        match self.info.key_locator {
+            Some(KeyLocator::Name(name)) => Ok(name.to_name()),
+            Some(KeyLocator::Digest(_)) | None => Err(TrustError::KeyLocator),
+        }
+    }
+
+    fn is_verified_by(&self, verifier: &dyn Verifier) -> Result<(), TrustError> {
+        verifier
+            .verify(&self.info, &self.signed, self.value)
+            .map_err(|_| TrustError::Signature(self.name.to_name()))
+    }
+}
+
+/// Why a packet is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TrustError {
+    /// There is no KeyLocator, or it is not a name.
+    #[error("the KeyLocator is missing or not a name")]
+    KeyLocator,
+    /// No rule is about packets of this name.
+    #[error("no rule matches {0}")]
+    NoRule(Name),
+    /// The rule about packets of this name does not allow this key.
+    #[error("rule \"{rule}\" does not allow {key} to sign {name}")]
+    NotAllowed {
+        /// The rule.
+        rule: String,
+        /// The name of the packet.
+        name: Name,
+        /// The name of the key.
+        key: Name,
+    },
+    /// The signature does not match.
+    #[error("the signature of {0} does not match")]
+    Signature(Name),
+    /// A certificate is used before or after its time.
+    #[error("certificate {0} is not valid at this time")]
+    Expired(Name),
+    /// The way to a trust anchor is too long.
+    #[error("more than {CHAIN_MAX} certificates lead to the trust anchor")]
+    TooLong,
+}
+
+/// What a policy thinks of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Validation {
+    /// It is trusted.
+    Accepted,
+    /// It is not.
+    Refused(TrustError),
+    /// That depends on a certificate whose name begins so.
+    NeedsCertificate(Name),
+}
+
+/// Rules and trust anchors.
+#[derive(Debug, Clone, Default)]
+pub struct TrustPolicy {
+    accepts_all: bool,
+    interest_rules: Vec<Rule>,
+    data_rules: Vec<Rule>,
+    anchors: Vec<Arc<Certificate>>,
+    /// Certificates below the anchors that were found good, with the time when.
+    verified: VecDeque<(Arc<Certificate>, i64)>,
+}
+
+impl TrustPolicy {
+    /// Trusts every packet.
+    #[must_use]
+    pub fn accept_all() -> Self {
+        Self { accepts_all: true, ..Self::default() }
+    }
+
+    /// Trusts what one of these certificates signed, whatever its name.
+    #[must_use]
+    pub fn signed_by(anchors: Vec<Arc<Certificate>>) -> Self {
+        let rules = vec![Rule::any_key()];
+        Self { interest_rules: rules.clone(), data_rules: rules, anchors, ..Self::default() }
+    }
+
+    /// Whether every packet is trusted.
+    #[must_use]
+    pub fn accepts_all(&self) -> bool {
+        self.accepts_all
+    }
+
+    /// The trust anchors.
+    #[must_use]
+    pub fn anchors(&self) -> &[Arc<Certificate>] {
+        &self.anchors
+    }
+
+    /// Judges a packet. `fetched` are the certificates that were asked for so far, in any order;
+    /// `unix_s` is the time in seconds since 1970.
+    pub fn validate(
+        &mut self,
+        packet: &SignedPacket<'_>,
+        fetched: &[Arc<Certificate>],
+        unix_s: i64,
+    ) -> Validation {
+        if self.accepts_all {
+            return Validation::Accepted;
+        }
+        match self.climb(packet, fetched, unix_s) {
+            Ok(Some(missing)) => Validation::NeedsCertificate(missing),
+            Ok(None) => Validation::Accepted,
+            Err(error) => Validation::Refused(error),
+        }
+    }
+
+    /// From the packet to a trust anchor, certificate by certificate.
+    fn climb(
+        &mut self,
+        packet: &SignedPacket<'_>,
+        fetched: &[Arc<Certificate>],
+        unix_s: i64,
+    ) -> Result<Option<Name>, TrustError> {
+        let key = packet.key_name()?;
+        self.check_rules(packet, &key)?;
+        if packet.info.signature_type == SignatureType::DIGEST_SHA256 {
+            return packet.is_verified_by(&DigestVerifier).map(|()| None);
+        }
+        let mut chain: Vec<Arc<Certificate>> = Vec::new();
+        let mut key = key;
+        loop {
+            let signed = chain.last().cloned();
+            let data = signed.as_ref().and_then(|certificate| Data::parse(certificate.wire()).ok());
+            let current = data.as_ref().and_then(SignedPacket::from_data).unwrap_or(*packet);
+            if let Some(trusted) = self.find_trusted(key.as_ref(), unix_s) {
+                current.is_verified_by(trusted.public_key())?;
+                self.remember(chain, unix_s);
+                return Ok(None);
+            }
+            let found = fetched.iter().find(|candidate| {
+                candidate.name().starts_with(key.as_ref())
+                    && !chain.iter().any(|other| other.name() == candidate.name())
+            });
+            let Some(certificate) = found else { return Ok(Some(key)) };
+            if !certificate.validity().contains(unix_s) {
+                return Err(TrustError::Expired(certificate.name().to_name()));
+            }
+            current.is_verified_by(certificate.public_key())?;
+            if chain.len() == CHAIN_MAX {
+                return Err(TrustError::TooLong);
+            }
+            key = certificate.issuer().ok_or(TrustError::KeyLocator)?;
+            let data = Data::parse(certificate.wire()).map_err(|_| TrustError::KeyLocator)?;
+            let packet = SignedPacket::from_data(&data).ok_or(TrustError::KeyLocator)?;
+            self.check_rules(&packet, &key)?;
+            chain.push(Arc::clone(certificate));
+        }
+    }
+
+    fn check_rules(&self, packet: &SignedPacket<'_>, key: &Name) -> Result<(), TrustError> {
+        let rules = match packet.kind {
+            PacketKind::Interest => &self.interest_rules,
+            PacketKind::Data => &self.data_rules,
+        };
+        let rule = rules
+            .iter()
+            .find(|rule| rule.matches(packet.name))
+            .ok_or_else(|| TrustError::NoRule(packet.name.to_name()))?;
+        if rule.allows(packet.info.signature_type, packet.name, key.as_ref()) {
+            return Ok(());
+        }
+        let (rule, name) = (rule.id.clone(), packet.name.to_name());
+        Err(TrustError::NotAllowed { rule, name, key: key.clone() })
+    }
+
+    /// A certificate that needs no further proof.
+    fn find_trusted(&mut self, key: NameRef<'_>, unix_s: i64) -> Option<Arc<Certificate>> {
+        let oldest = unix_s - VERIFIED_LIFETIME_S;
+        self.verified.retain(|(certificate, when)| {
+            *when > oldest && certificate.validity().contains(unix_s)
+        });
+        let verified = self.verified.iter().map(|(certificate, _)| certificate);
+        self.anchors
+            .iter()
+            .chain(verified)
+            .find(|certificate| certificate.name().starts_with(key))
+            .cloned()
+    }
+
+    fn remember(&mut self, chain: Vec<Arc<Certificate>>, unix_s: i64) {
+        for certificate in chain {
+            if self.verified.len() == VERIFIED_MAX {
+                self.verified.pop_front();
+            }
+            self.verified.push_back((certificate, unix_s));
+        }
+    }
+}

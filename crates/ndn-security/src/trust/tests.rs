@@ -1,0 +1,212 @@
+//! Chains of certificates against the rules of NFD's sample configuration, and others.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use ndn_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name};
+
+use super::*;
+use crate::info::Node;
+use crate::{
+    AntiReplay, CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF,
+    Signer, key_name, sign_data, sign_interest,
+};
+
+const NOW: i64 = 1_700_000_000;
+
+const RULES: &str = r#"
+rule
+{
+  id "RIB Command Interest"
+  for interest
+  filter
+  {
+    type name
+    regex ^<localhop><nfd><rib>[<register><unregister>]<>{1,3}$
+  }
+  checker
+  {
+    type customized
+    sig-type ecdsa-sha256
+    key-locator
+    {
+      type name
+      regex ^<>*<KEY><>{1,3}$
+    }
+  }
+}
+rule
+{
+  id "Certificate Hierarchy"
+  for data
+  filter
+  {
+    type name
+    regex ^<>*<KEY><>{3}$
+  }
+  checker
+  {
+    type hierarchical
+  }
+}
+trust-anchor
+{
+  type file
+  file-name root.cert
+}
+"#;
+
+struct Identity {
+    key: Arc<PrivateKey>,
+    certificate: Arc<Certificate>,
+}
+
+impl Identity {
+    fn new(name: &str, issuer: Option<&Self>, not_after: i64) -> Self {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let name = key_name(Name::from_uri(name).unwrap().as_ref(), Component::generic(b"key-1"));
+        let options = CertificateOptions {
+            issuer_id: if issuer.is_some() { Component::generic(b"NA") } else { SELF },
+            version: 1,
+            not_before_unix_s: NOW - 1000,
+            not_after_unix_s: not_after,
+            description: &[],
+        };
+        let certificate = match issuer {
+            None => Certificate::self_sign(name.as_ref(), &key, &options).unwrap(),
+            Some(issuer) => {
+                let public = key.public_key().unwrap();
+                Certificate::issue(name.as_ref(), &public, &options, &issuer.signer()).unwrap()
+            }
+        };
+        Self { key, certificate: Arc::new(certificate) }
+    }
+
+    fn signer(&self) -> KeySigner {
+        let locator = Locator::Name(self.certificate.key_name().to_name());
+        KeySigner::new(Arc::clone(&self.key), locator)
+    }
+}
+
+fn policy(rules: &str, root: &Identity) -> TrustPolicy {
+    let node = Node::parse_single("rules", rules).unwrap();
+    let anchor = Arc::clone(&root.certificate);
+    TrustPolicy::from_info(&node, &mut |source| {
+        assert_eq!(source, AnchorSource::File("root.cert"));
+        Ok(vec![Arc::clone(&anchor)])
+    })
+    .unwrap()
+}
+
+fn interest(name: &str, signer: &dyn Signer) -> Vec<u8> {
+    let name = Name::from_uri(name).unwrap();
+    sign_interest(&InterestBuilder::new(&name).nonce(1), signer, &AntiReplay::default()).unwrap()
+}
+
+fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]) -> Validation {
+    let fetched: Vec<_> = fetched.iter().map(|who| Arc::clone(&who.certificate)).collect();
+    if let Ok(interest) = Interest::parse(wire) {
+        return policy.validate(&SignedPacket::from_interest(&interest).unwrap(), &fetched, NOW);
+    }
+    let data = Data::parse(wire).unwrap();
+    policy.validate(&SignedPacket::from_data(&data).unwrap(), &fetched, NOW)
+}
+
+const COMMAND: &str = "/localhop/nfd/rib/register/parameters";
+
+#[test]
+fn a_chain_to_the_anchor_is_asked_for_and_then_trusted() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let site = Identity::new("/net/site", Some(&root), NOW + 1000);
+    let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
+    let mut policy = policy(RULES, &root);
+    let wire = interest(COMMAND, &user.signer());
+    let needs = |who: &Identity| Validation::NeedsCertificate(who.certificate.key_name().to_name());
+    assert_eq!(judge(&mut policy, &wire, &[]), needs(&user));
+    assert_eq!(judge(&mut policy, &wire, &[&user]), needs(&site));
+    assert_eq!(judge(&mut policy, &wire, &[&site, &user]), Validation::Accepted);
+    assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
+    assert_eq!(judge(&mut policy, &interest(COMMAND, &root.signer()), &[]), Validation::Accepted);
+}
+
+#[test]
+fn wrong_names_keys_and_times_are_refused() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let mut policy = policy(RULES, &root);
+    let refused = |validation| matches!(validation, Validation::Refused(_));
+    let other = Identity::new("/other", Some(&root), NOW + 1000);
+    assert!(refused(judge(&mut policy, &interest(COMMAND, &other.signer()), &[&other])));
+    let expired = Identity::new("/net/old", Some(&root), NOW - 1);
+    assert!(refused(judge(&mut policy, &interest(COMMAND, &expired.signer()), &[&expired])));
+    let impostor = Identity::new("/net", None, NOW + 1000);
+    assert!(refused(judge(&mut policy, &interest(COMMAND, &impostor.signer()), &[])));
+    let outside = interest("/localhop/nfd/rib/list/x", &root.signer());
+    assert!(refused(judge(&mut policy, &outside, &[])));
+    assert!(refused(judge(&mut policy, &interest(COMMAND, &DigestSigner), &[])));
+    let name = Name::from_uri("/net/data").unwrap();
+    let data = sign_data(&DataBuilder::new(&name), &root.signer()).unwrap();
+    assert!(refused(judge(&mut policy, &data, &[])), "no rule is about it");
+}
+
+#[test]
+fn two_certificates_that_sign_each_other_lead_nowhere() {
+    let a = Identity::new("/net/a", None, NOW + 1000);
+    let b = Identity::new("/net/a/b", Some(&a), NOW + 1000);
+    let root = Identity::new("/net", None, NOW + 1000);
+    let mut policy = policy(RULES, &root);
+    let wire = interest(COMMAND, &b.signer());
+    let verdict = judge(&mut policy, &wire, &[&a, &b]);
+    // The self-signed certificate asks for itself again, and never gets anywhere.
+    assert_eq!(verdict, Validation::NeedsCertificate(a.certificate.key_name().to_name()));
+}
+
+#[test]
+fn relations_and_digests() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let rules = r"
+      rule { id named for interest
+        filter { type name name /app relation is-strict-prefix-of }
+        checker { type customized key-locator { type name name /net relation equal } }
+        checker { type customized sig-type sha256 } }
+      trust-anchor { type file file-name root.cert refresh 1h }";
+    let mut policy = policy(rules, &root);
+    assert_eq!(judge(&mut policy, &interest("/app/x", &root.signer()), &[]), Validation::Accepted);
+    assert_eq!(judge(&mut policy, &interest("/app/x", &DigestSigner), &[]), Validation::Accepted);
+    let sub = Identity::new("/net/sub", Some(&root), NOW + 1000);
+    for wire in [interest("/app", &root.signer()), interest("/app/x", &sub.signer())] {
+        assert!(matches!(judge(&mut policy, &wire, &[&sub]), Validation::Refused(_)));
+    }
+}
+
+#[test]
+fn any_accepts_all_and_bad_rules_name_their_line() {
+    let any = Node::parse_single("x", "trust-anchor { type any }").unwrap();
+    let mut nothing = |_: AnchorSource<'_>| Err("cannot be read".to_owned());
+    assert!(TrustPolicy::from_info(&any, &mut nothing).unwrap().accepts_all());
+    for (text, line) in [
+        ("what {\n}", 1),
+        ("rule {\n id a\n for both\n}", 3),
+        ("rule {\n id a\n for data\n}", 1),
+        ("rule {\n id a\n for data\n checker { type hierarchical\n more x\n } }", 5),
+        (
+            "rule {\n id a\n for data\n filter { type name\n regex <a\n }\n checker { type hierarchical } }",
+            5,
+        ),
+        ("trust-anchor {\n type file\n file-name x\n}", 3),
+        ("trust-anchor {\n type moon\n}", 2),
+    ] {
+        let node = Node::parse_single("rules", text).unwrap();
+        let error = TrustPolicy::from_info(&node, &mut nothing).unwrap_err();
+        assert_eq!(error.line, line, "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_base64_anchor_is_read() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let text = root.certificate.to_text().replace('\n', "");
+    let rules = format!("trust-anchor {{ type base64 base64-string \"{text}\" }}");
+    let node = Node::parse_single("rules", &rules).unwrap();
+    let policy = TrustPolicy::from_info(&node, &mut |_| Err(String::new())).unwrap();
+    assert_eq!(policy.anchors()[0].name(), root.certificate.name());
+}
