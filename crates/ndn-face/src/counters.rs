@@ -137,6 +137,21 @@ impl FaceCounters {
     }
 }
 
+/// How many system calls the sockets of a [`FaceSet`](crate::FaceSet) took, and how many frames
+/// those moved: batches are what makes a face fast, and this is how long they are. Internal faces
+/// make no system calls and are not counted.
+#[derive(Debug, Default)]
+pub struct CallCounters {
+    /// System calls that received, those that found nothing included.
+    pub receive_calls: Counter,
+    /// Frames that they brought.
+    pub received_frames: Counter,
+    /// System calls that sent, those for which the kernel had no room included.
+    pub send_calls: Counter,
+    /// Frames that they took: those of a queue that is written in several goes, with the last.
+    pub sent_frames: Counter,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@
 //! | [`FaceSet`] | all faces of one worker: sockets to [`RxSink`], [`FaceSink`] to sockets |
 //! | [`FaceOptions`], [`LinkOptions`], [`Persistency`] | what the control thread says about a face |
 //! | [`FaceCounters`], [`LinkDropReason`] | what a face counts |
+//! | [`CallCounters`] | what all faces of a worker count together: system calls |
 //! | [`FaceEvent`] | what happens to faces by itself |
 //! | [`InternalEnd`] | the face between the forwarder and its own management |
 //! | [`FrameTap`] | watching frames go by |
@@ -30,7 +31,7 @@ mod tap;
 mod uri;
 
 pub use budget::Budget;
-pub use counters::{FaceCounters, LinkDropReason};
+pub use counters::{CallCounters, FaceCounters, LinkDropReason};
 pub use datagram::{ChannelCounters, ChannelId};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;

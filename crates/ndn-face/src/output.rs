@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::stream;
 
-use crate::{Budget, LinkDropReason};
+use crate::{Budget, CallCounters, LinkDropReason};
 
 /// Packets of this many bytes are written from the pool block where they lie; shorter ones are
 /// copied, so that one system call writes many of them as one run of bytes.
@@ -38,6 +38,8 @@ pub(crate) struct OutputQueue {
     written: usize,
     large: Vec<Large>,
     large_bytes: usize,
+    /// Frames that were added since the queue was last empty.
+    frames: u64,
     /// The kernel did not take everything.
     blocked: bool,
     /// Bytes that waited in the kernel then.
@@ -102,6 +104,7 @@ impl OutputQueue {
             }
             Some(_) | None => self.bytes.extend_from_slice(payload),
         }
+        self.frames += 1;
         Ok(())
     }
 
@@ -133,10 +136,12 @@ impl OutputQueue {
         pool: &PacketPool,
         budget: &mut Budget,
         scratch: &mut Vec<u8>,
+        calls: &CallCounters,
     ) -> io::Result<Flushed> {
         while self.pending_bytes() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let plan = self.plan(pool, &mut slices);
+            calls.send_calls.increment();
             let written = match stream::write_vectored(stream, &slices[..plan.slices]) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -155,6 +160,7 @@ impl OutputQueue {
                 pool.release(large.handle);
             }
         }
+        calls.sent_frames.add(self.frames);
         self.reset(budget);
         Ok(Flushed::All)
     }
@@ -224,6 +230,7 @@ impl OutputQueue {
         self.charged = 0;
         self.bytes.clear();
         self.written = 0;
+        self.frames = 0;
         self.blocked = false;
         self.kernel_bytes = 0;
     }

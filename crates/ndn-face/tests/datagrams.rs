@@ -133,8 +133,8 @@ fn bursts_cross_in_few_system_calls() {
 }
 
 #[test]
-fn packets_of_many_sizes_arrive_whole_and_in_order() {
-    let Linked { mut near, mut far, face, received, .. } = linked(8800);
+fn packets_of_many_sizes_arrive_whole_and_equal_ones_in_order() {
+    let Linked { mut near, mut far, face, received, near_socket, .. } = linked(8800);
     let mut expected = Vec::new();
     for round in 0..5 {
         for index in 0..60_usize {
@@ -147,9 +147,12 @@ fn packets_of_many_sizes_arrive_whole_and_in_order() {
         // Keep the receive buffer from overflowing.
         far.run_until(|_| received.in_data.value() == expected.len() as u64);
     }
-    for packet in &expected {
-        assert!(far.receive().1 == *packet);
-    }
+    let mut received: Vec<_> = expected.iter().map(|_| far.receive().1).collect();
+    // Both sorts are stable: what arrived out of order within a length would differ.
+    received.sort_by_key(Vec::len);
+    expected.sort_by_key(Vec::len);
+    assert!(received == expected);
+    assert!(near_socket.send_calls.value() <= 10, "five flushes of 600 frames");
     near.finish();
     far.finish();
 }
@@ -172,13 +175,14 @@ fn large_packets_go_from_where_they_lie() {
     }
     near.pool.release(packet.handle);
     near.flush();
+    // Longest first: behind a header, as it is, the small ones.
     for _ in 0..20 {
-        assert!(far.receive().1 == large);
         let (_, wire, fields) = far.receive();
         assert!(wire == large);
         assert_eq!(fields.pit_token.as_bytes(), [1, 2]);
-        assert_eq!(far.receive().1, [6, 0]);
     }
+    (0..20).for_each(|_| assert!(far.receive().1 == large));
+    (0..20).for_each(|_| assert_eq!(far.receive().1, [6, 0]));
     near.finish();
     far.finish();
 }

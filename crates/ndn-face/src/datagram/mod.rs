@@ -13,7 +13,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::FaceIndex;
 
 pub(crate) use input::{DatagramInput, Opened};
-pub(crate) use output::{DatagramQueue, DatagramWriter};
+pub(crate) use output::{DatagramQueue, DatagramWriter, Destination, Frame, SendCounters};
 
 /// A UDP socket of a [`FaceSet`](crate::FaceSet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! The output queue of a UDP socket.
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -9,23 +10,50 @@ use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
 use ndn_table::FaceIndex;
 use rustix::io::Errno;
 
-use crate::LinkDropReason;
 use crate::datagram::ChannelCounters;
 use crate::output::{Flushed, LARGE_PACKET};
+use crate::{CallCounters, LinkDropReason};
 
 /// Messages per system call.
 const MESSAGES_MAX: usize = 64;
 /// Slices per system call: the kernel takes 1024 per message.
-const SLICES_MAX: usize = 512;
+const SLICES_MAX: usize = 1024;
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination {
+    pub(crate) face: FaceIndex,
+    /// `None` on a connected socket.
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+/// A frame to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) header: &'a [u8],
+    pub(crate) payload: &'a [u8],
+    /// Names the bytes of `payload`.
+    pub(crate) handle: Option<&'a PacketHandle>,
+    /// Length of the first frame of the same packet: that of this one, unless it is a fragment.
+    pub(crate) first_length: usize,
+}
+
+/// What a flush counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendCounters<'a> {
+    pub(crate) channel: &'a ChannelCounters,
+    pub(crate) calls: &'a CallCounters,
+}
 
 /// One frame that waits.
 #[derive(Debug)]
 struct Datagram {
-    face: FaceIndex,
-    /// `None` on a connected socket.
-    peer: Option<SocketAddr>,
+    to: Destination,
+    /// Frames of one length go together: by this, longest first. All fragments of a packet have
+    /// the length of the first here, so that they stay together.
+    first_length: usize,
     /// Where its copied bytes lie in the queue's buffer.
     start: usize,
     copied: usize,
@@ -45,7 +73,10 @@ pub(crate) struct DatagramQueue {
     bytes: Vec<u8>,
     datagrams: Vec<Datagram>,
     pending_bytes: usize,
-    /// Frames for more than one face are waiting.
+    /// So many frames at the front are in the order in which they go out; new ones do not
+    /// overtake them.
+    ordered: usize,
+    /// The frames behind those differ in face or length.
     mixed: bool,
     blocked: bool,
     /// Longest datagram to send in a run: the kernel does not cut messages into datagrams that
@@ -76,6 +107,7 @@ impl DatagramQueue {
             bytes: Vec::new(),
             datagrams: Vec::new(),
             pending_bytes: 0,
+            ordered: 0,
             mixed: false,
             blocked: false,
             segment_length_max: if segments { MESSAGE_LENGTH_MAX } else { 0 },
@@ -87,19 +119,16 @@ impl DatagramQueue {
         self.pending_bytes
     }
 
-    /// Adds a frame for `face`, or refuses it if the queue would exceed `bytes_max`.
+    /// Adds a frame, or refuses it if the queue would exceed `bytes_max`.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "where to, what, and the limits")]
     pub(crate) fn push(
         &mut self,
-        face: FaceIndex,
-        peer: Option<SocketAddr>,
-        header: &[u8],
-        payload: &[u8],
-        handle: Option<&PacketHandle>,
+        to: Destination,
+        frame: &Frame<'_>,
         pool: &PacketPool,
         bytes_max: usize,
     ) -> Result<(), LinkDropReason> {
+        let Frame { header, payload, handle, first_length } = *frame;
         let length = header.len() + payload.len();
         if self.pending_bytes + length > bytes_max {
             return Err(LinkDropReason::QueueFull);
@@ -116,8 +145,11 @@ impl DatagramQueue {
             }
         };
         let copied = self.bytes.len() - start;
-        self.mixed |= self.datagrams.first().is_some_and(|first| first.face != face);
-        self.datagrams.push(Datagram { face, peer, start, copied, large });
+        self.mixed |= self
+            .datagrams
+            .get(self.ordered)
+            .is_some_and(|first| first.to.face != to.face || first.first_length != first_length);
+        self.datagrams.push(Datagram { to, first_length, start, copied, large });
         self.pending_bytes += length;
         Ok(())
     }
@@ -128,23 +160,23 @@ impl DatagramQueue {
         socket: &impl AsFd,
         pool: &PacketPool,
         writer: &mut DatagramWriter,
-        counters: &ChannelCounters,
+        counters: SendCounters<'_>,
         mut refused: impl FnMut(FaceIndex),
     ) -> Flushed {
-        if self.mixed {
-            // Runs need neighbours. Stable for each face: by the place of the frame.
-            self.datagrams.sort_unstable_by_key(|one| (one.face, one.start));
-        }
+        self.order();
         let mut done = 0;
         let mut retried = false;
         while done < self.datagrams.len() {
             let mut builder = writer.batch.start();
             writer.runs.clear();
             self.plan(done, pool, &mut builder, &mut writer.runs);
-            counters.send_calls.increment();
+            counters.channel.send_calls.increment();
+            counters.calls.send_calls.increment();
             match builder.send(socket.as_fd()) {
                 Ok(messages) => {
-                    done += writer.runs[..messages].iter().sum::<usize>();
+                    let frames = writer.runs[..messages].iter().sum::<usize>();
+                    counters.calls.sent_frames.add(frames as u64);
+                    done += frames;
                     retried = false;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -159,7 +191,7 @@ impl DatagramQueue {
                     let run = writer.runs[0];
                     if !self.shorten_runs(run, done, &error) {
                         let frames = &self.datagrams[done..done + run];
-                        frames.iter().for_each(|datagram| refused(datagram.face));
+                        frames.iter().for_each(|datagram| refused(datagram.to.face));
                         done += run;
                     }
                 }
@@ -168,6 +200,17 @@ impl DatagramQueue {
         self.release(self.datagrams.len(), pool);
         self.reset();
         Flushed::All
+    }
+
+    /// Makes neighbours of what can go as one message: UDP promises no order, and one call for
+    /// each frame costs more than everything else. Stable for frames of one face and length, by
+    /// their place.
+    fn order(&mut self) {
+        if std::mem::take(&mut self.mixed) {
+            self.datagrams[self.ordered..]
+                .sort_unstable_by_key(|one| (one.to.face, Reverse(one.first_length), one.start));
+        }
+        self.ordered = self.datagrams.len();
     }
 
     /// Lays out the messages of the next system call, from frame `first` on.
@@ -200,7 +243,7 @@ impl DatagramQueue {
             }
             push_slice(builder, &self.bytes[copied]);
             let segment = (run > 1).then(|| u16::try_from(frames[0].length()).unwrap_or(0));
-            builder.end_message(frames[0].peer, segment);
+            builder.end_message(frames[0].to.peer, segment);
             runs.push(run);
             next += run;
         }
@@ -209,7 +252,7 @@ impl DatagramQueue {
     /// Frames from `first` on that can go as one message: to one peer and of one length, but for
     /// the last, which may be shorter.
     pub(super) fn run_at(&self, first: usize) -> usize {
-        let (face, length) = (self.datagrams[first].face, self.datagrams[first].length());
+        let (face, length) = (self.datagrams[first].to.face, self.datagrams[first].length());
         if length > self.segment_length_max {
             return 1;
         }
@@ -218,7 +261,7 @@ impl DatagramQueue {
         for next in self.datagrams[first + 1..].iter().take(SEGMENTS_MAX - 1) {
             let next_length = next.length();
             total += next_length;
-            if next.face != face || next_length > length || total > MESSAGE_LENGTH_MAX {
+            if next.to.face != face || next_length > length || total > MESSAGE_LENGTH_MAX {
                 break;
             }
             run += 1;
@@ -264,6 +307,7 @@ impl DatagramQueue {
             datagram.copied = rest.len() - start;
         }
         self.bytes = rest;
+        self.ordered = self.datagrams.len();
         self.blocked = true;
     }
 
@@ -283,6 +327,7 @@ impl DatagramQueue {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
+        self.ordered = 0;
         self.mixed = false;
         self.blocked = false;
     }

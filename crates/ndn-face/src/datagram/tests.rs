@@ -4,23 +4,40 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use ndn_ring::PacketPool;
+use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX};
 use ndn_table::FaceIndex;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use super::{ChannelCounters, DatagramQueue, DatagramWriter};
+use super::{ChannelCounters, DatagramQueue, DatagramWriter, Destination, Frame, SendCounters};
 use crate::output::Flushed;
+use crate::{CallCounters, LinkDropReason};
 
 fn face(slot: u32) -> FaceIndex {
     FaceIndex::new(slot, 0)
 }
 
+/// Queues a frame that is a whole packet.
+fn push(
+    queue: &mut DatagramQueue,
+    slot: u32,
+    (header, payload): (&[u8], &[u8]),
+    handle: Option<&PacketHandle>,
+    pool: &PacketPool,
+) {
+    let first_length = header.len() + payload.len();
+    let frame = Frame { header, payload, handle, first_length };
+    queue.push(to(slot), &frame, pool, usize::MAX).unwrap();
+}
+
+fn to(slot: u32) -> Destination {
+    Destination { face: face(slot), peer: None }
+}
+
 fn queue_of(lengths: &[usize], pool: &PacketPool) -> DatagramQueue {
     let mut queue = DatagramQueue::new(true);
     for length in lengths {
-        let bytes = vec![0; *length];
-        queue.push(face(1), None, &[], &bytes, None, pool, usize::MAX).unwrap();
+        push(&mut queue, 1, (&[], &vec![0; *length]), None, pool);
     }
     queue
 }
@@ -37,7 +54,7 @@ fn runs_are_of_equal_datagrams_but_for_the_last() {
     assert_eq!(run(&[100; 200]), SEGMENTS_MAX);
     assert_eq!(run(&[8800; 20]), MESSAGE_LENGTH_MAX / 8800);
     let mut queue = queue_of(&[100], &pool);
-    queue.push(face(2), None, &[], &[0; 100], None, &pool, usize::MAX).unwrap();
+    push(&mut queue, 2, (&[], &[0; 100]), None, &pool);
     assert_eq!(queue.run_at(0), 1);
 }
 
@@ -67,7 +84,8 @@ fn what_the_kernel_has_no_room_for_waits_without_its_blocks() {
     let (near, far) = pair();
     let mut queue = DatagramQueue::new(false);
     let mut writer = DatagramWriter::new();
-    let counters = ChannelCounters::default();
+    let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
+    let counters = SendCounters { channel: &channel, calls: &calls };
     let mut fill = pool.allocate_block().unwrap();
     fill.spare_mut()[..4000].fill(9);
     fill.commit(4000);
@@ -75,21 +93,22 @@ fn what_the_kernel_has_no_room_for_waits_without_its_blocks() {
     drop(fill);
     let large = pool.bytes(&handle).to_vec();
     for seed in 0..300_usize {
-        queue.push(face(1), None, &[seed as u8], &large, Some(&handle), &pool, usize::MAX).unwrap();
+        push(&mut queue, 1, (&[seed as u8], &large), Some(&handle), &pool);
         let small = vec![seed as u8; 50];
-        queue.push(face(2), None, &[], &small, None, &pool, usize::MAX).unwrap();
+        push(&mut queue, 2, (&[], &small), None, &pool);
     }
     pool.release(handle);
     let mut flush = |queue: &mut DatagramQueue| {
-        queue.flush(&near, &pool, &mut writer, &counters, |_| panic!("nothing is refused"))
+        queue.flush(&near, &pool, &mut writer, counters, |_| panic!("nothing is refused"))
     };
     assert_eq!(flush(&mut queue), Flushed::Blocked);
     pool.reclaim();
     assert_eq!(pool.counters().blocks_in_use(), 0);
     let waiting = queue.pending_bytes();
     assert!(waiting > 0);
-    let limit = queue.push(face(1), None, &[], &[0; 10], None, &pool, waiting + 9);
-    assert!(limit.is_err());
+    let frame = Frame { header: &[], payload: &[0; 10], handle: None, first_length: 10 };
+    let limit = queue.push(to(1), &frame, &pool, waiting + 9);
+    assert_eq!(limit, Err(LinkDropReason::QueueFull));
 
     let mut buffer = vec![0; 10_000];
     let mut received: [Vec<Vec<u8>>; 2] = Default::default();
@@ -108,6 +127,89 @@ fn what_the_kernel_has_no_room_for_waits_without_its_blocks() {
         assert_eq!(*short, vec![seed as u8; 50]);
     }
     assert_eq!((received[0].len(), received[1].len()), (300, 300));
+    assert_eq!(calls.sent_frames.value(), 600);
+}
+
+/// Sends what is in `queue` and reads it from the other end.
+fn sent(queue: &mut DatagramQueue, pool: &PacketPool) -> Vec<Vec<u8>> {
+    let (near, far) = pair();
+    let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
+    let counters = SendCounters { channel: &channel, calls: &calls };
+    let (mut received, mut buffer) = (Vec::new(), vec![0; 10_000]);
+    while queue.pending_bytes() > 0 {
+        queue.flush(&near, pool, &mut DatagramWriter::new(), counters, |_| panic!("refused"));
+        while let Ok((length, _)) = rustix::net::recv(&far, &mut buffer[..], RecvFlags::empty()) {
+            received.push(buffer[..length].to_vec());
+        }
+    }
+    received
+}
+
+#[test]
+fn equal_lengths_become_neighbours_in_the_order_in_which_they_came() {
+    let pool = PacketPool::new(1).unwrap();
+    let mut queue = DatagramQueue::new(false);
+    let lengths = [50, 70, 60];
+    for seed in 0..90_u8 {
+        let slot = u32::from(seed % 2);
+        push(&mut queue, slot, (&[seed], &vec![0; lengths[usize::from(seed) % 3]]), None, &pool);
+    }
+    let received = sent(&mut queue, &pool);
+    let mut expected: Vec<_> = (0..90_u8).collect();
+    expected.sort_by_key(|seed| (seed % 2, std::cmp::Reverse(lengths[usize::from(*seed) % 3])));
+    assert_eq!(received.iter().map(|one| one[0]).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn fragments_of_a_packet_stay_together() {
+    let pool = PacketPool::new(1).unwrap();
+    let mut queue = DatagramQueue::new(false);
+    for packet in 0..10_u8 {
+        // A short packet, then one in four fragments of which the last is short.
+        push(&mut queue, 1, (&[0xFF], &[0; 40]), None, &pool);
+        for (index, length) in (0_u8..).zip([99, 99, 99, 40]) {
+            let payload = vec![index; length];
+            let header = [packet];
+            let frame =
+                Frame { header: &header, payload: &payload, handle: None, first_length: 100 };
+            queue.push(to(1), &frame, &pool, usize::MAX).unwrap();
+        }
+    }
+    let received = sent(&mut queue, &pool);
+    let order: Vec<_> = received.iter().map(|one| (one[0], one[1])).collect();
+    let fragments = (0..10_u8).flat_map(|packet| (0..4).map(move |index| (packet, index)));
+    assert_eq!(order, fragments.chain([(0xFF, 0); 10]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_waited_is_not_overtaken() {
+    let pool = PacketPool::new(1).unwrap();
+    let (near, far) = pair();
+    let mut queue = DatagramQueue::new(false);
+    let mut writer = DatagramWriter::new();
+    let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
+    let counters = SendCounters { channel: &channel, calls: &calls };
+    for _ in 0..600 {
+        push(&mut queue, 1, (&[1], &[0; 50]), None, &pool);
+    }
+    let mut flush = |queue: &mut DatagramQueue| {
+        queue.flush(&near, &pool, &mut writer, counters, |_| panic!("nothing is refused"))
+    };
+    assert_eq!(flush(&mut queue), Flushed::Blocked);
+    // Longer ones go first, but not before what has waited already.
+    for header in [[3], [2]] {
+        let payload = vec![0; if header == [2] { 80 } else { 70 }];
+        push(&mut queue, 1, (&header, &payload), None, &pool);
+    }
+    let (mut received, mut buffer) = (Vec::new(), [0; 100]);
+    while received.len() < 602 {
+        while rustix::net::recv(&far, &mut buffer[..], RecvFlags::empty()).is_ok() {
+            received.push(buffer[0]);
+        }
+        flush(&mut queue);
+    }
+    assert!(received[..600].iter().all(|&kind| kind == 1));
+    assert_eq!(received[600..], [2, 3]);
 }
 
 #[test]
@@ -117,8 +219,8 @@ fn a_socket_that_is_gone_refuses_everything_and_keeps_nothing() {
     drop(far);
     let mut queue = queue_of(&[100; 10], &pool);
     let mut refused = 0;
-    let counters = ChannelCounters::default();
-    let flushed =
-        queue.flush(&near, &pool, &mut DatagramWriter::new(), &counters, |_| refused += 1);
+    let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
+    let counters = SendCounters { channel: &channel, calls: &calls };
+    let flushed = queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
 }

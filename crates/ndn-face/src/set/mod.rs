@@ -25,7 +25,7 @@ use crate::internal::InternalEnd;
 use crate::output::SpareQueues;
 use crate::reconnect::ReconnectWaits;
 use crate::tap::FrameTap;
-use crate::{Budget, FaceCounters, FaceEvent, FaceOptions, LinkService};
+use crate::{Budget, CallCounters, FaceCounters, FaceEvent, FaceOptions, LinkService};
 
 pub use receive::{Progress, RxSink};
 pub use send::FaceSink;
@@ -98,6 +98,7 @@ pub struct FaceSet {
     next_sequence: u64,
     reconnect_waits: ReconnectWaits,
     tap: Option<Box<dyn FrameTap>>,
+    calls: Arc<CallCounters>,
 }
 
 impl FaceSet {
@@ -127,6 +128,7 @@ impl FaceSet {
             next_sequence: options.first_sequence,
             reconnect_waits: options.reconnect_waits,
             tap: None,
+            calls: Arc::default(),
         })
     }
 
@@ -135,6 +137,12 @@ impl FaceSet {
     #[must_use]
     pub fn poller(&self) -> &Poller {
         &self.poller
+    }
+
+    /// System calls of all sockets together.
+    #[must_use]
+    pub fn call_counters(&self) -> &Arc<CallCounters> {
+        &self.calls
     }
 
     /// Shows every frame to `tap` from now on, or to nobody.

@@ -22,6 +22,7 @@ impl FaceSet {
             return Progress::Done;
         };
         let Some(input) = &mut self.datagrams else { return Progress::Done };
+        self.calls.receive_calls.increment();
         match input.receive(channel, pool) {
             Ok(true) => {
                 self.pending = Some(Pending::Datagrams(id));
@@ -95,6 +96,7 @@ impl FaceSet {
             if sink.is_full() {
                 return Progress::SinkFull;
             }
+            self.calls.received_frames.increment();
             if !self.deliver(now, message.face, block, length, pool, sink) {
                 break;
             }

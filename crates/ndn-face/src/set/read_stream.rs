@@ -39,6 +39,7 @@ impl FaceSet {
         let partial = stream.partial.len();
         let spare = block.spare_mut();
         spare[..partial].copy_from_slice(&stream.partial);
+        self.calls.receive_calls.increment();
         let read = match stream::read(connection.as_fd(), &mut spare[partial..]) {
             Ok(0) => Err(CloseReason::PeerClosed),
             Ok(length) => Ok(length),
@@ -110,6 +111,7 @@ impl FaceSet {
             if sink.is_full() {
                 return Progress::SinkFull;
             }
+            self.calls.received_frames.increment();
             if !self.deliver(now, index, block, length, pool, sink) {
                 return Progress::Done;
             }

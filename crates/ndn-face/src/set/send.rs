@@ -1,6 +1,5 @@
 //! From the shard to the sockets.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use ndn_forwarding::{TxPacket, TxSink};
@@ -8,7 +7,7 @@ use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, DatagramQueue};
+use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters};
 use crate::face::{Connection, Face, Transport};
 use crate::internal::InternalEnd;
 use crate::output::{Flushed, OutputQueue};
@@ -54,7 +53,7 @@ impl FaceSet {
         };
         let was_blocked = queue.is_blocked();
         let (budget, scratch) = (&mut self.output_budget, &mut self.scratch);
-        let result = queue.flush(connection.as_fd(), pool, budget, scratch);
+        let result = queue.flush(connection.as_fd(), pool, budget, scratch, &self.calls);
         face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
         let interest = match result {
             Ok(Flushed::All) => {
@@ -77,7 +76,7 @@ impl FaceSet {
     }
 
     pub(super) fn flush_channel(&mut self, id: ChannelId, pool: &PacketPool) {
-        let Self { channels, faces, poller, writer, .. } = self;
+        let Self { channels, faces, poller, writer, calls, .. } = self;
         let Some(channel) = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
@@ -87,8 +86,8 @@ impl FaceSet {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
             }
         };
-        let flushed =
-            channel.queue.flush(&channel.socket, pool, writer, &channel.counters, refused);
+        let counters = SendCounters { channel: &channel.counters, calls };
+        let flushed = channel.queue.flush(&channel.socket, pool, writer, counters, refused);
         let is_blocked = flushed == Flushed::Blocked;
         if is_blocked != channel.waits_writable {
             channel.waits_writable = is_blocked;
@@ -129,8 +128,8 @@ impl TxSink for FaceSink<'_> {
                 let channel = set.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
                 let (queue, pool) = (&mut channel.queue, self.pool);
-                let mut sink =
-                    DatagramSink { queue, face: index, peer: *peer, pool, bytes_max, tap };
+                let to = Destination { face: index, peer: *peer };
+                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
                 let _ = link.send(self.now, &packet, &mut sink);
                 if !channel.listed && !channel.waits_writable {
                     channel.listed = true;
@@ -194,11 +193,12 @@ impl FrameSink for StreamSink<'_> {
 
 struct DatagramSink<'a> {
     queue: &'a mut DatagramQueue,
-    face: FaceIndex,
-    peer: Option<SocketAddr>,
+    to: Destination,
     pool: &'a PacketPool,
     bytes_max: usize,
     tap: Tap<'a>,
+    /// Length of the first frame of the packet, by which its other fragments travel.
+    first_length: Option<usize>,
 }
 
 impl FrameSink for DatagramSink<'_> {
@@ -214,8 +214,9 @@ impl FrameSink for DatagramSink<'_> {
         payload: &[u8],
         handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
-        let (face, peer) = (self.face, self.peer);
-        self.queue.push(face, peer, header, payload, handle, self.pool, self.bytes_max)?;
+        let first = *self.first_length.get_or_insert(header.len() + payload.len());
+        let frame = Frame { header, payload, handle, first_length: first };
+        self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
         self.tap.see(header, payload);
         Ok(())
     }
