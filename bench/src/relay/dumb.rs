@@ -11,16 +11,19 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::endpoint::Endpoint;
+use super::statistics::Calls;
 use super::wire;
 
 /// A consumer connects here, the producer to the same path with this suffix.
 pub(super) const PRODUCER_SUFFIX: &str = ".producer";
 
-/// Relays between Unix stream sockets: `consumers` connections on `path`, then one producer.
+/// Relays between Unix stream sockets: `consumers` connections on `path`, then one producer. It
+/// tells its figures to whoever connects to `statistics`.
 ///
 /// # Errors
 /// When a socket cannot be made or fails; a peer that closes ends the relay.
-pub fn relay_unix(path: &Path, consumers: usize) -> io::Result<()> {
+pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Result<()> {
+    let statistics = UnixListener::bind(statistics)?;
     let consumer_listener = UnixListener::bind(path)?;
     let mut producer_path = path.as_os_str().to_owned();
     producer_path.push(PRODUCER_SUFFIX);
@@ -30,23 +33,34 @@ pub fn relay_unix(path: &Path, consumers: usize) -> io::Result<()> {
     for _ in 0..consumers {
         endpoints.push(Endpoint::stream(OwnedFd::from(consumer_listener.accept()?.0))?);
     }
-    relay(endpoints, producer)
+    relay(endpoints, producer, &statistics)
 }
 
 /// Relays between UDP sockets: consumer `i` sends from port `consumer_ports[i]` to port
-/// `listen_port + i`; the producer is at `producer_port`.
+/// `listen_port + i`; the producer is at `producer_port`. It tells its figures to whoever connects to
+/// `statistics`, from when it relays.
 ///
 /// # Errors
 /// When a socket cannot be made or fails.
-pub fn relay_udp(listen_port: u16, consumer_ports: &[u16], producer_port: u16) -> io::Result<()> {
+pub fn relay_udp(
+    listen_port: u16,
+    consumer_ports: &[u16],
+    producer_port: u16,
+    statistics: &Path,
+) -> io::Result<()> {
     let mut endpoints = Vec::with_capacity(consumer_ports.len());
     for (offset, &port) in (0u16..).zip(consumer_ports) {
         endpoints.push(Endpoint::datagram(listen_port + 1 + offset, port)?);
     }
-    relay(endpoints, Endpoint::datagram(listen_port, producer_port)?)
+    let producer = Endpoint::datagram(listen_port, producer_port)?;
+    relay(endpoints, producer, &UnixListener::bind(statistics)?)
 }
 
-fn relay(mut consumers: Vec<Endpoint>, mut producer: Endpoint) -> io::Result<()> {
+fn relay(
+    mut consumers: Vec<Endpoint>,
+    mut producer: Endpoint,
+    statistics: &UnixListener,
+) -> io::Result<()> {
     loop {
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(consumers.len() + 1);
         for endpoint in std::iter::once(&producer).chain(&consumers) {
@@ -56,6 +70,7 @@ fn relay(mut consumers: Vec<Endpoint>, mut producer: Endpoint) -> io::Result<()>
             }
             fds.push(PollFd::from_borrowed_fd(endpoint.fd(), flags));
         }
+        fds.push(PollFd::new(statistics, PollFlags::IN));
         poll(&mut fds, None)?;
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if ready[0] {
@@ -75,5 +90,11 @@ fn relay(mut consumers: Vec<Endpoint>, mut producer: Endpoint) -> io::Result<()>
             consumer.flush()?;
         }
         producer.flush()?;
+        if ready.last() == Some(&true) {
+            let endpoints = std::iter::once(&producer).chain(&consumers);
+            let calls = endpoints.map(Endpoint::calls).fold(Calls::default(), Calls::plus);
+            // Whoever asked may be gone already.
+            let _ = calls.answer(statistics.accept()?.0);
+        }
     }
 }

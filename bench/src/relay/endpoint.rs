@@ -8,6 +8,7 @@ use ndn_sys::udp::{UdpOptions, UdpSocket};
 use rustix::io::Errno;
 
 use super::datagram::{DatagramInput, DatagramOutput};
+use super::statistics::Calls;
 use super::wire::split_tlv;
 
 const READ_BUFFER: usize = 256 * 1024;
@@ -18,6 +19,7 @@ pub(super) struct Endpoint {
     socket: Socket,
     input: Input,
     output: Output,
+    calls: Calls,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,7 @@ impl Endpoint {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
             output: Output::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 },
+            calls: Calls::default(),
         })
     }
 
@@ -64,21 +67,29 @@ impl Endpoint {
             socket: Socket::Datagram(socket),
             input: Input::Datagram(DatagramInput::default()),
             output: Output::Datagram(DatagramOutput::default()),
+            calls: Calls::default(),
         })
     }
 
     /// Queues one packet that `write` appends.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.calls.sent_frames += 1;
         self.output.push(write);
+    }
+
+    /// System calls so far, and packets: those given to [`push`](Self::push) count as sent.
+    pub(super) fn calls(&self) -> Calls {
+        self.calls
     }
 
     /// Sends what it can; true when nothing is left.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
+        let calls = &mut self.calls.send_calls;
         match (&self.socket, &mut self.output) {
             (Socket::Stream(socket), Output::Stream { bytes, sent }) => {
-                flush_stream(socket, bytes, sent)
+                flush_stream(socket, bytes, sent, calls)
             }
-            (Socket::Datagram(socket), Output::Datagram(output)) => output.flush(socket),
+            (Socket::Datagram(socket), Output::Datagram(output)) => output.flush(socket, calls),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -90,12 +101,18 @@ impl Endpoint {
         mut handle: impl FnMut(&[u8], &mut Output),
     ) -> io::Result<bool> {
         let output = &mut self.output;
+        self.calls.receive_calls += 1;
+        let frames = &mut self.calls.received_frames;
+        let mut handle = |packet: &[u8]| {
+            *frames += 1;
+            handle(packet, output);
+        };
         match (&self.socket, &mut self.input) {
             (Socket::Stream(socket), Input::Stream { buffer, filled }) => {
-                receive_stream(socket, buffer, filled, |tlv| handle(tlv, output))
+                receive_stream(socket, buffer, filled, &mut handle)
             }
             (Socket::Datagram(socket), Input::Datagram(input)) => {
-                input.receive(socket, |packet| handle(packet, output))
+                input.receive(socket, &mut handle)
             }
             _ => unreachable!("both halves are of the socket's kind"),
         }
@@ -128,8 +145,14 @@ impl Output {
     }
 }
 
-fn flush_stream(socket: &OwnedFd, bytes: &mut Vec<u8>, sent: &mut usize) -> io::Result<bool> {
+fn flush_stream(
+    socket: &OwnedFd,
+    bytes: &mut Vec<u8>,
+    sent: &mut usize,
+    calls: &mut u64,
+) -> io::Result<bool> {
     while *sent < bytes.len() {
+        *calls += 1;
         match rustix::io::write(socket, &bytes[*sent..]) {
             Ok(count) => *sent += count,
             Err(Errno::AGAIN) => {

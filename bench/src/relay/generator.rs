@@ -10,8 +10,11 @@ use super::endpoint::Endpoint;
 use super::window::{Tally, Window};
 use super::wire::{self, Frame, INTEREST_LENGTH_MAX};
 
-/// An exchange that takes longer than this is counted as lost.
-const LOSS_TIMEOUT_NS: u64 = 1_000_000_000;
+/// An exchange that takes longer than this is counted as lost. Some forwarders need most of a
+/// second for a window of 4096.
+const LOSS_TIMEOUT_NS: u64 = 2_000_000_000;
+/// A stretch ends after this time even if too little has happened in it.
+const STRETCH_MAX_NS: u64 = 30_000_000_000;
 /// How long one wait in the kernel may last before lost exchanges are looked for.
 const WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// A consumer with this much unsent output opens no further exchange.
@@ -54,18 +57,19 @@ impl Generator {
         self.mixed = mixed;
     }
 
-    /// Keeps the window full until `duration` has passed (and, when given, at least `exchanges`
-    /// were opened in all); counts what happened in that time.
+    /// Keeps the window full until `duration` has passed and the window has turned over so many
+    /// times, but no longer than [`STRETCH_MAX_NS`]; counts what happened in that time.
     ///
     /// # Errors
     /// When a socket fails or the forwarder closes it.
-    pub(super) fn run(&mut self, duration: Duration, exchanges: u64) -> io::Result<Stretch> {
+    pub(super) fn run(&mut self, duration: Duration, turns: u64) -> io::Result<Stretch> {
         let start = clock::monotonic_ns();
         let cpu_start = clock::thread_cpu_ns();
         let end = start + u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.window.take_tally();
+        let enough = self.window.size() * turns;
         let mut now = start;
-        while now < end || self.window.opened() < exchanges {
+        while now < end || self.window.ended() < enough && now < start + STRETCH_MAX_NS {
             self.fill(now)?;
             self.wait()?;
             now = clock::monotonic_ns();

@@ -14,6 +14,7 @@ mod generator;
 mod layout;
 mod programs;
 mod rounds;
+mod statistics;
 mod window;
 mod wire;
 
@@ -65,6 +66,10 @@ pub struct RelayCase {
     pub exchanges_per_s: f64,
     /// CPU time of the forwarder, user and kernel, per exchange.
     pub cpu_us_per_exchange: f64,
+    /// Packets received per system call that receives, where the program says so.
+    pub packets_per_read: Option<f64>,
+    /// Packets sent per system call that sends, where the program says so.
+    pub packets_per_write: Option<f64>,
     /// Share of exchanges that got no Data.
     pub loss: f64,
     /// Median latency of this closed loop, from sending the Interest to reading the Data.

@@ -75,6 +75,15 @@ impl Addresses {
         self.folder.join("forwarder.sock")
     }
 
+    /// Where a program tells how many system calls it made, if it does.
+    pub(super) fn statistics_socket(&self, program: Program) -> Option<PathBuf> {
+        match program {
+            Program::Namewire => Some(self.socket().with_extension("control.sock")),
+            Program::Dumb => Some(self.folder.join("statistics.sock")),
+            Program::Nfd | Program::Ndnd => None,
+        }
+    }
+
     /// Where the producer connects: the dumb relay has a socket of its own for it.
     pub(super) fn producer_socket(&self, program: Program) -> PathBuf {
         let mut path = self.socket().into_os_string();
@@ -109,7 +118,8 @@ impl Running {
                 command.arg("run").arg("--config").arg(config);
             }
             Program::Dumb => {
-                command.args(["bench", "dumb-relay"]);
+                command.args(["bench", "dumb-relay", "--statistics"]);
+                command.args(addresses.statistics_socket(program));
                 if addresses.udp {
                     let ports: Vec<String> =
                         addresses.consumer_ports.iter().map(u16::to_string).collect();
@@ -143,10 +153,10 @@ impl Running {
     }
 
     fn await_listening(&mut self, program: Program, addresses: &Addresses) -> anyhow::Result<()> {
-        if program == Program::Dumb && addresses.udp {
-            return Ok(());
-        }
-        let socket = addresses.producer_socket(program);
+        let socket = match addresses.statistics_socket(program) {
+            Some(statistics) if program == Program::Dumb && addresses.udp => statistics,
+            Some(_) | None => addresses.producer_socket(program),
+        };
         let start = clock::monotonic_ns();
         while clock::monotonic_ns() - start < START_TIMEOUT_NS {
             if let Some(status) = self.child.try_wait()? {

@@ -12,10 +12,15 @@ use super::endpoint::Endpoint;
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Layout};
 use super::programs::{Addresses, CS_CAPACITY, Program, Running};
+use super::statistics::Calls;
 use super::{RelayCase, RelayOptions, attach};
 
 /// The window while a cache is filled.
 const WARM_WINDOW: u32 = 256;
+/// The window turns over so many times before anything is counted, and in what is counted, however
+/// slow the program is: some forward everything that one peer has sent before they look at another.
+const SETTLE_TURNS: u64 = 2;
+const STRETCH_TURNS: u64 = 8;
 /// A generator busier than this may be the limit.
 const BUSY_MAX: f64 = 0.8;
 /// A generator shown this much faster against the dumb relay is not the limit.
@@ -30,6 +35,8 @@ struct Subject {
     running: Running,
     generator: Generator,
     folder: PathBuf,
+    /// Where it tells its figures.
+    statistics: Option<PathBuf>,
 }
 
 impl Drop for Subject {
@@ -44,6 +51,7 @@ impl Drop for Subject {
 struct Round {
     exchanges_per_s: f64,
     cpu_us: f64,
+    packets_per_call: Option<(f64, f64)>,
     loss: f64,
     p50_us: f64,
     p99_us: f64,
@@ -127,8 +135,9 @@ fn start(
     // Every program sees the same names; every start takes fresh ones.
     generator.reshape(WARM_WINDOW, 100, false);
     let warm = u64::from(CS_CAPACITY) * 3;
-    generator.run(Duration::from_millis(10), warm)?;
-    Ok(Subject { program, running, generator, folder })
+    generator.run(Duration::from_millis(10), warm.div_ceil(u64::from(WARM_WINDOW)))?;
+    let statistics = addresses.statistics_socket(program);
+    Ok(Subject { program, running, generator, folder, statistics })
 }
 
 fn connect_unix(
@@ -206,11 +215,16 @@ fn run_round(
 ) -> anyhow::Result<Round> {
     subject.generator.reshape(shape.window, shape.payload, shape.mixed);
     // Let the loop settle at the new window before anything is counted.
-    subject.generator.run(options.stretch / 10, 0)?;
+    subject.generator.run(options.stretch / 10, SETTLE_TURNS)?;
+    let ask = |subject: &Subject| subject.statistics.as_deref().map(Calls::ask).transpose();
+    let calls = ask(subject)?;
     let steal = super::clock::steal_ns();
     let cpu = subject.running.cpu_ns()?;
-    let Stretch { tally, wall_ns, generator_cpu_ns } = subject.generator.run(options.stretch, 0)?;
+    let Stretch { tally, wall_ns, generator_cpu_ns } =
+        subject.generator.run(options.stretch, STRETCH_TURNS)?;
     let cpu = subject.running.cpu_ns()? - cpu;
+    let steal = super::clock::steal_ns().saturating_sub(steal);
+    let calls = ask(subject)?.zip(calls).map(|(now, before)| now.since(before));
     let ended = tally.satisfied + tally.nacked + tally.lost;
     let satisfied = to_f64(tally.satisfied.max(1));
     Ok(Round {
@@ -220,7 +234,8 @@ fn run_round(
         p50_us: to_f64(tally.latency_ns.value_at_quantile(0.5)) / 1e3,
         p99_us: to_f64(tally.latency_ns.value_at_quantile(0.99)) / 1e3,
         busy: to_f64(generator_cpu_ns) / to_f64(wall_ns),
-        steal: to_f64(super::clock::steal_ns().saturating_sub(steal)) / to_f64(wall_ns),
+        packets_per_call: calls.map(Calls::packets_per_call),
+        steal: to_f64(steal) / to_f64(wall_ns),
     })
 }
 
@@ -230,6 +245,10 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
     // On a host that is never quiet, noisy figures with the count of them beat none.
     let kept = if quiet.is_empty() { rounds } else { &quiet };
     let median = |figure: fn(&Round) -> f64| crate::median(kept.iter().map(figure));
+    let median_of_known = |figure: fn(&(f64, f64)) -> f64| {
+        let known = kept.iter().filter_map(|round| round.packets_per_call.as_ref().map(figure));
+        subject.statistics.is_some().then(|| crate::median(known))
+    };
     let rates = kept.iter().map(|round| round.exchanges_per_s);
     RelayCase {
         case: format!("{}-{}-{}", subject.program.name(), layout.transport(), shape.payload),
@@ -238,6 +257,8 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
         mixed: shape.mixed,
         exchanges_per_s: median(|round| round.exchanges_per_s),
         cpu_us_per_exchange: median(|round| round.cpu_us),
+        packets_per_read: median_of_known(|(read, _)| *read),
+        packets_per_write: median_of_known(|(_, write)| *write),
         loss: median(|round| round.loss),
         p50_us: median(|round| round.p50_us),
         p99_us: median(|round| round.p99_us),
@@ -251,6 +272,6 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures of a benchmark, far below 2^53")]
-fn to_f64(number: u64) -> f64 {
+pub(super) fn to_f64(number: u64) -> f64 {
     number as f64
 }

@@ -101,6 +101,16 @@ impl Window {
         self.next_sequence
     }
 
+    /// Exchanges in flight at most.
+    pub(super) fn size(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// Exchanges that have ended since the last [`take_tally`](Self::take_tally).
+    pub(super) fn ended(&self) -> u64 {
+        self.tally.satisfied + self.tally.nacked + self.tally.lost
+    }
+
     /// Starts counting afresh and returns what was counted.
     pub(super) fn take_tally(&mut self) -> Tally {
         std::mem::replace(&mut self.tally, Tally::new())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{ChannelCounters, FaceSet, FaceSetOptions, LinkOptions};
+use ndn_face::{CallCounters, ChannelCounters, FaceSet, FaceSetOptions, LinkOptions};
 use ndn_forwarding::{Burst, Counters, Ingress, PitTokenPolicy, Shard, ShardConfig, StrategyTable};
 use ndn_ring::{PacketPool, PoolCounters, PoolError};
 use ndn_sys::poll::{Interest, Waker};
@@ -94,6 +94,7 @@ pub struct Dataplane {
     worker_counters: Arc<WorkerCounters>,
     pool_counters: Arc<PoolCounters>,
     channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
+    calls: Arc<CallCounters>,
 }
 
 impl Dataplane {
@@ -117,6 +118,7 @@ impl Dataplane {
         let pool = PacketPool::new(options.pool_blocks)?;
         let pool_counters = Arc::clone(pool.counters());
         let mut faces = FaceSet::new(&options.faces)?;
+        let calls = Arc::clone(faces.call_counters());
         let mut channels = Vec::new();
         let mut channel_counters = Vec::new();
         for (socket, accepts) in options.channels {
@@ -171,6 +173,7 @@ impl Dataplane {
             worker_counters,
             pool_counters,
             channels: channel_counters,
+            calls,
         })
     }
 
@@ -220,6 +223,12 @@ impl Dataplane {
     #[must_use]
     pub fn worker_counters(&self) -> &Arc<WorkerCounters> {
         &self.worker_counters
+    }
+
+    /// System calls of the worker's sockets.
+    #[must_use]
+    pub fn call_counters(&self) -> &Arc<CallCounters> {
+        &self.calls
     }
 
     /// Figures of the packet buffers.

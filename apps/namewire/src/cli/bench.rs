@@ -85,6 +85,9 @@ enum Bench {
         /// UDP ports of the consumers
         #[arg(long, value_delimiter = ',')]
         consumer_ports: Vec<u16>,
+        /// Tell figures to whoever connects to this Unix socket
+        #[arg(long)]
+        statistics: PathBuf,
     },
 }
 
@@ -111,10 +114,17 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_relay(&relay, |line| eprintln!("{line}"))?;
             if *json { print_json(&report) } else { print_relay(&report) }
         }
-        Bench::DumbRelay { unix, consumers, listen_port, producer_port, consumer_ports } => {
+        Bench::DumbRelay {
+            unix,
+            consumers,
+            listen_port,
+            producer_port,
+            consumer_ports,
+            statistics,
+        } => {
             let ended = match (unix, listen_port) {
-                (Some(path), None) => relay_unix(path, *consumers),
-                (None, Some(port)) => relay_udp(*port, consumer_ports, *producer_port),
+                (Some(path), None) => relay_unix(path, *consumers, statistics),
+                (None, Some(port)) => relay_udp(*port, consumer_ports, *producer_port, statistics),
                 _ => return Err(Failure::Usage("give either --unix or --listen-port".to_owned())),
             };
             ended.map_err(|error| Failure::Failed(format!("the dumb relay ended: {error}")))
@@ -155,8 +165,20 @@ fn print_pipeline(report: &PipelineReport) -> Outcome {
 )]
 fn print_relay(report: &RelayReport) -> Outcome {
     let headings = [
-        "CASE", ">WINDOW", ">FACES", "NAMES", ">EXCH/S", ">CPU µs", ">OF DUMB", ">LOSS", ">p50 µs",
-        ">p99 µs", ">MiB", "NOTE",
+        "CASE",
+        ">WINDOW",
+        ">FACES",
+        "NAMES",
+        ">EXCH/S",
+        ">CPU µs",
+        ">OF DUMB",
+        ">PKT/READ",
+        ">PKT/WRITE",
+        ">LOSS",
+        ">p50 µs",
+        ">p99 µs",
+        ">MiB",
+        "NOTE",
     ];
     let mut table = Table::new(&headings);
     for case in &report.cases {
@@ -168,6 +190,8 @@ fn print_relay(report: &RelayReport) -> Outcome {
             grouped(case.exchanges_per_s as u64),
             format!("{:.2}", case.cpu_us_per_exchange),
             case.share_of_dumb.map_or_else(String::new, |share| format!("{:.0}%", share * 100.0)),
+            case.packets_per_read.map_or_else(String::new, |packets| format!("{packets:.1}")),
+            case.packets_per_write.map_or_else(String::new, |packets| format!("{packets:.1}")),
             format!("{:.3}%", case.loss * 100.0),
             format!("{:.1}", case.p50_us),
             format!("{:.1}", case.p99_us),

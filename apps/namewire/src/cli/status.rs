@@ -1,12 +1,14 @@
 //! `namewire status`: the state of a forwarder at a glance.
 
 use clap::Args;
+use ndn_client::ForwarderAddress;
 use ndn_management::{ChannelStatus, CsInfo, Dataset, FaceStatus, ForwarderStatus};
 use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on};
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
+use crate::control_socket::{ControlClient, Request, Statistics, WorkerStatistics};
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]
@@ -26,12 +28,27 @@ pub(super) fn run(options: &Options) -> Outcome {
         let channels: Vec<ChannelStatus> =
             endpoint.management().dataset(&Dataset::ChannelList).await?;
         let cs = endpoint.management().cs_info().await?;
+        let workers = endpoint.address().map(workers).unwrap_or_default();
         if options.json {
-            print_json(&status, &faces, &channels, &cs)
+            print_json(&status, &faces, &channels, &cs, &workers)
         } else {
-            print(&status, &faces, &channels, &cs)
+            print(&status, &faces, &channels, &cs, &workers)
         }
     })
+}
+
+/// What the workers of a forwarder of this kind count, if its control socket is where it usually
+/// is and open to this user; else nothing.
+fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
+    let ForwarderAddress::Unix(path) = address else { return Vec::new() };
+    ControlClient::connect(&path.with_extension("control.sock"))
+        .and_then(|mut client| client.call::<Statistics>(&Request::Statistics))
+        .map_or_else(|_| Vec::new(), |statistics| statistics.workers)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn per_call(frames: u64, calls: u64) -> f64 {
+    frames as f64 / calls.max(1) as f64
 }
 
 fn print(
@@ -39,6 +56,7 @@ fn print(
     faces: &[FaceStatus],
     channels: &[ChannelStatus],
     cs: &CsInfo,
+    workers: &[WorkerStatistics],
 ) -> Outcome {
     let counters = &status.counters;
     let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
@@ -62,6 +80,17 @@ fn print(
         ("satisfied", grouped(counters.satisfied_interests)),
         ("unsatisfied", grouped(counters.unsatisfied_interests)),
     ]);
+    if !workers.is_empty() {
+        let sum = |figure: fn(&WorkerStatistics) -> u64| workers.iter().map(figure).sum::<u64>();
+        fields.push((
+            "frames per call",
+            format!(
+                "{:.1} received, {:.1} sent",
+                per_call(sum(|one| one.received_frames), sum(|one| one.receive_calls)),
+                per_call(sum(|one| one.sent_frames), sum(|one| one.send_calls)),
+            ),
+        ));
+    }
     for channel in channels {
         fields.push(("listens on", channel.local_uri.clone()));
     }
@@ -73,6 +102,7 @@ fn print_json(
     faces: &[FaceStatus],
     channels: &[ChannelStatus],
     cs: &CsInfo,
+    workers: &[WorkerStatistics],
 ) -> Outcome {
     let counters = &status.counters;
     Ok(output::print_json(&json!({
@@ -97,5 +127,6 @@ fn print_json(
         },
         "cs": super::cs::json(cs),
         "channels": channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
+        "workers": workers,
     }))?)
 }

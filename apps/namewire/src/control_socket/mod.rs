@@ -1,4 +1,5 @@
-//! The local socket through which `namewire log` and `namewire capture` reach a running forwarder.
+//! The local socket through which `namewire log`, `namewire capture` and, for what the workers
+//! count, `namewire status` reach a running forwarder.
 //!
 //! A client sends one JSON object per line and gets one per line back: `{"result": ...}` or
 //! `{"error": "..."}`. `capture.start` is the exception: after its result line, the connection
@@ -13,7 +14,7 @@ mod protocol;
 mod server;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
-pub use protocol::{LogLevels, Request, Version};
+pub use protocol::{LogLevels, Request, Statistics, Version, WorkerStatistics};
 pub use server::{CaptureStream, ControlSocket, Handler};
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ pub enum Request {
         /// As [`crate::logging::LogHandle::set`] reads them.
         directives: String,
     },
+    /// What the workers have done since the start: answered with [`Statistics`].
+    #[serde(rename = "statistics")]
+    Statistics,
     /// Turn the connection into a pcapng capture, after an empty result.
     #[serde(rename = "capture.start")]
     CaptureStart {
@@ -45,6 +48,34 @@ pub struct Version {
 pub struct LogLevels {
     /// As [`crate::logging::LogHandle::directives`] writes them.
     pub directives: String,
+}
+
+/// What a forwarder counts beside what management knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// One for each worker.
+    pub workers: Vec<WorkerStatistics>,
+}
+
+/// What one worker has done since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatistics {
+    /// Rounds of its loop.
+    pub rounds: u64,
+    /// Rounds that waited in the kernel.
+    pub sleeps: u64,
+    /// Bursts that it has forwarded.
+    pub bursts: u64,
+    /// Packets in them.
+    pub packets: u64,
+    /// System calls that received, those that found nothing included.
+    pub receive_calls: u64,
+    /// Frames that they brought.
+    pub received_frames: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// Frames that they took.
+    pub sent_frames: u64,
 }
 
 /// The answer to a request.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::protocol::{LINE_LEN_MAX, LogLevels, Request, Response, Version};
+use super::protocol::{LINE_LEN_MAX, LogLevels, Request, Response, Statistics, Version};
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 
 /// Connections served at one time; further ones are closed at once.
@@ -35,6 +35,9 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why they cannot be changed so.
     fn set_log_directives(&self, directives: &str) -> Result<(), String>;
+
+    /// What the workers count.
+    fn statistics(&self) -> Statistics;
 
     /// Begins to capture. The forwarder stops when the stream's receiver is gone.
     ///
@@ -231,6 +234,7 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             }
             Err(reason) => return Response::Error(reason),
         },
+        Request::Statistics => serde_json::to_value(handler.statistics()),
         Request::CaptureStart { .. } => {
             return Response::Error("a capture is no simple request".to_owned());
         }

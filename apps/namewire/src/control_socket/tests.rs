@@ -28,6 +28,11 @@ impl Handler for Recorder {
         Ok(())
     }
 
+    fn statistics(&self) -> Statistics {
+        let idle = WorkerStatistics::default();
+        Statistics { workers: vec![idle, WorkerStatistics { receive_calls: 7, ..idle }] }
+    }
+
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
         if filter.face_id == Some(99) {
             return Err("there is no face 99".to_owned());
@@ -65,6 +70,15 @@ fn levels_are_changed_and_told() {
     assert_eq!(refused.to_string(), "`bad` is no level");
     let levels: LogLevels = client.call(&Request::LogLevels).unwrap();
     assert_eq!(levels.directives, "debug", "a refused change changes nothing");
+}
+
+#[test]
+fn statistics_are_told() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut client = ControlClient::connect(socket.path()).unwrap();
+    let statistics: Statistics = client.call(&Request::Statistics).unwrap();
+    assert_eq!(statistics, setup.recorder.statistics());
 }
 
 #[test]

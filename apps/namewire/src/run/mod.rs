@@ -12,7 +12,7 @@
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
 //! | `captures` | frames on their way to a capture file |
-//! | `operator` | the control socket's requests: log levels, captures |
+//! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
 mod captures;
@@ -54,7 +54,11 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
-    let (operator, requests) = operator::Operator::new(log)?;
+    let figures = operator::WorkerFigures {
+        rounds: Arc::clone(dataplane.worker_counters()),
+        calls: Arc::clone(dataplane.call_counters()),
+    };
+    let (operator, requests) = operator::Operator::new(log, vec![figures])?;
     let control_socket = match config.control_socket_path() {
         None => None,
         Some(path) => Some(

@@ -1,13 +1,15 @@
-//! What the control socket asks for: log levels, captures.
+//! What the control socket asks for: log levels, figures of the workers, captures.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
+use ndn_dataplane::WorkerCounters;
+use ndn_face::CallCounters;
 use ndn_sys::poll::Waker;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
-use crate::control_socket::{CaptureStream, Handler};
+use crate::control_socket::{CaptureStream, Handler, Statistics, WorkerStatistics};
 use crate::logging::LogHandle;
 
 /// Packets that wait for a capture's reader at most.
@@ -22,10 +24,36 @@ pub(super) struct CaptureRequest {
     pub(super) answer: std::sync::mpsc::SyncSender<Result<CaptureStream, String>>,
 }
 
+/// What one worker counts.
+#[derive(Debug)]
+pub(super) struct WorkerFigures {
+    /// Its loop.
+    pub(super) rounds: Arc<WorkerCounters>,
+    /// Its system calls.
+    pub(super) calls: Arc<CallCounters>,
+}
+
+impl WorkerFigures {
+    fn read(&self) -> WorkerStatistics {
+        let Self { rounds, calls } = self;
+        WorkerStatistics {
+            rounds: rounds.rounds.value(),
+            sleeps: rounds.sleeps.value(),
+            bursts: rounds.bursts.value(),
+            packets: rounds.packets.value(),
+            receive_calls: calls.receive_calls.value(),
+            received_frames: calls.received_frames.value(),
+            send_calls: calls.send_calls.value(),
+            sent_frames: calls.sent_frames.value(),
+        }
+    }
+}
+
 /// The control socket's end: runs on its threads.
 #[derive(Debug)]
 pub(super) struct Operator {
     log: LogHandle,
+    workers: Vec<WorkerFigures>,
     requests: Sender<CaptureRequest>,
     waker: Arc<Waker>,
 }
@@ -39,11 +67,14 @@ pub(super) struct OperatorRequests {
 
 impl Operator {
     /// Both ends.
-    pub(super) fn new(log: LogHandle) -> io::Result<(Self, OperatorRequests)> {
+    pub(super) fn new(
+        log: LogHandle,
+        workers: Vec<WorkerFigures>,
+    ) -> io::Result<(Self, OperatorRequests)> {
         let (sender, receiver) = channel();
         let waker = Arc::new(Waker::new()?);
         let requests = OperatorRequests { requests: receiver, waker: Arc::clone(&waker) };
-        Ok((Self { log, requests: sender, waker }, requests))
+        Ok((Self { log, workers, requests: sender, waker }, requests))
     }
 }
 
@@ -54,6 +85,10 @@ impl Handler for Operator {
 
     fn set_log_directives(&self, directives: &str) -> Result<(), String> {
         self.log.set(directives)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { workers: self.workers.iter().map(WorkerFigures::read).collect() }
     }
 
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {

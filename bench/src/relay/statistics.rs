@@ -1,0 +1,111 @@
+//! How many system calls a program under test made, and how many packets they moved.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::rounds::to_f64;
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sums since the start of the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Calls {
+    /// System calls that received.
+    pub(super) receive_calls: u64,
+    /// Packets that they brought.
+    pub(super) received_frames: u64,
+    /// System calls that sent.
+    pub(super) send_calls: u64,
+    /// Packets that they took.
+    pub(super) sent_frames: u64,
+}
+
+/// As the control socket of `namewire run` answers `statistics`; the dumb relay does so too.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    result: Workers,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Workers {
+    workers: Vec<Calls>,
+}
+
+impl Calls {
+    /// Asks the program whose socket is at `path`.
+    ///
+    /// # Errors
+    /// When nobody answers there.
+    pub(super) fn ask(path: &Path) -> anyhow::Result<Self> {
+        let stream = UnixStream::connect(path).with_context(|| path.display().to_string())?;
+        Self::ask_by(&stream)
+    }
+
+    fn ask_by(mut stream: &UnixStream) -> anyhow::Result<Self> {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(b"{\"method\":\"statistics\"}\n")?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        let answer: Answer = serde_json::from_str(&line).context("no statistics")?;
+        let workers = answer.result.workers.into_iter();
+        Ok(workers.fold(Self::default(), Self::plus))
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            receive_calls: self.receive_calls + other.receive_calls,
+            received_frames: self.received_frames + other.received_frames,
+            send_calls: self.send_calls + other.send_calls,
+            sent_frames: self.sent_frames + other.sent_frames,
+        }
+    }
+
+    /// Answers whoever has connected, without reading the question.
+    ///
+    /// # Errors
+    /// When the other side is gone.
+    pub(super) fn answer(self, mut stream: UnixStream) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&Answer { result: Workers { workers: vec![self] } })?;
+        line.push(b'\n');
+        stream.write_all(&line)
+    }
+
+    /// What was counted since `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            receive_calls: self.receive_calls - earlier.receive_calls,
+            received_frames: self.received_frames - earlier.received_frames,
+            send_calls: self.send_calls - earlier.send_calls,
+            sent_frames: self.sent_frames - earlier.sent_frames,
+        }
+    }
+
+    /// Packets per system call that received, and per one that sent.
+    pub(super) fn packets_per_call(self) -> (f64, f64) {
+        let ratio = |packets, calls: u64| to_f64(packets) / to_f64(calls.max(1));
+        (ratio(self.received_frames, self.receive_calls), ratio(self.sent_frames, self.send_calls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_answered_is_understood() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let calls = Calls { receive_calls: 3, received_frames: 12, send_calls: 2, sent_frames: 11 };
+        calls.answer(far).unwrap();
+        let heard = Calls::ask_by(&near).unwrap();
+        assert_eq!(heard, calls);
+        let earlier = Calls { receive_calls: 1, received_frames: 2, send_calls: 1, sent_frames: 1 };
+        assert_eq!(heard.since(earlier).packets_per_call(), (5.0, 10.0));
+        assert!(Calls::ask_by(&near).is_err(), "the other side is gone");
+    }
+}
