@@ -94,7 +94,7 @@ fn relay(
             let endpoints = std::iter::once(&producer).chain(&consumers);
             let calls = endpoints.map(Endpoint::calls).fold(Calls::default(), Calls::plus);
             // Whoever asked may be gone already.
-            let _ = calls.answer(statistics.accept()?.0);
+            let _ = calls.answer(&statistics.accept()?.0);
         }
     }
 }

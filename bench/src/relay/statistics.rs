@@ -66,11 +66,13 @@ impl Calls {
         }
     }
 
-    /// Answers whoever has connected, without reading the question.
+    /// Answers whoever has connected, after the question.
     ///
     /// # Errors
-    /// When the other side is gone.
-    pub(super) fn answer(self, mut stream: UnixStream) -> io::Result<()> {
+    /// When the other side is gone or asks nothing.
+    pub(super) fn answer(self, mut stream: &UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        BufReader::new(stream).read_line(&mut String::new())?;
         let mut line = serde_json::to_vec(&Answer { result: Workers { workers: vec![self] } })?;
         line.push(b'\n');
         stream.write_all(&line)
@@ -101,8 +103,9 @@ mod tests {
     fn what_is_answered_is_understood() {
         let (near, far) = UnixStream::pair().unwrap();
         let calls = Calls { receive_calls: 3, received_frames: 12, send_calls: 2, sent_frames: 11 };
-        calls.answer(far).unwrap();
+        let answering = std::thread::spawn(move || calls.answer(&far).unwrap());
         let heard = Calls::ask_by(&near).unwrap();
+        answering.join().unwrap();
         assert_eq!(heard, calls);
         let earlier = Calls { receive_calls: 1, received_frames: 2, send_calls: 1, sent_frames: 1 };
         assert_eq!(heard.since(earlier).packets_per_call(), (5.0, 10.0));
