@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use ndn_client::Endpoint;
 use ndn_client::fetch::{
-    Discovery, FetchConfig, FetchError, FetchFailure, FetchOptions, FetchProgress, ObjectStream,
-    WindowMode,
+    Discovery, FetchConfig, FetchError, FetchFailure, FetchOptions, FetchProgress, FoundObject,
+    ObjectStream, WindowMode,
 };
 use ndn_packet::Name;
 use serde_json::json;
@@ -17,6 +18,7 @@ use super::connect::{ConnectOptions, block_on, kind_of, name, positive_duration}
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output::{bytes_for_people, grouped};
+use super::part::{Origin, PartFile, Progress};
 use super::target::Target;
 
 /// Segments written at once.
@@ -26,6 +28,12 @@ const BATCH: usize = 256;
 ///
 /// Finds the latest version of NAME by its RDR metadata or, where there is none, by an Interest for
 /// the prefix, and fetches its segments with a window that adapts to loss and congestion.
+///
+/// A file appears under its name when it is complete and verified; one that exists keeps its mode.
+/// When a fetch is interrupted or gets no answer, what has come stays beside it as .FILE.part, with a
+/// .FILE.part.json that says what it is; the same command goes on from there. It starts over if there
+/// is a newer version, if --verify was another, if the object has other segments, or if the part is
+/// damaged. Parts are gone on with as they were verified when they came.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, with or without version
@@ -49,8 +57,14 @@ pub(super) struct Options {
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
     /// Give up after asking for a segment so many times again
+    ///
+    /// Silence is borne for the lifetime times one more than this at most; and, before that, for as
+    /// long again until the version is found (for four lifetimes at most).
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
+    /// Start over, whatever an interrupted fetch has left
+    #[arg(long)]
+    restart: bool,
     /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
@@ -79,19 +93,88 @@ pub(super) fn run(options: &Options) -> Outcome {
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
         let started = now();
-        let stream = endpoint.fetch(&options.name, &fetching).await.map_err(failure)?;
-        receive(stream, &mut target, options, started).await
+        let (stream, already) = start(&endpoint, &fetching, options, &mut target).await?;
+        receive(stream, already, &mut target, options, started).await
     });
-    let report = match fetched {
-        Ok(report) => report,
-        Err(failure) => {
-            target.discard();
-            return Err(failure);
+    match fetched {
+        Ok(report) => {
+            let on_stdout = target.is_stdout();
+            target.complete()?;
+            report.print(options, on_stdout)
         }
+        Err(failure) => {
+            abandon(target, &failure);
+            Err(failure)
+        }
+    }
+}
+
+/// Keeps what a later fetch can go on with, unless there is something wrong with it.
+fn abandon(target: Target, failure: &Failure) {
+    match failure {
+        Failure::Interrupted | Failure::NoAnswer(_) | Failure::Unreachable(_) => {
+            if let Some(bytes) = target.keep() {
+                let kept = bytes_for_people(bytes);
+                eprintln!("namewire: {kept} are kept; the same command goes on from there");
+            }
+        }
+        Failure::Usage(_) | Failure::Unverified(_) | Failure::Failed(_) | Failure::OutputClosed => {
+            target.discard()
+        }
+    }
+}
+
+/// What an interrupted fetch has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Already {
+    segments: u64,
+    bytes: u64,
+}
+
+/// Finds the object and starts to fetch what is not there yet.
+async fn start(
+    endpoint: &Endpoint,
+    fetching: &FetchOptions,
+    options: &Options,
+    target: &mut Target,
+) -> Outcome<(ObjectStream, Already)> {
+    let found = endpoint.find(&options.name, fetching).await.map_err(failure)?;
+    let mut already = Already::default();
+    if let Target::File(part) = target {
+        let origin =
+            Origin { name: found.name().to_uri(), verification: keys::identity(&options.verify)? };
+        let origin = found.is_segmented().then_some(origin);
+        let resumed = match &origin {
+            Some(origin) if !options.restart => {
+                resume(endpoint, &found, fetching, part, origin).await?
+            }
+            _ => None,
+        };
+        match resumed {
+            Some(progress) => {
+                already = Already { segments: progress.segments, bytes: progress.bytes };
+            }
+            None => part.begin(origin)?,
+        }
+    }
+    Ok((endpoint.fetch_found(found, already.segments, fetching), already))
+}
+
+/// What is there of the object, if it begins as the object does and so has the same segments.
+async fn resume(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    fetching: &FetchOptions,
+    part: &mut PartFile,
+    origin: &Origin,
+) -> Outcome<Option<Progress>> {
+    let Some(progress) = part.resume(origin)? else {
+        return Ok(None);
     };
-    let on_stdout = target.is_stdout();
-    target.complete()?;
-    report.print(options, on_stdout)
+    let first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?.content();
+    let same =
+        u64::try_from(first.len()) == Ok(progress.segment_len) && part.head(first.len())? == first;
+    Ok(same.then_some(progress))
 }
 
 fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
@@ -107,8 +190,8 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
         ..FetchOptions::default()
     };
     fetching.config.retransmissions_max = options.retries;
-    // Interests are repeated at least as often as they end: a segment that nobody has is given up
-    // after a minute, not after five.
+    fetching.discovery_retransmissions = fetching.discovery_retransmissions.min(options.retries);
+    // Interests are repeated at least as often as they end, which bounds how long silence is borne.
     let rto = &mut fetching.config.rto;
     rto.max = rto.max.min(options.lifetime);
     rto.min = rto.min.min(rto.max);
@@ -128,6 +211,7 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
 /// Writes the object as it comes.
 async fn receive(
     mut stream: ObjectStream,
+    already: Already,
     target: &mut Target,
     options: &Options,
     started: Instant,
@@ -139,13 +223,13 @@ async fn receive(
         for chunk in chunks.drain(..) {
             target.write(&chunk)?;
         }
-        update(&bar, &progress.borrow(), started);
+        update(&bar, &progress.borrow(), already, started);
     }
     bar.finish_and_clear();
     let elapsed = now() - started;
     let name = stream.name().clone();
     let progress = *progress.borrow();
-    Ok(Report { name, progress, elapsed })
+    Ok(Report { name, already, progress, elapsed })
 }
 
 #[expect(clippy::disallowed_methods, reason = "for people: how long a fetch took")]
@@ -163,15 +247,16 @@ fn progress_bar(options: &Options) -> ProgressBar {
     bar
 }
 
-fn update(bar: &ProgressBar, progress: &FetchProgress, started: Instant) {
+fn update(bar: &ProgressBar, progress: &FetchProgress, already: Already, started: Instant) {
     if bar.is_hidden() {
         return;
     }
     let rate = per_second(progress.bytes, now() - started);
-    let mut message = format!("{}  {}/s", bytes_for_people(progress.bytes), bytes_for_people(rate));
+    let bytes = bytes_for_people(already.bytes + progress.bytes);
+    let mut message = format!("{bytes}  {}/s", bytes_for_people(rate));
     if let Some(last) = progress.final_segment {
         bar.set_length(last + 1);
-        if let Some(left) = seconds_left(progress, last, rate) {
+        if let Some(left) = seconds_left(progress, already, last, rate) {
             message.push_str(&format!("  {left} s left"));
         }
     }
@@ -181,13 +266,13 @@ fn update(bar: &ProgressBar, progress: &FetchProgress, started: Instant) {
     }
     message.push_str(&format!("  {} sent again", progress.retransmissions));
     bar.set_message(message);
-    bar.set_position(progress.segments);
+    bar.set_position(already.segments + progress.segments);
 }
 
 /// How long the rest takes if segments go on as they did.
-fn seconds_left(progress: &FetchProgress, last: u64, rate: u64) -> Option<u64> {
+fn seconds_left(progress: &FetchProgress, already: Already, last: u64, rate: u64) -> Option<u64> {
     let segment_bytes = progress.bytes.checked_div(progress.segments)?;
-    let segments_left = (last + 1).saturating_sub(progress.segments);
+    let segments_left = (last + 1).saturating_sub(already.segments + progress.segments);
     segments_left.saturating_mul(segment_bytes).checked_div(rate)
 }
 
@@ -198,6 +283,7 @@ fn per_second(amount: u64, elapsed: Duration) -> u64 {
 
 struct Report {
     name: Name,
+    already: Already,
     progress: FetchProgress,
     elapsed: Duration,
 }
@@ -222,8 +308,12 @@ impl Report {
     fn line(&self) -> String {
         let progress = &self.progress;
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
+        let resumed = match self.already.bytes {
+            0 => String::new(),
+            bytes => format!(", {} were there", bytes_for_people(bytes)),
+        };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {} segments, {} sent again",
+            "{}: {} in {:.3} s ({rate}/s), {} segments, {} sent again{resumed}",
             self.name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -239,6 +329,8 @@ impl Report {
             "name": self.name.to_string(),
             "bytes": progress.bytes,
             "segments": progress.segments,
+            "resumed_bytes": self.already.bytes,
+            "resumed_segments": self.already.segments,
             "elapsed_ms": milliseconds(self.elapsed),
             "goodput_bytes_per_s": per_second(progress.bytes, self.elapsed),
             "interests": progress.interests,
@@ -285,8 +377,11 @@ mod tests {
     #[test]
     fn the_rest_takes_as_long_as_it_has_bytes() {
         let progress = FetchProgress { bytes: 8000, segments: 1, ..FetchProgress::default() };
-        assert_eq!(seconds_left(&progress, 10, 8000), Some(10));
-        assert_eq!(seconds_left(&FetchProgress::default(), 10, 8000), None);
-        assert_eq!(seconds_left(&progress, 10, 0), None);
+        let none = Already::default();
+        assert_eq!(seconds_left(&progress, none, 10, 8000), Some(10));
+        let some = Already { segments: 4, bytes: 32_000 };
+        assert_eq!(seconds_left(&progress, some, 10, 8000), Some(6));
+        assert_eq!(seconds_left(&FetchProgress::default(), none, 10, 8000), None);
+        assert_eq!(seconds_left(&progress, none, 10, 0), None);
     }
 }

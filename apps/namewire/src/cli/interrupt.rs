@@ -1,18 +1,58 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and the end of the terminal.
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::{Failure, Outcome};
 
+/// The signals that ask a command to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` for a command that is to outlive its terminal, as under nohup.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        let hangup = match hangup_is_ignored() {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup,
+        })
+    }
+
+    async fn wait(mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hangup => {}
+        }
+    }
+}
+
+/// Whether the program was started with SIGHUP ignored (proc(5): SigIgn in `status`, bit 0).
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & 1 != 0
+}
+
 /// Waits until the user or the system asks the program to end.
 pub(super) async fn interrupted() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        outcome = tokio::signal::ctrl_c() => outcome,
-    }
+    Signals::catch()?.wait().await;
+    Ok(())
 }
 
 /// Runs `work` until it is done; interrupted, it is dropped and the command fails.
@@ -33,17 +73,9 @@ pub(super) fn on_interrupt(act: impl FnOnce() + Send + 'static) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     // Made here, so that the signal does not end the program before the thread runs.
-    let mut interrupt =
-        runtime.block_on(async { signal(SignalKind::interrupt()) }).map_err(failed)?;
-    let mut terminate =
-        runtime.block_on(async { signal(SignalKind::terminate()) }).map_err(failed)?;
+    let signals = runtime.block_on(async { Signals::catch() }).map_err(failed)?;
     std::thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => (),
-                _ = terminate.recv() => (),
-            }
-        });
+        runtime.block_on(signals.wait());
         act();
     });
     Ok(())

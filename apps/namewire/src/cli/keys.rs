@@ -56,6 +56,18 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     Ok(Verification::Verifier(verifier))
 }
 
+/// Tells whether two values of `--verify` mean the same, without giving a shared key away.
+pub(super) fn identity(argument: &str) -> Outcome<String> {
+    if matches!(argument, "digest" | "none") {
+        return Ok(argument.to_owned());
+    }
+    let (kind, file) = match argument.strip_prefix("hmac:") {
+        Some(file) => ("hmac", file),
+        None => ("key", argument),
+    };
+    Ok(format!("{kind} {}", super::part::fingerprint(read(file)?.trim().as_bytes())))
+}
+
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
     HmacKey::from_base64(&read(file)?, Locator::None).map_err(|error| unusable(file, &error))
 }

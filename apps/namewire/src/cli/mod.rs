@@ -20,6 +20,7 @@ mod keys;
 mod log;
 mod manage;
 mod output;
+mod part;
 mod peek;
 mod ping;
 mod poke;

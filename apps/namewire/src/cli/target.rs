@@ -5,16 +5,19 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Outcome};
+use super::part::PartFile;
 
-/// Bytes gathered before they are written to a file.
+/// Bytes gathered before they are written to a device.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
+/// Links that are followed one after the other, as in the kernel.
+const LINKS_MAX: usize = 40;
 
-/// Where the object goes. A file gets a temporary name until it is complete; what exists and is no
+/// Where the object goes. A file has a hidden name until it is complete; what exists and is no
 /// regular file (a device, a pipe) is written to as it is, never replaced.
 pub(super) enum Target {
     Stdout(io::Stdout),
     InPlace { writer: BufWriter<File>, path: PathBuf },
-    File { writer: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+    File(Box<PartFile>),
 }
 
 impl Target {
@@ -30,25 +33,14 @@ impl Target {
             Some(path) => path,
         };
         // Also where a link leads to such a thing: renaming over it would take it away from everybody.
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Self::open_in_place(path);
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {
+                Err(Failure::Usage(format!("{} is a directory: name a file in it", path.display())))
+            }
+            Ok(metadata) if !metadata.is_file() => Self::open_in_place(path),
+            // The file that a link leads to is replaced, not the link.
+            _ => Ok(Self::File(Box::new(PartFile::open(behind_links(path)?)?))),
         }
-        // The file that a link leads to is replaced, not the link.
-        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let file_name = path.file_name().ok_or_else(|| {
-            Failure::Usage(format!("{} is not the name of a file", path.display()))
-        })?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(file_name);
-        hidden.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(hidden);
-        let file =
-            File::create(&temporary).map_err(|error| Failure::file(path.display(), &error))?;
-        Ok(Self::File {
-            writer: BufWriter::with_capacity(WRITE_BUFFER_LEN, file),
-            temporary,
-            path: path.to_owned(),
-        })
     }
 
     fn open_in_place(path: &Path) -> Outcome<Self> {
@@ -62,11 +54,13 @@ impl Target {
         matches!(self, Self::Stdout(_))
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Outcome {
+    /// Writes the content of the next segment.
+    pub(super) fn write(&mut self, content: &[u8]) -> Outcome {
         match self {
-            Self::Stdout(stdout) => Ok(stdout.lock().write_all(bytes)?),
-            Self::File { writer, path, .. } | Self::InPlace { writer, path } => {
-                writer.write_all(bytes).map_err(|error| Failure::file(path.display(), &error))
+            Self::Stdout(stdout) => Ok(stdout.lock().write_all(content)?),
+            Self::File(part) => part.write_segment(content),
+            Self::InPlace { writer, path } => {
+                writer.write_all(content).map_err(|error| Failure::file(path.display(), &error))
             }
         }
     }
@@ -75,37 +69,55 @@ impl Target {
     pub(super) fn complete(self) -> Outcome {
         match self {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),
+            Self::File(part) => part.complete(),
             Self::InPlace { mut writer, path } => {
                 writer.flush().map_err(|error| Failure::file(path.display(), &error))
-            }
-            Self::File { mut writer, temporary, path } => {
-                let written = writer.flush().and_then(|()| fs::rename(&temporary, &path));
-                written.map_err(|error| {
-                    // The error that matters is the first one.
-                    let _ = fs::remove_file(&temporary);
-                    Failure::file(path.display(), &error)
-                })
             }
         }
     }
 
+    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
+    pub(super) fn keep(self) -> Option<u64> {
+        if let Self::File(part) = self { part.keep() } else { None }
+    }
+
     /// Leaves nothing behind.
     pub(super) fn discard(self) {
-        if let Self::File { temporary, .. } = self {
-            let _ = fs::remove_file(temporary);
+        if let Self::File(part) = self {
+            part.discard();
         }
     }
+}
+
+/// What `path` leads to, whether it exists or not.
+fn behind_links(path: &Path) -> Outcome<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Failure::Failed(format!("{}: the links lead in a circle", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn begin(path: &Path) -> Target {
+        let mut target = Target::open(Some(path)).unwrap();
+        if let Target::File(part) = &mut target {
+            part.begin(None).unwrap();
+        }
+        target
+    }
+
     #[test]
     fn a_file_appears_when_it_is_complete() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
-        let mut target = Target::open(Some(&path)).unwrap();
+        let mut target = begin(&path);
         target.write(b"content").unwrap();
         assert!(!path.exists());
         target.complete().unwrap();
@@ -132,7 +144,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
         fs::write(&path, "old").unwrap();
-        let mut target = Target::open(Some(&path)).unwrap();
+        let mut target = begin(&path);
         target.write(b"half").unwrap();
         target.discard();
         assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -145,10 +157,47 @@ mod tests {
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let mut target = Target::open(Some(&link)).unwrap();
+        let mut target = begin(&link);
         target.write(b"new").unwrap();
         target.complete().unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_link_to_nothing_yet_stays_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        fs::create_dir(directory.path().join("below")).unwrap();
+        std::os::unix::fs::symlink("below/file", &link).unwrap();
+        let mut target = begin(&link);
+        target.write(b"new").unwrap();
+        target.complete().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&link).unwrap(), b"new");
+        std::os::unix::fs::symlink("circle", directory.path().join("circle")).unwrap();
+        assert!(Target::open(Some(&directory.path().join("circle"))).is_err());
+    }
+
+    #[test]
+    fn a_directory_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(matches!(Target::open(Some(directory.path())), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn a_file_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("object");
+        for mode in [0o600, 0o755, 0o664] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut target = begin(&path);
+            target.write(b"new").unwrap();
+            target.complete().unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+        }
     }
 }

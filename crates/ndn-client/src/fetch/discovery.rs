@@ -7,15 +7,12 @@ use ndn_packet::{Component, ContentType, Name, NameRef, types};
 
 use super::{FetchError, FetchOptions};
 use crate::endpoint::Endpoint;
-use crate::express::InterestRequest;
+use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
 use crate::publish::METADATA;
 
 /// How long metadata has before the object itself is asked for as well.
 const METADATA_HEAD_START: Duration = Duration::from_millis(300);
-/// Repetition of discovery Interests.
-const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
-
 /// How the version is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
@@ -31,9 +28,9 @@ pub enum Discovery {
     None,
 }
 
-/// What discovery found.
+/// An object whose version is known: what [`Endpoint::find`] gives.
 #[derive(Debug, Clone)]
-pub(crate) struct Discovered {
+pub struct FoundObject {
     /// The name that segment numbers follow.
     pub(crate) prefix: Name,
     /// Final segment, if it is known already.
@@ -44,9 +41,21 @@ pub(crate) struct Discovered {
     pub(crate) whole: bool,
 }
 
-impl Discovered {
+impl FoundObject {
     fn of_name(prefix: Name) -> Self {
         Self { prefix, final_segment: None, data: None, whole: false }
+    }
+
+    /// Name of the object with its version; segment numbers follow it.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.prefix
+    }
+
+    /// Whether the object has segments; one without them is a single Data, and here already.
+    #[must_use]
+    pub fn is_segmented(&self) -> bool {
+        !self.whole
     }
 }
 
@@ -54,17 +63,22 @@ pub(crate) async fn discover(
     endpoint: &Endpoint,
     name: &Name,
     options: &FetchOptions,
-) -> Result<Discovered, FetchError> {
+) -> Result<FoundObject, FetchError> {
     match options.discovery {
-        Discovery::None => Ok(Discovered::of_name(name.clone())),
-        Discovery::Auto if ends_in_version(name.as_ref()) => Ok(Discovered::of_name(name.clone())),
+        Discovery::None => Ok(FoundObject::of_name(name.clone())),
+        Discovery::Auto if ends_in_version(name.as_ref()) => Ok(FoundObject::of_name(name.clone())),
         Discovery::Metadata => by_metadata(endpoint, name, options).await,
         Discovery::Prefix => by_prefix(endpoint, name, options).await,
         Discovery::Auto => {
+            // Both together take no longer than one of them may.
+            let patience = options.lifetime.saturating_mul(options.discovery_attempts());
+            let head_start = METADATA_HEAD_START.min(patience / 2);
             let metadata = by_metadata(endpoint, name, options);
             let prefix = async {
-                tokio::time::sleep(METADATA_HEAD_START).await;
-                by_prefix(endpoint, name, options).await
+                tokio::time::sleep(head_start).await;
+                tokio::time::timeout(patience - head_start, by_prefix(endpoint, name, options))
+                    .await
+                    .unwrap_or_else(|_| Err(unanswered(name, options)))
             };
             tokio::pin!(metadata, prefix);
             tokio::select! {
@@ -85,17 +99,24 @@ fn ends_in_version(name: NameRef<'_>) -> bool {
     name.last().is_some_and(|last| last.as_version().is_some())
 }
 
+fn unanswered(name: &Name, options: &FetchOptions) -> FetchError {
+    FetchError::Discovery(ExpressError::Timeout {
+        name: name.to_string(),
+        attempts: options.discovery_attempts(),
+        wait: options.discovery_interval(),
+    })
+}
+
 async fn ask(
     endpoint: &Endpoint,
     name: &Name,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
-    let interval = DISCOVERY_INTERVAL.min(options.lifetime);
     let request = InterestRequest::new(name.clone())
         .can_be_prefix(true)
         .must_be_fresh(true)
         .lifetime(options.lifetime)
-        .retransmission_interval(interval)
+        .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
     let received = endpoint.express(&request).await.map_err(FetchError::Discovery)?;
     let data = received.data();
@@ -114,7 +135,7 @@ async fn by_metadata(
     endpoint: &Endpoint,
     name: &Name,
     options: &FetchOptions,
-) -> Result<Discovered, FetchError> {
+) -> Result<FoundObject, FetchError> {
     let mut metadata_name = name.clone();
     metadata_name.push(METADATA);
     let received = ask(endpoint, &metadata_name, options).await?;
@@ -124,10 +145,10 @@ async fn by_metadata(
 }
 
 /// Content of metadata: a Name, and in the file-server protocol a FinalBlockId behind it.
-fn parse_metadata(content: &[u8]) -> Option<Discovered> {
+fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
     let mut reader = Reader::new(content);
     let name = NameRef::from_tlv(&reader.read_expected(types::NAME).ok()?).ok()?;
-    let mut found = Discovered::of_name(name.to_name());
+    let mut found = FoundObject::of_name(name.to_name());
     if let Ok(Some(final_block_id)) = reader.read_if(types::FINAL_BLOCK_ID) {
         let component = final_block_id.reader().read().ok()?;
         found.final_segment = Component::from_tlv(&component).ok()?.as_segment();
@@ -139,7 +160,7 @@ async fn by_prefix(
     endpoint: &Endpoint,
     name: &Name,
     options: &FetchOptions,
-) -> Result<Discovered, FetchError> {
+) -> Result<FoundObject, FetchError> {
     let received = ask(endpoint, name, options).await?;
     let data = received.data();
     let found = data.name();
@@ -147,7 +168,7 @@ async fn by_prefix(
     let segmented = segment.is_some() && found.len() > name.len();
     let prefix = if segmented { found.parent() } else { found }.to_name();
     let final_segment = data.final_block_id().and_then(|last| last.as_segment());
-    Ok(Discovered { prefix, final_segment, data: Some(received.clone()), whole: !segmented })
+    Ok(FoundObject { prefix, final_segment, data: Some(received.clone()), whole: !segmented })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::discovery::{Discovered, discover};
+use super::discovery::FoundObject;
 use super::state::{DataOutcome, FetchState};
 use super::{FetchError, FetchFailure, FetchOptions, FetchProgress};
 use crate::endpoint::{Endpoint, Flow};
@@ -31,6 +31,27 @@ pub struct ObjectStream {
 }
 
 impl ObjectStream {
+    /// Fetches the segments from `first_segment` on in a task of its own.
+    pub(super) fn start(
+        endpoint: &Endpoint,
+        found: FoundObject,
+        first_segment: u64,
+        options: &FetchOptions,
+    ) -> Self {
+        let (sender, chunks) = mpsc::channel(OUTPUT_CAPACITY);
+        let (progress_sender, progress) = watch::channel(FetchProgress::default());
+        let name = found.prefix.clone();
+        let options = options.clone();
+        let driver = Driver::new(endpoint, &found, first_segment, options, sender, progress_sender);
+        let task = if found.whole {
+            let content = found.data.map(|data| data.content()).unwrap_or_default();
+            tokio::spawn(driver.deliver_whole(content))
+        } else {
+            tokio::spawn(driver.run(found.data))
+        };
+        Self { name, chunks, task: Some(task), progress }
+    }
+
     /// Name of the object with its version.
     #[must_use]
     pub fn name(&self) -> &Name {
@@ -100,32 +121,6 @@ impl Drop for ObjectStream {
     }
 }
 
-impl Endpoint {
-    /// Finds the latest version of the object `name` and fetches it in a task of its own, which ends
-    /// when the stream is dropped.
-    ///
-    /// # Errors
-    /// `Discovery`, `NotFound`, `MalformedMetadata`, `Verification`.
-    pub async fn fetch(
-        &self,
-        name: &Name,
-        options: &FetchOptions,
-    ) -> Result<ObjectStream, FetchError> {
-        let found = discover(self, name, options).await?;
-        let (sender, chunks) = mpsc::channel(OUTPUT_CAPACITY);
-        let (progress_sender, progress) = watch::channel(FetchProgress::default());
-        let name = found.prefix.clone();
-        let driver = Driver::new(self, &found, options.clone(), sender, progress_sender);
-        let task = if found.whole {
-            let content = found.data.map(|data| data.content()).unwrap_or_default();
-            tokio::spawn(driver.deliver_whole(content))
-        } else {
-            tokio::spawn(driver.run(found.data))
-        };
-        Ok(ObjectStream { name, chunks, task: Some(task), progress })
-    }
-}
-
 struct Driver {
     flow: Flow,
     state: FetchState,
@@ -144,7 +139,8 @@ struct Driver {
 impl Driver {
     fn new(
         endpoint: &Endpoint,
-        found: &Discovered,
+        found: &FoundObject,
+        first_segment: u64,
         options: FetchOptions,
         output: mpsc::Sender<Bytes>,
         progress: watch::Sender<FetchProgress>,
@@ -152,12 +148,12 @@ impl Driver {
         let capacity = usize::try_from(options.config.buffer_segments).unwrap_or(usize::MAX);
         Self {
             flow: endpoint.open_flow(&found.prefix, capacity.clamp(EVENT_BATCH, 1 << 20)),
-            state: FetchState::new(options.config, 0, found.final_segment),
+            state: FetchState::new(options.config, first_segment, found.final_segment),
             options,
             start: Instant::now(),
             name: found.prefix.clone(),
             contents: VecDeque::new(),
-            next_output: 0,
+            next_output: first_segment,
             bytes: 0,
             output,
             progress,

@@ -2,6 +2,7 @@
 
 mod discovery;
 mod driver;
+mod object;
 mod rtt;
 mod segments;
 mod state;
@@ -16,11 +17,14 @@ use thiserror::Error;
 
 use crate::express::ExpressError;
 
-pub use discovery::Discovery;
+pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
 pub use window::{Answer, Congestion, Window, WindowMode};
+
+/// Repetition of discovery Interests.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a fetch cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -159,10 +163,21 @@ pub struct FetchOptions {
     pub discovery: Discovery,
     /// InterestLifetime of all Interests.
     pub lifetime: Duration,
-    /// How often discovery Interests are repeated, once a second.
+    /// How often discovery Interests are repeated, once a second or as often as they end. Finding
+    /// the version is given up after at most `lifetime` times one more than this.
     pub discovery_retransmissions: u32,
     /// Which signatures are checked, of the metadata too.
     pub verification: Verification,
+}
+
+impl FetchOptions {
+    fn discovery_attempts(&self) -> u32 {
+        self.discovery_retransmissions.saturating_add(1)
+    }
+
+    fn discovery_interval(&self) -> Duration {
+        DISCOVERY_INTERVAL.min(self.lifetime)
+    }
 }
 
 impl Default for FetchOptions {

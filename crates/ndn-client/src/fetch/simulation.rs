@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{DataOutcome, FetchConfig, FetchFailure, FetchState, WindowMode};
+use super::{DataOutcome, FetchConfig, FetchFailure, FetchState, RtoBounds, WindowMode};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -68,6 +68,8 @@ struct Run {
     state: FetchState,
     now: Duration,
     received: Vec<u64>,
+    /// When the last Data came.
+    last_answer: Duration,
 }
 
 /// Runs a fetch of `count` segments to its end.
@@ -78,6 +80,7 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
     let mut events = BinaryHeap::new();
     let mut bottleneck_free = Duration::ZERO;
     let mut received = Vec::new();
+    let mut last_answer = now;
     let mut attempts = std::collections::HashMap::<u64, u32>::new();
     while !state.is_complete() && state.failure().is_none() {
         while let Some(transmit) = state.poll_transmit(now) {
@@ -126,6 +129,7 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
                             state.handle_data(now, segment, stated.then_some(last), marked);
                         if outcome == DataOutcome::New {
                             received.push(segment);
+                            last_answer = now;
                         }
                         state.set_consumed(state.first_missing());
                     }
@@ -144,7 +148,7 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
         assert_eq!(distinct.len(), received.len(), "a segment was new twice");
         assert_eq!(distinct, (0..count).collect());
     }
-    Run { state, now, received }
+    Run { state, now, received, last_answer }
 }
 
 /// Share of the bottleneck's capacity that the run used.
@@ -270,6 +274,27 @@ fn no_answer_at_all_backs_off() {
     // 1 + 2 + 4 + 8 + 16 s.
     assert!(run.now >= Duration::from_secs(25), "{:?}", run.now);
     assert!(run.state.progress().interests < 60);
+}
+
+#[test]
+fn a_black_hole_takes_no_longer_than_the_attempts_may() {
+    for window in [WindowMode::Fixed(1), WindowMode::Fixed(4096), WindowMode::default()] {
+        for (rto_max_s, retransmissions_max, answered) in
+            [(1, 0, 0), (1, 15, 40), (2, 2, 0), (4, 2, 40), (4, 15, 0), (30, 5, 0), (30, 5, 40)]
+        {
+            let rto_max = Duration::from_secs(rto_max_s);
+            let rto = RtoBounds { max: rto_max, ..RtoBounds::default() };
+            let config = FetchConfig { window, rto, retransmissions_max, ..FetchConfig::default() };
+            let network = Network { dead: (answered..10_000).collect(), ..Network::default() };
+            let run = run(&network, config, 10_000);
+            let attempts = retransmissions_max + 1;
+            let failure = FetchFailure::Timeout { segment: answered, attempts };
+            let case = format!("{window:?}, {rto_max:?}, {attempts} attempts, {answered} answered");
+            assert_eq!(run.state.failure(), Some(&failure), "{case}");
+            let silence = run.now - run.last_answer;
+            assert!(silence <= rto_max * attempts, "{case}: {silence:?}");
+        }
+    }
 }
 
 #[test]

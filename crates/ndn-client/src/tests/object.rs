@@ -12,7 +12,7 @@ use crate::fetch::{
     Discovery, FetchConfig, FetchError, FetchFailure, FetchOptions, Verification, WindowMode,
 };
 use crate::testing::{Behaviour, FakeForwarder};
-use crate::{Content, Endpoint, PublishError, PublishOptions, Request};
+use crate::{Content, Endpoint, ExpressError, PublishError, PublishOptions, Request};
 
 fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
@@ -74,6 +74,30 @@ async fn a_lossy_network_with_delay_delivers_all() {
     assert!(progress.retransmissions > 0);
     assert!(progress.window_decreases > 0);
     drop(object);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_answers_takes_no_longer_than_the_attempts_may() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let silent = |_: Request| {};
+    let _silence = producer.produce(&name("/nobody"), silent).await.unwrap();
+    for (lifetime_ms, discovery_retransmissions) in [(50, 0), (1000, 0), (1000, 3), (4000, 1)] {
+        for discovery in [Discovery::Auto, Discovery::Metadata, Discovery::Prefix] {
+            let lifetime = Duration::from_millis(lifetime_ms);
+            let options = FetchOptions {
+                discovery,
+                lifetime,
+                discovery_retransmissions,
+                ..FetchOptions::default()
+            };
+            let start = tokio::time::Instant::now();
+            let error = consumer.fetch(&name("/nobody"), &options).await.unwrap_err();
+            let timeout = matches!(&error, FetchError::Discovery(ExpressError::Timeout { .. }));
+            assert!(timeout, "{error}");
+            let limit = lifetime * (discovery_retransmissions + 1) + Duration::from_millis(10);
+            assert!(start.elapsed() <= limit, "{options:?}: {:?}", start.elapsed());
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

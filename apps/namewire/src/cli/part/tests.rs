@@ -1,0 +1,123 @@
+//! Parts of a file, and what may become of them.
+
+use super::*;
+
+fn origin(version: u64) -> Origin {
+    Origin { name: format!("/object/v={version}"), verification: "digest".to_owned() }
+}
+
+/// A directory with the first two segments of `/object/v=1`.
+fn interrupted() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(Some(origin(1))).unwrap();
+    part.write_segment(b"first ").unwrap();
+    part.write_segment(b"second ").unwrap();
+    assert_eq!(part.keep(), Some(13));
+    assert!(!path.exists());
+    (directory, path)
+}
+
+#[test]
+fn an_interrupted_fetch_goes_on_where_it_was() {
+    let (directory, path) = interrupted();
+    let mut part = PartFile::open(path.clone()).unwrap();
+    let progress = part.resume(&origin(1)).unwrap().unwrap();
+    assert_eq!((progress.segments, progress.bytes, progress.segment_len), (2, 13, 6));
+    assert_eq!(part.head(6).unwrap(), b"first ");
+    part.write_segment(b"third").unwrap();
+    // Interrupted once more.
+    assert_eq!(part.keep(), Some(18));
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(part.resume(&origin(1)).unwrap().unwrap().segments, 3);
+    part.complete().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"first second third");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_not_of_the_same_object_is_not_gone_on_with() {
+    let (_directory, path) = interrupted();
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(part.resume(&origin(2)).unwrap(), None);
+    let other_key = Origin { verification: "key 1".to_owned(), ..origin(1) };
+    assert_eq!(part.resume(&other_key).unwrap(), None);
+    part.begin(Some(origin(2))).unwrap();
+    part.write_segment(b"new").unwrap();
+    part.complete().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+}
+
+#[test]
+fn what_a_crash_has_damaged_is_not_gone_on_with() {
+    let damages: [fn(&Path, &Path); 4] = [
+        |part, _| fs::write(part, "first secon").unwrap(),
+        |part, _| fs::write(part, "first sEcond ").unwrap(),
+        |_, sidecar| fs::write(sidecar, "{").unwrap(),
+        |_, sidecar| fs::remove_file(sidecar).unwrap(),
+    ];
+    for damage in damages {
+        let (_directory, path) = interrupted();
+        let (part_path, sidecar) = hidden_names(&path).unwrap();
+        damage(&part_path, &sidecar);
+        let mut part = PartFile::open(path).unwrap();
+        assert_eq!(part.resume(&origin(1)).unwrap(), None);
+    }
+    // More than the sidecar says: the rest was written after it.
+    let (_directory, path) = interrupted();
+    let (part_path, _) = hidden_names(&path).unwrap();
+    fs::write(part_path, "first second thi").unwrap();
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert!(part.resume(&origin(1)).unwrap().is_some());
+    part.write_segment(b"third").unwrap();
+    part.complete().unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"first second third");
+}
+
+#[test]
+fn one_fetch_writes_a_file_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let first = PartFile::open(path.clone()).unwrap();
+    assert!(matches!(PartFile::open(path.clone()), Err(Failure::Failed(_))));
+    first.discard();
+    assert!(PartFile::open(path).is_ok());
+}
+
+#[test]
+fn links_in_the_way_are_not_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let (part, sidecar) = hidden_names(&path).unwrap();
+    let victim = directory.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    std::os::unix::fs::symlink(&victim, &part).unwrap();
+    assert!(PartFile::open(path.clone()).is_err());
+    fs::remove_file(&part).unwrap();
+    fs::hard_link(&victim, &part).unwrap();
+    assert!(PartFile::open(path.clone()).is_err());
+    fs::remove_file(&part).unwrap();
+    std::os::unix::fs::symlink(&victim, &sidecar).unwrap();
+    let mut file = PartFile::open(path).unwrap();
+    assert_eq!(file.resume(&origin(1)).unwrap(), None);
+    file.begin(Some(origin(1))).unwrap();
+    file.write_segment(b"x").unwrap();
+    assert!(file.keep().is_some());
+    assert_eq!(fs::read(&victim).unwrap(), b"mine");
+}
+
+#[test]
+fn nothing_stays_of_what_cannot_be_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x".repeat(255));
+    for (origin, content) in [(None, Some(b"x")), (Some(origin(1)), None)] {
+        let mut part = PartFile::open(path.clone()).unwrap();
+        part.begin(origin).unwrap();
+        if let Some(content) = content {
+            part.write_segment(content).unwrap();
+        }
+        assert_eq!(part.keep(), None);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,88 @@
+//! What an endpoint offers for objects: to find and to fetch them.
+
+use ndn_packet::{ContentType, Name};
+
+use super::discovery::{FoundObject, discover};
+use super::driver::ObjectStream;
+use super::{FetchError, FetchFailure, FetchOptions};
+use crate::endpoint::Endpoint;
+use crate::express::{ExpressError, InterestRequest};
+use crate::pending::ReceivedData;
+
+impl Endpoint {
+    /// Finds the latest version of the object `name` and fetches it in a task of its own, which ends
+    /// when the stream is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub async fn fetch(
+        &self,
+        name: &Name,
+        options: &FetchOptions,
+    ) -> Result<ObjectStream, FetchError> {
+        Ok(self.fetch_found(self.find(name, options).await?, 0, options))
+    }
+
+    /// Finds the latest version of the object `name`.
+    ///
+    /// # Errors
+    /// `Discovery`, `NotFound`, `MalformedMetadata`, `Verification`.
+    pub async fn find(
+        &self,
+        name: &Name,
+        options: &FetchOptions,
+    ) -> Result<FoundObject, FetchError> {
+        discover(self, name, options).await
+    }
+
+    /// Fetches the segments of an object from `first_segment` on, in a task of its own, which ends
+    /// when the stream is dropped. An object without segments is passed on whole.
+    #[must_use]
+    pub fn fetch_found(
+        &self,
+        found: FoundObject,
+        first_segment: u64,
+        options: &FetchOptions,
+    ) -> ObjectStream {
+        ObjectStream::start(self, found, first_segment, options)
+    }
+
+    /// Fetches one segment of an object.
+    ///
+    /// # Errors
+    /// `Failed` if it is not answered, refused or does not verify.
+    pub async fn fetch_segment(
+        &self,
+        found: &FoundObject,
+        segment: u64,
+        options: &FetchOptions,
+    ) -> Result<ReceivedData, FetchError> {
+        let mut name = found.prefix.clone();
+        name.push_segment(segment);
+        let attempts = options.config.retransmissions_max;
+        let request = InterestRequest::new(name.clone())
+            .lifetime(options.lifetime)
+            .retransmission_interval(options.discovery_interval())
+            .retransmissions(attempts);
+        let failed = |failure| FetchError::Failed { name: found.prefix.to_uri(), failure };
+        let received = self.express(&request).await.map_err(|error| match error {
+            ExpressError::Timeout { attempts, .. } => {
+                failed(FetchFailure::Timeout { segment, attempts })
+            }
+            ExpressError::Nack { .. } => failed(FetchFailure::Nack { segment }),
+            ExpressError::Closed => FetchError::Closed,
+            other @ (ExpressError::Encode(_)
+            | ExpressError::TooLong(_)
+            | ExpressError::Sign(_)
+            | ExpressError::Verification { .. }) => FetchError::Discovery(other),
+        })?;
+        let data = received.data();
+        if data.content_type() == ContentType::NACK {
+            return Err(failed(FetchFailure::ApplicationNack { segment }));
+        }
+        options.verification.check(&data).map_err(|reason| {
+            failed(FetchFailure::Verification { segment, reason: reason.to_string() })
+        })?;
+        Ok(received)
+    }
+}

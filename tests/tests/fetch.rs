@@ -1,0 +1,184 @@
+//! `namewire get` and what becomes of the file.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use namewire_tests::{Forwarder, Process, Settings, run_to_end, wait_until};
+use rustix::process::Signal;
+
+/// Bytes per segment, and segments.
+const SEGMENT_LEN: usize = 1000;
+const SEGMENTS: usize = 100;
+/// The segment that the cache does not have.
+const GAP: usize = 50;
+const NAME: &str = "/object/v=1";
+
+/// A forwarder whose cache holds an object but for one segment, and the object's producer.
+struct Bed {
+    forwarder: Forwarder,
+    producer: Process,
+    content: Vec<u8>,
+    file: PathBuf,
+    part: PathBuf,
+}
+
+fn publish(forwarder: &Forwarder, name: &str, content: &[u8]) -> Process {
+    let source = forwarder.directory().join(format!("{name}.content"));
+    fs::write(&source, content).unwrap();
+    let (source, length) = (source.display().to_string(), SEGMENT_LEN.to_string());
+    let mut producer = forwarder
+        .spawn(name, &["put", "/object", &source, "--version", "1", "--segment-size", &length]);
+    producer.wait_for_output(NAME);
+    producer
+}
+
+fn content(salt: usize, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|index| u8::try_from((index * 7 + index / 1000 + salt) % 251).unwrap())
+        .collect()
+}
+
+impl Bed {
+    fn new() -> Self {
+        let forwarder = Settings::new().start();
+        let content = content(0, SEGMENTS * SEGMENT_LEN - 1);
+        let producer = publish(&forwarder, "producer", &content);
+        let bed = Self {
+            file: forwarder.directory().join("fetched"),
+            part: forwarder.directory().join(".fetched.part"),
+            forwarder,
+            producer,
+            content,
+        };
+        bed.fill_cache();
+        bed
+    }
+
+    fn fill_cache(&self) {
+        assert!(self.forwarder.run(&["get", NAME, "-o", "/dev/null"]).status.success());
+        let erased = self.forwarder.run(&["cs", "erase", &format!("{NAME}/seg={GAP}")]);
+        assert!(erased.status.success(), "{erased:?}");
+    }
+
+    fn get<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
+        let file = Box::leak(self.file.display().to_string().into_boxed_str());
+        [&["get", NAME, "-o", file][..], more].concat()
+    }
+
+    /// Fetches until the gap and is interrupted there by `signal`.
+    fn interrupt(&self, signal: Signal) {
+        self.producer.signal(Signal::STOP);
+        let before = self.cache_hits();
+        let mut fetch = self.forwarder.spawn("fetch", &self.get(&[]));
+        wait_until("the rest of the object to come", || {
+            (self.cache_hits() - before >= u64::try_from(SEGMENTS - 1).unwrap()).then_some(())
+        });
+        fetch.signal(signal);
+        assert_eq!(fetch.wait().code(), Some(130), "{}", fetch.everything());
+        assert!(fetch.stderr().contains("go"), "it says how to go on: {}", fetch.stderr());
+        assert!(!self.file.exists(), "there is nothing under the final name");
+        self.producer.signal(Signal::CONT);
+    }
+
+    fn cache_hits(&self) -> u64 {
+        self.forwarder.json(&["cs"])["hits"].as_u64().unwrap()
+    }
+
+    /// Files named after the fetched one.
+    fn files(&self) -> Vec<String> {
+        let names = fs::read_dir(self.forwarder.directory()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.contains("fetched")).collect();
+        names.sort();
+        names
+    }
+
+    fn assert_complete(&self) {
+        assert!(fs::read(&self.file).unwrap() == self.content, "the contents differ");
+        assert_eq!(self.files(), ["fetched"]);
+        fs::remove_file(&self.file).unwrap();
+    }
+}
+
+#[test]
+fn an_interrupted_fetch_goes_on() {
+    let bed = Bed::new();
+    for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
+        bed.interrupt(signal);
+        assert_eq!(fs::metadata(&bed.part).unwrap().len(), (GAP * SEGMENT_LEN) as u64);
+        let report = bed.forwarder.json(&bed.get(&[]));
+        assert_eq!(report["resumed_segments"], GAP, "{report}");
+        assert_eq!(report["segments"], SEGMENTS - GAP, "{report}");
+        bed.assert_complete();
+        bed.fill_cache();
+    }
+}
+
+#[test]
+fn a_fetch_whose_producer_goes_away_goes_on_when_it_is_back() {
+    let mut bed = Bed::new();
+    bed.producer.signal(Signal::TERM);
+    bed.producer.wait();
+    let failed = run_to_end(bed.forwarder.command(&bed.get(&["--retries", "1"])));
+    assert_eq!(failed.status.code(), Some(4), "{failed:?}");
+    assert_eq!(bed.files(), [".fetched.part", ".fetched.part.json"]);
+    let _producer = publish(&bed.forwarder, "again", &bed.content);
+    let report = bed.forwarder.json(&bed.get(&[]));
+    assert_eq!(report["resumed_segments"], GAP, "{report}");
+    bed.assert_complete();
+}
+
+#[test]
+fn a_part_that_does_not_fit_is_not_gone_on_with() {
+    let mut bed = Bed::new();
+    // Damaged on the disk.
+    bed.interrupt(Signal::TERM);
+    fs::write(&bed.part, vec![0; GAP * SEGMENT_LEN]).unwrap();
+    assert_eq!(bed.forwarder.json(&bed.get(&[]))["resumed_segments"], 0);
+    bed.assert_complete();
+    bed.fill_cache();
+    // Not wanted, or not verified in the same way.
+    for more in [["--restart", "--quiet"], ["--verify", "none"]] {
+        bed.interrupt(Signal::TERM);
+        assert_eq!(bed.forwarder.json(&bed.get(&more))["resumed_segments"], 0, "{more:?}");
+        bed.assert_complete();
+        bed.fill_cache();
+    }
+    // Another content under the same version, against the rules.
+    bed.interrupt(Signal::TERM);
+    bed.producer.signal(Signal::TERM);
+    bed.producer.wait();
+    assert!(bed.forwarder.run(&["cs", "erase", "/object"]).status.success());
+    bed.content = content(1, 40 * SEGMENT_LEN);
+    let _producer = publish(&bed.forwarder, "other", &bed.content);
+    assert_eq!(bed.forwarder.json(&bed.get(&[]))["resumed_segments"], 0);
+    bed.assert_complete();
+}
+
+#[test]
+fn a_file_that_exists_keeps_its_mode_and_its_links() {
+    let bed = Bed::new();
+    fs::write(&bed.file, "old").unwrap();
+    fs::set_permissions(&bed.file, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = bed.forwarder.directory().join("link");
+    std::os::unix::fs::symlink(&bed.file, &link).unwrap();
+    let link_name = link.display().to_string();
+    assert!(bed.forwarder.run(&["get", NAME, "-o", &link_name]).status.success());
+    assert!(link.is_symlink());
+    assert_eq!(fs::metadata(&bed.file).unwrap().permissions().mode() & 0o7777, 0o640);
+    bed.assert_complete();
+}
+
+#[test]
+fn a_fetch_that_finds_nothing_leaves_nothing() {
+    let bed = Bed::new();
+    let nobody = |file: &Path| {
+        let file = file.display().to_string();
+        bed.forwarder.run(&["get", "/nobody/v=1", "-o", &file, "--retries", "0"])
+    };
+    assert_eq!(nobody(&bed.file).status.code(), Some(4));
+    assert_eq!(bed.files(), [""; 0]);
+    assert_eq!(nobody(bed.forwarder.directory()).status.code(), Some(2));
+}
