@@ -77,6 +77,8 @@ fn interest(interest: &Interest<'_>) {
     let wire = interest.wire();
     assert!(!interest.name().is_empty());
     name(interest.name(), interest.name_value_range(), wire);
+    let digest = interest.name().implicit_digest();
+    assert_eq!(interest.name_ends_in_implicit_digest(), digest.is_some());
     if let (Some(nonce), Some(offset)) = (interest.nonce(), interest.nonce_offset()) {
         assert_eq!(wire[offset..offset + 4], nonce.to_be_bytes());
     }
@@ -115,6 +117,8 @@ fn with_nonce(interest: &Interest<'_>) {
 fn data(data: &Data<'_>) {
     let wire = data.wire();
     name(data.name(), data.name_value_range(), wire);
+    let digest = data.name().implicit_digest();
+    assert_eq!(data.name_ends_in_implicit_digest(), digest.is_some());
     assert_eq!(data.content(), element(wire, types::CONTENT));
     assert_eq!(data.content(), data.content_range().map(|range| &wire[range]));
     assert_eq!(Some(data.signature_value()), element(wire, types::SIGNATURE_VALUE));

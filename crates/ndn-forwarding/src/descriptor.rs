@@ -38,6 +38,8 @@ impl Flags {
     pub const LOCALHOST: Self = Self(1 << 7);
     /// The name is under `/localhop`.
     pub const LOCALHOP: Self = Self(1 << 8);
+    /// The name ends in an ImplicitSha256DigestComponent.
+    pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
     /// The arrival face is local.
     pub const FROM_LOCAL: Self = Self(1 << 10);
     /// The arrival face is point-to-point.

@@ -117,7 +117,7 @@ impl Ingress {
             next,
             data.name(),
             data.name_value_range().start,
-            Flags::default(),
+            Flags::default().with(Flags::IMPLICIT_DIGEST, data.name_ends_in_implicit_digest()),
             lp,
             face,
         )?;
@@ -172,7 +172,8 @@ impl Ingress {
             .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix())
             .with(Flags::MUST_BE_FRESH, interest.must_be_fresh())
             .with(Flags::FORWARDING_HINT, interest.has_forwarding_hint())
-            .with(Flags::HOP_LIMIT, hop_limit.is_some());
+            .with(Flags::HOP_LIMIT, hop_limit.is_some())
+            .with(Flags::IMPLICIT_DIGEST, interest.name_ends_in_implicit_digest());
         let name_offset = interest.name_value_range().start;
         let hop_limit_offset = interest.hop_limit_offset();
         self.describe(next, interest.name(), name_offset, flags, lp, face)?;

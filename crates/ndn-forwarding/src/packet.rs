@@ -66,7 +66,8 @@ impl<'a> RxPacket<'a> {
         let (hashes, flags) = (burst.prefix_hashes(index), descriptor.flags);
         let can_be_prefix = flags.contains(Flags::CAN_BE_PREFIX);
         let must_be_fresh = flags.contains(Flags::MUST_BE_FRESH);
-        let key = InterestKey::new(name, hashes, can_be_prefix, must_be_fresh);
+        let has_digest = flags.contains(Flags::IMPLICIT_DIGEST);
+        let key = InterestKey::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest);
         Some(Self { descriptor, handle, wire, hashes, token: burst.pit_token(index), key })
     }
 

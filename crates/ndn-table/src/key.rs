@@ -32,8 +32,23 @@ impl<'a> InterestKey<'a> {
         can_be_prefix: bool,
         must_be_fresh: bool,
     ) -> Self {
-        debug_assert_eq!(hashes.len(), name.len() + 1);
         let has_digest = ends_in_digest(name.value());
+        Self::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest)
+    }
+
+    /// The same for a name of which it is known whether it ends in an ImplicitSha256Digest
+    /// component.
+    #[must_use]
+    #[inline]
+    pub fn with_digest(
+        name: NameRef<'a>,
+        hashes: &'a [u64],
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+        has_digest: bool,
+    ) -> Self {
+        debug_assert_eq!(hashes.len(), name.len() + 1);
+        debug_assert_eq!(has_digest, ends_in_digest(name.value()));
         Self { name, hashes, can_be_prefix, must_be_fresh, has_digest }
     }
 

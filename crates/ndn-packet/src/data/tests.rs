@@ -73,6 +73,26 @@ fn smallest() {
 }
 
 #[test]
+fn digest_at_the_end_of_the_name() {
+    let digest = tlv(1, &[7; 32]);
+    // Looks the same from behind.
+    let inside = tlv(8, &digest);
+    for (value, ends_in_digest) in [
+        (vec![], false),
+        (digest.clone(), true),
+        ([NAME, &digest].concat()[2..].to_vec(), true),
+        ([&digest, &NAME[2..]].concat(), false),
+        ([&digest[..], &digest].concat(), true),
+        (inside, false),
+        (tlv(2, &[7; 32]), false),
+    ] {
+        let wire = data(&[&tlv(t::NAME, &value), INFO, VALUE]);
+        assert_eq!(parse(&wire).name_ends_in_implicit_digest(), ends_in_digest, "{value:?}");
+        assert_eq!(parse(&wire).name().implicit_digest().is_some(), ends_in_digest);
+    }
+}
+
+#[test]
 fn required_elements() {
     assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 2 });
     assert_eq!(error(&[NAME, INFO]), DecodeError::Missing { ty: t::SIGNATURE_VALUE, offset: 12 });

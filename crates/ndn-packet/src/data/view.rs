@@ -60,6 +60,7 @@ pub struct Data<'a> {
     /// From the Name TLV up to the SignatureValue TLV.
     signed_portion: Span,
     name_count: u16,
+    name_ends_in_implicit_digest: bool,
 }
 
 /// Places of the elements in a Data.
@@ -96,6 +97,7 @@ impl<'a> Data<'a> {
             signature_value: Span::NONE,
             signed_portion: Span::new(name.offset(), 0),
             name_count: scan.component_count,
+            name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
         };
         let mut last = rank::NAME;
         macro_rules! take {
@@ -225,6 +227,13 @@ impl<'a> Data<'a> {
     #[must_use]
     pub const fn name_value_range(&self) -> Range<usize> {
         self.name.range()
+    }
+
+    /// Whether the name ends in an ImplicitSha256DigestComponent.
+    #[inline]
+    #[must_use]
+    pub const fn name_ends_in_implicit_digest(&self) -> bool {
+        self.name_ends_in_implicit_digest
     }
 
     /// ContentType, [`ContentType::BLOB`] if absent.

@@ -1,6 +1,5 @@
 //! The parsed Interest.
 
-use crate::DEFAULT_LIFETIME_MS;
 use crate::data::Data;
 use crate::error::{DecodeError, saturate};
 use crate::interest::ForwardingHint;
@@ -8,7 +7,7 @@ use crate::name::{self, NameRef};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
 use crate::tlv::{Reader, Tlv};
-use crate::types;
+use crate::{DEFAULT_LIFETIME_MS, types};
 use core::ops::Range;
 
 /// Places of the elements in an Interest.
@@ -47,6 +46,7 @@ pub struct Interest<'a> {
     /// Offset of the value of HopLimit; 0 if absent.
     hop_limit_offset: u32,
     name_count: u16,
+    name_ends_in_implicit_digest: bool,
     hop_limit: u8,
     can_be_prefix: bool,
     must_be_fresh: bool,
@@ -99,6 +99,7 @@ impl<'a> Interest<'a> {
             nonce_place: Span::new(name.end(), 0).start,
             hop_limit_offset: 0,
             name_count: scan.component_count,
+            name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
             hop_limit: 0,
             can_be_prefix: false,
             must_be_fresh: false,
@@ -212,6 +213,13 @@ impl<'a> Interest<'a> {
     #[must_use]
     pub const fn name_value_range(&self) -> Range<usize> {
         self.name.range()
+    }
+
+    /// Whether the name ends in an ImplicitSha256DigestComponent.
+    #[inline]
+    #[must_use]
+    pub const fn name_ends_in_implicit_digest(&self) -> bool {
+        self.name_ends_in_implicit_digest
     }
 
     /// CanBePrefix.

@@ -279,20 +279,30 @@ pub(crate) struct NameScan {
     pub(crate) component_count: u16,
     /// Number of ParametersSha256DigestComponents.
     pub(crate) parameters_digest_count: u16,
+    /// The last component is an ImplicitSha256DigestComponent.
+    pub(crate) ends_in_implicit_digest: bool,
+}
+
+/// The digest components that a scan has met.
+#[derive(Default)]
+struct DigestComponents {
+    parameters_count: u16,
+    /// Offset behind the last ImplicitSha256DigestComponent, 0 if there is none.
+    implicit_end: usize,
 }
 
 /// Checks the components of `value`, which begins at `base` in the packet (for error reports).
 #[inline]
 pub(crate) fn scan(value: &[u8], base: usize) -> Result<NameScan, DecodeError> {
     let mut count: usize = 0;
-    let mut parameters_digest_count: u16 = 0;
+    let mut digests = DigestComponents::default();
     let mut pos = 0;
     while let Some(&[ty, len]) = value.get(pos..).and_then(|rest| rest.first_chunk()) {
         // Short numbers, and not a digest; everything else takes the careful path.
         if ty.wrapping_sub(3) < 250 && len < 253 {
             pos += 2 + usize::from(len);
         } else {
-            pos = scan_component(value, pos, base, &mut parameters_digest_count)?;
+            pos = scan_component(value, pos, base, &mut digests)?;
         }
         count += 1;
     }
@@ -302,7 +312,11 @@ pub(crate) fn scan(value: &[u8], base: usize) -> Result<NameScan, DecodeError> {
     let Ok(component_count) = u16::try_from(count) else {
         return Err(DecodeError::TooManyComponents { offset: saturate(base) });
     };
-    Ok(NameScan { component_count, parameters_digest_count })
+    Ok(NameScan {
+        component_count,
+        parameters_digest_count: digests.parameters_count,
+        ends_in_implicit_digest: digests.implicit_end == value.len() && count > 0,
+    })
 }
 
 #[inline(never)]
@@ -310,7 +324,7 @@ fn scan_component(
     value: &[u8],
     pos: usize,
     base: usize,
-    parameters_digest_count: &mut u16,
+    digests: &mut DigestComponents,
 ) -> Result<usize, DecodeError> {
     let mut reader = Reader::at(value, pos);
     let component = reader
@@ -318,7 +332,10 @@ fn scan_component(
         .and_then(|tlv| Component::from_tlv(&tlv))
         .map_err(|error| error.moved_by(base))?;
     if component.parameters_digest().is_some() {
-        *parameters_digest_count = parameters_digest_count.saturating_add(1);
+        digests.parameters_count = digests.parameters_count.saturating_add(1);
+    }
+    if component.implicit_digest().is_some() {
+        digests.implicit_end = reader.offset();
     }
     Ok(reader.offset())
 }
