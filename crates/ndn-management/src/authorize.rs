@@ -1,4 +1,10 @@
-//! Who may do what: the decision is a hook, so that access control can grow beside the protocol.
+//! Who may do what: the decision is a hook; [`AccessControl`](crate::AccessControl) is NFD's.
+
+use std::sync::Arc;
+
+use ndn_packet::{Data, Name};
+use ndn_security::Certificate;
+use ndn_security::trust::Validation;
 
 use crate::Now;
 use crate::command::{Command, CommandSignature, TopPrefix};
@@ -26,7 +32,14 @@ pub enum Authorization {
         /// Who asked, for logs.
         signer: String,
         /// Why not.
-        reason: &'static str,
+        reason: String,
+    },
+    /// Fetch a certificate whose name begins so, and ask again.
+    NeedsCertificate {
+        /// Who asked, for logs.
+        signer: String,
+        /// Prefix of the certificate's name.
+        name: Name,
     },
     /// Say nothing, as to a command that is not worth a signature.
     Ignore {
@@ -37,20 +50,60 @@ pub enum Authorization {
 
 /// Decides whether a syntactically valid command is carried out.
 pub trait Authorizer {
-    /// The decision on one command.
-    fn authorize(&mut self, now: Now, command: &Command<'_>, requester: Requester)
-    -> Authorization;
+    /// The decision on one command. `fetched` are the certificates that were asked for before.
+    fn authorize(
+        &mut self,
+        now: Now,
+        command: &Command<'_>,
+        requester: Requester,
+        fetched: &[Arc<Certificate>],
+    ) -> Authorization;
+
+    /// A command that was accepted is carried out: it must not come again.
+    fn command_accepted(&mut self, _now: Now, _command: &Command<'_>) {}
+
+    /// The decision on a prefix announcement.
+    fn authorize_announcement(
+        &mut self,
+        _now: Now,
+        _announcement: &Data<'_>,
+        _fetched: &[Arc<Certificate>],
+    ) -> Validation {
+        Validation::Accepted
+    }
+
+    /// Whether `/localhop/nfd` is served.
+    fn is_localhop_enabled(&self) -> bool {
+        false
+    }
 }
 
-/// NFD's default configuration (`certfile any`, `type any`): every command from a local face under
-/// `/localhost/nfd` is carried out, whoever signed it. Commands from elsewhere are ignored.
+/// Every command from a local face under `/localhost/nfd` is carried out, whoever signed it.
+/// Commands from elsewhere are ignored.
 ///
-/// NFD then takes commands without a signature as well, and so does this, unless told otherwise:
-/// DigestSha256, which anyone can compute, proves no more.
+/// NFD under `certfile any` takes commands without a signature as well, and so does this, unless
+/// told otherwise: DigestSha256, which anyone can compute, proves no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnySigner {
     /// Answer 403 to commands without a signature.
     pub require_signature: bool,
+}
+
+/// What is said of commands that no policy needs to look at.
+pub(crate) fn ignore_by_scope(
+    command: &Command<'_>,
+    requester: Requester,
+    is_localhop_enabled: bool,
+) -> Option<Authorization> {
+    match command.top_prefix {
+        TopPrefix::Localhop if !is_localhop_enabled => {
+            Some(Authorization::Ignore { reason: "/localhop/nfd is not enabled" })
+        }
+        TopPrefix::Localhost if requester.scope == FaceScope::NonLocal => {
+            Some(Authorization::Ignore { reason: "the face is not local" })
+        }
+        TopPrefix::Localhop | TopPrefix::Localhost => None,
+    }
 }
 
 impl Authorizer for AnySigner {
@@ -59,16 +112,15 @@ impl Authorizer for AnySigner {
         _now: Now,
         command: &Command<'_>,
         requester: Requester,
+        _fetched: &[Arc<Certificate>],
     ) -> Authorization {
-        if command.top_prefix == TopPrefix::Localhop {
-            return Authorization::Ignore { reason: "/localhop/nfd is not enabled" };
-        }
-        if requester.scope == FaceScope::NonLocal {
-            return Authorization::Ignore { reason: "the face is not local" };
+        if let Some(ignored) = ignore_by_scope(command, requester, false) {
+            return ignored;
         }
         let signer = command.signature.signer();
         if self.require_signature && matches!(command.signature, CommandSignature::Absent) {
-            return Authorization::Reject { signer, reason: "the command is not signed" };
+            let reason = "the command is not signed".to_owned();
+            return Authorization::Reject { signer, reason };
         }
         Authorization::Accept { signer }
     }

@@ -69,6 +69,30 @@ impl CommandBuilder {
             .to_vec_signed(info, signature_len_max, sign, ndn_security::sha256)
     }
 
+    /// `rib/announce` with a prefix announcement, as a signed Interest. `sign` and `info` are as
+    /// for [`CommandBuilder::signed_interest`].
+    ///
+    /// # Errors
+    /// As [`InterestBuilder::write_signed`].
+    pub fn announcement(
+        &self,
+        announcement: &[u8],
+        nonce: u32,
+        info: &SignatureInfo<'_>,
+        signature_len_max: usize,
+        sign: impl FnOnce(&[&[u8]], &mut [u8]) -> Option<usize>,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let mut name = self.prefix.clone();
+        name.push_generic(Verb::RibAnnounce.module().as_str());
+        name.push_generic(Verb::RibAnnounce.as_str());
+        InterestBuilder::new(&name)
+            .must_be_fresh(true)
+            .nonce(nonce)
+            .lifetime_ms(self.lifetime_ms)
+            .parameters(announcement)
+            .to_vec_signed(info, signature_len_max, sign, ndn_security::sha256)
+    }
+
     /// A command signed with DigestSha256, which forwarders accept over local faces by default.
     /// `nonce` is random, `unix_ms` is the wall clock.
     ///

@@ -1,14 +1,19 @@
 //! From an Interest on the internal face to what has to be done about it.
 
-use ndn_packet::{Interest, Name, NameRef};
+use std::sync::Arc;
+
+use ndn_packet::tlv::Reader;
+use ndn_packet::{Data, Interest, Name, NameRef, types};
+use ndn_security::Certificate;
+use ndn_security::trust::Validation;
 
 use crate::authorize::{Authorization, Authorizer, Requester};
-use crate::command::{self, CommandError, Module, TopPrefix};
+use crate::command::{self, Command, CommandError, Module, TopPrefix, Verb};
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::request::AcceptedCommand;
 use crate::response::{ControlResponse, status};
 use crate::types::FaceScope;
-use crate::{Now, publisher};
+use crate::{Now, PrefixAnnouncement, publisher};
 
 /// A status dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +77,23 @@ pub enum Dispatch {
     Execute(Box<AcceptedCommand>),
     /// Answer a command that is refused.
     Refuse {
+        /// Which one.
+        verb: Verb,
         /// The answer.
         response: ControlResponse,
         /// Who asked, for logs.
         signer: String,
+        /// Why, for logs.
+        reason: String,
+    },
+    /// Fetch a certificate and look at the command again.
+    NeedsCertificate {
+        /// Which command.
+        verb: Verb,
+        /// Who asked, for logs.
+        signer: String,
+        /// The name of the certificate begins so.
+        name: Name,
     },
     /// Publish a new version of a dataset and answer with its first segment.
     Publish {
@@ -117,19 +135,20 @@ pub enum IgnoreReason {
 /// Looks at an Interest that the forwarder delivered to management.
 ///
 /// The authorizer is asked before the parameters are checked, as NFD does: who may not issue a
-/// command learns nothing else.
+/// command learns nothing else. `fetched` are the certificates that it asked for before.
 pub fn dispatch(
     now: Now,
     interest: &Interest<'_>,
     requester: Requester,
     authorizer: &mut dyn Authorizer,
+    fetched: &[Arc<Certificate>],
 ) -> Dispatch {
     let name = interest.name();
     let Some((top_prefix, module, verb)) = command::module_and_verb(name) else {
         return Dispatch::Ignore(IgnoreReason::UnknownName);
     };
-    if command::Verb::find(module, verb).is_some() {
-        return dispatch_command(now, interest, requester, authorizer);
+    if Verb::find(module, verb).is_some() {
+        return dispatch_command(now, interest, requester, authorizer, fetched);
     }
     if top_prefix != TopPrefix::Localhost {
         return Dispatch::Ignore(IgnoreReason::UnknownName);
@@ -148,22 +167,96 @@ fn dispatch_command(
     interest: &Interest<'_>,
     requester: Requester,
     authorizer: &mut dyn Authorizer,
+    fetched: &[Arc<Certificate>],
 ) -> Dispatch {
     let command = match command::parse_command(interest, ndn_security::sha256) {
         Ok(command) => command,
         Err(error) => return Dispatch::Ignore(error.into()),
     };
-    match authorizer.authorize(now, &command, requester) {
+    let verb = command.verb;
+    let refuse = |signer: String, response: ControlResponse| {
+        let reason = response.text.clone();
+        Dispatch::Refuse { verb, response, signer, reason }
+    };
+    match authorizer.authorize(now, &command, requester, fetched) {
         Authorization::Ignore { reason } => Dispatch::Ignore(IgnoreReason::Unauthorised(reason)),
-        Authorization::Reject { signer, reason: _ } => Dispatch::Refuse {
-            response: ControlResponse::new(status::FORBIDDEN, "authorization rejected"),
-            signer,
-        },
-        Authorization::Accept { signer } => {
-            match AcceptedCommand::new(command, requester, signer.clone()) {
-                Ok(accepted) => Dispatch::Execute(Box::new(accepted)),
-                Err(response) => Dispatch::Refuse { response, signer },
+        Authorization::NeedsCertificate { signer, name } => {
+            Dispatch::NeedsCertificate { verb, signer, name }
+        }
+        Authorization::Reject { signer, reason } => refuse(signer, forbidden(&reason)),
+        Authorization::Accept { signer } if verb == Verb::RibAnnounce => {
+            let announced = announcement(now, interest, authorizer, fetched);
+            match announced {
+                Err(Missing::Certificate(name)) => {
+                    Dispatch::NeedsCertificate { verb, signer, name }
+                }
+                Err(Missing::Trust(response)) => refuse(signer, response),
+                Ok(announcement) => {
+                    authorizer.command_accepted(now, &command);
+                    let accepted = AcceptedCommand::announce(announcement, requester, signer);
+                    Dispatch::Execute(Box::new(accepted))
+                }
             }
+        }
+        Authorization::Accept { signer } => accept(now, command, requester, authorizer, signer),
+    }
+}
+
+fn accept(
+    now: Now,
+    command: Command<'_>,
+    requester: Requester,
+    authorizer: &mut dyn Authorizer,
+    signer: String,
+) -> Dispatch {
+    authorizer.command_accepted(now, &command);
+    let verb = command.verb;
+    match AcceptedCommand::new(command, requester, signer.clone()) {
+        Ok(accepted) => Dispatch::Execute(Box::new(accepted)),
+        Err(response) => {
+            let reason = response.text.clone();
+            Dispatch::Refuse { verb, response, signer, reason }
+        }
+    }
+}
+
+/// NFD's words, and the reason behind them.
+fn forbidden(reason: &str) -> ControlResponse {
+    ControlResponse::new(status::FORBIDDEN, format!("authorization rejected: {reason}"))
+}
+
+/// What keeps an announcement from being believed.
+enum Missing {
+    Certificate(Name),
+    Trust(ControlResponse),
+}
+
+/// The announcement in the parameters of `interest`, once it is trusted.
+fn announcement(
+    now: Now,
+    interest: &Interest<'_>,
+    authorizer: &mut dyn Authorizer,
+    fetched: &[Arc<Certificate>],
+) -> Result<PrefixAnnouncement, Missing> {
+    let malformed =
+        |reason: String| Missing::Trust(ControlResponse::new(status::BAD_REQUEST, reason));
+    let mut parameters = Reader::new(interest.parameters().unwrap_or_default());
+    let mut found = None;
+    while let Ok(Some(tlv)) = parameters.next_tlv() {
+        if tlv.ty() == types::DATA {
+            found = Data::parse(tlv.wire()).ok();
+            break;
+        }
+    }
+    let data = found.ok_or_else(|| malformed("Malformed command".to_owned()))?;
+    let announcement =
+        PrefixAnnouncement::from_data(&data).map_err(|error| malformed(error.to_string()))?;
+    match authorizer.authorize_announcement(now, &data, fetched) {
+        Validation::Accepted => Ok(announcement),
+        Validation::NeedsCertificate(name) => Err(Missing::Certificate(name)),
+        Validation::Refused(error) => {
+            let text = format!("Prefix announcement rejected: {error}");
+            Err(Missing::Trust(ControlResponse::new(status::FORBIDDEN, text)))
         }
     }
 }

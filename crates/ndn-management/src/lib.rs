@@ -7,7 +7,8 @@
 //! | [`types`], [`numbers`] | enumerations, flag bits, limits; TLV numbers |
 //! | [`face_uri`] | face URIs and their canonical form |
 //! | [`command`] | command names, both signature formats, the rules for fields |
-//! | [`authorize`] | who may do what: a hook, and NFD's default |
+//! | [`authorize`], [`access`] | who may do what: a hook; NFD's access control |
+//! | [`announcement`] | prefix announcements |
 //! | [`dispatch()`], [`request`] | from an Interest to a typed request |
 //! | [`state`] | the control plane as a state machine: actions out, events and completions in |
 //! | [`client`] | the other side: command Interests |
@@ -18,6 +19,8 @@
 //! decoded both ways, so that clients share the definitions.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod announcement;
 #[cfg(test)]
 mod arbitrary_tests;
 pub mod authorize;
@@ -43,6 +46,8 @@ mod testing;
 mod time;
 pub mod types;
 
+pub use access::AccessControl;
+pub use announcement::{AnnouncementError, PrefixAnnouncement};
 pub use authorize::{AnySigner, Authorization, Authorizer, Requester};
 pub use client::CommandBuilder;
 pub use command::{

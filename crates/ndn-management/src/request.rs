@@ -2,11 +2,12 @@
 
 use ndn_packet::Name;
 
+use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, Verb};
 use crate::face_uri::FaceUri;
 use crate::response::{ControlResponse, status};
-use crate::types::{FacePersistency, cs_flag, face_flag};
-use crate::{ControlParameters, Requester};
+use crate::types::{FacePersistency, cs_flag, face_flag, route_origin};
+use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -134,6 +135,13 @@ pub enum Request {
         /// Who registered it.
         origin: u64,
     },
+    /// `rib/announce`.
+    RibAnnounce {
+        /// The face on which it came: the next hop.
+        face_id: u64,
+        /// What is announced; trusted already.
+        announcement: PrefixAnnouncement,
+    },
 }
 
 /// A command that may be carried out.
@@ -169,6 +177,26 @@ impl AcceptedCommand {
         Ok(Self { verb, request, parameters, signer })
     }
 
+    /// An announcement that was found trustworthy.
+    #[must_use]
+    pub fn announce(
+        announcement: PrefixAnnouncement,
+        requester: Requester,
+        signer: String,
+    ) -> Self {
+        let parameters = ControlParameters {
+            name: Some(announcement.prefix.clone()),
+            face_id: Some(requester.face_id),
+            origin: Some(route_origin::PREFIX_ANNOUNCEMENT),
+            cost: Some(ANNOUNCEMENT_COST),
+            flags: Some(0),
+            expiration_period_ms: Some(announcement.expiration_ms),
+            ..ControlParameters::default()
+        };
+        let request = Request::RibAnnounce { face_id: requester.face_id, announcement };
+        Self { verb: Verb::RibAnnounce, request, parameters, signer }
+    }
+
     /// The response of success that repeats the parameters.
     #[must_use]
     pub fn success(&self) -> ControlResponse {
@@ -180,9 +208,11 @@ impl AcceptedCommand {
 #[must_use]
 pub const fn success_text(verb: Verb) -> &'static str {
     match verb {
-        Verb::RibRegister | Verb::RibUnregister | Verb::FibAddNextHop | Verb::FibRemoveNextHop => {
-            "Success"
-        }
+        Verb::RibRegister
+        | Verb::RibUnregister
+        | Verb::RibAnnounce
+        | Verb::FibAddNextHop
+        | Verb::FibRemoveNextHop => "Success",
         Verb::FaceCreate
         | Verb::FaceUpdate
         | Verb::FaceDestroy
@@ -233,6 +263,10 @@ impl Request {
                 expiration_period_ms: parameters.expiration_period_ms,
             },
             Verb::RibUnregister => Self::RibUnregister { prefix: prefix(), face_id, origin },
+            // It has no ControlParameters: see `AcceptedCommand::announce`.
+            Verb::RibAnnounce => {
+                return Err(ControlResponse::new(status::BAD_REQUEST, "Malformed command"));
+            }
         })
     }
 

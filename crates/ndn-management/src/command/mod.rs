@@ -67,11 +67,13 @@ pub enum Verb {
     RibRegister,
     /// `rib/unregister`.
     RibUnregister,
+    /// `rib/announce`.
+    RibAnnounce,
 }
 
 impl Verb {
     /// Every command.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FaceCreate,
         Self::FaceUpdate,
         Self::FaceDestroy,
@@ -83,6 +85,7 @@ impl Verb {
         Self::StrategyUnset,
         Self::RibRegister,
         Self::RibUnregister,
+        Self::RibAnnounce,
     ];
 
     /// The module that the command belongs to.
@@ -93,7 +96,7 @@ impl Verb {
             Self::FibAddNextHop | Self::FibRemoveNextHop => Module::Fib,
             Self::CsConfig | Self::CsErase => Module::Cs,
             Self::StrategySet | Self::StrategyUnset => Module::StrategyChoice,
-            Self::RibRegister | Self::RibUnregister => Module::Rib,
+            Self::RibRegister | Self::RibUnregister | Self::RibAnnounce => Module::Rib,
         }
     }
 
@@ -112,6 +115,7 @@ impl Verb {
             Self::StrategyUnset => "unset",
             Self::RibRegister => "register",
             Self::RibUnregister => "unregister",
+            Self::RibAnnounce => "announce",
         }
     }
 
@@ -176,6 +180,8 @@ impl TopPrefix {
 /// against the rules of its verb yet.
 #[derive(Debug, Clone)]
 pub struct Command<'a> {
+    /// The name of the Interest.
+    pub name: NameRef<'a>,
     /// Under which prefix it came.
     pub top_prefix: TopPrefix,
     /// What to do.
@@ -224,11 +230,17 @@ pub fn parse_command<'a>(
     let (top_prefix, module, verb) = module_and_verb(name).ok_or(CommandError::NotManagement)?;
     let verb = Verb::find(module, verb).ok_or(CommandError::UnknownVerb)?;
     let parameters_at = TopPrefix::LEN + 2;
+    if verb == Verb::RibAnnounce {
+        // What it asks for is in ApplicationParameters, for which the older format has no place.
+        let signature = CommandSignature::parse(interest, usize::MAX / 2, sha256)?;
+        let parameters = ControlParameters::default();
+        return Ok(Command { name, top_prefix, verb, parameters, signature });
+    }
     let parameters = name.component(parameters_at).map_or(&[][..], |component| component.value());
     let parameters =
         ControlParameters::decode(parameters).map_err(CommandError::MalformedParameters)?;
     let signature = CommandSignature::parse(interest, parameters_at + 1, sha256)?;
-    Ok(Command { top_prefix, verb, parameters, signature })
+    Ok(Command { name, top_prefix, verb, parameters, signature })
 }
 
 #[cfg(test)]

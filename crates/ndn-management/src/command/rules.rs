@@ -112,7 +112,7 @@ impl Verb {
     pub const fn required_fields(self) -> &'static [Field] {
         match self {
             Self::FaceCreate => &[Field::Uri],
-            Self::FaceUpdate | Self::CsConfig => &[],
+            Self::FaceUpdate | Self::CsConfig | Self::RibAnnounce => &[],
             Self::FaceDestroy => &[Field::FaceId],
             Self::StrategySet => &[Field::Name, Field::Strategy],
             Self::FibAddNextHop
@@ -154,7 +154,7 @@ impl Verb {
                 &[Field::FaceId, Field::Origin, Field::Cost, Field::Flags, Field::ExpirationPeriod]
             }
             Self::RibUnregister => &[Field::FaceId, Field::Origin],
-            Self::FaceDestroy | Self::StrategySet | Self::StrategyUnset => &[],
+            Self::FaceDestroy | Self::StrategySet | Self::StrategyUnset | Self::RibAnnounce => &[],
         }
     }
 
@@ -214,7 +214,8 @@ impl Verb {
             | Self::CsConfig
             | Self::CsErase
             | Self::StrategySet
-            | Self::StrategyUnset => {}
+            | Self::StrategyUnset
+            | Self::RibAnnounce => {}
         }
     }
 }

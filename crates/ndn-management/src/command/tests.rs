@@ -80,7 +80,8 @@ fn signed_interest_of_ndnts() {
 #[test]
 fn our_own_commands_are_understood() {
     let parameters = ControlParameters { face_id: Some(300), ..ControlParameters::default() };
-    for verb in Verb::ALL {
+    let announce = Verb::RibAnnounce;
+    for verb in Verb::ALL.into_iter().filter(|verb| *verb != announce) {
         let wire =
             CommandBuilder::default().digest_signed_interest(verb, &parameters, 7, 8).unwrap();
         let command = parse(&wire).unwrap();

@@ -17,7 +17,7 @@ const LOCAL: Requester = Requester { face_id: 300, scope: FaceScope::Local };
 const REMOTE: Requester = Requester { face_id: 301, scope: FaceScope::NonLocal };
 
 fn run(wire: &[u8], requester: Requester, authorizer: &mut dyn Authorizer) -> Dispatch {
-    dispatch(Now::default(), &Interest::parse(wire).unwrap(), requester, authorizer)
+    dispatch(Now::default(), &Interest::parse(wire).unwrap(), requester, authorizer, &[])
 }
 
 fn ask(uri: &str, can_be_prefix: bool) -> Dispatch {
@@ -66,7 +66,6 @@ fn what_is_not_known_is_ignored() {
         "/localhost/nfd/fib/list/x",
         "/localhost/nfd/status/special",
         "/localhop/nfd/rib/list",
-        "/localhost/nfd/rib/announce",
     ] {
         if uri != "/" {
             assert_eq!(ask(uri, true), Dispatch::Ignore(IgnoreReason::UnknownName), "{uri}");
@@ -124,15 +123,23 @@ fn unsigned_commands_pass_unless_a_signature_is_required() {
     let wire = InterestBuilder::new(&unsigned).to_vec().unwrap();
     assert!(matches!(run(&wire, LOCAL, &mut AnySigner::default()), Dispatch::Execute(_)));
     let mut strict = AnySigner { require_signature: true };
-    let Dispatch::Refuse { response, signer } = run(&wire, LOCAL, &mut strict) else { panic!() };
+    let Dispatch::Refuse { response, signer, .. } = run(&wire, LOCAL, &mut strict) else {
+        panic!()
+    };
     assert_eq!((response.code, signer.as_str()), (403, "nobody"));
 }
 
 struct Nobody;
 
 impl Authorizer for Nobody {
-    fn authorize(&mut self, _: Now, command: &Command<'_>, _: Requester) -> Authorization {
-        Authorization::Reject { signer: command.signature.signer(), reason: "test" }
+    fn authorize(
+        &mut self,
+        _: Now,
+        command: &Command<'_>,
+        _: Requester,
+        _: &[Arc<Certificate>],
+    ) -> Authorization {
+        Authorization::Reject { signer: command.signature.signer(), reason: "test".to_owned() }
     }
 }
 

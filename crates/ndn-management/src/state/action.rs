@@ -24,6 +24,14 @@ pub enum Action {
         /// Whether the Content Store may keep it (else NDNLPv2 CachePolicy NoCache).
         may_cache: bool,
     },
+    /// Send an Interest out of management's own face; a Data that answers it goes to
+    /// [`handle_data`](super::ControlState::handle_data).
+    SendInterest {
+        /// The whole packet.
+        wire: Vec<u8>,
+        /// The face to send it to, past the FIB.
+        next_hop: Option<u64>,
+    },
     /// Create a face; answer with
     /// [`face_creation_done`](super::ControlState::face_creation_done).
     CreateFace {

@@ -6,6 +6,7 @@ use super::pending::{Pending, Work};
 use super::{
     Action, ControlState, CsConfiguration, Executing, FaceSpecification, Handled, Outcome, Ticket,
 };
+use crate::announcement::ANNOUNCEMENT_COST;
 use crate::request::{AcceptedCommand, Request, success_text};
 use crate::response::{ControlResponse, status};
 use crate::rib::{NextHop, Route};
@@ -13,7 +14,7 @@ use crate::strategy_name::StrategyError;
 use crate::types::{
     CS_ERASE_LIMIT, FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin,
 };
-use crate::{ControlParameters, FibFull, Now, RibFull, TopPrefix};
+use crate::{ControlParameters, FibFull, Now, PrefixAnnouncement, RibFull, TopPrefix};
 
 /// Why a route was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +56,8 @@ pub const DEFAULT_STRATEGIES: [(&str, &str); 4] = [
 ];
 
 impl ControlState {
-    /// Routes `/localhost/nfd` to management's own face, as NFD does at start.
+    /// Routes `/localhost/nfd`, and `/localhop/nfd` if that is enabled, to management's own face, as
+    /// NFD does at start.
     ///
     /// # Errors
     /// [`RouteError`] if the tables have no room at all.
@@ -67,6 +69,9 @@ impl ControlState {
             flags: route_flag::CHILD_INHERIT,
             expires_at_ns: None,
         };
+        if self.collaborators.authorizer.is_localhop_enabled() {
+            self.add_route(TopPrefix::Localhop.to_name().as_ref(), route)?;
+        }
         self.add_route(TopPrefix::Localhost.to_name().as_ref(), route)
     }
 
@@ -126,6 +131,9 @@ impl ControlState {
             Request::RibUnregister { prefix, face_id, origin } => {
                 self.remove_route(prefix.as_ref(), face_id, origin);
                 Outcome::Reply(success)
+            }
+            Request::RibAnnounce { face_id, announcement } => {
+                self.rib_announce(executing.now, face_id, &announcement, success)
             }
         };
         self.counters.commands += 1;
@@ -187,6 +195,27 @@ impl ControlState {
                 Outcome::reply(status::INTERNAL_ERROR, error.to_string())
             }
         }
+    }
+
+    fn rib_announce(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        announcement: &PrefixAnnouncement,
+        success: ControlResponse,
+    ) -> Outcome {
+        let Some(expires_at_ns) = announcement.expires_at_ns(now) else {
+            let text = "Prefix announcement is not valid at this time";
+            return Outcome::reply(status::NOT_ACCEPTABLE, text);
+        };
+        let route = Route {
+            face_id,
+            origin: route_origin::PREFIX_ANNOUNCEMENT,
+            cost: ANNOUNCEMENT_COST,
+            flags: 0,
+            expires_at_ns: Some(expires_at_ns),
+        };
+        self.rib_register(now, announcement.prefix.as_ref(), route, success)
     }
 
     fn fib_add_next_hop(

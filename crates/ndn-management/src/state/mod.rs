@@ -12,6 +12,7 @@ mod datasets;
 mod faces;
 mod pending;
 mod report;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,9 +33,10 @@ use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
 use crate::types::FaceEventKind;
-use crate::{Fib, FibUpdate, Now, Rib, TopPrefix};
+use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use faces::FaceTable;
 use pending::PendingTable;
+use waiting::{Progress, WaitingTable};
 
 /// The command that is being carried out.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +78,8 @@ pub struct ControlState {
     publisher: DatasetPublisher,
     events: NotificationStream,
     pending: PendingTable,
+    waiting: WaitingTable,
+    outcomes: VecDeque<(u64, Handled)>,
     fib_updates: BTreeMap<Name, FibUpdate>,
     actions: VecDeque<Action>,
     counters: ControlCounters,
@@ -98,6 +102,8 @@ impl ControlState {
             publisher: DatasetPublisher::new(config.publisher),
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
+            waiting: WaitingTable::default(),
+            outcomes: VecDeque::new(),
             fib_updates: BTreeMap::new(),
             actions: VecDeque::new(),
             counters: ControlCounters::default(),
@@ -165,14 +171,16 @@ impl ControlState {
         };
         let requester = Requester { face_id, scope: face.properties.scope };
         let authorizer = &mut *self.collaborators.authorizer;
-        let handled = match dispatch::dispatch(now, &interest, requester, authorizer) {
+        let handled = match dispatch::dispatch(now, &interest, requester, authorizer, &[]) {
             Dispatch::Execute(command) => {
                 self.execute(Executing { now, name: interest.name() }, *command)
             }
-            Dispatch::Refuse { response, signer } => {
-                self.counters.refused += 1;
-                self.respond(interest.name(), &response);
-                Handled::Refused { signer, code: response.code }
+            Dispatch::Refuse { verb, response, signer, reason } => {
+                self.refuse(interest.name(), verb, &response, signer, reason)
+            }
+            Dispatch::NeedsCertificate { verb, signer, name } => {
+                let wanted = (verb, signer, name);
+                self.wait_for_certificate(now, &interest, requester, wanted, Progress::default())
             }
             Dispatch::Publish { dataset, prefix } => {
                 self.publish(now, &dataset, prefix.as_ref(), telemetry);
@@ -227,6 +235,7 @@ impl ControlState {
             self.rib.next_deadline_ns(),
             self.pending.next_deadline_ns(),
             self.publisher.next_deadline_ns(),
+            self.waiting.next_deadline_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -238,6 +247,7 @@ impl ControlState {
         }
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
+        self.give_up_waiting(now);
     }
 
     /// The next thing to do. FIB updates come first, in one batch per call.
@@ -247,6 +257,25 @@ impl ControlState {
             return Some(Action::UpdateFib(updates.into_values().collect()));
         }
         self.actions.pop_front()
+    }
+
+    /// What became of a command that had to wait for a certificate: the face that it came from,
+    /// and the outcome.
+    pub fn poll_outcome(&mut self) -> Option<(u64, Handled)> {
+        self.outcomes.pop_front()
+    }
+
+    fn refuse(
+        &mut self,
+        name: NameRef<'_>,
+        verb: Verb,
+        response: &ControlResponse,
+        signer: String,
+        reason: String,
+    ) -> Handled {
+        self.counters.refused += 1;
+        self.respond(name, response);
+        Handled::Refused { verb, signer, code: response.code, reason }
     }
 
     /// Carries the changes of the RIB into the FIB.

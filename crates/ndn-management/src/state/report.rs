@@ -38,10 +38,14 @@ pub enum Handled {
     },
     /// A command is refused.
     Refused {
+        /// Which one.
+        verb: Verb,
         /// Who asked.
         signer: String,
         /// Status code of the answer.
         code: u32,
+        /// Why.
+        reason: String,
     },
     /// Answered from a dataset or the event stream, or nothing there to answer with.
     Data {

@@ -176,7 +176,7 @@ impl<'a> SignatureInfo<'a> {
                 types::SIGNATURE_TIME => info.time_ms = Some(field.number()?),
                 types::SIGNATURE_SEQ_NUM => info.sequence_num = Some(field.number()?),
                 types::VALIDITY_PERIOD => {
-                    info.validity_period = Some(ValidityPeriod::parse(&field)?)
+                    info.validity_period = Some(ValidityPeriod::from_tlv(&field)?)
                 }
                 _ => info.additional_description = Some(AdditionalDescription::parse(&field)?),
             }

@@ -42,7 +42,11 @@ impl ValidityPeriod {
         )
     }
 
-    pub(super) fn parse(tlv: &Tlv<'_>) -> Result<Self, DecodeError> {
+    /// Reads a ValidityPeriod element.
+    ///
+    /// # Errors
+    /// If one of the two times is absent, or is no time.
+    pub fn from_tlv(tlv: &Tlv<'_>) -> Result<Self, DecodeError> {
         const ORDER: [Field; 2] = [Field::once(types::NOT_BEFORE), Field::once(types::NOT_AFTER)];
         let (mut not_before, mut not_after) = (None, None);
         let mut fields = Fields::new(tlv.reader(), &ORDER);

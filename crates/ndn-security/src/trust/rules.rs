@@ -110,9 +110,14 @@ fn identity(key: NameRef<'_>) -> Option<NameRef<'_>> {
 
 #[derive(Debug, Clone)]
 pub(super) struct Checker {
-    /// `None`: of any type.
+    /// `None`: of any type that takes a key. A digest, which anybody can compute, has to be asked
+    /// for.
     pub(super) signature_type: Option<SignatureType>,
     pub(super) key: KeyCheck,
+}
+
+fn needs_key(ty: SignatureType) -> bool {
+    ty != SignatureType::DIGEST_SHA256 && ty != SignatureType::NULL
 }
 
 /// One rule.
@@ -137,7 +142,7 @@ impl Rule {
 
     pub(super) fn allows(&self, ty: SignatureType, name: NameRef<'_>, key: NameRef<'_>) -> bool {
         self.checkers.iter().any(|checker| {
-            checker.signature_type.is_none_or(|wanted| wanted == ty)
+            checker.signature_type.map_or_else(|| needs_key(ty), |wanted| wanted == ty)
                 && checker.key.allows(name, key)
         })
     }

@@ -210,3 +210,13 @@ fn a_base64_anchor_is_read() {
     let policy = TrustPolicy::from_info(&node, &mut |_| Err(String::new())).unwrap();
     assert_eq!(policy.anchors()[0].name(), root.certificate.name());
 }
+
+#[test]
+fn holders_of_a_certificate_are_not_those_who_can_compute_a_digest() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let mut policy = TrustPolicy::signed_by(vec![Arc::clone(&root.certificate)]);
+    assert_eq!(judge(&mut policy, &interest("/x", &root.signer()), &[]), Validation::Accepted);
+    for wire in [interest("/x", &DigestSigner), interest("/x", &crate::NullSigner)] {
+        assert!(matches!(judge(&mut policy, &wire, &[]), Validation::Refused(_)));
+    }
+}

@@ -1,9 +1,9 @@
 //! Interests to management, and what comes of them.
 
 use ndn_dataplane::{Command, CsSettings};
-use ndn_management::{Action, Handled, Now};
+use ndn_management::{Action, Now};
 use ndn_packet::{LpHeader, LpPacket};
-use tracing::{debug, error, warn};
+use tracing::error;
 
 use super::Control;
 use crate::run::faces;
@@ -12,6 +12,8 @@ use crate::run::telemetry::DataplaneTelemetry;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
+/// First byte of a Data.
+const DATA_TYPE: u8 = 6;
 /// Interests answered in one round, so that a client that never stops asking keeps nobody else
 /// from being served, and the forwarder from being stopped.
 const INTERESTS_PER_ROUND: usize = 64;
@@ -31,28 +33,29 @@ impl Control {
             if packet.nack().is_some() || !self.config.management.enabled {
                 continue;
             }
+            if wire.first() == Some(&DATA_TYPE) {
+                self.state.handle_data(now, wire);
+                self.report_outcomes();
+                self.work(now);
+                continue;
+            }
             let telemetry = DataplaneTelemetry {
                 faces: &self.faces,
                 counters: self.dataplane.counters(),
                 channels: &self.channels,
             };
-            match self.state.handle_interest(now, wire, face_id, &telemetry) {
-                Handled::Command { verb, signer, code } => {
-                    debug!(face_id, ?verb, signer, ?code, "management command");
-                }
-                Handled::Refused { signer, code } => {
-                    warn!(face_id, signer, code, "management command refused");
-                }
-                Handled::Data { .. } => {}
-                Handled::Ignored(reason) => debug!(face_id, ?reason, "management Interest ignored"),
-                Handled::Malformed => debug!(face_id, "not an Interest"),
-                Handled::UnknownFace => {
-                    debug!(face_id, "management Interest from a face that is gone")
-                }
-            }
+            let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
+            self.refusals.report(now, face_id, handled);
             self.work(now);
         }
         self.is_behind = true;
+    }
+
+    /// Logs what became of commands that had to wait.
+    pub(super) fn report_outcomes(&mut self) {
+        while let Some((face_id, handled)) = self.state.poll_outcome() {
+            self.refusals.report(super::now(), face_id, handled);
+        }
     }
 
     /// Carries out what the state machine wants done, and sends it off.
@@ -100,6 +103,9 @@ impl Control {
                 self.publish_tables();
                 self.unsent.push_back(reply_frame(&wire, may_cache));
             }
+            Action::SendInterest { wire, next_hop } => {
+                self.unsent.push_back(interest_frame(&wire, next_hop));
+            }
             Action::CreateFace { ticket, specification } => {
                 let ticket = self.new_ticket(ticket);
                 self.create_specified(now, ticket, &specification);
@@ -146,7 +152,18 @@ fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
     if may_cache {
         return wire.to_vec();
     }
-    let header = LpHeader { cache_policy: Some(NO_CACHE), ..LpHeader::default() };
+    with_header(&LpHeader { cache_policy: Some(NO_CACHE), ..LpHeader::default() }, wire)
+}
+
+/// An Interest as a frame of the internal face.
+fn interest_frame(wire: &[u8], next_hop: Option<u64>) -> Vec<u8> {
+    if next_hop.is_none() {
+        return wire.to_vec();
+    }
+    with_header(&LpHeader { next_hop_face_id: next_hop, ..LpHeader::default() }, wire)
+}
+
+fn with_header(header: &LpHeader<'_>, wire: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; header.encoded_len(wire.len()) + wire.len()];
     match header.write(wire, &mut frame) {
         Ok(_) => frame,

@@ -5,10 +5,12 @@
 //! | `connections` | faces to be made: accepted, asked for by management, configured |
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
+//! | `refusals` | the log of commands |
 
 mod connections;
 mod events;
 mod management;
+mod refusals;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,6 +25,8 @@ use ndn_management::{Collaborators, ControlConfig, ControlState, FACE_ID_INTERNA
 use ndn_sys::clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use tracing::info;
+
+use refusals::Refusals;
 
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
@@ -85,6 +89,7 @@ pub(super) struct Control {
     is_tapped: bool,
     /// Interests to management are left from the last round.
     is_behind: bool,
+    refusals: Refusals,
 }
 
 impl Control {
@@ -129,6 +134,7 @@ impl Control {
             captures: Captures::default(),
             is_tapped: false,
             is_behind: false,
+            refusals: Refusals::default(),
         };
         control.choose_strategies()?;
         control.work(now());
@@ -188,6 +194,7 @@ impl Control {
 
     fn handle_timeouts(&mut self, now: Now) {
         self.state.handle_timeout(now);
+        self.report_outcomes();
         let late: Vec<u64> = self
             .attempts
             .iter()

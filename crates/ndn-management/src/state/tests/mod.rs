@@ -9,6 +9,7 @@ mod datasets;
 mod faces;
 mod random;
 mod tables;
+mod trust;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

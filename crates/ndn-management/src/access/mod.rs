@@ -1,0 +1,225 @@
+//! Access control as NFD has it: privileges per module, trust rules for the RIB.
+//!
+//! `faces`, `fib`, `cs` and `strategy-choice` are open to anybody or to the holders of certain
+//! certificates; `rib` under `/localhost/nfd` and `/localhop/nfd`, and prefix announcements, are
+//! judged by a [`TrustPolicy`] each. Commands whose signature counts are taken once.
+
+mod replay;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ndn_packet::Data;
+use ndn_security::Certificate;
+use ndn_security::trust::{SignedPacket, TrustError, TrustPolicy, Validation};
+use replay::ReplayGuard;
+
+use crate::Now;
+use crate::authorize::{Authorization, Authorizer, Requester, ignore_by_scope};
+use crate::command::{Command, CommandSignature, Module, TopPrefix};
+
+/// Who may issue the commands of one module.
+#[derive(Debug, Clone)]
+enum Privilege {
+    /// Anybody, with or without a signature (`certfile any`).
+    Anybody,
+    /// Who can sign with the key of one of these certificates.
+    Holders(Guarded),
+}
+
+/// A policy, and the commands that it has let pass.
+#[derive(Debug, Clone, Default)]
+struct Guarded {
+    policy: TrustPolicy,
+    replay: ReplayGuard,
+}
+
+impl Guarded {
+    fn new(policy: TrustPolicy) -> Self {
+        Self { policy, replay: ReplayGuard::default() }
+    }
+}
+
+/// The modules to which privileges are granted; `rib` has rules of its own.
+pub const PRIVILEGED_MODULES: [Module; 4] =
+    [Module::Faces, Module::Fib, Module::Cs, Module::StrategyChoice];
+
+/// Who may do what. Without anything granted, nobody may do anything.
+#[derive(Debug, Clone, Default)]
+pub struct AccessControl {
+    privileges: BTreeMap<Module, Privilege>,
+    localhost_rib: Guarded,
+    localhop_rib: Option<Guarded>,
+    announcements: TrustPolicy,
+}
+
+impl AccessControl {
+    /// NFD's sample configuration: anybody on this host may do anything, nobody else.
+    #[must_use]
+    pub fn anybody_local() -> Self {
+        let mut access = Self::default();
+        PRIVILEGED_MODULES.into_iter().for_each(|module| access.grant_anybody(module));
+        access.set_localhost_rib(TrustPolicy::accept_all());
+        access.set_announcements(TrustPolicy::accept_all());
+        access
+    }
+
+    /// Lets anybody issue the commands of `module`.
+    pub fn grant_anybody(&mut self, module: Module) {
+        self.privileges.insert(module, Privilege::Anybody);
+    }
+
+    /// Lets the holder of `certificate` issue the commands of `module`, too.
+    pub fn grant(&mut self, module: Module, certificate: Arc<Certificate>) {
+        match self.privileges.get_mut(&module) {
+            Some(Privilege::Anybody) => {}
+            Some(Privilege::Holders(guarded)) => {
+                let mut anchors = guarded.policy.anchors().to_vec();
+                anchors.push(certificate);
+                guarded.policy = TrustPolicy::signed_by(anchors);
+            }
+            None => {
+                let policy = TrustPolicy::signed_by(vec![certificate]);
+                self.privileges.insert(module, Privilege::Holders(Guarded::new(policy)));
+            }
+        }
+    }
+
+    /// Judges `rib` commands under `/localhost/nfd`.
+    pub fn set_localhost_rib(&mut self, policy: TrustPolicy) {
+        self.localhost_rib = Guarded::new(policy);
+    }
+
+    /// Serves `rib` under `/localhop/nfd`, and judges the commands.
+    pub fn set_localhop_rib(&mut self, policy: TrustPolicy) {
+        self.localhop_rib = Some(Guarded::new(policy));
+    }
+
+    /// Judges prefix announcements.
+    pub fn set_announcements(&mut self, policy: TrustPolicy) {
+        self.announcements = policy;
+    }
+
+    /// The policy for a command, `None` where anybody is let in.
+    fn guarded(&mut self, command: &Command<'_>) -> Result<Option<&mut Guarded>, &'static str> {
+        let module = command.verb.module();
+        if module == Module::Rib {
+            let guarded = match command.top_prefix {
+                TopPrefix::Localhost => Some(&mut self.localhost_rib),
+                TopPrefix::Localhop => self.localhop_rib.as_mut(),
+            };
+            return guarded.map(Some).ok_or("/localhop/nfd is not enabled");
+        }
+        match self.privileges.get_mut(&module) {
+            Some(Privilege::Anybody) => Ok(None),
+            Some(Privilege::Holders(guarded)) => Ok(Some(guarded)),
+            None => Err("nobody is authorised for this module"),
+        }
+    }
+}
+
+impl Authorizer for AccessControl {
+    fn authorize(
+        &mut self,
+        now: Now,
+        command: &Command<'_>,
+        requester: Requester,
+        fetched: &[Arc<Certificate>],
+    ) -> Authorization {
+        let is_localhop_enabled = self.localhop_rib.is_some();
+        if let Some(ignored) = ignore_by_scope(command, requester, is_localhop_enabled) {
+            return ignored;
+        }
+        let is_rib = command.verb.module() == Module::Rib;
+        if command.top_prefix == TopPrefix::Localhop && !is_rib {
+            return Authorization::Ignore { reason: "only rib commands come under /localhop/nfd" };
+        }
+        let signer = command.signature.signer();
+        let reject = |signer: String, reason: String| Authorization::Reject { signer, reason };
+        let guarded = match self.guarded(command) {
+            Ok(None) => return Authorization::Accept { signer },
+            Ok(Some(guarded)) => guarded,
+            Err(reason) => return reject(signer, reason.to_owned()),
+        };
+        let Some(packet) = signed_packet(command) else {
+            return reject(signer, "the command is not signed".to_owned());
+        };
+        if guarded.policy.accepts_all() {
+            return Authorization::Accept { signer };
+        }
+        let key = match packet.key_name() {
+            Ok(key) => key,
+            // NFD spends no signature on refusing these, except in its RIB.
+            Err(_) if !is_rib => {
+                return Authorization::Ignore { reason: "the key locator names no key" };
+            }
+            Err(error) => return reject(signer, error.to_string()),
+        };
+        let Some(timestamp_ms) = command.signature.time_ms() else {
+            return reject(signer, "the command has no SignatureTime".to_owned());
+        };
+        if let Err(reason) = guarded.replay.check(now, &key, timestamp_ms) {
+            return reject(signer, reason);
+        }
+        match guarded.policy.validate(&packet, fetched, unix_s(now)) {
+            Validation::Accepted => Authorization::Accept { signer },
+            Validation::Refused(error) => reject(signer, error.to_string()),
+            Validation::NeedsCertificate(name) if is_rib => {
+                Authorization::NeedsCertificate { signer, name }
+            }
+            Validation::NeedsCertificate(_) => {
+                reject(signer, "the signer is not authorised for this module".to_owned())
+            }
+        }
+    }
+
+    fn command_accepted(&mut self, now: Now, command: &Command<'_>) {
+        let Ok(Some(guarded)) = self.guarded(command) else { return };
+        let (Some(packet), Some(time)) = (signed_packet(command), command.signature.time_ms())
+        else {
+            return;
+        };
+        if let Ok(key) = packet.key_name()
+            && !guarded.policy.accepts_all()
+        {
+            guarded.replay.note(now, key, time);
+        }
+    }
+
+    fn authorize_announcement(
+        &mut self,
+        now: Now,
+        announcement: &Data<'_>,
+        fetched: &[Arc<Certificate>],
+    ) -> Validation {
+        match SignedPacket::from_data(announcement) {
+            Some(packet) => self.announcements.validate(&packet, fetched, unix_s(now)),
+            None => Validation::Refused(TrustError::KeyLocator),
+        }
+    }
+
+    fn is_localhop_enabled(&self) -> bool {
+        self.localhop_rib.is_some()
+    }
+}
+
+fn unix_s(now: Now) -> i64 {
+    i64::try_from(now.unix_us / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// The command as rules see it; `None` if it is not signed.
+fn signed_packet<'a>(command: &Command<'a>) -> Option<SignedPacket<'a>> {
+    let kind = ndn_security::trust::PacketKind::Interest;
+    match command.signature {
+        CommandSignature::Absent => None,
+        CommandSignature::Interest { info, signed, value } => {
+            Some(SignedPacket { kind, name: command.name.parent(), info, signed, value })
+        }
+        CommandSignature::NameComponents { info, signed, value, .. } => {
+            let name = command.name.parent().parent();
+            Some(SignedPacket { kind, name, info, signed: [signed, &[]], value })
+        }
+    }
+}

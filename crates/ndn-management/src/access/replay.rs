@@ -1,0 +1,121 @@
+//! Commands that come again: a key's timestamps have to grow (ndn-cxx, "Command Interest").
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ndn_packet::Name;
+
+use crate::Now;
+
+/// How far a signer's clock may be off, milliseconds.
+const GRACE_MS: u64 = 120_000;
+/// Keys that are remembered.
+const KEYS_MAX: usize = 1000;
+/// How long they are, nanoseconds.
+const LIFETIME_NS: u64 = 3_600_000_000_000;
+
+/// The last timestamp of each key.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReplayGuard {
+    last: BTreeMap<Name, Record>,
+    /// Names in the order in which they were noted, with the number of that note; older notes of
+    /// the same name count no more.
+    order: VecDeque<(Name, u64)>,
+    notes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    timestamp_ms: u64,
+    noted_ns: u64,
+    note: u64,
+}
+
+impl ReplayGuard {
+    /// Whether a command of this time is new.
+    pub(super) fn check(&self, now: Now, key: &Name, timestamp_ms: u64) -> Result<(), String> {
+        if timestamp_ms.abs_diff(now.unix_ms()) > GRACE_MS {
+            return Err("the timestamp is too far from the forwarder's clock".to_owned());
+        }
+        match self.last.get(key) {
+            Some(record)
+                if record.timestamp_ms >= timestamp_ms
+                    && now.monotonic_ns.saturating_sub(record.noted_ns) < LIFETIME_NS =>
+            {
+                Err("the timestamp is not later than that of the last command".to_owned())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Remembers a command that was found good.
+    pub(super) fn note(&mut self, now: Now, key: Name, timestamp_ms: u64) {
+        self.notes += 1;
+        let record = Record { timestamp_ms, noted_ns: now.monotonic_ns, note: self.notes };
+        self.last.insert(key.clone(), record);
+        self.order.push_back((key, self.notes));
+        while let Some((key, note)) = self.order.front() {
+            let is_current = self.last.get(key).is_some_and(|record| record.note == *note);
+            let is_old = self.last.get(key).is_none_or(|record| {
+                now.monotonic_ns.saturating_sub(record.noted_ns) >= LIFETIME_NS
+            });
+            if is_current && !is_old && self.last.len() <= KEYS_MAX {
+                break;
+            }
+            if is_current {
+                self.last.remove(key);
+            }
+            self.order.pop_front();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.last.len().max(self.order.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::name;
+
+    fn at(ms: u64) -> Now {
+        Now { monotonic_ns: ms * 1_000_000, unix_us: ms * 1000 }
+    }
+
+    #[test]
+    fn timestamps_have_to_grow_and_be_near() {
+        let mut guard = ReplayGuard::default();
+        let (now, key) = (at(10_000_000), name("/a/KEY/1"));
+        assert!(guard.check(now, &key, 10_000_000).is_ok());
+        guard.note(now, key.clone(), 10_000_000);
+        assert!(guard.check(now, &key, 10_000_000).is_err());
+        assert!(guard.check(now, &key, 9_999_999).is_err());
+        assert!(guard.check(now, &key, 10_000_001).is_ok());
+        assert!(guard.check(now, &name("/b/KEY/1"), 10_000_000).is_ok());
+        for (timestamp, good) in [(9_880_000, true), (9_879_999, false), (10_120_001, false)] {
+            assert_eq!(guard.check(now, &name("/b"), timestamp).is_ok(), good, "{timestamp}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_busy_stays_and_others_are_forgotten() {
+        let mut guard = ReplayGuard::default();
+        let key = |n: u64| {
+            let mut key = name("/key");
+            key.push_segment(n);
+            key
+        };
+        for n in 0..5000 {
+            guard.note(at(10_000_000 + n), key(n), 10_000_000 + n);
+            guard.note(at(10_000_000 + n), key(0), 10_000_000 + n);
+        }
+        assert!(guard.len() <= 2 * KEYS_MAX + 2, "{}", guard.len());
+        let now = at(10_005_000);
+        assert!(guard.check(now, &key(0), 10_004_999).is_err());
+        assert!(guard.check(now, &key(1), 10_000_001).is_ok(), "forgotten");
+        let later = at(10_005_000 + 3_600_001);
+        guard.note(later, key(9), later.unix_ms());
+        assert_eq!(guard.last.len(), 1);
+    }
+}

@@ -1,0 +1,228 @@
+//! Access control, certificates from the network, prefix announcements.
+
+use std::sync::Arc;
+
+use ndn_packet::{InterestBuilder, SignatureInfo};
+use ndn_security::info::Node;
+use ndn_security::trust::TrustPolicy;
+use ndn_security::{DigestSigner, KeyType, SHA256_LEN, Signer};
+
+use super::*;
+use crate::access::AccessControl;
+use crate::access::tests::{Identity, signed};
+use crate::announcement::PrefixAnnouncement;
+use crate::sign::digest_signature;
+
+const LOCALHOP: &str = "/localhop/nfd";
+
+fn hierarchy(root: &Identity) -> TrustPolicy {
+    let rules = "
+        rule { id commands for interest
+          checker { type customized key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }
+        rule { id hierarchy for data checker { type hierarchical } }
+        trust-anchor { type file file-name root }";
+    let node = Node::parse_single("rules", rules).unwrap();
+    TrustPolicy::from_info(&node, &mut |_| Ok(vec![Arc::clone(&root.certificate)])).unwrap()
+}
+
+fn guarded(root: &Identity) -> Harness {
+    let mut access = AccessControl::anybody_local();
+    access.set_localhop_rib(hierarchy(root));
+    access.set_announcements(hierarchy(root));
+    let mut harness = Harness::new();
+    harness.state.collaborators.authorizer = Box::new(access);
+    harness
+}
+
+impl Harness {
+    fn register(&mut self, who: &Identity) -> Handled {
+        self.now.monotonic_ns += 1_000_000;
+        self.now.unix_us += 1000;
+        let time = Some(self.now.unix_ms());
+        let wire = signed(LOCALHOP, Verb::RibRegister, &who.signer(), time);
+        self.interest(&wire, TUNNEL)
+    }
+
+    fn data(&mut self, certificate: &Identity) {
+        self.state.handle_data(self.now, certificate.certificate.wire());
+        self.run();
+    }
+
+    /// The names that were asked for, with the face.
+    fn asked(&mut self) -> Vec<(String, Option<u64>)> {
+        self.take_actions()
+            .into_iter()
+            .map(|action| match action {
+                Action::SendInterest { wire, next_hop } => {
+                    (Interest::parse(&wire).unwrap().name().to_uri(), next_hop)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn announce(&mut self, wire: &[u8]) -> Handled {
+        let info =
+            SignatureInfo { time_ms: Some(self.now.unix_ms()), ..DigestSigner.signature_info() };
+        let command = CommandBuilder::default()
+            .announcement(wire, 1, &info, SHA256_LEN, digest_signature)
+            .unwrap();
+        self.interest(&command, APP)
+    }
+}
+
+fn announcement(prefix: &str, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
+    let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
+    let (info, length) = (signer.signature_info(), signer.signature_len_max());
+    PrefixAnnouncement::encode(&name(prefix), 1, expiration_ms, &info, length, sign).unwrap()
+}
+
+#[test]
+fn localhop_is_routed_only_where_it_is_enabled() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut plain = Harness::new();
+    let internal = crate::FACE_ID_INTERNAL;
+    plain.state.register_management().unwrap();
+    plain.run();
+    assert_eq!(plain.fib(LOCALHOP), []);
+    let mut hub = guarded(&root);
+    hub.state.register_management().unwrap();
+    hub.run();
+    assert_eq!(hub.fib(LOCALHOP), [(internal, 0)]);
+    assert_eq!(hub.fib("/localhost/nfd"), [(internal, 0)]);
+}
+
+#[test]
+fn certificates_are_fetched_one_after_the_other() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
+    let user = Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&site));
+    let mut harness = guarded(&root);
+    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    let wanted = |uri: &str| vec![(uri.to_owned(), Some(TUNNEL)), (uri.to_owned(), None)];
+    assert_eq!(harness.asked(), wanted("/net/site/user/KEY/k"));
+    harness.data(&site);
+    assert!(harness.asked().is_empty(), "nobody waits for that one yet");
+    harness.data(&user);
+    assert_eq!(harness.asked(), wanted("/net/site/KEY/k"));
+    assert!(harness.sent.is_empty());
+    harness.data(&site);
+    assert_eq!(harness.response().code, 200);
+    assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
+    let outcomes: Vec<_> = std::iter::from_fn(|| harness.state.poll_outcome()).collect();
+    assert!(
+        matches!(
+            outcomes[..],
+            [
+                (TUNNEL, Handled::Command { code: None, .. }),
+                (TUNNEL, Handled::Command { code: Some(200), .. })
+            ]
+        ),
+        "{outcomes:?}"
+    );
+    // From now on the certificates are known.
+    assert!(matches!(harness.register(&user), Handled::Command { code: Some(200), .. }));
+}
+
+#[test]
+fn certificates_that_do_not_come_or_do_not_help_end_in_403() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    harness.register(&stranger);
+    assert_eq!(harness.asked().len(), 2);
+    harness.advance(3 * SECOND_NS);
+    assert!(harness.sent.is_empty());
+    harness.advance(2 * SECOND_NS);
+    assert_eq!(harness.response().code, 403);
+    let outcome = harness.state.poll_outcome().unwrap();
+    assert!(matches!(outcome, (TUNNEL, Handled::Refused { code: 403, .. })), "{outcome:?}");
+
+    harness.register(&stranger);
+    assert_eq!(harness.asked().len(), 2);
+    harness.data(&stranger);
+    // It is signed by itself: what it asks for was asked for already.
+    assert_eq!(harness.response().code, 403);
+    assert!(harness.asked().is_empty());
+
+    let imposter = Identity::new("/net/stranger", KeyType::Ecdsa);
+    harness.register(&stranger);
+    harness.data(&imposter);
+    assert_eq!(harness.response().code, 403);
+    assert_eq!(harness.fib("/p"), []);
+}
+
+#[test]
+fn commands_that_wait_are_bounded_in_number() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
+    let codes: Vec<_> = (0..300)
+        .map(|_| match harness.register(&stranger) {
+            Handled::Command { code: None, .. } => 0,
+            Handled::Refused { code, .. } => code,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 256);
+    assert_eq!(codes[299], 403);
+    assert_eq!(harness.asked().len(), 2, "one certificate is asked for once");
+}
+
+#[test]
+fn an_announcement_makes_a_route_that_expires() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let handled = harness.announce(&announcement("/net/app", 5000, &root.signer()));
+    assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+    let parameters = harness.response().parameters().unwrap();
+    assert_eq!(parameters.name, Some(name("/net/app")));
+    assert_eq!((parameters.face_id, parameters.origin), (Some(APP), Some(129)));
+    assert_eq!((parameters.cost, parameters.expiration_period_ms), (Some(2048), Some(5000)));
+    assert_eq!(harness.fib("/net/app"), [(APP, 2048)]);
+    harness.advance(5 * SECOND_NS);
+    assert_eq!(harness.fib("/net/app"), []);
+}
+
+#[test]
+fn announcements_that_are_not_trusted_or_not_announcements_are_refused() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let code = |handled: Handled| match handled {
+        Handled::Refused { code, .. } | Handled::Command { code: Some(code), .. } => code,
+        other => panic!("{other:?}"),
+    };
+    let outside = announcement("/elsewhere", 5000, &root.signer());
+    assert_eq!(code(harness.announce(&outside)), 403);
+    let digest = announcement("/net/app", 5000, &DigestSigner);
+    assert_eq!(code(harness.announce(&digest)), 403);
+    let ended = announcement("/net/app", 0, &root.signer());
+    assert_eq!(code(harness.announce(&ended)), 406);
+    let mut damaged = announcement("/net/app", 5000, &root.signer());
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    assert_eq!(code(harness.announce(&damaged)), 403);
+    assert_eq!(code(harness.announce(b"")), 400);
+    assert_eq!(code(harness.announce(root.certificate.wire())), 400);
+    let long = announcement(&"/x".repeat(33), 5000, &root.signer());
+    assert_eq!(code(harness.announce(&long)), 403, "not under /net");
+    assert_eq!(harness.fib("/net/app"), []);
+
+    let sub = Identity::issued("/net/sub", KeyType::Ecdsa, Some(&root));
+    let handled = harness.announce(&announcement("/net/sub/app", 5000, &sub.signer()));
+    assert!(matches!(handled, Handled::Command { code: None, .. }));
+    harness.data(&sub);
+    assert_eq!(harness.fib("/net/sub/app"), [(APP, 2048)]);
+}
+
+#[test]
+fn data_that_nobody_waits_for_changes_nothing() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    harness.data(&root);
+    harness.state.handle_data(harness.now, &[6, 0]);
+    assert_eq!(harness.state.counters().malformed, 1);
+    let unsigned = InterestBuilder::new(&name("/localhop/nfd/rib/register/x")).to_vec().unwrap();
+    assert!(matches!(harness.interest(&unsigned, TUNNEL), Handled::Ignored(_)));
+    assert!(harness.sent.is_empty() && harness.take_actions().is_empty());
+}
