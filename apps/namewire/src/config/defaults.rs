@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use super::ByteSize;
 use super::types::*;
+use super::{Access, ByteSize};
 
 fn every_address() -> Vec<IpAddr> {
     vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
@@ -97,7 +97,7 @@ impl Default for Pool {
 
 impl Default for Management {
     fn default() -> Self {
-        Self { enabled: true }
+        Self { enabled: true, access: Access::default() }
     }
 }
 

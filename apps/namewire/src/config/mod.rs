@@ -4,6 +4,7 @@
 //! the whole file was accepted. [`parse`] reports every problem of a file at once, each with line
 //! and column. Start with `types.rs`; `schema.rs` maps the keys of the file onto the types.
 
+mod access;
 mod defaults;
 mod error;
 mod reader;
@@ -13,6 +14,7 @@ mod units;
 
 use std::path::{Path, PathBuf};
 
+pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use error::{ConfigError, Problem};
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
@@ -36,7 +38,9 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     }
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
-    parse(&origin, &text)
+    let mut config = parse(&origin, &text)?;
+    config.management.access.resolve_paths(path.parent().unwrap_or(Path::new("")));
+    Ok(config)
 }
 
 /// Reads and checks configuration text; `origin` names it in error messages.

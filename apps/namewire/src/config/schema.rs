@@ -64,6 +64,7 @@ fn read_document<'a>(
 
     let mut management = root.section("management");
     management.read("enabled", &mut config.management.enabled);
+    super::access::read(&mut management, &mut config.management.access);
     management.finish();
 
     let mut control = root.section("control");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ndn_management::FaceUri;
 use ndn_packet::Name;
 
-use super::ByteSize;
+use super::{Access, ByteSize};
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -204,6 +204,8 @@ pub struct Pool {
 pub struct Management {
     /// Whether they are served. Without them, applications cannot register prefixes.
     pub enabled: bool,
+    /// Who may do what.
+    pub access: Access,
 }
 
 /// The local socket for log levels and captures.

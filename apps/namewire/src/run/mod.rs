@@ -11,10 +11,12 @@
 //! | `faces` | faces as management sees them; making new ones |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
+//! | `access` | who may manage the forwarder |
 //! | `captures` | frames on their way to a capture file |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
+mod access;
 mod captures;
 mod control;
 mod faces;

@@ -28,6 +28,7 @@ use tracing::info;
 
 use refusals::Refusals;
 
+use super::access;
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
@@ -258,7 +259,12 @@ fn management(config: &Config) -> anyhow::Result<ControlState> {
         },
         ..ControlConfig::default()
     };
-    Ok(ControlState::new(control, Collaborators::with_strategies(Catalog::default())))
+    let access = access::access_control(&config.management.access)?;
+    let collaborators = Collaborators {
+        authorizer: Box::new(access),
+        ..Collaborators::with_strategies(Catalog::default())
+    };
+    Ok(ControlState::new(control, collaborators))
 }
 
 /// The data plane's end of the face between forwarding and management.

@@ -1,0 +1,121 @@
+//! From the configuration to access control: reads certificates and trust rules.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use ndn_management::AccessControl;
+use ndn_security::Certificate;
+use ndn_security::info::Node;
+use ndn_security::trust::{AnchorSource, TrustPolicy};
+use ndn_sys::clock;
+use tracing::warn;
+
+use crate::config::{Access, AuthorizedSigner, Privilege, TrustRules};
+
+/// Certificates and rules larger than this are not read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Makes what the control thread asks about each command.
+///
+/// # Errors
+/// A file that cannot be read or does not say what it has to, by its name.
+pub(crate) fn access_control(access: &Access) -> anyhow::Result<AccessControl> {
+    let mut control = AccessControl::default();
+    for authorize in &access.authorizations {
+        let certificate = match &authorize.signer {
+            AuthorizedSigner::Any => None,
+            AuthorizedSigner::Certificate(path) => Some(certificate(path)?),
+        };
+        for Privilege(module) in &authorize.privileges {
+            match &certificate {
+                None => control.grant_anybody(*module),
+                Some(certificate) => control.grant(*module, Arc::clone(certificate)),
+            }
+        }
+    }
+    control.set_localhost_rib(policy(&access.localhost_rib).context("rules of localhost_rib")?);
+    control.set_announcements(
+        policy(&access.prefix_announcements).context("rules of prefix_announcements")?,
+    );
+    if access.localhop_rib != TrustRules::Nobody {
+        control.set_localhop_rib(policy(&access.localhop_rib).context("rules of localhop_rib")?);
+    }
+    Ok(control)
+}
+
+fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
+    let (text, origin, directory) = match rules {
+        TrustRules::Any => return Ok(TrustPolicy::accept_all()),
+        TrustRules::Nobody => return Ok(TrustPolicy::default()),
+        TrustRules::Inline { text, directory } => {
+            (text.clone(), "line".to_owned(), directory.clone())
+        }
+        TrustRules::File(path) => {
+            let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+            (read(path)?, path.display().to_string(), directory)
+        }
+    };
+    let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
+    let node = Node::parse(&origin, &text, &mut include)?;
+    let mut load = |source: AnchorSource<'_>| {
+        anchors(&directory, source).map_err(|error| format!("{error:#}"))
+    };
+    Ok(TrustPolicy::from_info(&node, &mut load)?)
+}
+
+fn anchors(directory: &Path, source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
+    match source {
+        AnchorSource::File(file) => Ok(vec![certificate(&directory.join(file))?]),
+        AnchorSource::Directory(path) => {
+            let path = directory.join(path);
+            let cannot_read = || format!("cannot read {}", path.display());
+            let mut files = Vec::new();
+            for entry in std::fs::read_dir(&path).with_context(cannot_read)? {
+                let file: PathBuf = entry.with_context(cannot_read)?.path();
+                if file.is_file() {
+                    files.push(file);
+                }
+            }
+            files.sort();
+            // As ndn-cxx does, other files of the directory are passed over.
+            let read = files.iter().filter_map(|file| match certificate(file) {
+                Ok(certificate) => Some(certificate),
+                Err(error) => {
+                    warn!("not a trust anchor: {error:#}");
+                    None
+                }
+            });
+            Ok(read.collect())
+        }
+    }
+}
+
+/// Reads a certificate, in base64 or as it is sent.
+fn certificate(path: &Path) -> anyhow::Result<Arc<Certificate>> {
+    let name = path.display();
+    let bytes = read_bytes(path)?;
+    let parsed = match std::str::from_utf8(&bytes) {
+        Ok(text) => Certificate::from_text(text),
+        Err(_) => Certificate::parse(bytes),
+    };
+    let certificate = parsed.with_context(|| format!("{name} is not a certificate"))?;
+    let unix_s = i64::try_from(clock::wall_clock().as_secs()).unwrap_or(i64::MAX);
+    if !certificate.validity().contains(unix_s) {
+        warn!("certificate {} in {name} is not valid at this time", certificate.name().to_uri());
+    }
+    Ok(Arc::new(certificate))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    String::from_utf8(read_bytes(path)?).with_context(|| format!("{} is not text", path.display()))
+}
+
+fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let cannot_read = || format!("cannot read {}", path.display());
+    let length = std::fs::metadata(path).with_context(cannot_read)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(anyhow!("{} has {length} bytes: too many", path.display()));
+    }
+    std::fs::read(path).with_context(cannot_read)
+}
