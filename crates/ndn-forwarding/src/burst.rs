@@ -149,6 +149,11 @@ impl Burst {
         &self.descriptors[index]
     }
 
+    #[inline]
+    pub(crate) fn descriptor_mut(&mut self, index: usize) -> &mut Descriptor {
+        &mut self.descriptors[index]
+    }
+
     /// Where the next packet goes, to be filled and then [appended](Self::append); `None` if the
     /// burst is full.
     #[inline]

@@ -84,6 +84,8 @@ pub struct Counters {
     pub dead_nonces: Counter,
     /// Timers of strategies that were not set because too many were.
     pub strategy_timers_refused: Counter,
+    /// Packets that entered the shard, count as that, and were given to another shard unchanged.
+    pub passed_on: Counter,
     dropped: [Counter; DropReason::COUNT],
 }
 

@@ -40,6 +40,10 @@ impl Flags {
     pub const LOCALHOP: Self = Self(1 << 8);
     /// The name ends in an ImplicitSha256DigestComponent.
     pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
+    /// Data of other shards may satisfy the Interest.
+    pub(crate) const WIDE: Self = Self(1 << 14);
+    /// The name belongs to another shard, which is to get what this one has no use for.
+    pub(crate) const EARLIER: Self = Self(1 << 13);
     /// The arrival face is local.
     pub const FROM_LOCAL: Self = Self(1 << 10);
     /// The arrival face is point-to-point.
@@ -59,6 +63,20 @@ impl Flags {
     #[must_use]
     pub fn and(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
+    }
+
+    /// Whether any of `flags` is set.
+    #[inline]
+    #[must_use]
+    pub(crate) fn intersects(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// These without `flags`.
+    #[inline]
+    #[must_use]
+    pub(crate) fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
     }
 
     /// Sets `flags`, if `condition`.

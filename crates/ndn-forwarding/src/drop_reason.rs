@@ -39,6 +39,8 @@ pub enum DropReason {
     PitFull,
     /// The PIT is nearly full, and the arrival face holds its share of it.
     PitShare,
+    /// No room for one more pending Interest that Data of other shards may satisfy.
+    WideInterestsFull,
     /// No room for one more in-record.
     InRecordsFull,
     /// The strategy suppressed a retransmission.
@@ -77,7 +79,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
@@ -92,6 +94,7 @@ impl DropReason {
         Self::DuplicateNonce,
         Self::PitFull,
         Self::PitShare,
+        Self::WideInterestsFull,
         Self::InRecordsFull,
         Self::RetransmissionSuppressed,
         Self::NoNextHop,
@@ -135,6 +138,7 @@ impl DropReason {
             Self::DuplicateNonce => "duplicate_nonce",
             Self::PitFull => "pit_full",
             Self::PitShare => "pit_share",
+            Self::WideInterestsFull => "wide_interests_full",
             Self::InRecordsFull => "in_records_full",
             Self::RetransmissionSuppressed => "retransmission_suppressed",
             Self::NoNextHop => "no_next_hop",

@@ -167,14 +167,18 @@ impl FaceTable {
         self.slot(index).map(|slot| slot.flags)
     }
 
-    /// Takes note that the peer of a face sends PIT tokens, and so understands them.
+    /// Takes note that the peer of a face sends PIT tokens, and so understands them. Says whether
+    /// that is news, and of use.
     #[inline]
-    pub(crate) fn note_token(&mut self, index: FaceIndex) {
+    pub(crate) fn note_token(&mut self, index: FaceIndex) -> bool {
         if let Some(slot) = self.slot_mut(index)
             && slot.flags.has(FaceFlags::LEARNS_TOKENS)
         {
+            let is_news = !slot.flags.sends_tokens();
             slot.flags.0 |= FaceFlags::SENDS_TOKENS;
+            return is_news;
         }
+        false
     }
 
     /// Counts a PIT entry that a face has made.
@@ -272,7 +276,8 @@ mod tests {
         };
         assert_eq!(sends(&table), [false, true, false]);
         for slot in 0..3 {
-            table.note_token(FaceIndex::new(slot, 0));
+            assert_eq!(table.note_token(FaceIndex::new(slot, 0)), slot == 2);
+            assert!(!table.note_token(FaceIndex::new(slot, 0)), "it is known by now");
         }
         assert_eq!(sends(&table), [false, true, true]);
     }

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Ingress`] | from received bytes to a descriptor: the only place that parses |
+//! | [`Dispatcher`], [`Crossing`] | which shard a packet goes to, what shards say to each other |
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
 //! | [`Shard`] | the stages of a burst, timers, what the control thread changes |
 //! | `pipelines` | incoming and outgoing Interest, Data and Nack; the end of a PIT entry |
@@ -19,17 +20,20 @@ mod burst;
 mod counters;
 mod descriptor;
 mod digest;
+mod dispatch;
 mod drop_reason;
 mod face;
 mod face_table;
 mod ingress;
 mod lp_fields;
 mod packet;
+mod peers;
 mod pipelines;
 mod producer_regions;
 mod rewrite;
 mod scope;
 mod shard;
+mod shard_peers;
 pub mod strategy;
 mod tables;
 mod tx;
@@ -38,12 +42,14 @@ mod unsolicited;
 pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
 pub use descriptor::{Descriptor, Flags, PacketKind};
+pub use dispatch::{Answer, Content, Crossing, DataVisit, Dispatcher, Parcel, Tour};
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
 pub use face_table::FaceTable;
 pub use ingress::Ingress;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
+pub use peers::SharedTables;
 pub use producer_regions::ProducerRegions;
 pub use shard::{Shard, ShardConfig};
 pub use strategy::{StrategyError, StrategyTable};

@@ -56,7 +56,7 @@ impl<'a> RxPackets<'a> {
 impl<'a> RxPacket<'a> {
     /// Packet `index` of `burst`; `None` if it was moved to another burst.
     #[inline]
-    fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
+    pub(crate) fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
         let wire = pool.bytes(handle);

@@ -50,12 +50,14 @@ pub struct ShardConfig {
 /// [`end_burst`](Self::end_burst). The control thread's changes come in between.
 #[derive(Debug)]
 pub struct Shard {
-    tables: Tables,
-    fib: Arc<FibSnapshot>,
-    strategies: Arc<StrategyTable>,
+    pub(crate) tables: Tables,
+    pub(crate) fib: Arc<FibSnapshot>,
+    pub(crate) strategies: Arc<StrategyTable>,
     /// Where the Interests of the burst lead.
     routes: Box<[FibSlot; BURST_SIZE]>,
-    matches: Matches,
+    pub(crate) matches: Matches,
+    /// Where packets on the side path are put, one at a time.
+    pub(crate) aside: Option<Box<Burst>>,
 }
 
 impl Shard {
@@ -82,6 +84,7 @@ impl Shard {
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),
             counters,
+            peers: None,
             scratch: Box::new([0; MAX_PACKET_SIZE]),
             timer_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
         };
@@ -91,6 +94,7 @@ impl Shard {
             strategies,
             routes: Box::new([FibSlot::default(); BURST_SIZE]),
             matches: Matches::new(),
+            aside: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::{DeadNonceList, FaceIndex, NameHasher, Pcct, PitIndex, TimerWheel};
 
+use crate::peers::Peers;
 use crate::strategy::Measurements;
 use crate::{Counters, DropReason, FaceTable, UnsolicitedPolicy};
 
@@ -24,6 +25,8 @@ pub(crate) struct Tables {
     pub(crate) strategy_timers: TimerWheel,
     pub(crate) measurements: Measurements,
     pub(crate) counters: Arc<Counters>,
+    /// The other shards, unless this one is alone.
+    pub(crate) peers: Option<Box<Peers>>,
     /// Where an Interest is copied to be changed into a Nack.
     pub(crate) scratch: Box<[u8; MAX_PACKET_SIZE]>,
     /// Where an Interest is copied that a timer sends again.
@@ -62,6 +65,15 @@ impl Tables {
         if held < share { Ok(()) } else { Err(DropReason::PitShare) }
     }
 
+    /// Takes note that the peer of a face sends PIT tokens; what one shard learns, all know.
+    #[inline]
+    pub(crate) fn note_token(&mut self, face: FaceIndex) {
+        let is_news = self.faces.note_token(face);
+        if is_news && let Some(peers) = &mut self.peers {
+            peers.share_token_sender(face);
+        }
+    }
+
     /// Counts a new PIT entry for the face that made it.
     #[inline]
     pub(crate) fn note_pending(&mut self, entry: PitIndex, face: FaceIndex) {
@@ -72,6 +84,11 @@ impl Tables {
     /// Erases a PIT entry.
     #[inline]
     pub(crate) fn erase_pending(&mut self, entry: PitIndex) {
+        if let Some(peers) = &mut self.peers
+            && peers.has_published()
+        {
+            peers.withdraw(&self.pcct, &self.hasher, entry);
+        }
         self.faces.subtract_entry(self.pcct.entry(entry).owner);
         self.pcct.erase(entry);
     }

@@ -82,8 +82,9 @@ impl PacketHandle {
         directory::shared_of(self).bytes(self)
     }
 
-    /// A second handle, counted where other threads count.
-    pub(crate) fn retain_away(&self) -> Self {
+    /// A second handle on the same packet, from any thread, the owner of the pool included. Where
+    /// the pool is at hand, [`PacketPool::retain`](crate::PacketPool::retain) is cheaper.
+    pub fn retain_away(&self) -> Self {
         directory::shared_of(self).home.retain(self.block_index());
         self.duplicate()
     }

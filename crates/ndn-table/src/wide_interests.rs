@@ -143,11 +143,10 @@ impl WideInterests {
         Ok(())
     }
 
-    /// Changes until when a published Interest is pending.
-    pub fn set_expiry(&self, shard: u8, hash: u64, entry: u32, expiry: Timestamp) {
-        if let Some(slot) = self.homes[usize::from(shard)].slot_of(key_of(hash), entry) {
-            slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed);
-        }
+    /// Changes until when a published Interest is pending. Says whether it is published.
+    pub fn set_expiry(&self, shard: u8, hash: u64, entry: u32, expiry: Timestamp) -> bool {
+        let slot = self.homes[usize::from(shard)].slot_of(key_of(hash), entry);
+        slot.inspect(|slot| slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed)).is_some()
     }
 
     /// Takes a published Interest back. Says whether it was there.
@@ -260,10 +259,11 @@ mod tests {
                         oracle.insert((shard, hash, entry), expiry);
                     }
                     Operation::SetExpiry { shard, hash, entry, expiry } => {
-                        table.set_expiry(shard, spread(hash), entry, Timestamp::from_nanos(expiry));
-                        if let Some(known) = oracle.get_mut(&(shard, hash, entry)) {
-                            *known = expiry;
-                        }
+                        let at = Timestamp::from_nanos(expiry);
+                        let is_known = table.set_expiry(shard, spread(hash), entry, at);
+                        let known = oracle.get_mut(&(shard, hash, entry));
+                        prop_assert_eq!(is_known, known.is_some());
+                        known.into_iter().for_each(|known| *known = expiry);
                     }
                     Operation::Withdraw { shard, hash, entry } => {
                         let was_there = oracle.remove(&(shard, hash, entry)).is_some();

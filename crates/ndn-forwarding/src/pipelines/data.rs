@@ -28,6 +28,16 @@ impl Matches {
             copies: SentCopies::new(),
         }
     }
+
+    /// Those that have not expired.
+    pub(super) fn pending(&self) -> &[PitIndex] {
+        &self.pending
+    }
+
+    /// The same, and the downstreams that have had their copy.
+    pub(super) fn parts(&mut self) -> (&[PitIndex], &mut SentCopies) {
+        (&self.pending, &mut self.copies)
+    }
 }
 
 impl Context<'_> {
@@ -39,6 +49,10 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
+        if self.may_concern_others(rx) {
+            self.data_aside(rx, None, matches, strategies);
+            return;
+        }
         let counters = &self.tables.counters;
         counters.in_data.increment();
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
@@ -64,6 +78,13 @@ impl Context<'_> {
         for &entry in &*entries {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
+    }
+
+    /// [`Self::find_matches`], and the count of what became of its token.
+    pub(super) fn find_pending_matches(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
+        let Matches { found, pending, .. } = matches;
+        self.find_matches(rx, found, pending);
+        self.count_token(rx, pending);
     }
 
     /// The PIT entries that a Data satisfies, at all prefix lengths. Those that have expired by
@@ -103,7 +124,7 @@ impl Context<'_> {
 
     /// Data for which no Interest is pending.
     #[cold]
-    fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
+    pub(super) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.tables.counters.unsolicited_data.increment();
         if self.tables.unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
             self.store(rx, false);
@@ -114,7 +135,7 @@ impl Context<'_> {
 
     /// Puts a Data into the Content Store, unless its producer asked not to.
     #[inline]
-    fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
+    pub(super) fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
         if rx.has(Flags::NO_CACHE) {
             return;
         }
@@ -147,13 +168,7 @@ impl Context<'_> {
     ) {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
-        let data = OutgoingData {
-            wire: rx.wire,
-            handle: Some(rx.handle),
-            congestion_mark: rx.descriptor.congestion_mark,
-            is_localhost: rx.has(Flags::LOCALHOST),
-            incoming_face_id: tables.faces.face_id(face).unwrap_or_default(),
-        };
+        let data = OutgoingData::of(rx, tables.faces.face_id(face).unwrap_or_default());
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
         // The downstreams of one entry are different faces.
         let may_repeat = entries.len() > 1;

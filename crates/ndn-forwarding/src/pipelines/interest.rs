@@ -37,7 +37,7 @@ impl<'a> Context<'a> {
             return;
         }
         if !rx.token.is_empty() {
-            self.tables.faces.note_token(rx.descriptor.face);
+            self.tables.note_token(rx.descriptor.face);
         }
         let key = rx.interest_key();
         let pending = self.find_pending(key);
@@ -48,11 +48,15 @@ impl<'a> Context<'a> {
         let is_pending = pending.is_some_and(|entry| {
             self.in_records(entry).any(|record| self.face_exists(record.face))
         });
+        if !is_pending && let Some(data) = self.tables.pcct.find_data(key, self.now, sha256) {
+            self.content_store_hit(rx, pending, data);
+            return;
+        }
+        if rx.descriptor.flags.intersects(Flags::WIDE.and(Flags::EARLIER)) {
+            self.interest_aside(rx, pending, is_pending, route, strategies);
+            return;
+        }
         if !is_pending {
-            if let Some(data) = self.tables.pcct.find_data(key, self.now, sha256) {
-                self.content_store_hit(rx, pending, data);
-                return;
-            }
             self.tables.counters.cs_misses.increment();
         }
         self.content_store_miss(rx, pending, route, strategies);
@@ -134,23 +138,31 @@ impl<'a> Context<'a> {
     }
 
     #[inline]
-    fn content_store_miss(
+    pub(super) fn content_store_miss(
         &mut self,
         rx: &RxPacket<'_>,
         pending: Option<PitIndex>,
         route: FibSlot,
         strategies: &StrategyTable,
     ) {
+        match self.join(rx, pending, self.fib.entry(route).strategy()) {
+            Ok(entry) => self.ask_strategy(rx, entry, route, strategies),
+            Err(reason) => self.tables.counters.drop_packet(reason),
+        }
+    }
+
+    /// Leaves an Interest that has joined `entry` to the strategy of its name.
+    #[inline]
+    pub(super) fn ask_strategy(
+        &mut self,
+        rx: &RxPacket<'_>,
+        entry: PitIndex,
+        route: FibSlot,
+        strategies: &StrategyTable,
+    ) {
         let fib: &'a FibSnapshot = self.fib;
         let fib_entry = fib.entry(route);
         self.strategy = fib_entry.strategy();
-        let entry = match self.join(rx, pending, self.strategy) {
-            Ok(entry) => entry,
-            Err(reason) => {
-                self.tables.counters.drop_packet(reason);
-                return;
-            }
-        };
         let next_hops = match rx.forwarding_hint() {
             None => fib_entry.next_hops(),
             Some(hint) => self.next_hops_by_hint(hint),
@@ -172,7 +184,7 @@ impl<'a> Context<'a> {
     /// Enters the Interest into the PIT, and sets the entry to expire when its last in-record
     /// does.
     #[inline]
-    fn join(
+    pub(super) fn join(
         &mut self,
         rx: &RxPacket<'_>,
         pending: Option<PitIndex>,

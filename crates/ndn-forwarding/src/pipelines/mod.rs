@@ -1,5 +1,6 @@
 //! What happens to a packet. See the NFD developer's guide, "Forwarding Pipelines".
 
+mod aside;
 mod copies;
 mod data;
 mod finalize;

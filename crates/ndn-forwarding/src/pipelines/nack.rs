@@ -11,8 +11,10 @@ impl Context<'_> {
     /// A Nack has arrived.
     pub(crate) fn incoming_nack(&mut self, rx: &RxPacket<'_>, strategies: &StrategyTable) {
         self.tables.counters.in_nacks.increment();
-        if let Err(reason) = self.accept_nack(rx, strategies) {
-            self.tables.counters.drop_packet(reason);
+        match self.accept_nack(rx, strategies) {
+            Ok(()) => {}
+            Err(_) if rx.has(Flags::EARLIER) => self.pass_on(rx),
+            Err(reason) => self.tables.counters.drop_packet(reason),
         }
     }
 

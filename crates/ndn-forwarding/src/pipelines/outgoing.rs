@@ -4,6 +4,8 @@ use ndn_packet::{Interest, NackReason};
 use ndn_ring::PacketHandle;
 use ndn_table::{FaceIndex, PitIndex};
 
+use crate::descriptor::Flags;
+use crate::packet::RxPacket;
 use crate::strategy::{Context, PendingInterest};
 use crate::{Counters, DropReason, FaceTable, TxKind, TxPacket, TxSink};
 
@@ -18,7 +20,19 @@ pub(crate) struct OutgoingData<'a> {
     pub(crate) incoming_face_id: u64,
 }
 
-impl OutgoingData<'_> {
+impl<'a> OutgoingData<'a> {
+    /// A Data that was received.
+    #[inline]
+    pub(crate) fn of(rx: &RxPacket<'a>, incoming_face_id: u64) -> Self {
+        Self {
+            wire: rx.wire,
+            handle: Some(rx.handle),
+            congestion_mark: rx.descriptor.congestion_mark,
+            is_localhost: rx.has(Flags::LOCALHOST),
+            incoming_face_id,
+        }
+    }
+
     /// Sends it to a downstream with the token that the downstream gave.
     #[inline]
     pub(crate) fn send(

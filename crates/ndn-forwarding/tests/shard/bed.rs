@@ -1,16 +1,19 @@
-//! One or two shards with all that they need, driven with packets as plain values.
+//! Shards with all that they need, driven with packets as plain values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    Burst, Counters, DropReason, FaceProperties, FaceScope, Ingress, LinkType, LpFields,
-    NackReason, PacketKind, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard, ShardConfig,
-    StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
+    Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
+    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard,
+    ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
-use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, PcctConfig, Timestamp, Token};
+use ndn_table::{
+    FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX, PcctConfig,
+    Timestamp, dispatch_components,
+};
 
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
 use crate::wire::{Name, name_value};
@@ -65,6 +68,10 @@ pub struct BedConfig {
     pub cs_capacity: usize,
     pub pit_capacity: usize,
     pub unsolicited: Unsolicited,
+    /// Whether Interests are answered from the Content Store.
+    pub serves: bool,
+    /// Components that names are dispatched by.
+    pub depth: usize,
 }
 
 impl Default for BedConfig {
@@ -74,6 +81,8 @@ impl Default for BedConfig {
             cs_capacity: 1000,
             pit_capacity: 1000,
             unsolicited: Unsolicited::DropAll,
+            serves: true,
+            depth: 2,
         }
     }
 }
@@ -86,11 +95,16 @@ pub struct Bed {
     pub counters: Vec<Arc<Counters>>,
     pub strategies: StrategyTable,
     ingress: Ingress,
-    pool: PacketPool,
+    /// One for each shard; what is received goes into the first.
+    pools: Vec<PacketPool>,
     hasher: NameHasher,
     faces: BTreeMap<Face, FaceProperties>,
     received: Burst,
-    dispatched: Vec<Burst>,
+    dispatched: Burst,
+    shared: SharedTables,
+    dispatcher: Dispatcher,
+    /// On their way from shard to shard.
+    crossings: VecDeque<Crossing>,
     pub sent: Recorder,
 }
 
@@ -129,7 +143,14 @@ impl Bed {
                 Timestamp::ZERO,
             )
         });
-        let shards = shards.collect();
+        let mut shards: Vec<Shard> = shards.collect();
+        let shared = SharedTables::new(config.shard_count, config.depth);
+        for shard in &mut shards {
+            shard.pcct_mut().set_cs_serve(config.serves);
+            if config.shard_count > 1 {
+                shard.join_others(shared.clone());
+            }
+        }
         let ingress = Ingress::new(hasher, Arc::clone(&counters[0]), 42);
         Self {
             shards,
@@ -137,11 +158,14 @@ impl Bed {
             counters,
             strategies,
             ingress,
-            pool: PacketPool::new(256).unwrap(),
+            pools: (0..config.shard_count).map(|_| PacketPool::new(256).unwrap()).collect(),
             hasher,
             faces: BTreeMap::new(),
             received: Burst::new(),
-            dispatched: (0..config.shard_count).map(|_| Burst::new()).collect(),
+            dispatched: Burst::new(),
+            dispatcher: Dispatcher::new(Arc::clone(&shared.ndt)),
+            shared,
+            crossings: VecDeque::new(),
             sent: Recorder::default(),
         }
     }
@@ -219,21 +243,114 @@ impl Bed {
             let _ = self.receive(arrival);
         }
         if let [shard] = &mut self.shards[..] {
-            shard.process_burst(now, &mut self.received, &self.pool, &mut self.sent);
-            self.received.release(&self.pool);
+            shard.process_burst(now, &mut self.received, &self.pools[0], &mut self.sent);
+            self.received.release(&self.pools[0]);
             shard.end_burst();
             return;
         }
         for index in 0..self.received.len() {
-            let shard = self.shard_of(index);
-            self.dispatched[shard].transfer(&mut self.received, index).unwrap();
+            self.forward_one(now, index);
+            while let Some(crossing) = self.crossings.pop_front() {
+                self.cross(now, crossing);
+            }
         }
-        for (shard, burst) in self.shards.iter_mut().zip(&mut self.dispatched) {
-            shard.process_burst(now, burst, &self.pool, &mut self.sent);
-            burst.release(&self.pool);
-            shard.end_burst();
+        self.received.release(&self.pools[0]);
+    }
+
+    /// The same without waiting for one packet to come to rest before the next: what crosses
+    /// from shard to shard is delivered as `choose` says, which picks one of so many.
+    pub fn process_in_disorder(
+        &mut self,
+        now: Time,
+        arrivals: &[Arrival],
+        choose: &mut dyn FnMut(usize) -> usize,
+    ) {
+        let now = Timestamp::from_millis(now);
+        while self.poll(now) {}
+        for arrival in arrivals {
+            let _ = self.receive(arrival);
         }
-        self.received.release(&self.pool);
+        for index in 0..self.received.len() {
+            self.forward_one(now, index);
+            for _ in 0..choose(3) {
+                self.cross_any(now, choose);
+            }
+        }
+        self.received.release(&self.pools[0]);
+        while !self.crossings.is_empty() && choose(4) != 0 {
+            self.cross_any(now, choose);
+        }
+    }
+
+    fn cross_any(&mut self, now: Timestamp, choose: &mut dyn FnMut(usize) -> usize) {
+        if self.crossings.is_empty() {
+            return;
+        }
+        // From one shard to another, messages keep their order.
+        let picked = self.crossings[choose(self.crossings.len())].to;
+        let position = self.crossings.iter().position(|crossing| crossing.to == picked).unwrap();
+        let crossing = self.crossings.remove(position).unwrap();
+        self.cross(now, crossing);
+    }
+
+    /// Delivers all that is on its way.
+    pub fn settle_crossings(&mut self, now: Time) {
+        while let Some(crossing) = self.crossings.pop_front() {
+            self.cross(Timestamp::from_millis(now), crossing);
+        }
+    }
+
+    /// Takes packet `index` of what was received through its shard.
+    fn forward_one(&mut self, now: Timestamp, index: usize) {
+        let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
+        let parcel = self.received.take_parcel(index);
+        let number = usize::from(number);
+        let pool = &self.pools[number];
+        self.dispatched.push_parcel(parcel, pool, &self.hasher).unwrap();
+        let shard = &mut self.shards[number];
+        shard.process_burst(now, &mut self.dispatched, pool, &mut self.sent);
+        self.dispatched.release(pool);
+        self.end_burst(number);
+    }
+
+    fn cross(&mut self, now: Timestamp, crossing: Crossing) {
+        let number = usize::from(crossing.to);
+        let (shard, pool) = (&mut self.shards[number], &self.pools[number]);
+        shard.process_crossing(now, crossing.content, pool, &mut self.sent);
+        self.end_burst(number);
+    }
+
+    fn end_burst(&mut self, number: usize) {
+        let shard = &mut self.shards[number];
+        self.crossings.extend(shard.take_crossings());
+        shard.end_burst();
+    }
+
+    /// The dispatch table.
+    pub fn ndt(&self) -> &Ndt {
+        &self.shared.ndt
+    }
+
+    /// The entry of a name in the dispatch table.
+    pub fn ndt_entry(&self, name: &Name) -> usize {
+        let value = name_value(name);
+        let name = NameRef::from_value(&value).unwrap();
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
+        self.ndt().entry_index(&hashes[..count], dispatch_components(name))
+    }
+
+    /// Ends all moves in the dispatch table.
+    pub fn settle_moves(&self) {
+        (0..NDT_ENTRIES).for_each(|index| {
+            self.ndt().settle(index);
+        });
+    }
+
+    /// Published Interests, of all shards.
+    pub fn published(&self) -> usize {
+        let shards = u8::try_from(self.shards.len()).unwrap();
+        (0..shards).map(|shard| self.shared.wide.published(shard)).sum()
     }
 
     /// Lets time pass.
@@ -274,38 +391,25 @@ impl Bed {
     }
 
     fn receive_wire(&mut self, face: Face, wire: &[u8], lp: &LpFields) -> Result<(), DropReason> {
-        let mut block = self.pool.allocate_block().unwrap();
+        let mut block = self.pools[0].allocate_block().unwrap();
         block.spare_mut()[..wire.len()].copy_from_slice(wire);
         block.commit(wire.len());
         let face = RxFace::new(FaceIndex::new(face, 1), &self.faces[&face]);
-        let (burst, pool) = (&mut self.received, &self.pool);
+        let (burst, pool) = (&mut self.received, &self.pools[0]);
         let result = self.ingress.push(burst, pool, &mut block, wire.len(), lp, &face);
         assert!(block.filled().is_empty(), "the packet is consumed whether dropped or not");
-        self.pool.finish(block);
+        self.pools[0].finish(block);
         result
-    }
-
-    /// Where packet `index` of the received burst goes: by its own token, else by the hash of the
-    /// first two components. Names under `/wide` go by the first alone, and only there do Interests
-    /// of a single component occur, so a Data meets all Interests that it matches.
-    fn shard_of(&self, index: usize) -> usize {
-        let burst = &self.received;
-        let token = Token::decode(burst.pit_token(index));
-        if burst.kind(index) != PacketKind::Interest
-            && let Some(token) = token
-            && usize::from(token.shard) < self.shards.len()
-        {
-            return usize::from(token.shard);
-        }
-        let hashes = burst.prefix_hashes(index);
-        let wide = self.hasher.hash_value(&name_value(&crate::wire::name("/wide")));
-        let depth = if hashes[1] == wide { 1 } else { 2 };
-        let hash = hashes[depth.min(hashes.len() - 1)];
-        usize::try_from(hash % self.shards.len() as u64).unwrap()
     }
 
     /// Blocks of packet memory in use.
     pub fn blocks_in_use(&self) -> u32 {
-        self.pool.counters().blocks_in_use()
+        self.pools
+            .iter()
+            .map(|pool| {
+                pool.reclaim();
+                pool.counters().blocks_in_use()
+            })
+            .sum()
     }
 }

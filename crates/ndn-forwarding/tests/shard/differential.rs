@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::bed::{Bed, Sent, SentKind, face_id};
 use crate::model::{Arrival, Departure, Face, Model, OutToken};
 use crate::random::Random;
-use crate::traffic::{Generator, Op, Step, TokenChoice};
+use crate::traffic::{Change, Generator, Op, Step, TokenChoice};
 use crate::wire::{Data, Name, Packet};
 use crate::world::World;
 
@@ -20,6 +20,7 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
     let (mut model, mut bed) = (world.model(), world.bed(shard_count));
     let mut own_tokens = OwnTokens::new();
     for (number, step) in steps.iter().enumerate() {
+        step.changes.iter().for_each(|change| apply_change(&bed, change));
         let arrivals: Vec<Arrival> = step.ops.iter().map(|op| resolve(op, &own_tokens)).collect();
         bed.sent.0.clear();
         for burst in arrivals.chunks(ndn_forwarding::BURST_SIZE) {
@@ -44,12 +45,27 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
         if sent != expected {
             return Err(describe(number, step, &sent, &expected));
         }
-        // The ingress keeps the block that Interests are rewritten into.
-        if bed.blocks_in_use() > 1 {
+        // The ingress keeps the block that Interests are rewritten into, and each shard the one
+        // that it copies cached Data into for others.
+        let kept = 1 + if shard_count > 1 { u32::try_from(shard_count).unwrap() } else { 0 };
+        if bed.blocks_in_use() > kept {
             return Err(format!("step {number}: packet buffers were not released"));
         }
     }
     compare_ends(&mut model, &mut bed, steps.last().map_or(0, |step| step.now))
+}
+
+/// What the table refuses is left out.
+fn apply_change(bed: &Bed, change: &Change) {
+    match change {
+        Change::Move(changed, shard) => {
+            let _ = bed.ndt().move_entry(bed.ndt_entry(changed), *shard);
+        }
+        Change::Split(changed, depth) => {
+            let _ = bed.ndt().split_entry(bed.ndt_entry(changed), *depth);
+        }
+        Change::Settle => bed.settle_moves(),
+    }
 }
 
 /// Once all has expired, both have counted the same.
@@ -69,6 +85,9 @@ fn compare_ends(model: &mut Model, bed: &mut Bed, now: u64) -> Result<(), String
         ));
     }
     let pending: usize = bed.shards.iter_mut().map(|shard| shard.pcct_mut().pit_len()).sum();
+    if bed.published() != 0 {
+        return Err("an Interest is published and not pending".to_owned());
+    }
     if pending != 0 || model.pit_len() != 0 {
         return Err(format!("{pending} PIT entries never expire"));
     }
@@ -181,12 +200,25 @@ fn shrink(world: &World, shard_count: usize, steps: Vec<Step>) -> Vec<Step> {
 fn check(seed: u64, shard_count: usize) {
     let mut random = Random::new(seed);
     let world = World::random(&mut random, shard_count);
-    let steps = Generator::new(&mut random, &world, shard_count).steps(60);
-    if run(&world, shard_count, &steps).is_err() {
-        let smallest = shrink(&world, shard_count, steps);
-        let failure = run(&world, shard_count, &smallest).unwrap_err();
+    check_in(&world, random, seed, shard_count);
+}
+
+/// Names move, which what is cached does not: so nothing is answered from the cache.
+fn check_moves(seed: u64, shard_count: usize) {
+    let mut random = Random::new(seed);
+    let world = World::random(&mut random, shard_count);
+    let world = World { serves: false, moves: true, ..world };
+    check_in(&world, random, seed, shard_count);
+}
+
+fn check_in(world: &World, mut random: Random, seed: u64, shard_count: usize) {
+    let steps = Generator::new(&mut random, world, shard_count).steps(60);
+    if run(world, shard_count, &steps).is_err() {
+        let smallest = shrink(world, shard_count, steps);
+        let failure = run(world, shard_count, &smallest).unwrap_err();
         let lines = smallest.iter().flat_map(|step| {
-            step.ops.iter().map(move |op| format!("{:>6} ms  {op:?}\n", step.now))
+            let changes = step.changes.iter().map(move |c| format!("{:>6} ms  {c:?}\n", step.now));
+            changes.chain(step.ops.iter().map(move |op| format!("{:>6} ms  {op:?}\n", step.now)))
         });
         panic!(
             "seed {seed}, {shard_count} shards\n{world:?}\n{}{failure}",
@@ -196,7 +228,7 @@ fn check(seed: u64, shard_count: usize) {
 }
 
 /// How many cases to run: more on request, for a longer search.
-fn case_count() -> u64 {
+pub fn case_count() -> u64 {
     std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(400)
 }
 
@@ -208,4 +240,24 @@ fn one_shard_forwards_like_the_model() {
 #[test]
 fn two_shards_forward_like_one_model() {
     (0..case_count()).for_each(|seed| check(1_000_000 + seed, 2));
+}
+
+#[test]
+fn three_shards_forward_like_one_model() {
+    (0..case_count() / 2).for_each(|seed| check(2_000_000 + seed, 3));
+}
+
+#[test]
+fn eight_shards_forward_like_one_model() {
+    (0..case_count() / 2).for_each(|seed| check(3_000_000 + seed, 8));
+}
+
+#[test]
+fn names_move_between_two_shards_unnoticed() {
+    (0..case_count() / 2).for_each(|seed| check_moves(4_000_000 + seed, 2));
+}
+
+#[test]
+fn names_move_between_five_shards_unnoticed() {
+    (0..case_count() / 2).for_each(|seed| check_moves(5_000_000 + seed, 5));
 }

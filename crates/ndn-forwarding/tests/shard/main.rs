@@ -5,6 +5,7 @@
 mod bed;
 mod cases;
 mod differential;
+mod disorder;
 mod model;
 mod random;
 mod traffic;

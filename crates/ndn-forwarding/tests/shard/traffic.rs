@@ -24,10 +24,23 @@ pub struct Op {
     pub token: TokenChoice,
 }
 
+/// A change of the dispatch table.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The entry of this name goes to another shard.
+    Move(Name, u8),
+    /// The entry of this name is dispatched by so many components.
+    Split(Name, usize),
+    /// All that has moved has arrived.
+    Settle,
+}
+
 /// One burst.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub now: Time,
+    /// Before the burst.
+    pub changes: Vec<Change>,
     pub ops: Vec<Op>,
 }
 
@@ -64,6 +77,7 @@ impl<'a> Generator<'a> {
 
     fn step(&mut self) -> Step {
         self.now += GRID_MS * *self.random.pick(&[0, 0, 1, 2, 3, 10, 60]);
+        let changes = if self.world.moves { self.changes() } else { Vec::new() };
         let count_max = *self.random.pick(&[1, 4, 20]);
         let count = 1 + self.random.below(count_max);
         let ops: Vec<Op> = (0..count).map(|_| self.op()).collect();
@@ -74,7 +88,26 @@ impl<'a> Generator<'a> {
                 self.remember(departure);
             }
         }
-        Step { now: self.now, ops }
+        Step { now: self.now, changes, ops }
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        if self.random.percent(5) {
+            // Longer than anything is pending or a Nonce is remembered.
+            self.now += 2_500 * GRID_MS;
+            return vec![Change::Settle];
+        }
+        let count = if self.random.percent(20) { self.random.below(3) } else { 0 };
+        (0..count).map(|_| self.change()).collect()
+    }
+
+    fn change(&mut self) -> Change {
+        let changed = self.name(3);
+        if self.random.percent(30) {
+            return Change::Split(changed, self.world.depth + 1 + self.random.below(3));
+        }
+        let shard = self.random.below(self.shard_count);
+        Change::Move(changed, u8::try_from(shard).unwrap())
     }
 
     fn remember(&mut self, departure: Departure) {
@@ -117,7 +150,9 @@ impl<'a> Generator<'a> {
             data_name.pop();
         }
         if interest.can_be_prefix && self.random.percent(60) {
-            data_name.push(self.component());
+            for _ in 0..=self.random.below(3) {
+                data_name.push(self.component());
+            }
         }
         let mut op = self.data(data_name);
         op.arrival.face = if self.random.percent(90) { face } else { self.face() };
@@ -197,15 +232,19 @@ impl<'a> Generator<'a> {
         Some(*self.random.pick(&self.world.lifetimes_ms))
     }
 
-    /// A name of up to `length` components, and at least as many as decide on the shard.
+    /// A name of up to `length` components, sometimes of none, and sometimes of many more.
     fn name(&mut self, length: usize) -> Name {
+        let length = match self.random.below(50) {
+            0 => 0,
+            1 => 12,
+            _ => 1 + self.random.below(length),
+        };
         let first = *self.random.pick(&["a", "a", "b", "wide", "wide", "localhost", "localhop"]);
-        let least = if first == "wide" { 1 } else { 2 };
-        let length = least + self.random.below(length - least);
         let mut result = name(first);
         while result.len() < length {
             result.push(self.component());
         }
+        result.truncate(length);
         result
     }
 
@@ -239,10 +278,10 @@ impl<'a> Generator<'a> {
         vec![b'A' + u8::try_from(self.random.below(2)).unwrap(); length]
     }
 
-    /// A token that this forwarder did not make. One that names another shard would take the
-    /// packet there, so it names none when there are two.
+    /// A token that this forwarder did not make. It may name any shard, or none that there is.
     fn foreign_token(&mut self) -> Vec<u8> {
-        let shard = if self.shard_count == 1 { 0 } else { 200 };
+        let shard = self.random.below(self.shard_count + 1);
+        let shard = u8::try_from(shard).unwrap() + *self.random.pick(&[0, 0, 200]);
         let entry = u8::try_from(self.random.below(4)).unwrap();
         match self.random.below(3) {
             0 => vec![shard, 0, 0, entry, 0, 1],

@@ -144,11 +144,16 @@ impl Data {
 
     /// The name with the implicit digest.
     pub fn full_name(&self) -> Name {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.encode());
         let mut name = self.name.clone();
-        name.push(Component(DIGEST, digest.as_ref().to_vec()));
+        name.push(digest_component(&self.encode()));
         name
     }
+}
+
+/// The implicit digest of a packet.
+pub fn digest_component(wire: &[u8]) -> Component {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, wire);
+    Component(DIGEST, digest.as_ref().to_vec())
 }
 
 fn encode_name(name: &Name) -> Vec<u8> {

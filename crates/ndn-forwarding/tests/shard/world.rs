@@ -14,6 +14,12 @@ pub struct World {
     pub regions: Vec<Name>,
     pub unsolicited: Unsolicited,
     pub cs_capacity: usize,
+    /// Whether Interests are answered from the Content Store.
+    pub serves: bool,
+    /// Components that names are dispatched by.
+    pub depth: usize,
+    /// Whether names move from shard to shard.
+    pub moves: bool,
     pub pit_capacity: usize,
     /// Lifetimes of the Interests.
     pub lifetimes_ms: Vec<u64>,
@@ -21,7 +27,7 @@ pub struct World {
 
 impl World {
     pub fn model(&self) -> Model {
-        let mut model = Model::new(self.cs_capacity);
+        let mut model = Model::new(if self.serves { self.cs_capacity } else { 0 });
         model.faces = self.faces.iter().copied().collect();
         for (prefix, face, cost) in &self.routes {
             let hops = model.fib.entry(prefix.clone()).or_default();
@@ -42,6 +48,8 @@ impl World {
             cs_capacity: self.cs_capacity,
             pit_capacity: self.pit_capacity,
             unsolicited: self.unsolicited,
+            serves: self.serves,
+            depth: self.depth,
         });
         for &(face, spec) in &self.faces {
             bed.add_face(face, spec);
@@ -60,12 +68,10 @@ impl World {
     pub fn random(random: &mut Random, shard_count: usize) -> Self {
         let spec =
             |local, link, tokens, local_fields| FaceSpec { local, link, tokens, local_fields };
-        // Each shard learns on its own which peers send tokens, so that is left to one shard.
-        let learning = if shard_count == 1 { Tokens::WhenSeen } else { Tokens::Always };
         let faces = vec![
             (0, spec(true, Link::PointToPoint, Tokens::Never, false)),
             (1, spec(false, Link::PointToPoint, Tokens::Always, false)),
-            (2, spec(false, Link::PointToPoint, learning, false)),
+            (2, spec(false, Link::PointToPoint, Tokens::WhenSeen, false)),
             (3, spec(false, Link::MultiAccess, Tokens::Never, false)),
             (4, spec(false, Link::AdHoc, Tokens::Never, false)),
             (5, spec(true, Link::PointToPoint, Tokens::Never, true)),
@@ -109,8 +115,11 @@ impl World {
                 Unsolicited::AdmitNetwork,
                 Unsolicited::AdmitAll,
             ]),
-            // With two shards, each has a Content Store of its own, so neither may be full.
+            // Each shard has a Content Store of its own, so none of several may be full.
             cs_capacity: if shard_count == 1 { *random.pick(&[3, 8, 1000]) } else { 1000 },
+            serves: true,
+            depth: 1 + random.below(4),
+            moves: false,
             pit_capacity,
             lifetimes_ms,
         }

@@ -56,6 +56,9 @@ impl Case {
             regions: Vec::new(),
             unsolicited: Unsolicited::DropAll,
             cs_capacity: 100,
+            serves: true,
+            depth: 2,
+            moves: false,
             pit_capacity: 100,
             lifetimes_ms: Vec::new(),
         };

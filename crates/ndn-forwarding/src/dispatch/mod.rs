@@ -1,0 +1,79 @@
+//! Which shard a packet goes to, and what shards say to each other.
+//!
+//! Nearly every packet goes to the one shard that its name belongs to, and no other hears of it.
+//! What is left is the side path, in `pipelines/aside.rs`:
+//!
+//! - A *wide* Interest (CanBePrefix, and a name shorter than Data are dispatched by) is pending in
+//!   its home shard, which publishes it and then sends it on a [`Tour`] of the other shards'
+//!   Content Stores. Only when it comes back without answer is it forwarded.
+//! - A Data goes to the shard of its name, and from there on a [`DataVisit`] to the shards where
+//!   wide Interests are published that it matches.
+//! - While an entry of the dispatch table moves from one shard to another, packets go to the
+//!   earlier shard first, and on to the other with what they did not find. A Data whose PIT token
+//!   names yet another shard goes there first.
+
+mod crossing;
+mod parcel;
+
+use std::sync::Arc;
+
+use ndn_packet::NameRef;
+use ndn_ring::PacketPool;
+use ndn_table::{Ndt, Token, dispatch_components};
+
+use crate::descriptor::Flags;
+use crate::{Burst, PacketKind};
+
+pub(crate) use crossing::Stage;
+pub use crossing::{Answer, Content, Crossing, DataVisit, Tour};
+pub use parcel::Parcel;
+
+/// Finds the shard of each received packet.
+#[derive(Debug, Clone)]
+pub struct Dispatcher {
+    ndt: Arc<Ndt>,
+}
+
+impl Dispatcher {
+    /// A dispatcher by this table.
+    #[must_use]
+    pub fn new(ndt: Arc<Ndt>) -> Self {
+        Self { ndt }
+    }
+
+    /// The shard that packet `index` of `burst` goes to. Notes in the packet what that shard has
+    /// to know of the others; so call it once for each packet, before it is forwarded.
+    ///
+    /// # Panics
+    /// If there is no such packet, or it was moved to another burst.
+    #[inline]
+    pub fn dispatch(&self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
+        let descriptor = burst.descriptor(index);
+        let handle = descriptor.handle.as_ref().expect("a packet that is there");
+        let start = usize::from(descriptor.name_offset);
+        let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
+        let name = NameRef::from_validated(value, u16::from(descriptor.components));
+        let route = self.ndt.find(burst.prefix_hashes(index), dispatch_components(name));
+        let is_interest = descriptor.kind == PacketKind::Interest;
+        let is_wide =
+            route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
+        let mut first = route.previous;
+        if first == route.shard && !is_interest {
+            first = self.shard_of_token(burst.pit_token(index)).unwrap_or(first);
+        }
+        let is_earlier = first != route.shard;
+        if is_wide || is_earlier {
+            let flags = &mut burst.descriptor_mut(index).flags;
+            *flags = flags.with(Flags::WIDE, is_wide).with(Flags::EARLIER, is_earlier);
+        }
+        first
+    }
+
+    /// The shard that originated a returning token, if it is one of ours. A token that is not
+    /// leads a packet astray at most, and costs it one visit.
+    #[inline]
+    fn shard_of_token(&self, token: &[u8]) -> Option<u8> {
+        let token = Token::decode(token)?;
+        (usize::from(token.shard) < self.ndt.shard_count()).then_some(token.shard)
+    }
+}

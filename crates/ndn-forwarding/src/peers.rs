@@ -1,0 +1,176 @@
+//! What a shard knows of the other shards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ndn_ring::FillBlock;
+use ndn_table::{
+    FaceIndex, NameHasher, Ndt, Pcct, PitIndex, Timestamp, Token, WideInterests, WideInterestsFull,
+};
+
+use crate::dispatch::{Content, Crossing, DataVisit};
+
+/// Interests on tour at one time that are told from others. Further ones may be forwarded
+/// although their answer is cached in another shard.
+const TOURS_MAX: usize = 1024;
+/// After so long, an Interest on tour has been lost on the way.
+const TOUR_TIME_MAX_MS: u64 = 100;
+/// Visits kept to be used again.
+const SPARE_VISITS_MAX: usize = 64;
+/// Messages of one burst, as a rule.
+const OUTBOX_LENGTH: usize = 256;
+
+/// What all shards of a forwarder share.
+#[derive(Debug, Clone)]
+pub struct SharedTables {
+    /// Which shard a name belongs to.
+    pub ndt: Arc<Ndt>,
+    /// Pending Interests that Data of other shards may satisfy.
+    pub wide: Arc<WideInterests>,
+}
+
+impl SharedTables {
+    /// Empty tables for `shard_count` shards, that dispatch by the first `depth` components.
+    #[must_use]
+    pub fn new(shard_count: usize, depth: usize) -> Self {
+        Self {
+            ndt: Arc::new(Ndt::new(shard_count, depth)),
+            wide: Arc::new(WideInterests::new(shard_count)),
+        }
+    }
+}
+
+/// The other shards, as one of several sees them. A shard that is alone has none of this.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    /// Number of this shard.
+    shard: u8,
+    pub(crate) shared: SharedTables,
+    /// Messages for other shards.
+    pub(crate) outbox: Vec<Crossing>,
+    tours: HashMap<(u32, u16), TourState>,
+    #[expect(clippy::vec_box, reason = "they travel as boxes")]
+    spare_visits: Vec<Box<DataVisit>>,
+    /// Where cached Data are copied that go to another shard.
+    pub(crate) copy_block: Option<FillBlock>,
+}
+
+/// Interests of one PIT entry that are on tour.
+#[derive(Debug, Clone, Copy)]
+struct TourState {
+    count: u32,
+    until: Timestamp,
+}
+
+impl Peers {
+    pub(crate) fn new(shard: u8, shared: SharedTables) -> Self {
+        Self {
+            shard,
+            shared,
+            outbox: Vec::with_capacity(OUTBOX_LENGTH),
+            tours: HashMap::with_capacity(TOURS_MAX),
+            spare_visits: Vec::with_capacity(SPARE_VISITS_MAX),
+            copy_block: None,
+        }
+    }
+
+    /// Sends a message at the end of the burst.
+    pub(crate) fn send(&mut self, to: u8, content: Content) {
+        self.outbox.push(Crossing { to, content });
+    }
+
+    /// The shard that a tour goes to next.
+    pub(crate) fn next_shard(&self) -> u8 {
+        let next = usize::from(self.shard) + 1;
+        u8::try_from(next % self.shared.ndt.shard_count()).unwrap_or(0)
+    }
+
+    /// Tells all other shards that a face sends PIT tokens.
+    #[cold]
+    pub(crate) fn share_token_sender(&mut self, face: FaceIndex) {
+        let shards = u8::try_from(self.shared.ndt.shard_count()).unwrap_or(u8::MAX);
+        for to in (0..shards).filter(|&to| to != self.shard) {
+            self.outbox.push(Crossing { to, content: Content::FaceSendsTokens(face) });
+        }
+    }
+
+    pub(crate) fn take_visit(&mut self) -> Box<DataVisit> {
+        self.spare_visits.pop().unwrap_or_else(|| Box::new(DataVisit::new()))
+    }
+
+    pub(crate) fn give_back_visit(&mut self, mut visit: Box<DataVisit>) {
+        if self.spare_visits.len() < SPARE_VISITS_MAX {
+            visit.reset();
+            self.spare_visits.push(visit);
+        }
+    }
+
+    /// Whether this shard has published Interests.
+    #[inline]
+    pub(crate) fn has_published(&self) -> bool {
+        self.shared.wide.published(self.shard) != 0
+    }
+
+    /// Makes a wide Interest known to the others, or for how long it is pending.
+    pub(crate) fn publish(
+        &mut self,
+        pcct: &Pcct,
+        hasher: &NameHasher,
+        entry: PitIndex,
+        is_new: bool,
+    ) -> Result<(), WideInterestsFull> {
+        let (hash, components, number) = self.key_of(pcct, hasher, entry);
+        let (wide, expiry) = (&self.shared.wide, pcct.entry(entry).expiry());
+        // One that was not wide when it was made may be by now, if its entry of the dispatch table
+        // was split.
+        if !is_new && wide.set_expiry(self.shard, hash, number, expiry) {
+            return Ok(());
+        }
+        wide.publish(self.shard, hash, components, number, expiry)
+    }
+
+    /// Takes back what was published of an entry that is about to be erased.
+    #[cold]
+    pub(crate) fn withdraw(&mut self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) {
+        if pcct.entry(entry).can_be_prefix() {
+            let (hash, components, number) = self.key_of(pcct, hasher, entry);
+            self.shared.wide.withdraw(self.shard, hash, components, number);
+        }
+    }
+
+    fn key_of(&self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) -> (u64, usize, u32) {
+        let name = pcct.interest_name(entry);
+        (hasher.hash_value(name.value()), name.len(), pcct.token(entry, self.shard).entry)
+    }
+
+    /// Notes that an Interest of a PIT entry goes on tour.
+    pub(crate) fn begin_tour(&mut self, entry: Token, now: Timestamp) {
+        let until = now.plus_millis(TOUR_TIME_MAX_MS);
+        if self.tours.len() >= TOURS_MAX {
+            self.tours.retain(|_, tour| tour.until > now);
+        }
+        if self.tours.len() < TOURS_MAX {
+            let tour = self.tours.entry(key_of(entry)).or_insert(TourState { count: 0, until });
+            *tour = TourState { count: tour.count + 1, until };
+        }
+    }
+
+    /// Notes that one of them is back.
+    pub(crate) fn end_tour(&mut self, entry: Token) {
+        if let Some(tour) = self.tours.get_mut(&key_of(entry)) {
+            tour.count -= 1;
+            if tour.count == 0 {
+                self.tours.remove(&key_of(entry));
+            }
+        }
+    }
+
+    /// Whether an Interest of this entry is on tour, so that it was not forwarded yet.
+    pub(crate) fn is_on_tour(&self, entry: Token, now: Timestamp) -> bool {
+        self.tours.get(&key_of(entry)).is_some_and(|tour| tour.until > now)
+    }
+}
+
+fn key_of(entry: Token) -> (u32, u16) {
+    (entry.entry, entry.generation)
+}

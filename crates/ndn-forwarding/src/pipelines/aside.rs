@@ -1,0 +1,311 @@
+//! The side path of several shards: wide Interests, Data that concern more than one shard, and
+//! names that move between shards. See [`crate::dispatch`].
+
+use ndn_packet::{Data, MAX_PACKET_SIZE};
+use ndn_ring::{FillBlock, PacketPool};
+use ndn_table::{FibSlot, PitIndex, dispatch_components};
+
+use super::Matches;
+use super::outgoing::OutgoingData;
+use crate::descriptor::Flags;
+use crate::digest::sha256;
+use crate::dispatch::{Answer, Content, DataVisit, Parcel, Stage, Tour};
+use crate::packet::RxPacket;
+use crate::peers::Peers;
+use crate::strategy::{ArrivedData, Context, StrategyTable};
+use crate::{CONTENT_STORE_FACE_ID, DropReason};
+
+impl Context<'_> {
+    /// Whether a Data may concern other shards.
+    #[inline]
+    pub(super) fn may_concern_others(&self, rx: &RxPacket<'_>) -> bool {
+        match &self.tables.peers {
+            None => false,
+            Some(peers) => !peers.shared.wide.is_empty() || rx.has(Flags::EARLIER),
+        }
+    }
+
+    fn peers(&mut self) -> &mut Peers {
+        self.tables.peers.as_deref_mut().expect("only one of several shards takes the side path")
+    }
+
+    /// Sends a packet on to the shard that its name belongs to.
+    #[cold]
+    pub(super) fn pass_on(&mut self, rx: &RxPacket<'_>) {
+        self.tables.counters.passed_on.increment();
+        let to = self.shard_of_name(rx);
+        let parcel = Parcel::copy_of(rx).without(Flags::EARLIER);
+        self.peers().send(to, Content::Packet(parcel));
+    }
+
+    fn shard_of_name(&mut self, rx: &RxPacket<'_>) -> u8 {
+        let components = dispatch_components(rx.name());
+        self.peers().shared.ndt.find(rx.hashes, components).shard
+    }
+
+    /// An Interest that this shard's Content Store does not answer, and that is wide or may
+    /// belong to another shard.
+    #[cold]
+    pub(super) fn interest_aside(
+        &mut self,
+        rx: &RxPacket<'_>,
+        pending: Option<PitIndex>,
+        is_pending: bool,
+        route: FibSlot,
+        strategies: &StrategyTable,
+    ) {
+        if rx.has(Flags::EARLIER) && pending.is_none() {
+            self.pass_on(rx);
+            return;
+        }
+        if !rx.has(Flags::WIDE) {
+            if !is_pending {
+                self.tables.counters.cs_misses.increment();
+            }
+            self.content_store_miss(rx, pending, route, strategies);
+            return;
+        }
+        let entry = match self.join_and_publish(rx, pending, route) {
+            Ok(entry) => entry,
+            Err(reason) => {
+                self.tables.counters.drop_packet(reason);
+                return;
+            }
+        };
+        let (token, now) = (self.tables.pcct.token(entry, self.tables.shard), self.now);
+        let peers = self.peers();
+        if is_pending && !peers.is_on_tour(token, now) {
+            self.ask_strategy(rx, entry, route, strategies);
+            return;
+        }
+        peers.begin_tour(token, now);
+        let to = peers.next_shard();
+        peers.send(to, Content::Tour(Parcel::copy_of(rx), Tour { entry: token }));
+    }
+
+    fn join_and_publish(
+        &mut self,
+        rx: &RxPacket<'_>,
+        pending: Option<PitIndex>,
+        route: FibSlot,
+    ) -> Result<PitIndex, DropReason> {
+        let strategy = self.fib.entry(route).strategy();
+        let entry = self.join(rx, pending, strategy)?;
+        let tables = &mut *self.tables;
+        if let Some(peers) = &mut tables.peers {
+            let published = peers.publish(&tables.pcct, &tables.hasher, entry, pending.is_none());
+            if published.is_err() && pending.is_none() {
+                tables.erase_pending(entry);
+                return Err(DropReason::WideInterestsFull);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// An Interest on tour has come: to this shard's Content Store, or home.
+    pub(crate) fn interest_on_tour(
+        &mut self,
+        rx: &RxPacket<'_>,
+        tour: Tour,
+        pool: &PacketPool,
+        strategies: &StrategyTable,
+    ) {
+        if tour.entry.shard == self.tables.shard {
+            self.end_tour(rx, tour, strategies);
+            return;
+        }
+        let found = self.tables.pcct.find_data(rx.interest_key(), self.now, sha256);
+        let answer = found.and_then(|data| {
+            let tables = &mut *self.tables;
+            let wire = tables.pcct.data(data);
+            let block = &mut tables.peers.as_deref_mut()?.copy_block;
+            let block = block_with_room(block, wire.len(), pool)?;
+            block.spare_mut()[..wire.len()].copy_from_slice(wire);
+            block.commit(wire.len());
+            let freshness_ms = Data::parse(wire).ok().and_then(|data| data.freshness_ms());
+            Some(Answer {
+                entry: tour.entry,
+                handle: block.carve(wire.len()),
+                freshness_ms: freshness_ms.unwrap_or(0),
+                is_localhost: rx.has(Flags::LOCALHOST),
+            })
+        });
+        let peers = self.peers();
+        match answer {
+            Some(answer) => peers.send(tour.entry.shard, Content::Answer(answer)),
+            None => {
+                let to = peers.next_shard();
+                peers.send(to, Content::Tour(Parcel::copy_of(rx), tour));
+            }
+        }
+    }
+
+    /// No shard has the Data: the Interest is forwarded, unless it was answered meanwhile.
+    fn end_tour(&mut self, rx: &RxPacket<'_>, tour: Tour, strategies: &StrategyTable) {
+        self.peers().end_tour(tour.entry);
+        let Some(entry) = self.tables.pcct.find_token(tour.entry) else { return };
+        if self.tables.pcct.entry(entry).expiry() <= self.now {
+            self.finalize_unsatisfied(entry);
+            return;
+        }
+        if self.in_record(entry, rx.descriptor.face).is_none() {
+            return;
+        }
+        self.tables.counters.cs_misses.increment();
+        let route = self.fib.find_longest_prefix(rx.name(), rx.hashes);
+        self.ask_strategy(rx, entry, route, strategies);
+    }
+
+    /// Another shard has a cached Data for an Interest that is pending here.
+    pub(crate) fn answer_from_tour(&mut self, answer: &Answer, wire: &[u8]) {
+        self.peers().end_tour(answer.entry);
+        let Some(entry) = self.tables.pcct.find_token(answer.entry) else { return };
+        if self.tables.pcct.entry(entry).expiry() <= self.now {
+            self.finalize_unsatisfied(entry);
+            return;
+        }
+        let tables = &*self.tables;
+        tables.counters.cs_hits.increment();
+        let data = OutgoingData {
+            wire,
+            handle: Some(&answer.handle),
+            congestion_mark: 0,
+            is_localhost: answer.is_localhost,
+            incoming_face_id: CONTENT_STORE_FACE_ID,
+        };
+        for record in tables.pcct.in_records(entry) {
+            if record.expiry() > self.now && tables.faces.find(record.face).is_some() {
+                let token = tables.pcct.token_bytes(record);
+                data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+            }
+        }
+        self.finalize_satisfied(entry, answer.freshness_ms);
+    }
+
+    /// A Data while wide Interests are pending somewhere, or one that may belong to another
+    /// shard, or one that has been to other shards before (`visit`).
+    #[cold]
+    pub(crate) fn data_aside(
+        &mut self,
+        rx: &RxPacket<'_>,
+        visit: Option<Box<DataVisit>>,
+        matches: &mut Matches,
+        strategies: &StrategyTable,
+    ) {
+        let is_earlier = rx.has(Flags::EARLIER);
+        let stage = visit.as_ref().map_or(Stage::Name, |visit| visit.stage);
+        if stage == Stage::Name && !is_earlier {
+            self.tables.counters.in_data.increment();
+        }
+        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+            self.tables.counters.drop_packet(DropReason::LocalhostScope);
+            return;
+        }
+        let mut visit = visit.unwrap_or_else(|| self.peers().take_visit());
+        self.find_pending_matches(rx, matches);
+        if is_earlier {
+            visit.is_solicited |= !matches.pending().is_empty();
+            self.satisfy_aside(rx, &mut visit, matches, strategies);
+            let to = self.shard_of_name(rx);
+            let parcel = Parcel::copy_of(rx).without(Flags::EARLIER);
+            self.peers().send(to, Content::Visit(parcel, visit));
+            return;
+        }
+        if stage == Stage::Name && !self.decide_on_store(rx, &mut visit, matches) {
+            self.peers().give_back_visit(visit);
+            return;
+        }
+        self.satisfy_aside(rx, &mut visit, matches, strategies);
+        self.visit_next_home(rx, visit);
+    }
+
+    /// In the shard of its name: notes where else the Data is awaited, and caches it. False if
+    /// nobody asked for it.
+    fn decide_on_store(
+        &mut self,
+        rx: &RxPacket<'_>,
+        visit: &mut DataVisit,
+        matches: &Matches,
+    ) -> bool {
+        let (shard, now) = (self.tables.shard, self.now);
+        visit.homes = self.peers().shared.wide.find(rx.hashes, now) & !(1 << shard);
+        let is_asked_for = !matches.pending().is_empty() || visit.homes != 0;
+        if !is_asked_for && !visit.is_solicited {
+            self.unsolicited_data(rx);
+            return false;
+        }
+        self.store(rx, true);
+        true
+    }
+
+    fn visit_next_home(&mut self, rx: &RxPacket<'_>, mut visit: Box<DataVisit>) {
+        if visit.homes == 0 {
+            self.peers().give_back_visit(visit);
+            return;
+        }
+        let home = visit.homes.trailing_zeros();
+        visit.homes &= visit.homes - 1;
+        visit.stage = Stage::Home;
+        let to = u8::try_from(home).unwrap_or(u8::MAX);
+        self.peers().send(to, Content::Visit(Parcel::copy_of(rx), visit));
+    }
+
+    /// Satisfies the PIT entries of this shard, and sends to those downstreams that no shard has
+    /// sent to yet.
+    fn satisfy_aside(
+        &mut self,
+        rx: &RxPacket<'_>,
+        visit: &mut DataVisit,
+        matches: &mut Matches,
+        strategies: &StrategyTable,
+    ) {
+        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes };
+        let (entries, copies) = matches.parts();
+        for &entry in entries {
+            self.strategy = self.strategy_of(entry);
+            if let Some(strategy) = strategies.strategy(self.strategy) {
+                strategy.before_satisfy(self, entry, &arrived);
+            }
+        }
+        copies.clear();
+        for &(face, token_hash) in visit.copies() {
+            copies.note(face, token_hash);
+        }
+        let tables = &*self.tables;
+        let face = rx.descriptor.face;
+        let data = OutgoingData::of(rx, tables.faces.face_id(face).unwrap_or_default());
+        let may_go_back = rx.has(Flags::FROM_AD_HOC);
+        for &entry in entries {
+            for record in tables.pcct.in_records(entry) {
+                if record.expiry() <= self.now || (record.face == face && !may_go_back) {
+                    continue;
+                }
+                let token = tables.pcct.token_bytes(record);
+                let token_hash = tables.hasher.hash_value(token);
+                if copies.note(record.face, token_hash) {
+                    visit.note_copy(record.face, token_hash);
+                    data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                }
+            }
+        }
+        for &entry in entries {
+            self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
+        }
+    }
+}
+
+/// The block in `place`, replaced by a fresh one if it has less than `room` bytes to spare.
+fn block_with_room<'a>(
+    place: &'a mut Option<FillBlock>,
+    room: usize,
+    pool: &PacketPool,
+) -> Option<&'a mut FillBlock> {
+    debug_assert!(room <= MAX_PACKET_SIZE);
+    if place.as_ref().is_none_or(|block| block.remaining() < room) {
+        let fresh = pool.allocate_block()?;
+        if let Some(used_up) = place.replace(fresh) {
+            pool.finish(used_up);
+        }
+    }
+    place.as_mut()
+}

@@ -1,0 +1,93 @@
+//! A shard among others.
+
+use ndn_ring::PacketPool;
+use ndn_table::{StrategyId, Timestamp};
+
+use crate::dispatch::{Content, Crossing};
+use crate::packet::RxPacket;
+use crate::peers::Peers;
+use crate::strategy::Context;
+use crate::{Burst, Shard, SharedTables, TxSink};
+
+/// What concerns the other shards of the forwarder. A shard that was not told of any sends and
+/// gets no messages.
+impl Shard {
+    /// Makes this one of several shards. To be called before the first packet.
+    ///
+    /// # Panics
+    /// If the tables have no shard of this number.
+    pub fn join_others(&mut self, shared: SharedTables) {
+        let shard = self.tables.shard;
+        let shard_count = shared.ndt.shard_count();
+        assert!(usize::from(shard) < shard_count, "shard {shard} of {shard_count}");
+        assert_eq!(shared.wide.shard_count(), shard_count, "tables for the same shards");
+        self.tables.peers = Some(Box::new(Peers::new(shard, shared)));
+        self.aside = Some(Box::new(Burst::new()));
+    }
+
+    /// Takes the messages for other shards. To be called after each burst, each message from
+    /// another shard, and each call of [`poll_timers`](Self::poll_timers).
+    #[inline]
+    pub fn take_crossings(&mut self) -> impl Iterator<Item = Crossing> {
+        self.tables.peers.iter_mut().flat_map(|peers| peers.outbox.drain(..))
+    }
+
+    /// Takes a message from another shard. A [`Content::Packet`] is better put into a burst
+    /// with others.
+    pub fn process_crossing(
+        &mut self,
+        now: Timestamp,
+        content: Content,
+        pool: &PacketPool,
+        tx: &mut impl TxSink,
+    ) {
+        // A shard that knows of no others has nothing to do with this.
+        let Some(mut burst) = self.aside.take() else { return content.release(pool) };
+        match content {
+            Content::Packet(parcel) => {
+                self.put_aside(&mut burst, parcel, pool);
+                self.process_burst(now, &mut burst, pool, tx);
+            }
+            Content::Visit(parcel, visit) => {
+                self.put_aside(&mut burst, parcel, pool);
+                let Self { tables, fib, strategies, matches, .. } = self;
+                let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
+                if let Some(rx) = RxPacket::new(&burst, 0, pool) {
+                    context.data_aside(&rx, Some(visit), matches, strategies);
+                }
+            }
+            Content::Tour(parcel, tour) => {
+                self.put_aside(&mut burst, parcel, pool);
+                let Self { tables, fib, strategies, .. } = self;
+                let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
+                if let Some(rx) = RxPacket::new(&burst, 0, pool) {
+                    context.interest_on_tour(&rx, tour, pool, strategies);
+                }
+            }
+            Content::Answer(answer) => {
+                let Self { tables, fib, .. } = self;
+                let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
+                context.answer_from_tour(&answer, pool.bytes(&answer.handle));
+                pool.release(answer.handle);
+            }
+            Content::FaceSendsTokens(face) => {
+                self.tables.faces.note_token(face);
+            }
+        }
+        burst.release(pool);
+        self.aside = Some(burst);
+    }
+
+    /// Gives back the packet memory that the shard holds, at the end of its worker.
+    pub fn release_blocks(&mut self, pool: &PacketPool) {
+        if let Some(peers) = &mut self.tables.peers {
+            peers.copy_block.take().into_iter().for_each(|block| pool.finish(block));
+            peers.outbox.drain(..).for_each(|crossing| crossing.content.release(pool));
+        }
+    }
+
+    fn put_aside(&self, burst: &mut Burst, parcel: crate::Parcel, pool: &PacketPool) {
+        let pushed = burst.push_parcel(parcel, pool, &self.tables.hasher);
+        pushed.unwrap_or_else(|parcel| parcel.release(pool));
+    }
+}
