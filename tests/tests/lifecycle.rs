@@ -43,6 +43,34 @@ fn a_second_instance_is_told_about_the_first() {
 }
 
 #[test]
+fn what_cannot_be_carried_out_is_refused_before_it_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("namewire.toml");
+    let file_name = file.display().to_string();
+    let socket = directory.path().join("s.sock");
+    let listeners = format!(
+        "[listeners.unix]\npath = \"{}\"\n[listeners.tcp]\nenabled = false\n[listeners.udp]\nenabled = false\n",
+        socket.display()
+    );
+    for (settings, complaint) in [
+        ("[[strategy_choices]]\nprefix = \"/\"\nstrategy = \"/fast\"\n", "no strategy /fast"),
+        ("[forwarder]\ncpus = [1000]\n", "processor 1000"),
+    ] {
+        std::fs::write(&file, format!("{listeners}{settings}")).unwrap();
+        let mut check = Command::new(program());
+        check.args(["config", "check", &file_name]);
+        for command in [check, run_with(&["--config", &file_name], directory.path())] {
+            let output = run_to_end(command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(complaint), "{said}");
+            assert_eq!(output.stdout, b"");
+            assert!(!socket.exists());
+        }
+    }
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let first = Settings::new().tcp().udp().start();
     let directory = tempfile::tempdir().unwrap();

@@ -25,14 +25,14 @@ const CONGESTION_PAUSE: Duration = Duration::from_millis(10);
 #[non_exhaustive]
 pub enum ExpressError {
     /// Nobody answered.
-    #[error("no answer to {name} ({attempts} × {} ms)", .wait.as_millis())]
+    #[error("no answer to {name} within {} ms ({attempts} attempts)", .waited.as_millis())]
     Timeout {
         /// Name of the Interest.
         name: String,
         /// How often it was sent.
         attempts: u32,
-        /// How long each time was waited for.
-        wait: Duration,
+        /// How long was waited in all.
+        waited: Duration,
     },
     /// The network refused.
     #[error("the network refuses {name}: {reason}")]
@@ -261,6 +261,7 @@ impl Endpoint {
         }
         let mut pending: Option<Pending<'_>> = None;
         let mut congestion_pause = CONGESTION_PAUSE;
+        let mut waited = Duration::ZERO;
         for attempt in 0..=retransmissions {
             if attempt > 0 {
                 renew_nonce(&mut wire)?;
@@ -275,6 +276,7 @@ impl Endpoint {
                 None => pending.insert(self.insert_pending(&interest)),
             };
             self.shared().send(|output| output.push(&LpHeader::default(), &wire));
+            waited += wait;
             match tokio::time::timeout(wait, &mut current.receiver).await {
                 // The entry stays: the answer to either transmission will do.
                 Err(_) => continue,
@@ -292,7 +294,7 @@ impl Endpoint {
             pending = None;
         }
         let name = Interest::parse(&wire).map_or_else(|_| String::new(), |i| i.name().to_uri());
-        Err(ExpressError::Timeout { name, attempts: retransmissions + 1, wait })
+        Err(ExpressError::Timeout { name, attempts: retransmissions + 1, waited })
     }
 
     fn insert_pending(&self, interest: &Interest<'_>) -> Pending<'_> {

@@ -55,12 +55,13 @@ pub enum CommandError {
         error: DecodeError,
     },
     /// The dataset could not be fetched.
-    #[error("the dataset {dataset} cannot be fetched: {reason}")]
+    #[error("the dataset {dataset} cannot be fetched: {error}")]
     Fetch {
         /// Its name.
         dataset: String,
         /// Why.
-        reason: String,
+        #[source]
+        error: FetchError,
     },
 }
 
@@ -170,7 +171,7 @@ impl Management {
                 let (code, text) = (response.code, response.text);
                 return CommandError::Refused { command: name.to_uri(), code, text };
             }
-            CommandError::Fetch { dataset: name.to_uri(), reason: error.to_string() }
+            CommandError::Fetch { dataset: name.to_uri(), error }
         })
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ndn_packet::dissect::dissect;
+use ndn_packet::dissect::{Meaning, dissect};
 use ndn_packet::{
     DataBuilder, DecodeError, LpHeader, NackReason, Name, SignatureInfo, SignatureType, types,
 };
@@ -48,6 +48,30 @@ fn shows_every_element_with_its_offset() {
 ";
     assert_eq!(dissection.as_str(), expected);
     assert_eq!(dissection.error(), None);
+}
+
+#[test]
+fn elements_are_there_for_programs_too() {
+    let wire = wrapped();
+    let dissection = dissect(&wire);
+    let elements = dissection.elements();
+    assert_eq!(elements.len(), dissection.as_str().lines().count());
+    for (element, line) in elements.iter().zip(dissection.as_str().lines()) {
+        let start = format!("{:>5}  {:width$}", element.offset, "", width = 2 * element.depth);
+        let named = format!("{start}{} ({})", element.name.unwrap(), element.ty);
+        assert!(line.starts_with(&named), "{line}: {element:?}");
+    }
+    let of = |ty: u32| elements.iter().find(|element| element.ty == ty).unwrap();
+    let text = |text: &str| Some(Meaning::Text(text.to_owned()));
+    assert_eq!(of(types::NAME).meaning, text("/example/seg=0"));
+    assert_eq!(of(types::CONTENT).meaning, text("hello"));
+    assert_eq!(&wire[of(types::CONTENT).value.clone()], b"hello");
+    let reason = Meaning::Number(150, "150 (NoRoute)".to_owned());
+    assert_eq!(of(types::LP_NACK_REASON).meaning, Some(reason));
+    assert_eq!(of(types::LP_PIT_TOKEN).meaning, None);
+    // A cut-off value is as long as what is there.
+    let dissection = dissect(&wire[..40]);
+    assert_eq!(dissection.elements().last().unwrap().value.end, 40);
 }
 
 #[test]

@@ -24,12 +24,29 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
-            load(file)?;
+            check_processors(&load(file)?)?;
             output::print_line(&format!("{}: no problems", file.display()))?;
         }
         Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
     }
     Ok(())
+}
+
+/// Refuses processors that this machine does not have, or that this process may not run on.
+pub(super) fn check_processors(config: &Config) -> Outcome {
+    let Ok(allowed) = ndn_sys::cpu::allowed_cpus() else {
+        return Ok(());
+    };
+    match config.forwarder.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(()),
+        Some(cpu) => {
+            let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
+            let allowed = allowed.join(", ");
+            Err(Failure::Usage(format!(
+                "forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}"
+            )))
+        }
+    }
 }
 
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.

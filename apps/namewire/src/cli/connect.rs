@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_client::{
     CommandError, Endpoint, EndpointOptions, ExpressError, ForwarderAddress, OpenError,
     RegisterError,
@@ -38,7 +39,11 @@ impl ConnectOptions {
 
 /// Runs a command that waits for the network, until it is done or interrupted.
 pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    runtime()?.block_on(or_interrupted(work))
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(or_interrupted(work));
+    // Looking a host name up cannot be interrupted; nobody waits for it.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// As [`block_on`], for commands that serve until they are interrupted and deal with that themselves.
@@ -66,8 +71,39 @@ pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
     }
 }
 
+/// The kind of failure that a fetch ended with.
+pub(super) fn kind_of_fetch(error: &FetchError) -> fn(String) -> Failure {
+    if let FetchError::Discovery(error) = error {
+        kind_of(error)
+    } else if let FetchError::Failed { failure, .. } = error {
+        kind_of_fetch_failure(failure)
+    } else if matches!(error, FetchError::Verification { .. }) {
+        Failure::Unverified
+    } else if matches!(error, FetchError::Closed) {
+        Failure::Unreachable
+    } else {
+        Failure::Failed
+    }
+}
+
+fn kind_of_fetch_failure(failure: &FetchFailure) -> fn(String) -> Failure {
+    if matches!(failure, FetchFailure::Verification { .. }) {
+        Failure::Unverified
+    } else if matches!(failure, FetchFailure::Timeout { .. } | FetchFailure::Nack { .. }) {
+        Failure::NoAnswer
+    } else {
+        Failure::Failed
+    }
+}
+
 fn kind_of_command(error: &CommandError) -> fn(String) -> Failure {
-    if let CommandError::NoAnswer(error) = error { kind_of(error) } else { Failure::Failed }
+    if let CommandError::NoAnswer(error) = error {
+        kind_of(error)
+    } else if let CommandError::Fetch { error, .. } = error {
+        kind_of_fetch(error)
+    } else {
+        Failure::Failed
+    }
 }
 
 impl From<ExpressError> for Failure {
@@ -78,7 +114,13 @@ impl From<ExpressError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        kind_of_command(&error)(error.to_string())
+        // Management is for local applications, and nobody is local over UDP.
+        let unanswered = matches!(kind_of_command(&error)(String::new()), Failure::NoAnswer(_));
+        let hint = match unanswered {
+            true => " (does the forwarder take us for a local application? Over UDP it never does)",
+            false => "",
+        };
+        kind_of_command(&error)(format!("{error}{hint}"))
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 use clap::{Args, ValueEnum};
-use ndn_packet::dissect::dissect;
+use ndn_packet::dissect::{Element, Meaning, dissect};
+use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output;
@@ -24,7 +25,7 @@ pub(super) struct Options {
     /// How the packet is written
     #[arg(long, short, value_enum, default_value = "auto")]
     format: Format,
-    /// Print JSON
+    /// Print JSON: type, name, offset, length (of the value), value and hex, or elements within
     #[arg(long)]
     json: bool,
 }
@@ -48,9 +49,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     let dissection = dissect(&wire);
     let error = dissection.error();
     if options.json {
-        output::print_json(&serde_json::json!({
+        output::print_json(&json!({
             "bytes": wire.len(),
-            "lines": dissection.as_str().lines().collect::<Vec<_>>(),
+            "elements": json_of(&wire, &mut dissection.elements().iter().peekable(), 0),
             "error": error.map(|error| error.to_string()),
         }))?;
     } else {
@@ -60,6 +61,40 @@ pub(super) fn run(options: &Options) -> Outcome {
         None => Ok(()),
         Some(error) => Err(Failure::Failed(format!("{}: {error}", describe(&options.input)))),
     }
+}
+
+/// The elements at this depth, with those inside them.
+fn json_of(
+    wire: &[u8],
+    elements: &mut std::iter::Peekable<std::slice::Iter<'_, Element>>,
+    depth: usize,
+) -> Value {
+    let mut list = Vec::new();
+    while let Some(element) = elements.next_if(|element| element.depth == depth) {
+        let bytes = wire.get(element.value.clone()).unwrap_or_default();
+        let mut object = json!({
+            "type": element.ty,
+            "name": element.name,
+            "offset": element.offset,
+            "length": bytes.len(),
+        });
+        if elements.peek().is_some_and(|next| next.depth > depth) {
+            object["elements"] = json_of(wire, elements, depth + 1);
+        } else {
+            match &element.meaning {
+                Some(Meaning::Number(number, shown)) => {
+                    object["value"] = json!(number);
+                    object["shown"] = json!(shown);
+                }
+                Some(Meaning::Text(text)) => object["value"] = json!(text),
+                None => object["value"] = Value::Null,
+            }
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            object["hex"] = json!(hex);
+        }
+        list.push(object);
+    }
+    Value::Array(list)
 }
 
 fn describe(input: &str) -> &str {
@@ -157,6 +192,19 @@ mod tests {
         }
         assert_eq!(decode(&INTEREST, Format::Auto).unwrap(), INTEREST);
         assert_eq!(decode(b"0505", Format::Binary).unwrap(), b"0505");
+    }
+
+    #[test]
+    fn json_has_the_elements_inside_one_another() {
+        let dissection = dissect(&INTEREST);
+        let json = json_of(&INTEREST, &mut dissection.elements().iter().peekable(), 0);
+        let name = json!({
+            "type": 7, "name": "Name", "offset": 2, "length": 3, "value": "/a", "hex": "080161"
+        });
+        let interest = json!({
+            "type": 5, "name": "Interest", "offset": 0, "length": 5, "elements": [name]
+        });
+        assert_eq!(json, json!([interest]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::failure::{Failure, Outcome};
 use super::manage::{FaceArgument, Switch, command, find_face};
 use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
+use super::resolve::canonical;
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -35,7 +36,7 @@ enum Command {
     },
     /// Create a face to a peer, or find the one that exists
     Create {
-        /// The peer, such as udp4://192.0.2.1:6363 or tcp4://192.0.2.1
+        /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         uri: FaceUri,
         /// persistent (ends on an error) or permanent (kept and reconnected)
         #[arg(long, value_parser = persistency, default_value = "persistent")]
@@ -189,7 +190,7 @@ async fn create(
     settings: &Settings,
     common: &CommonOptions,
 ) -> Outcome {
-    let canonical = uri.canonize().map_err(|error| Failure::Usage(error.to_string()))?;
+    let canonical = canonical(uri).await?;
     let mut parameters = ControlParameters {
         uri: Some(canonical.to_string()),
         face_persistency: Some(persistency.number()),

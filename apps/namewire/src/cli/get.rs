@@ -8,13 +8,13 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ndn_client::Endpoint;
 use ndn_client::fetch::{
-    Discovery, FetchConfig, FetchError, FetchFailure, FetchOptions, FetchProgress, FoundObject,
-    ObjectStream, WindowMode,
+    Discovery, FetchConfig, FetchError, FetchOptions, FetchProgress, FoundObject, ObjectStream,
+    WindowMode,
 };
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, kind_of, name, positive_duration};
+use super::connect::{ConnectOptions, block_on, kind_of_fetch, name, positive_duration};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output::{bytes_for_people, grouped};
@@ -346,28 +346,7 @@ impl Report {
 }
 
 fn failure(error: FetchError) -> Failure {
-    let kind: fn(String) -> Failure = if let FetchError::Discovery(error) = &error {
-        kind_of(error)
-    } else if let FetchError::Failed { failure, .. } = &error {
-        kind_of_failure(failure)
-    } else if matches!(error, FetchError::Verification { .. }) {
-        Failure::Unverified
-    } else if matches!(error, FetchError::Closed) {
-        Failure::Unreachable
-    } else {
-        Failure::Failed
-    };
-    kind(error.to_string())
-}
-
-fn kind_of_failure(failure: &FetchFailure) -> fn(String) -> Failure {
-    if matches!(failure, FetchFailure::Verification { .. }) {
-        Failure::Unverified
-    } else if matches!(failure, FetchFailure::Timeout { .. } | FetchFailure::Nack { .. }) {
-        Failure::NoAnswer
-    } else {
-        Failure::Failed
-    }
+    kind_of_fetch(&error)(error.to_string())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use ndn_management::{
 use ndn_packet::Name;
 
 use super::failure::{Failure, Outcome};
+use super::resolve::canonical;
 
 /// Sends a command; a refusal is a failure that repeats what the forwarder said.
 pub(super) async fn command(
@@ -36,8 +37,7 @@ impl std::str::FromStr for FaceArgument {
         }
         let uri = FaceUri::parse(text)
             .map_err(|_| "that is neither a FaceId nor a face URI".to_owned())?;
-        // URIs that faces of applications have, such as fd://20, have no canonical form.
-        Ok(Self::Uri(uri.canonize().unwrap_or(uri)))
+        Ok(Self::Uri(uri))
     }
 }
 
@@ -57,7 +57,11 @@ pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> O
             FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() }
         }
         FaceArgument::Uri(uri) => {
-            FaceQueryFilter { remote_uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
+            let remote_uri = match has_canonical_form(uri) {
+                true => canonical(uri).await?.to_string(),
+                false => uri.to_string(),
+            };
+            FaceQueryFilter { remote_uri: Some(remote_uri), ..FaceQueryFilter::default() }
         }
     };
     let mut faces: Vec<FaceStatus> =
@@ -72,6 +76,11 @@ pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> O
     }
 }
 
+/// URIs that faces of applications have, such as fd://20, have none.
+fn has_canonical_form(uri: &FaceUri) -> bool {
+    ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "ether"].contains(&uri.scheme())
+}
+
 /// The number of the face that the argument means; a UDP or TCP URI without a face gets one.
 pub(super) async fn find_or_create_face(
     endpoint: &Endpoint,
@@ -79,7 +88,8 @@ pub(super) async fn find_or_create_face(
 ) -> Outcome<u64> {
     match argument {
         FaceArgument::Id(id) => Ok(*id),
-        FaceArgument::Uri(uri) if uri.is_canonical() => {
+        FaceArgument::Uri(uri) if has_canonical_form(uri) => {
+            let uri = canonical(uri).await?;
             let parameters =
                 ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
             let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;

@@ -25,6 +25,7 @@ mod peek;
 mod ping;
 mod poke;
 mod put;
+mod resolve;
 mod route;
 mod run;
 mod status;

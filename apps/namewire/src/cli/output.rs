@@ -4,7 +4,10 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-/// Rows under headings, the columns as wide as they need to be.
+/// Columns are not made narrower than this to fit a terminal.
+const COLUMN_MIN: usize = 12;
+
+/// Rows under headings, the columns as wide as they need to be, or as a terminal has room for.
 #[derive(Debug)]
 pub(super) struct Table {
     headings: Vec<&'static str>,
@@ -28,26 +31,31 @@ impl Table {
         if self.rows.is_empty() {
             return writeln!(out, "{nothing}");
         }
-        out.write_all(self.render().as_bytes())
+        out.write_all(self.render(terminal_columns()).as_bytes())
     }
 
-    fn render(&self) -> String {
+    /// With a limit, the widest columns of text are cut until a line is not longer.
+    fn render(&self, line_len_max: Option<usize>) -> String {
         let heading_of = |column: usize| self.headings[column].trim_start_matches('>');
-        let widths: Vec<usize> = (0..self.headings.len())
+        let mut widths: Vec<usize> = (0..self.headings.len())
             .map(|column| {
                 let cells = self.rows.iter().map(|row| row[column].chars().count());
                 cells.max().unwrap_or(0).max(heading_of(column).len())
             })
             .collect();
+        if let Some(limit) = line_len_max {
+            self.narrow(&mut widths, limit);
+        }
         let headings: Vec<String> =
             (0..widths.len()).map(|column| heading_of(column).to_owned()).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
+                let cell = shortened(cell, widths[column]);
                 let padding = " ".repeat(widths[column] - cell.chars().count());
                 let right = self.headings[column].starts_with('>');
-                line.push_str(&if right { padding + cell } else { cell.clone() + &padding });
+                line.push_str(&if right { padding + &cell } else { cell + &padding });
                 line.push_str("  ");
             }
             text.push_str(line.trim_end());
@@ -55,6 +63,40 @@ impl Table {
         }
         text
     }
+}
+
+impl Table {
+    /// Takes width from the widest columns of text, down to what the others have.
+    fn narrow(&self, widths: &mut [usize], limit: usize) {
+        loop {
+            let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            let is_text = |column: &usize| !self.headings[*column].starts_with('>');
+            let widest = (0..widths.len()).filter(is_text).max_by_key(|column| widths[*column]);
+            match widest {
+                Some(widest) if total > limit && widths[widest] > COLUMN_MIN => {
+                    widths[widest] -= 1;
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Columns of the terminal, if standard output is one.
+fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// The text with its middle left out, if it is longer than `length` characters.
+fn shortened(text: &str, length: usize) -> String {
+    let count = text.chars().count();
+    if count <= length {
+        return text.to_owned();
+    }
+    let kept = length.saturating_sub(1);
+    let head = text.chars().take(kept.div_ceil(2));
+    head.chain(['…']).chain(text.chars().skip(count - kept / 2)).collect()
 }
 
 /// Lines of `label: value`, the values in one column.
@@ -136,11 +178,29 @@ mod tests {
         table.row(vec!["/a".to_owned(), "1".to_owned()]);
         table.row(vec!["/example/long".to_owned(), "100000".to_owned()]);
         assert_eq!(
-            table.render(),
+            table.render(None),
             "NAME             COST\n\
              /a                  1\n\
              /example/long  100000\n"
         );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_the_middle_where_there_is_no_room_for_it() {
+        let mut table = Table::new(&["NAME", "FACE", ">COST"]);
+        table.row(vec![format!("/begin{}/end", "/x".repeat(500)), "12".to_owned(), "7".to_owned()]);
+        table.row(vec!["/short".to_owned(), "1".to_owned(), "100000".to_owned()]);
+        assert_eq!(
+            table.render(Some(40)),
+            "NAME                        FACE    COST\n\
+             /begin/x/x/x/…/x/x/x/x/end  12         7\n\
+             /short                      1     100000\n"
+        );
+        // Never less than what says something.
+        assert_eq!(table.render(Some(1)).lines().nth(1).unwrap(), "/begin…x/end  12         7");
+        assert!(table.render(None).lines().nth(1).unwrap().len() > 1000);
+        assert_eq!(shortened("äöü", 2), "ä…");
+        assert_eq!(shortened("äöü", 3), "äöü");
     }
 
     #[test]

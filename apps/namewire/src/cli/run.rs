@@ -52,7 +52,9 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    crate::run::run(&configuration(options)?).map_err(Failure::from)
+    let config = configuration(options)?;
+    super::config::check_processors(&config)?;
+    crate::run::run(&config).map_err(Failure::from)
 }
 
 /// The configuration file's settings, or the defaults, as the options change them.

@@ -1,6 +1,7 @@
 //! `namewire strategy`: which strategy forwards which namespace.
 
 use clap::{Args, Subcommand};
+use ndn_forwarding::strategy::known_strategies;
 use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb};
 use ndn_packet::Name;
 use serde_json::json;
@@ -24,6 +25,12 @@ pub(super) struct Options {
 enum Command {
     /// List the choices (what `namewire strategy` alone does)
     List(CommonOptions),
+    /// List the strategies that `namewire run` offers, with their versions and parameters
+    Known {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the strategy in force for a name
     Show {
         /// The name
@@ -38,7 +45,7 @@ enum Command {
         #[arg(value_parser = name)]
         prefix: Name,
         /// best-route, multicast or access, or the full name of any other strategy of the forwarder,
-        /// with version and parameters
+        /// with version and parameters (`namewire strategy known` lists those of this program)
         #[arg(value_parser = strategy_name)]
         strategy: Name,
         #[command(flatten)]
@@ -67,6 +74,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     match &options.command {
         None => block_on(list(&options.common)),
         Some(Command::List(common)) => block_on(list(common)),
+        Some(Command::Known { json }) => known(*json),
         Some(Command::Show { name, common }) => block_on(show(name, common)),
         Some(Command::Set { prefix, strategy, common }) => block_on(set(prefix, strategy, common)),
         Some(Command::Unset { prefix, common }) => block_on(unset(prefix, common)),
@@ -91,6 +99,31 @@ async fn list(common: &CommonOptions) -> Outcome {
         table.row(vec![choice.name.to_string(), choice.strategy.to_string()]);
     }
     Ok(table.print("no strategies")?)
+}
+
+/// Those of this program: the protocol has no way to ask a forwarder for its own.
+fn known(json: bool) -> Outcome {
+    if json {
+        let strategies = known_strategies().map(|strategy| {
+            let parameter =
+                |(name, default): &(&str, String)| json!({ "name": name, "default": default });
+            json!({
+                "strategy": strategy.name.to_string(),
+                "about": strategy.about,
+                "parameters": strategy.parameters.iter().map(parameter).collect::<Vec<_>>(),
+            })
+        });
+        return Ok(output::print_json(&strategies.collect())?);
+    }
+    let mut text = String::new();
+    for strategy in known_strategies() {
+        text.push_str(&format!("{}\n    {}\n", strategy.name, strategy.about));
+        for (name, default) in &strategy.parameters {
+            text.push_str(&format!("    /{name}~{default}\n"));
+        }
+    }
+    text.push_str("Parameters, here with their defaults, follow the version, in any order.");
+    Ok(output::print_line(&text)?)
 }
 
 async fn show(name: &Name, common: &CommonOptions) -> Outcome {

@@ -99,12 +99,21 @@ impl<'a> Section<'a> {
 
     /// Reads a key that must be there.
     pub(super) fn read_required<T: FromToml>(&mut self, key: &'static str) -> Option<T> {
+        self.read_required_checked(key, |_| Ok(()))
+    }
+
+    /// As [`Self::read_required`]; `check` says what is wrong with a value.
+    pub(super) fn read_required_checked<T: FromToml>(
+        &mut self,
+        key: &'static str,
+        check: impl Fn(&T) -> Result<(), String>,
+    ) -> Option<T> {
         let Some(value) = self.lookup(key) else {
             let path = self.path_of(key);
             self.findings.report(self.span.clone(), format!("`{path}` is missing"), None);
             return None;
         };
-        match T::from_toml(value.get_ref()) {
+        match T::from_toml(value.get_ref()).and_then(|read| check(&read).map(|()| read)) {
             Ok(read) => Some(read),
             Err(reason) => {
                 self.reject(key, value.span(), &reason);

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::FaceUri;
 use ndn_packet::Name;
 use toml::Spanned;
@@ -225,7 +226,10 @@ fn read_log(mut section: Section<'_>, log: &mut Log) {
 
 fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
     let prefix = section.read_required("prefix");
-    let strategy = section.read_required("strategy");
+    let strategy = section.read_required_checked("strategy", |name: &Name| {
+        let known = StrategyTable::default().insert(name.as_ref());
+        known.map(|_| ()).map_err(|error| error.to_string())
+    });
     section.finish();
     Some(StrategyChoice { prefix: prefix?, strategy: strategy? })
 }

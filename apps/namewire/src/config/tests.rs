@@ -169,6 +169,11 @@ fn routes_and_faces_without_their_key_are_refused() {
         ("static_faces = 5", "expected tables"),
         ("static_faces = [5]", "expected a table"),
         ("[[strategy_choices]]\nprefix = \"/\"\n", "`strategy_choices.strategy` is missing"),
+        ("[[strategy_choices]]\nprefix = \"/\"\nstrategy = \"/fast\"\n", "no strategy /fast"),
+        (
+            "[[strategy_choices]]\nprefix = \"/\"\nstrategy = \"/localhost/nfd/strategy/access/v=1/x~1\"\n",
+            "strategy_choices.strategy",
+        ),
         ("[log.modules]\n\"a b\" = \"info\"\n", "not the name of a module"),
         ("listeners.unix.mode = 438", "octal"),
         ("listeners.unix.mode = \"1777\"", "octal"),

@@ -78,7 +78,7 @@ pub(crate) async fn discover(
                 tokio::time::sleep(head_start).await;
                 tokio::time::timeout(patience - head_start, by_prefix(endpoint, name, options))
                     .await
-                    .unwrap_or_else(|_| Err(unanswered(name, options)))
+                    .unwrap_or_else(|_| Err(unanswered(name, options, patience)))
             };
             tokio::pin!(metadata, prefix);
             tokio::select! {
@@ -99,11 +99,11 @@ fn ends_in_version(name: NameRef<'_>) -> bool {
     name.last().is_some_and(|last| last.as_version().is_some())
 }
 
-fn unanswered(name: &Name, options: &FetchOptions) -> FetchError {
+fn unanswered(name: &Name, options: &FetchOptions, waited: Duration) -> FetchError {
     FetchError::Discovery(ExpressError::Timeout {
         name: name.to_string(),
         attempts: options.discovery_attempts(),
-        wait: options.discovery_interval(),
+        waited,
     })
 }
 

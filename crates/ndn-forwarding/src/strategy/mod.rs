@@ -25,7 +25,7 @@ use ndn_table::{FaceIndex, NextHop, PitIndex};
 pub use context::Context;
 pub use measurements::Measurements;
 pub use parameters::ParameterError;
-pub use registry::{StrategyError, StrategyTable, known_strategies};
+pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
 
 /// An instance that all shards share.
 pub(crate) type StrategyRef = Arc<dyn Strategy>;

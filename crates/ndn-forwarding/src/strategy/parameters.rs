@@ -31,6 +31,8 @@ pub enum ParameterError {
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     pairs: Vec<(String, String)>,
+    /// Names and defaults of what was asked for.
+    asked: Vec<(&'static str, String)>,
 }
 
 impl Parameters {
@@ -49,7 +51,7 @@ impl Parameters {
                 Some(_) | None => return Err(ParameterError::Form(text.into_owned())),
             }
         }
-        Ok(Self { pairs })
+        Ok(Self { pairs, asked: Vec::new() })
     }
 
     /// A whole number, or the default.
@@ -70,12 +72,18 @@ impl Parameters {
         self.take(name, default, "a number is expected")
     }
 
-    fn take<T: std::str::FromStr>(
+    /// Names and defaults of the parameters that were asked for.
+    pub(crate) fn into_asked(self) -> Vec<(&'static str, String)> {
+        self.asked
+    }
+
+    fn take<T: std::str::FromStr + ToString>(
         &mut self,
         name: &'static str,
         default: T,
         reason: &'static str,
     ) -> Result<T, ParameterError> {
+        self.asked.push((name, default.to_string()));
         let Some(position) = self.pairs.iter().position(|(key, _)| key == name) else {
             return Ok(default);
         };

@@ -35,14 +35,30 @@ type Construct = fn(&mut Parameters) -> Result<StrategyRef, ParameterError>;
 struct Known {
     name: &'static str,
     version: u64,
+    about: &'static str,
     construct: Construct,
 }
 
 /// By name; of one name, the versions ascend.
 const KNOWN: [Known; 3] = [
-    Known { name: "access", version: 1, construct: Access::construct },
-    Known { name: "best-route", version: 5, construct: BestRoute::construct },
-    Known { name: "multicast", version: 5, construct: Multicast::construct },
+    Known {
+        name: "access",
+        version: 1,
+        about: "asks the next hop that answered last, and all when it falls silent",
+        construct: Access::construct,
+    },
+    Known {
+        name: "best-route",
+        version: 5,
+        about: "asks the next hop of the lowest cost, and others when the consumer asks again",
+        construct: BestRoute::construct,
+    },
+    Known {
+        name: "multicast",
+        version: 5,
+        about: "asks all next hops",
+        construct: Multicast::construct,
+    },
 ];
 
 impl Known {
@@ -90,9 +106,29 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The names of all strategies, with version.
-pub fn known_strategies() -> impl Iterator<Item = Name> {
-    KNOWN.iter().map(Known::versioned_name)
+/// A strategy that can be chosen, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownStrategy {
+    /// Name with version.
+    pub name: Name,
+    /// What it does.
+    pub about: &'static str,
+    /// Names and defaults of its parameters.
+    pub parameters: Vec<(&'static str, String)>,
+}
+
+/// All strategies.
+pub fn known_strategies() -> impl Iterator<Item = KnownStrategy> {
+    KNOWN.iter().map(|known| {
+        let mut parameters = Parameters::default();
+        // A strategy can always be made with its defaults; what it asks for is what is wanted here.
+        let _ = (known.construct)(&mut parameters);
+        KnownStrategy {
+            name: known.versioned_name(),
+            about: known.about,
+            parameters: parameters.into_asked(),
+        }
+    })
 }
 
 /// The strategy instances in use: what a [`StrategyId`] of the FIB stands for.
@@ -179,6 +215,21 @@ mod tests {
         for asked in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
             assert!(matches!(insert(&mut table, asked), Err(StrategyError::Unknown(_))), "{asked}");
         }
+    }
+
+    #[test]
+    fn what_is_said_about_strategies_can_be_asked_for() {
+        let mut table = StrategyTable::default();
+        let known: Vec<_> = known_strategies().collect();
+        assert_eq!(known.len(), KNOWN.len());
+        for strategy in &known {
+            let mut name = strategy.name.clone();
+            for (parameter, default) in &strategy.parameters {
+                name.push_generic(format!("{parameter}~{default}"));
+            }
+            assert_eq!(insert(&mut table, &name.to_uri()), Ok(name.to_uri()));
+        }
+        assert!(known.iter().any(|strategy| strategy.parameters.len() == 3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Packets for people: any bytes as an indented tree, with what is wrong about them.
 
+mod element;
 mod schema;
 
 use crate::data::{ContentType, Data};
@@ -11,6 +12,7 @@ use crate::signature::SignatureType;
 use crate::tlv::{Reader, Tlv};
 use crate::types;
 use core::fmt::{self, Write};
+pub use element::{Element, Meaning};
 use schema::{Context, Kind, describe, order};
 
 /// Nesting beyond this is shown as bytes.
@@ -24,6 +26,7 @@ const SHOWN_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Dissection {
     text: String,
+    elements: Vec<Element>,
     error: Option<DecodeError>,
 }
 
@@ -33,6 +36,12 @@ impl Dissection {
     #[must_use]
     pub const fn error(&self) -> Option<DecodeError> {
         self.error
+    }
+
+    /// The elements in the order of their bytes; those inside another follow it, one level deeper.
+    #[must_use]
+    pub fn elements(&self) -> &[Element] {
+        &self.elements
     }
 
     /// The tree, each line ended by a newline.
@@ -51,14 +60,21 @@ impl fmt::Display for Dissection {
 /// Shows `bytes`, which may hold one packet, several in a row, or anything else.
 #[must_use]
 pub fn dissect(bytes: &[u8]) -> Dissection {
-    let mut tree = Tree { text: String::new(), error: None, complaints: 0, cut_off: false };
+    let mut tree = Tree {
+        text: String::new(),
+        elements: Vec::new(),
+        error: None,
+        complaints: 0,
+        cut_off: false,
+    };
     // Writing to a String does not fail.
     let _ = tree.run(Reader::new(bytes), Context::Top, 0);
-    Dissection { text: tree.text, error: tree.error }
+    Dissection { text: tree.text, elements: tree.elements, error: tree.error }
 }
 
 struct Tree {
     text: String,
+    elements: Vec<Element>,
     error: Option<DecodeError>,
     complaints: usize,
     /// The element being shown lacks its end, and so do those that enclose its end; said once.
@@ -89,7 +105,7 @@ impl Tree {
     /// Shows an element that comes behind one that it must precede. Its inside does not matter; if
     /// that is an error, it is said by whoever checks the enclosing element.
     fn late(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
-        self.start_line(tlv.offset(), depth)?;
+        self.start_element(tlv, context, depth)?;
         let name = describe(context, tlv.ty()).map_or("element", |(name, _)| name);
         write!(self.text, "{name} ({}), repeated or out of order: ", tlv.ty())?;
         self.bytes_line(tlv.value())
@@ -119,7 +135,7 @@ impl Tree {
     }
 
     fn element(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
-        self.start_line(tlv.offset(), depth)?;
+        self.start_element(tlv, context, depth)?;
         let Some((name, kind)) = describe(context, tlv.ty()) else {
             return self.unknown(tlv, context, depth);
         };
@@ -174,6 +190,7 @@ impl Tree {
     /// Text as text; elements as a tree, if it can be such; anything else as bytes.
     fn opaque(&mut self, tlv: &Tlv<'_>, depth: usize) -> fmt::Result {
         if let Some(text) = printable(tlv.value()) {
+            self.set_meaning(Meaning::Text(text.to_owned()));
             self.text.write_str(": ")?;
             return self.quoted_line(text);
         }
@@ -206,7 +223,10 @@ impl Tree {
 
     fn value(&mut self, tlv: &Tlv<'_>, kind: Kind, depth: usize) -> fmt::Result {
         match value_text(tlv, kind) {
-            Ok(Some(text)) => writeln!(self.text, "{text}"),
+            Ok(Some(text)) => {
+                self.set_meaning(meaning(tlv, kind, text.trim_start_matches(": ")));
+                writeln!(self.text, "{text}")
+            }
             Ok(None) => {
                 self.text.write_str(": ")?;
                 self.bytes_line(tlv.value())
@@ -216,6 +236,25 @@ impl Tree {
                 self.bytes_line(tlv.value())?;
                 if self.cut_off { Ok(()) } else { self.complain(depth + 1, error) }
             }
+        }
+    }
+
+    fn start_element(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
+        self.elements.push(Element {
+            depth,
+            ty: tlv.ty(),
+            name: describe(context, tlv.ty()).map(|(name, _)| name),
+            offset: tlv.offset(),
+            value: tlv.value_offset()..tlv.end(),
+            meaning: None,
+        });
+        self.start_line(tlv.offset(), depth)
+    }
+
+    /// Says what the element begun last means.
+    fn set_meaning(&mut self, meaning: impl Into<Option<Meaning>>) {
+        if let Some(element) = self.elements.last_mut() {
+            element.meaning = meaning.into();
         }
     }
 
@@ -275,6 +314,24 @@ fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> 
         Kind::NackReason => numbered(NackReason(tlv.number()?), tlv.number()?),
         Kind::Nested(_) | Kind::Fragment | Kind::Opaque | Kind::Hex => return Ok(None),
     }))
+}
+
+/// The same for programs; `shown` is what people see.
+fn meaning(tlv: &Tlv<'_>, kind: Kind, shown: &str) -> Option<Meaning> {
+    match kind {
+        Kind::Number(_) | Kind::SignatureType | Kind::ContentType | Kind::NackReason => {
+            Some(Meaning::Number(tlv.number().ok()?, shown.to_owned()))
+        }
+        Kind::Byte => Some(Meaning::Number(tlv.array::<1>().ok()?[0].into(), shown.to_owned())),
+        Kind::Text => Some(Meaning::Text(tlv.text().ok()?.to_owned())),
+        Kind::Name | Kind::Component => Some(Meaning::Text(shown.to_owned())),
+        Kind::Fixed(_)
+        | Kind::Empty
+        | Kind::Nested(_)
+        | Kind::Fragment
+        | Kind::Opaque
+        | Kind::Hex => None,
+    }
 }
 
 fn numbered(value: impl fmt::Display, number: u64) -> String {
