@@ -65,9 +65,12 @@ fn faces_are_created_shown_changed_and_destroyed() {
 #[test]
 fn faces_that_cannot_be_are_refused() {
     let forwarder = Settings::new().udp().start();
-    for (uri, code) in
-        [("udp4://router.example:6363", 2), ("unix:///tmp/x", 2), ("tcp4://127.0.0.1:1", 1)]
-    {
+    for (uri, code) in [
+        ("udp4://router.invalid:6363", 1),
+        ("udp4://[::1]:6363", 2),
+        ("unix:///tmp/x", 2),
+        ("tcp4://127.0.0.1:1", 1),
+    ] {
         let output = forwarder.run(&["face", "create", uri]);
         assert_eq!(
             output.status.code(),
@@ -76,6 +79,29 @@ fn faces_that_cannot_be_are_refused() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+}
+
+#[test]
+fn next_hops_may_have_host_names() {
+    let forwarder = Settings::new().udp().start();
+    let created = forwarder.json(&["face", "create", "udp4://localhost:9"]);
+    assert_eq!(created["remote_uri"], "udp4://127.0.0.1:9");
+    let added = forwarder.json(&["route", "add", "/a", "udp4://localhost:9"]);
+    assert_eq!(added["face_id"], created["face_id"]);
+    let shown = forwarder.json(&["face", "show", "udp4://localhost:9"]);
+    assert_eq!(shown["face_id"], created["face_id"]);
+    let removed = forwarder.json(&["route", "remove", "/a", "udp4://localhost:9"]);
+    assert_eq!(removed["what"], "removed");
+}
+
+#[test]
+fn datasets_that_are_not_answered_are_no_answer() {
+    let forwarder = Settings::new().udp().start();
+    let transport = format!("udp4://127.0.0.1:{}", forwarder.port());
+    let output = forwarder.run(&["status", "--transport", &transport]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{complaint}");
+    assert!(complaint.contains("local"), "it says why: {complaint}");
 }
 
 #[test]
