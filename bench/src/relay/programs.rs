@@ -180,16 +180,8 @@ impl Running {
 
     /// CPU time of all its threads so far, user and kernel, in nanoseconds.
     pub(super) fn cpu_ns(&self) -> io::Result<u64> {
-        let mut total = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            total += text
-                .split_ascii_whitespace()
-                .next()
-                .and_then(|field| field.parse::<u64>().ok())
-                .unwrap_or(0);
-        }
-        Ok(total)
+        let time = ndn_sys::cpu::process_time(self.child.id())?;
+        Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Resident memory in bytes.

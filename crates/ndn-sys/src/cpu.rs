@@ -99,6 +99,30 @@ impl CpuTimes {
     }
 }
 
+/// CPU time that the process `pid` has used so far, user and system, in all its threads, those that
+/// have ended included.
+///
+/// # Errors
+/// If there is no such process, or it is not allowed to be looked at.
+pub fn process_time(pid: u32) -> io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: each call stores one value of the type that it is given a pointer to.
+    unsafe {
+        // Unlike most calls it returns the error instead of setting `errno`.
+        match libc::clock_getcpuclockid(pid, &raw mut clock) {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        if libc::clock_gettime(clock, &raw mut time) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
 fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
         + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
@@ -154,6 +178,16 @@ mod tests {
             sum = std::hint::black_box((0..100_000_u64).fold(sum, u64::wrapping_add));
         }
         assert!(CpuTimes::of_process().unwrap().total() >= before.total());
+    }
+
+    #[test]
+    fn the_time_of_a_process_is_that_of_all_its_threads() {
+        let id = std::process::id();
+        let (earlier, measured) = (CpuTimes::of_process().unwrap(), process_time(id).unwrap());
+        let later = process_time(id).unwrap();
+        // The kernel counts one of them in microseconds.
+        assert!(earlier.total() <= measured + Duration::from_millis(1) && measured <= later);
+        assert!(process_time(u32::MAX).is_err());
     }
 
     #[test]
