@@ -112,20 +112,24 @@ impl Bed {
     /// A face of a local application, and the application's end of it.
     fn application(&mut self) -> (FaceCreated, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
-        near.set_nonblocking(true).unwrap();
         far.set_read_timeout(Some(PATIENCE)).unwrap();
+        let command = self.new_application(near);
+        self.command(command);
+        (self.added(), far)
+    }
+
+    /// The command that makes a face of the worker's end of a local application's connection.
+    fn new_application(&self, near: UnixStream) -> Command {
+        near.set_nonblocking(true).unwrap();
         let face_id = self.dataplane.allocate_face_id();
         let properties = FaceProperties::point_to_point(face_id, FaceScope::Local);
-        self.command(Command::AddFace(Box::new(NewFace {
+        Command::AddFace(Box::new(NewFace {
             ticket: Some(face_id),
             transport: NewTransport::Stream(near.into()),
             options: FaceOptions::stream(properties, Persistency::OnDemand),
             remote: FaceUri::Null,
             local: FaceUri::Null,
-        })));
-        let face = self.added();
-        assert_eq!(face.options.properties.face_id, face_id);
-        (face, far)
+        }))
     }
 
     fn route(&mut self, prefix: &str, face: FaceIndex) {
@@ -352,6 +356,34 @@ fn no_interest_is_pending_for_longer_than_the_limit() {
         bed.poller.wait(&mut Events::with_capacity(1), Some(Duration::from_millis(5))).unwrap();
         bed.dataplane.event_waker().reset();
     }
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn a_crowd_is_read_in_several_rounds() {
+    const SENDERS: usize = 60;
+    const PACKETS: usize = 1200;
+    let mut bed = Bed::with_faces_max(SENDERS);
+    let counters = Arc::clone(bed.dataplane.worker_counters());
+    // Everything waits in the sockets before the worker hears of the first face.
+    let mut senders = Vec::new();
+    for sender in 0..SENDERS {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let flood = (0..PACKETS).flat_map(|n| interest(&format!("/none/{sender}/{n}"), 1));
+        far.write_all(&flood.collect::<Vec<_>>()).unwrap();
+        bed.dataplane.send(bed.new_application(near));
+        senders.push(far);
+    }
+    bed.dataplane.wake();
+    let expected = u64::try_from(SENDERS * PACKETS).unwrap();
+    let give_up = clock::now() + u64::try_from(PATIENCE.as_nanos()).unwrap();
+    while counters.packets.value() < expected {
+        assert!(clock::now() < give_up, "{} packets", counters.packets.value());
+        std::thread::yield_now();
+    }
+    // All faces were ready at once, and each was read once: one round would have done.
+    let rounds = counters.rounds.value();
+    assert!(rounds >= expected / 6000, "{expected} packets in {rounds} rounds");
     bed.dataplane.stop().unwrap();
 }
 

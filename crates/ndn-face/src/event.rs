@@ -17,6 +17,8 @@ pub enum CloseReason {
     FrameTooLong,
     /// The peer sent what is no TLV, and there is no telling where the next one starts.
     MalformedFrame,
+    /// It had no connection, and is not to get it back any more: it is no longer permanent.
+    NotPermanent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
 }
@@ -28,6 +30,7 @@ impl fmt::Display for CloseReason {
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent what is no TLV"),
+            Self::NotPermanent => formatter.write_str("down, and not permanent any more"),
             Self::Idle => formatter.write_str("idle for too long"),
         }
     }

@@ -59,6 +59,14 @@ pub(crate) enum Connection {
 }
 
 impl Face {
+    /// Whether the face has lost its connection.
+    pub(crate) fn is_down(&self) -> bool {
+        match &self.transport {
+            Transport::Stream(stream) => matches!(stream.connection, Connection::Down { .. }),
+            Transport::Datagram { .. } | Transport::Internal(_) => false,
+        }
+    }
+
     /// When the face needs a look: its link service, its idle timeout, its reconnection.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         let reconnect = match &self.transport {

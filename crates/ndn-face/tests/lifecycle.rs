@@ -89,6 +89,37 @@ fn a_permanent_face_gets_its_connection_back() {
 }
 
 #[test]
+fn a_face_that_is_down_closes_when_it_is_no_longer_permanent() {
+    let mut worker = Worker::new();
+    let mut listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let remote = listener.local_address().unwrap();
+    let of = |persistency| FaceOptions {
+        reconnect_to: Some(remote),
+        ..FaceOptions::stream(properties(FaceScope::NonLocal), persistency)
+    };
+    let connected = stream::connect_tcp(remote).unwrap();
+    let peer = accept(&mut listener);
+    let (face, _) = worker.add_stream_of(connected, &of(Persistency::Persistent));
+    // While it is up, any change is only a change.
+    for persistency in [Persistency::OnDemand, Persistency::Persistent, Persistency::Permanent] {
+        assert!(worker.faces.update(face, &of(persistency), &worker.pool));
+        assert_eq!(worker.faces.poll_event(), None);
+    }
+    drop(peer);
+    let change = FaceChange::Down(CloseReason::PeerClosed);
+    assert_eq!(event(&mut worker), FaceEvent { face, change });
+    assert!(worker.faces.update(face, &of(Persistency::Permanent), &worker.pool));
+    assert!(worker.faces.contains(face) && worker.faces.next_deadline().is_some());
+
+    assert!(worker.faces.update(face, &of(Persistency::Persistent), &worker.pool));
+    let change = FaceChange::Closed(CloseReason::NotPermanent);
+    assert_eq!(worker.faces.poll_event(), Some(FaceEvent { face, change }));
+    assert!(!worker.faces.contains(face));
+    assert_eq!(worker.faces.next_deadline(), None, "nothing tries to connect any more");
+    worker.finish();
+}
+
+#[test]
 fn a_persistent_stream_closes_with_its_connection() {
     let mut worker = Worker::new();
     let (near, far) = stream::unix_pair().unwrap();
@@ -123,7 +154,7 @@ fn an_index_names_one_face_only() {
     assert!(worker.faces.add_stream(worker.now, next, near, &local_stream()).is_err());
     assert!(worker.faces.remove(face, &worker.pool));
     assert!(!worker.faces.remove(face, &worker.pool));
-    assert!(!worker.faces.update(face, &local_stream()));
+    assert!(!worker.faces.update(face, &local_stream(), &worker.pool));
     let (near, far) = stream::unix_pair().unwrap();
     worker.faces.add_stream(worker.now, next, near, &local_stream()).unwrap();
     worker.send(face, &tlv(6, 100, 1));

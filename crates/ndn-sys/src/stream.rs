@@ -136,6 +136,9 @@ pub enum AcceptError {
     /// A peer was waiting and has been turned away, because the process or the system has no
     /// descriptors left. Others may be waiting.
     DescriptorsExhausted,
+    /// A peer goes on waiting, because there is neither memory nor a descriptor for it: the listener
+    /// stays readable. Try again after a while.
+    NoResources(io::Error),
     /// The peer gave up, or the network failed for it. Others may be waiting.
     ConnectionLost(io::Error),
     /// The listener does not work any more.
@@ -201,6 +204,9 @@ impl Listener {
             Ok((stream, peer)) => Ok(Accepted { stream, peer: peer.and_then(internet_address) }),
             Err(Errno::WOULDBLOCK) => Err(AcceptError::WouldBlock),
             Err(Errno::MFILE | Errno::NFILE) => Err(self.turn_away()),
+            Err(error @ (Errno::NOBUFS | Errno::NOMEM)) => {
+                Err(AcceptError::NoResources(error.into()))
+            }
             // Errors of the new connection, not of the listener (accept(2), "Error handling").
             Err(
                 error @ (Errno::INTR
@@ -212,9 +218,7 @@ impl Listener {
                 | Errno::HOSTDOWN
                 | Errno::HOSTUNREACH
                 | Errno::NOPROTOOPT
-                | Errno::OPNOTSUPP
-                | Errno::NOBUFS
-                | Errno::NOMEM),
+                | Errno::OPNOTSUPP),
             ) => Err(AcceptError::ConnectionLost(error.into())),
             Err(error) => Err(AcceptError::Listener(error.into())),
         }
@@ -224,10 +228,17 @@ impl Listener {
     fn turn_away(&mut self) -> AcceptError {
         self.reserve = None;
         let accepted = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC);
-        let nobody = matches!(accepted, Err(Errno::WOULDBLOCK));
-        drop(accepted);
+        let result = match accepted {
+            Ok(peer) => {
+                drop(peer);
+                AcceptError::DescriptorsExhausted
+            }
+            Err(Errno::WOULDBLOCK) => AcceptError::WouldBlock,
+            // Another thread was faster to take the descriptor, or there was none to give up.
+            Err(error) => AcceptError::NoResources(error.into()),
+        };
         self.reserve = reserve_descriptor();
-        if nobody { AcceptError::WouldBlock } else { AcceptError::DescriptorsExhausted }
+        result
     }
 
     /// The address that a TCP listener is bound to.

@@ -26,5 +26,21 @@ fn peers_are_turned_away_when_descriptors_run_out() {
 
     files.truncate(files.len() - 2);
     let _client = stream::connect_unix(&path).unwrap();
+    let accepted = listener.accept().unwrap();
+
+    // A listener that found no descriptor to keep cannot even turn a peer away.
+    drop((accepted, clients));
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    let path = directory.path().join("second.sock");
+    files.pop();
+    let mut listener = Listener::unix(&path, 0o666).unwrap();
+    files.pop();
+    let _client = stream::connect_unix(&path).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(listener.accept(), Err(AcceptError::NoResources(_))));
+    }
+    files.clear();
     listener.accept().unwrap();
 }

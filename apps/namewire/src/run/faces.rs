@@ -65,7 +65,8 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         default_congestion_threshold: Some(options.link.congestion_threshold as u64),
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
         capabilities: FaceCapabilities {
-            change_persistency: options.persistency != Persistency::OnDemand || is_datagram,
+            // As in NFD, also for a TCP connection that was accepted.
+            change_persistency: is_datagram || matches!(remote, FaceUri::Tcp(_)),
             override_mtu: is_datagram,
         },
     }
@@ -105,6 +106,8 @@ pub(super) fn accepted(
         FaceProperties { pit_tokens, ..FaceProperties::point_to_point(face_id, scope) };
     let options = FaceOptions {
         link: settings::stream_link(&config.faces, &config.limits),
+        // Should it be made permanent: NFD too connects to the port that the peer has come from.
+        reconnect_to: peer,
         ..FaceOptions::stream(properties, Persistency::OnDemand)
     };
     NewFace { ticket: None, transport: NewTransport::Stream(stream), options, remote, local }

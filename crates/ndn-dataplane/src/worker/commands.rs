@@ -47,7 +47,7 @@ impl Worker {
             Command::AddFace(face) => self.add_face(now, *face),
             Command::UpdateFace { face_id, options } => {
                 if let Some(index) = self.numbers.index(face_id) {
-                    self.faces.update(index, &options);
+                    self.faces.update(index, &options, &self.pool);
                     self.shard.set_face(index, &options.properties);
                 }
             }

@@ -35,6 +35,9 @@ pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// Packets forwarded before what they caused is written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_PER_FLUSH: usize = 512;
+/// Packets after which a round ends and the next goes on with the rest of the events, so that the
+/// clock is read and commands are carried out every few milliseconds however much comes in.
+const PACKETS_PER_ROUND: usize = 4096;
 /// The control thread hears of refused peers so often at most: their addresses are easily forged.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
@@ -86,6 +89,8 @@ pub(crate) struct RoundState {
     unflushed: usize,
     /// Packets in this round.
     packets: usize,
+    /// The first event of the last wait that has not been handled.
+    next_event: usize,
     /// Until when to poll without waiting.
     spin_until: Timestamp,
     /// There may be commands.
@@ -113,26 +118,34 @@ impl Worker {
     fn round(&mut self, events: &mut Events) {
         let timeout = self.timeout(Timestamp::from_nanos(clock::now()));
         self.counters.rounds.increment();
-        if timeout != Some(Duration::ZERO) {
-            self.counters.sleeps.increment();
-        }
-        if let Err(error) = self.faces.poller().wait(events, timeout) {
-            // The poller is ours and its arguments are right: nothing sensible is left to do.
-            tracing::error!(%error, "cannot wait for packets");
-            self.state.stopping = true;
-            return;
+        // Everyone who was ready is read before anyone is read again.
+        if self.state.next_event >= events.len() {
+            if timeout != Some(Duration::ZERO) {
+                self.counters.sleeps.increment();
+            }
+            if let Err(error) = self.faces.poller().wait(events, timeout) {
+                // The poller is ours and its arguments are right: nothing sensible is left to do.
+                tracing::error!(%error, "cannot wait for packets");
+                self.state.stopping = true;
+                return;
+            }
+            self.state.next_event = 0;
+            if events.iter().any(|event| event.token == COMMAND_TOKEN) {
+                self.commands.waker().reset();
+            }
         }
         let now = Timestamp::from_nanos(clock::now());
         self.state.packets = 0;
         self.state.starved = false;
         self.pool.reclaim();
         // Commands first: an answer of management must not overtake the change it speaks of.
-        if events.iter().any(|event| event.token == COMMAND_TOKEN) {
-            self.commands.waker().reset();
-        }
         self.state.has_commands = self.handle_commands(now);
-        for event in events.iter().filter(|event| event.token != COMMAND_TOKEN) {
-            self.receive(now, &event);
+        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+            let event = events.event(self.state.next_event);
+            self.state.next_event += 1;
+            if event.token != COMMAND_TOKEN {
+                self.receive(now, &event);
+            }
         }
         self.forward(now);
         self.erase();

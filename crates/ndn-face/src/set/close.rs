@@ -93,10 +93,10 @@ impl FaceSet {
         self.events.push_back(FaceEvent { face: index, change });
     }
 
-    /// Closes a face that has been idle for too long.
-    pub(super) fn close_idle(&mut self, index: FaceIndex, pool: &PacketPool) {
+    /// Closes a face for a reason of its own.
+    pub(super) fn close(&mut self, index: FaceIndex, reason: CloseReason, pool: &PacketPool) {
         self.remove(index, pool);
-        let change = FaceChange::Closed(CloseReason::Idle);
+        let change = FaceChange::Closed(reason);
         self.events.push_back(FaceEvent { face: index, change });
     }
 

@@ -25,7 +25,10 @@ use crate::internal::InternalEnd;
 use crate::output::SpareQueues;
 use crate::reconnect::ReconnectWaits;
 use crate::tap::FrameTap;
-use crate::{Budget, CallCounters, FaceCounters, FaceEvent, FaceOptions, LinkService};
+use crate::{
+    Budget, CallCounters, CloseReason, FaceCounters, FaceEvent, FaceOptions, LinkService,
+    Persistency,
+};
 
 pub use receive::{Progress, RxSink};
 pub use send::FaceSink;
@@ -236,12 +239,17 @@ impl FaceSet {
         Ok(self.insert(now, index, Transport::Datagram { channel, peer: None }, options))
     }
 
-    /// Changes the options of a face; `false` if there is no such face.
-    pub fn update(&mut self, index: FaceIndex, options: &FaceOptions) -> bool {
+    /// Changes the options of a face; `false` if there is no such face. One that has lost its
+    /// connection and is no longer permanent closes, as in NFD.
+    pub fn update(&mut self, index: FaceIndex, options: &FaceOptions, pool: &PacketPool) -> bool {
         let Some(face) = face_in(&mut self.faces, index) else { return false };
         face.rx = RxFace::new(index, &options.properties);
         face.link.set_options(options.link);
         face.options = *options;
+        if face.is_down() && options.persistency != Persistency::Permanent {
+            self.close(index, CloseReason::NotPermanent, pool);
+            return true;
+        }
         self.arm(index);
         true
     }

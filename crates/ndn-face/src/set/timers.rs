@@ -3,6 +3,7 @@
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
+use crate::CloseReason;
 use crate::set::{FaceSet, face_in};
 
 impl FaceSet {
@@ -23,7 +24,7 @@ impl FaceSet {
             face.deadline = None;
             face.link.handle_timeout(now, &mut self.reassembly_budget);
             if face.idle_deadline().is_some_and(|deadline| deadline <= now) {
-                self.close_idle(index, pool);
+                self.close(index, CloseReason::Idle, pool);
                 continue;
             }
             self.poll_reconnect(now, index);

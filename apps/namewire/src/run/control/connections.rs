@@ -11,7 +11,7 @@ use ndn_sys::poll::Interest;
 use ndn_sys::stream::{self, AcceptError};
 use tracing::{debug, error, info, warn};
 
-use super::{Attempt, Control, TOKEN_LISTENERS};
+use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::run::faces::{self, Wanted};
 
 /// Connections accepted per listener and round.
@@ -21,12 +21,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl Control {
     /// Takes connections.
-    pub(super) fn accept(&mut self, listener: u64) {
-        let Some(listener) =
-            usize::try_from(listener).ok().and_then(|at| self.listeners.streams.get_mut(at))
-        else {
-            return;
-        };
+    pub(super) fn accept(&mut self, now: Now, listener: u64) {
+        let Ok(at) = usize::try_from(listener) else { return };
+        let Some(listener) = self.listeners.streams.get_mut(at) else { return };
+        let mut is_exhausted = false;
         for _ in 0..ACCEPTS_PER_ROUND {
             match listener.socket.accept() {
                 Ok(accepted) => {
@@ -47,9 +45,15 @@ impl Control {
                     );
                     self.dataplane.send(Command::AddFace(Box::new(face)));
                 }
-                Err(AcceptError::WouldBlock) => return,
+                Err(AcceptError::WouldBlock) => break,
                 Err(AcceptError::DescriptorsExhausted) => {
                     warn!("a connection was closed: no file descriptors are left");
+                    is_exhausted = true;
+                }
+                Err(AcceptError::NoResources(error)) => {
+                    warn!(%error, "a connection has to wait");
+                    is_exhausted = true;
+                    break;
                 }
                 Err(AcceptError::ConnectionLost(error)) => {
                     debug!(%error, "a connection was lost before it was accepted");
@@ -62,6 +66,28 @@ impl Control {
                 }
             }
         }
+        // The listener stays readable while connections wait: looking again at once would spin.
+        if is_exhausted && self.poller.remove(&listener.socket).is_ok() {
+            let pause_ns = u64::try_from(ACCEPT_PAUSE.as_nanos()).unwrap_or(u64::MAX);
+            self.paused.push((now.monotonic_ns + pause_ns, at));
+        }
+    }
+
+    /// Accepts again from the listeners whose pause is over.
+    pub(super) fn resume_accepting(&mut self, now: Now) {
+        let Self { paused, listeners, poller, .. } = self;
+        paused.retain(|&(until_ns, at)| {
+            if until_ns > now.monotonic_ns {
+                return true;
+            }
+            let token = TOKEN_LISTENERS + at as u64;
+            if let Err(error) =
+                poller.add(&listeners.streams[at].socket, token, Interest::Readable)
+            {
+                error!(%error, local = ?listeners.streams[at].local, "no more connections are accepted");
+            }
+            false
+        });
     }
 
     pub(super) fn start_accepting(&self) -> std::io::Result<()> {

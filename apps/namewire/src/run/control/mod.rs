@@ -55,6 +55,9 @@ const CAPTURE_LOOK: Duration = Duration::from_secs(1);
 /// How soon queues that were full are tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
+/// How long a listener is left alone after there were no descriptors or no memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// A TCP connection in the making.
 #[derive(Debug)]
 struct Attempt {
@@ -78,6 +81,8 @@ pub(super) struct Control {
     channels: Vec<String>,
     attempts: HashMap<u64, Attempt>,
     next_attempt: u64,
+    /// Listeners that nobody is accepted from until then.
+    paused: Vec<(u64, usize)>,
     /// Requests to the data plane that management waits for.
     tickets: HashMap<u64, Ticket>,
     next_ticket: u64,
@@ -127,6 +132,7 @@ impl Control {
             listeners,
             attempts: HashMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
+            paused: Vec::new(),
             tickets: HashMap::new(),
             next_ticket: 0,
             statics: StaticSetup::new(config),
@@ -157,7 +163,7 @@ impl Control {
                     TOKEN_INTERNAL => self.internal.reset(),
                     TOKEN_OPERATOR => self.serve_operator(),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
-                    listener => self.accept(listener - TOKEN_LISTENERS),
+                    listener => self.accept(now, listener - TOKEN_LISTENERS),
                 }
             }
             // Faces before what came in by them.
@@ -187,7 +193,8 @@ impl Control {
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
         let others = [self.state.next_deadline_ns(), self.statics.next_deadline_ns()];
-        let next = attempts.chain(others.into_iter().flatten()).min();
+        let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
+        let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
         let look = self.is_tapped.then_some(CAPTURE_LOOK);
         [wait, look].into_iter().flatten().min()
@@ -207,6 +214,7 @@ impl Control {
                 self.connect_failed(now, &attempt.wanted, attempt.remote, "timed out");
             }
         }
+        self.resume_accepting(now);
         for (remote, wanted) in self.statics.due(now.monotonic_ns) {
             self.create_face(now, &remote, wanted);
         }
