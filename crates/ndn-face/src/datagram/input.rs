@@ -12,6 +12,9 @@ use crate::datagram::Channel;
 
 /// Messages per system call at most. Each may hold many datagrams.
 const SLOTS: usize = 16;
+/// System calls per event at most: frames of one length become more, and the runs in which they
+/// leave longer, the more of them are read before anything is written.
+const CALLS_PER_EVENT: usize = 4;
 /// A block with less room than this, or than messages have lately had, is replaced.
 const ROOM_MIN: usize = 2048;
 
@@ -54,6 +57,10 @@ pub(crate) struct DatagramInput {
     recent_length: usize,
     /// Slots to offer to the next call: few while traffic is thin.
     slots: usize,
+    /// The last call filled all slots that it was offered.
+    was_full: bool,
+    /// System calls left for the current event.
+    calls_left: usize,
 }
 
 impl DatagramInput {
@@ -68,6 +75,8 @@ impl DatagramInput {
             reported: false,
             recent_length: ROOM_MIN,
             slots: 2,
+            was_full: false,
+            calls_left: 0,
         }
     }
 
@@ -93,8 +102,20 @@ impl DatagramInput {
             .take(slots);
         channel.counters.receive_calls.increment();
         self.count = self.batch.receive(channel.socket.as_fd(), buffers)?;
-        self.slots = if self.count == slots { SLOTS.min(slots * 2) } else { 2.max(slots - 1) };
+        self.was_full = self.count == slots;
+        self.slots = if self.was_full { SLOTS.min(slots * 2) } else { 2.max(slots - 1) };
         Ok(true)
+    }
+
+    /// Says that an event has come for the socket that is read next.
+    pub(crate) fn begin_event(&mut self) {
+        self.calls_left = CALLS_PER_EVENT;
+    }
+
+    /// Whether it is worth to read again for the same event; counts how often that was done.
+    pub(crate) fn reads_on(&mut self) -> bool {
+        self.calls_left = self.calls_left.saturating_sub(1);
+        self.was_full && self.calls_left > 0
     }
 
     fn prepare_blocks(&mut self, pool: &PacketPool) {

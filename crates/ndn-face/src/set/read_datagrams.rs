@@ -10,7 +10,7 @@ use crate::set::receive::{Pending, Progress, RxSink};
 use crate::set::{FaceSet, face_in};
 
 impl FaceSet {
-    /// Receives once from a UDP socket.
+    /// Receives from a UDP socket: once, and a few times more while there is much.
     pub(super) fn read_channel(
         &mut self,
         now: Timestamp,
@@ -18,24 +18,29 @@ impl FaceSet {
         pool: &PacketPool,
         sink: &mut impl RxSink,
     ) -> Progress {
+        let Some(mut input) = self.datagrams.take() else { return Progress::Done };
+        input.begin_event();
+        let received = self.receive(id, &mut input, pool);
+        self.datagrams = Some(input);
+        if received == Progress::Done && self.pending.is_some() {
+            return self.take_datagrams(now, id, pool, sink);
+        }
+        received
+    }
+
+    /// One system call. What it brings is pending then.
+    fn receive(&mut self, id: ChannelId, input: &mut DatagramInput, pool: &PacketPool) -> Progress {
         let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
             return Progress::Done;
         };
-        let Some(input) = &mut self.datagrams else { return Progress::Done };
         self.calls.receive_calls.increment();
         match input.receive(channel, pool) {
-            Ok(true) => {
-                self.pending = Some(Pending::Datagrams(id));
-                self.take_datagrams(now, id, pool, sink)
-            }
-            Ok(false) => Progress::NoBlock,
-            Err(error) => {
-                if error.kind() != io::ErrorKind::WouldBlock {
-                    channel.counters.receive_errors.increment();
-                }
-                Progress::Done
-            }
+            Ok(true) => self.pending = Some(Pending::Datagrams(id)),
+            Ok(false) => return Progress::NoBlock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => channel.counters.receive_errors.increment(),
         }
+        Progress::Done
     }
 
     /// Takes datagrams out of what was received.
@@ -50,7 +55,13 @@ impl FaceSet {
         let progress = loop {
             if input.is_done() {
                 self.pending = None;
-                break Progress::Done;
+                if !input.reads_on() {
+                    break Progress::Done;
+                }
+                let received = self.receive(id, &mut input, pool);
+                if self.pending.is_none() {
+                    break received;
+                }
             }
             let progress = self.take_message(now, id, &mut input, pool, sink);
             if progress != Progress::Done {
