@@ -19,6 +19,11 @@ pub(super) enum Command {
     },
     /// Print a configuration file with every setting explained and at its default
     Sample,
+    /// Print a configuration file that does what an nfd.conf of NFD or MW-NFD does
+    Convert {
+        /// The nfd.conf
+        file: PathBuf,
+    },
 }
 
 pub(super) fn run(command: &Command) -> Outcome {
@@ -26,6 +31,10 @@ pub(super) fn run(command: &Command) -> Outcome {
         Command::Check { file } => {
             check_processors(&load(file)?)?;
             output::print_line(&format!("{}: no problems", file.display()))?;
+        }
+        Command::Convert { file } => {
+            let config = load_nfd_conf(file)?;
+            std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
         }
         Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
     }
@@ -52,6 +61,15 @@ pub(super) fn check_processors(config: &Config) -> Outcome {
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.
 pub(super) fn load(file: &std::path::Path) -> Outcome<Config> {
     config::load(file).map_err(|error| Failure::Usage(describe(&error)))
+}
+
+/// Reads an nfd.conf; what of it has no effect is told on standard error.
+pub(super) fn load_nfd_conf(file: &std::path::Path) -> Outcome<Config> {
+    let read = config::nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
+    for warning in &read.warnings {
+        eprintln!("namewire: warning: {warning}");
+    }
+    Ok(read.config)
 }
 
 /// The problems, drawn into the lines of the file on a terminal, one per line otherwise.

@@ -19,6 +19,9 @@ pub(super) struct Options {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Configuration file of NFD or MW-NFD instead
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    nfd_conf: Option<PathBuf>,
     /// Path of the Unix socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -59,9 +62,10 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 /// The configuration file's settings, or the defaults, as the options change them.
 fn configuration(options: &Options) -> Outcome<Config> {
-    let mut config = match &options.config {
-        Some(file) => super::config::load(file)?,
-        None => Config::default(),
+    let mut config = match (&options.config, &options.nfd_conf) {
+        (Some(file), _) => super::config::load(file)?,
+        (None, Some(file)) => super::config::load_nfd_conf(file)?,
+        (None, None) => Config::default(),
     };
     let listeners = &mut config.listeners;
     if let Some(path) = &options.socket {

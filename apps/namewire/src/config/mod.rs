@@ -7,8 +7,10 @@
 mod access;
 mod defaults;
 mod error;
+pub mod nfd_conf;
 mod reader;
 mod schema;
+mod to_toml;
 mod types;
 mod units;
 

@@ -1,0 +1,180 @@
+//! Section `face_system`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ndn_security::info::Node;
+
+use super::{Reader, seconds};
+use crate::config::{MTU_MAX, MTU_MIN};
+
+/// A day.
+const IDLE_SECONDS_MAX: u64 = 86_400;
+/// What counts as this host where nothing else is said.
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
+
+/// What the sections of TCP and UDP have in common.
+struct Channel {
+    listen: bool,
+    port: u16,
+    ipv4: bool,
+    ipv6: bool,
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self { listen: true, port: crate::config::NDN_PORT, ipv4: true, ipv6: true }
+    }
+}
+
+impl Channel {
+    fn addresses(&self) -> Vec<IpAddr> {
+        let ipv4 = self.ipv4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let ipv6 = self.ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        ipv4.into_iter().chain(ipv6).collect()
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn read_face_system(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                "general" => self.read_face_general(node),
+                "unix" => self.read_unix(node),
+                "tcp" => self.read_tcp(node),
+                "udp" => self.read_udp(node),
+                "ether" => self.warn(node, "there are no Ethernet faces yet"),
+                "websocket" => self.warn(node, "there are no WebSocket faces yet"),
+                "netdev_bound" => {
+                    for rule in &node.children {
+                        self.warn(rule, "faces are not bound to network interfaces yet");
+                    }
+                }
+                _ => self.refuse_unknown(node, "face_system"),
+            }
+        }
+    }
+
+    fn read_face_general(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                "enable_congestion_marking" => {
+                    self.config.faces.congestion_marking = self.yes_no(node);
+                }
+                _ => self.refuse_unknown(node, "face_system.general"),
+            }
+        }
+    }
+
+    fn read_unix(&mut self, section: &Node) {
+        self.config.listeners.unix.enabled = true;
+        // NFD's default holds for everybody, ours only for root.
+        self.config.listeners.unix.path = Some(crate::config::SYSTEM_SOCKET_PATH.into());
+        for node in &section.children {
+            match node.key.as_str() {
+                "path" if node.value.is_empty() => self.refuse(node, "`path` is empty"),
+                "path" => self.config.listeners.unix.path = Some(node.value.clone().into()),
+                _ => self.refuse_unknown(node, "face_system.unix"),
+            }
+        }
+    }
+
+    /// Reads a key that TCP and UDP have in common; false if it is not one.
+    fn read_channel_key(&mut self, node: &Node, channel: &mut Channel) -> bool {
+        match node.key.as_str() {
+            "listen" => channel.listen = self.yes_no(node),
+            "port" => {
+                let port = self.number(node, 1, u64::from(u16::MAX));
+                channel.port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(1);
+            }
+            "enable_v4" => channel.ipv4 = self.yes_no(node),
+            "enable_v6" => channel.ipv6 = self.yes_no(node),
+            _ => return false,
+        }
+        true
+    }
+
+    fn read_tcp(&mut self, section: &Node) {
+        let mut channel = Channel::default();
+        for node in &section.children {
+            match node.key.as_str() {
+                "local" => self.read_local(node),
+                _ if self.read_channel_key(node, &mut channel) => {}
+                _ => self.refuse_unknown(node, "face_system.tcp"),
+            }
+        }
+        if channel.addresses().is_empty() {
+            self.refuse(
+                section,
+                "TCP has neither IPv4 nor IPv6: remove the section to turn it off",
+            );
+        }
+        let tcp = &mut self.config.listeners.tcp;
+        tcp.enabled = channel.listen;
+        tcp.port = channel.port;
+        tcp.addresses = channel.addresses();
+    }
+
+    /// Which TCP peers are applications of this host: never more than the file says.
+    fn read_local(&mut self, section: &Node) {
+        let entries = |key: &str| -> Vec<&Node> {
+            section.child(key).map(|list| list.children.iter().collect()).unwrap_or_default()
+        };
+        for node in &section.children {
+            if node.key != "whitelist" && node.key != "blacklist" {
+                self.refuse_unknown(node, "face_system.tcp.local");
+            }
+        }
+        let (whitelist, blacklist) = (entries("whitelist"), entries("blacklist"));
+        let covers =
+            |subnet: &str| whitelist.iter().any(|node| node.key == "*" || node.value == subnet);
+        let is_loopback_local =
+            LOOPBACK.iter().all(|subnet| covers(subnet)) && blacklist.is_empty();
+        self.config.listeners.tcp.loopback_is_local = is_loopback_local;
+        for node in whitelist {
+            if !LOOPBACK.contains(&node.value.as_str()) {
+                self.no_effect(node, "only peers on the loopback interface can be local");
+            }
+        }
+        if !is_loopback_local {
+            self.warn(section, "no TCP peer counts as local: all of 127.0.0.0/8 and ::1, or none");
+        }
+    }
+
+    fn read_udp(&mut self, section: &Node) {
+        let mut channel = Channel::default();
+        let mut multicast = Some(section);
+        for node in &section.children {
+            match node.key.as_str() {
+                "idle_timeout" => {
+                    if let Some(number) = self.number(node, 1, IDLE_SECONDS_MAX) {
+                        self.config.faces.idle_timeout = seconds(number);
+                    }
+                }
+                "unicast_mtu" => {
+                    if let Some(mtu) = self.number(node, MTU_MIN, MTU_MAX) {
+                        self.config.faces.mtu = mtu;
+                    }
+                }
+                "keep_alive_interval" => self.no_effect(node, "NFD does not use it either"),
+                "mcast" => multicast = self.yes_no(node).then_some(node),
+                "mcast_group" | "mcast_port" | "mcast_group_v6" | "mcast_port_v6"
+                | "mcast_ad_hoc" | "whitelist" | "blacklist" => {}
+                _ if self.read_channel_key(node, &mut channel) => {}
+                _ => self.refuse_unknown(node, "face_system.udp"),
+            }
+        }
+        if let Some(node) = multicast {
+            self.warn(node, "there are no UDP multicast faces yet");
+        }
+        if channel.addresses().is_empty() {
+            self.refuse(
+                section,
+                "UDP has neither IPv4 nor IPv6: remove the section to turn it off",
+            );
+        }
+        let udp = &mut self.config.listeners.udp;
+        udp.enabled = channel.listen;
+        udp.port = channel.port;
+        udp.addresses = channel.addresses();
+    }
+}

@@ -1,0 +1,370 @@
+//! Reads `nfd.conf` of NFD 24.07, with what MW-NFD adds, as a configuration of this program.
+//!
+//! What has no counterpart is told with file and line; what would open more than the file says is
+//! refused. Where a section is absent, what NFD does without it holds: no listener, no privilege.
+
+mod faces;
+mod security;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use ndn_packet::Name;
+use ndn_security::info::{InfoError, Node};
+
+use super::{
+    Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
+    UnsolicitedPolicy,
+};
+
+/// A configuration, and what of the file it leaves out.
+#[derive(Debug)]
+pub struct NfdConf {
+    /// The settings.
+    pub config: Config,
+    /// What has no effect here, in the order of the file.
+    pub warnings: Vec<Remark>,
+}
+
+/// Something to be said about a line of the file: `file:line: text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark(InfoError);
+
+impl fmt::Display for Remark {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Why a file was refused: every problem of it, one per line.
+#[derive(Debug)]
+pub struct NfdConfError {
+    problems: Vec<String>,
+}
+
+impl fmt::Display for NfdConfError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.problems.join("\n"))
+    }
+}
+
+impl std::error::Error for NfdConfError {}
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// The file cannot be read, is not in the INFO format, or asks for what cannot be had.
+pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
+    let origin = path.display().to_string();
+    let read = |path: &Path| {
+        let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+        if length > super::FILE_BYTES_MAX {
+            return Err(ConfigError::too_large(&origin, length).to_string());
+        }
+        std::fs::read_to_string(path).map_err(|error| error.to_string())
+    };
+    let text = read(path)
+        .map_err(|reason| NfdConfError { problems: vec![format!("{origin}: {reason}")] })?;
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let directory = path.parent().unwrap_or(Path::new(""));
+    parse(&origin, &text, directory, &mut |file| read(&directory.join(file)))
+}
+
+/// Reads the text of a file; relative paths in it begin at `directory`.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(
+    origin: &str,
+    text: &str,
+    directory: &Path,
+    include: ndn_security::info::Include<'_>,
+) -> Result<NfdConf, NfdConfError> {
+    let root = Node::parse(origin, text, include)
+        .map_err(|error| NfdConfError { problems: vec![error.to_string()] })?;
+    let mut reader = Reader::new(directory);
+    root.children.iter().for_each(|section| reader.read_section(section));
+    reader.finish()
+}
+
+/// What was read so far.
+struct Reader<'d> {
+    directory: &'d Path,
+    config: Config,
+    warnings: Vec<Remark>,
+    errors: Vec<Remark>,
+}
+
+impl<'d> Reader<'d> {
+    /// What NFD does with an empty file.
+    fn new(directory: &'d Path) -> Self {
+        let mut config = Config::default();
+        config.listeners.unix.enabled = false;
+        config.listeners.tcp.enabled = false;
+        config.listeners.udp.enabled = false;
+        config.management.access = Access {
+            authorizations: Vec::new(),
+            localhost_rib: super::TrustRules::Nobody,
+            localhop_rib: super::TrustRules::Nobody,
+            prefix_announcements: super::TrustRules::Nobody,
+        };
+        Self { directory, config, warnings: Vec::new(), errors: Vec::new() }
+    }
+
+    fn finish(self) -> Result<NfdConf, NfdConfError> {
+        let Self { config, warnings, errors, .. } = self;
+        let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        if problems.is_empty()
+            && let Err(reason) = config.check()
+        {
+            problems.push(reason);
+        }
+        if problems.is_empty() {
+            Ok(NfdConf { config, warnings })
+        } else {
+            Err(NfdConfError { problems })
+        }
+    }
+
+    fn read_section(&mut self, section: &Node) {
+        match section.key.as_str() {
+            "general" => self.read_general(section),
+            "log" => self.read_log(section),
+            "forwarder" => self.read_forwarder(section),
+            "tables" => self.read_tables(section),
+            "face_system" => self.read_face_system(section),
+            "authorizations" => self.read_authorizations(section),
+            "rib" => self.read_rib(section),
+            "mw-nfd" => self.read_mw_nfd(section),
+            _ => self.refuse_unknown(section, "the file"),
+        }
+    }
+
+    fn warn(&mut self, node: &Node, text: impl Into<String>) {
+        self.warnings.push(Remark(node.error(text)));
+    }
+
+    fn refuse(&mut self, node: &Node, text: impl Into<String>) {
+        self.errors.push(Remark(node.error(text)));
+    }
+
+    fn refuse_unknown(&mut self, node: &Node, place: &str) {
+        self.refuse(node, format!("unknown key `{}` in {place}", node.key));
+    }
+
+    fn no_effect(&mut self, node: &Node, why: &str) {
+        self.warn(node, format!("`{}` has no effect: {why}", node.key));
+    }
+
+    fn yes_no(&mut self, node: &Node) -> bool {
+        match node.value.as_str() {
+            "yes" => true,
+            "no" => false,
+            other => {
+                self.refuse(node, format!("`{}` must be yes or no, not `{other}`", node.key));
+                false
+            }
+        }
+    }
+
+    fn number(&mut self, node: &Node, min: u64, max: u64) -> Option<u64> {
+        let number = node.value.parse().ok().filter(|number| (min..=max).contains(number));
+        if number.is_none() {
+            let text = format!("`{}` must be a number between {min} and {max}", node.key);
+            self.refuse(node, text);
+        }
+        number
+    }
+
+    fn name(&mut self, node: &Node, uri: &str) -> Option<Name> {
+        match Name::from_uri(uri) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                self.refuse(node, format!("`{uri}` is not a name: {error}"));
+                None
+            }
+        }
+    }
+
+    fn read_general(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                // Root who is to become somebody else must not stay root unnoticed.
+                "user" | "group" if rustix::process::geteuid().is_root() => self.refuse(
+                    node,
+                    format!(
+                        "privileges are not dropped to `{}`: start the forwarder as that {}, as a \
+                         service manager does, and remove this line",
+                        node.value, node.key
+                    ),
+                ),
+                "user" | "group" => self.no_effect(node, "the forwarder does not run as root"),
+                _ => self.refuse_unknown(node, "general"),
+            }
+        }
+    }
+
+    fn read_log(&mut self, section: &Node) {
+        for node in &section.children {
+            let level = match node.value.as_str() {
+                "NONE" => LogLevel::Off,
+                "FATAL" | "ERROR" => LogLevel::Error,
+                "WARN" => LogLevel::Warn,
+                "INFO" => LogLevel::Info,
+                "DEBUG" => LogLevel::Debug,
+                "TRACE" | "ALL" => LogLevel::Trace,
+                other => {
+                    self.refuse(node, format!("`{other}` is not a log level"));
+                    continue;
+                }
+            };
+            match (node.key.as_str(), module_of(&node.key)) {
+                ("default_level", _) => self.config.log.level = level,
+                (_, Some(module)) => {
+                    let of_module =
+                        self.config.log.modules.entry(module.to_owned()).or_insert(level);
+                    *of_module = (*of_module).max(level);
+                }
+                (_, None) => self.no_effect(node, "there is no such module"),
+            }
+        }
+    }
+
+    fn read_forwarder(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                "default_hop_limit" => {
+                    if self.number(node, 0, 255).is_some_and(|limit| limit != 0) {
+                        self.no_effect(node, "Interests keep the HopLimit that they come with");
+                    }
+                }
+                _ => self.refuse_unknown(node, "forwarder"),
+            }
+        }
+    }
+
+    fn read_tables(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                "cs_max_packets" => {
+                    let Some(packets) = self.number(node, 0, u64::MAX) else { continue };
+                    let capacity = usize::try_from(packets).unwrap_or(usize::MAX);
+                    if capacity > TABLE_ENTRIES_MAX {
+                        let text = format!("at most {TABLE_ENTRIES_MAX} packets are stored");
+                        self.warn(node, text);
+                    }
+                    self.config.tables.cs.capacity_packets = capacity.min(TABLE_ENTRIES_MAX);
+                }
+                "cs_policy" => match node.value.as_str() {
+                    "lru" => self.config.tables.cs.policy = CsPolicy::Lru,
+                    "priority_fifo" => self.config.tables.cs.policy = CsPolicy::PriorityFifo,
+                    other => self.refuse(node, format!("unknown cs_policy `{other}`")),
+                },
+                "cs_unsolicited_policy" => {
+                    self.config.tables.cs.unsolicited = match node.value.as_str() {
+                        "drop-all" => UnsolicitedPolicy::DropAll,
+                        "admit-local" => UnsolicitedPolicy::AdmitLocal,
+                        "admit-network" => UnsolicitedPolicy::AdmitNetwork,
+                        "admit-all" => UnsolicitedPolicy::AdmitAll,
+                        other => {
+                            self.refuse(node, format!("unknown cs_unsolicited_policy `{other}`"));
+                            continue;
+                        }
+                    };
+                }
+                "strategy_choice" => self.read_strategy_choice(node),
+                "network_region" => {
+                    let regions = node.children.iter().filter_map(|n| self.name(n, &n.key));
+                    self.config.tables.network_regions = regions.collect();
+                }
+                _ => self.refuse_unknown(node, "tables"),
+            }
+        }
+    }
+
+    fn read_strategy_choice(&mut self, section: &Node) {
+        for node in &section.children {
+            let (prefix, strategy) = (self.name(node, &node.key), self.name(node, &node.value));
+            let (Some(prefix), Some(strategy)) = (prefix, strategy) else { continue };
+            let known =
+                ndn_forwarding::strategy::StrategyTable::default().insert(strategy.as_ref());
+            if let Err(error) = known {
+                self.refuse(node, error.to_string());
+            } else if self.config.strategy_choices.iter().any(|other| other.prefix == prefix) {
+                self.refuse(node, format!("the strategy of {prefix} is chosen twice"));
+            } else {
+                self.config.strategy_choices.push(StrategyChoice { prefix, strategy });
+            }
+        }
+    }
+
+    fn read_mw_nfd(&mut self, section: &Node) {
+        for node in &section.children {
+            match node.key.as_str() {
+                "forwarding-worker-core-assign" => self.read_worker_cores(node),
+                "input-thread-core-assign" => {
+                    if !node.children.is_empty() {
+                        self.no_effect(node, "workers read their sockets themselves");
+                    }
+                }
+                "prefix-length-for-distribution" => {
+                    self.number(node, 1, 255);
+                    self.no_effect(node, "names are spread over workers as they come");
+                }
+                "bulk-fib-test" => self.no_effect(node, "it is a test of MW-NFD's own"),
+                _ => self.refuse_unknown(node, "mw-nfd"),
+            }
+        }
+    }
+
+    fn read_worker_cores(&mut self, node: &Node) {
+        let Some(cores) = core_list(&node.value) else {
+            let text = format!("`{}` is not a list of processors such as 1,2-4", node.value);
+            return self.refuse(node, text);
+        };
+        if cores.len() > 1 {
+            let text = format!("{} workers are asked for, one is used", cores.len());
+            self.warn(node, text);
+        }
+        self.config.forwarder.cpus = cores.into_iter().take(1).collect();
+    }
+}
+
+/// The processors of a list such as `4-6,8`.
+fn core_list(text: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last >= 4096 {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
+/// Where this program logs what a module of NFD logs.
+fn module_of(module: &str) -> Option<&'static str> {
+    let module = module.strip_prefix("nfd.").unwrap_or(module);
+    let ends_with = |endings: &[&str]| endings.iter().any(|ending| module.ends_with(ending));
+    if ends_with(&["Manager", "Authenticator", "FibUpdater", "Rib", "Readvertise"]) {
+        Some("namewire::run::control")
+    } else if ends_with(&["Transport", "Channel", "Factory", "LinkService", "Face", "FaceSystem"]) {
+        Some("ndn_face")
+    } else if ends_with(&["Strategy", "Forwarder"]) {
+        Some("ndn_forwarding")
+    } else if ends_with(&["Cs", "Pit", "Fib", "DeadNonceList", "NameTree"]) {
+        Some("ndn_table")
+    } else {
+        None
+    }
+}
+
+fn seconds(number: u64) -> Duration {
+    Duration::from_secs(number)
+}

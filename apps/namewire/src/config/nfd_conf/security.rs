@@ -1,0 +1,95 @@
+//! Sections `authorizations` and `rib`: who may do what. Nothing here may open more than it says.
+
+use std::path::{Path, PathBuf};
+
+use ndn_management::access::PRIVILEGED_MODULES;
+use ndn_security::info::Node;
+
+use super::Reader;
+use crate::config::{Authorize, AuthorizedSigner, Privilege, TrustRules};
+
+impl Reader<'_> {
+    pub(super) fn read_authorizations(&mut self, section: &Node) {
+        if section.children.is_empty() {
+            self.refuse(section, "`authorize` is missing in `authorizations`");
+        }
+        for node in &section.children {
+            if node.key == "authorize" {
+                self.read_authorize(node);
+            } else {
+                self.refuse_unknown(node, "authorizations");
+            }
+        }
+    }
+
+    fn read_authorize(&mut self, section: &Node) {
+        let (Some(certfile), Some(list)) = (section.child("certfile"), section.child("privileges"))
+        else {
+            return self.refuse(section, "`authorize` needs `certfile` and `privileges`");
+        };
+        let signer = match certfile.value.as_str() {
+            "" => return self.refuse(certfile, "`certfile` is empty"),
+            "any" => AuthorizedSigner::Any,
+            file => AuthorizedSigner::Certificate(self.directory.join(file)),
+        };
+        let mut privileges = Vec::new();
+        for node in &list.children {
+            match PRIVILEGED_MODULES.into_iter().find(|module| module.as_str() == node.key) {
+                Some(module) => privileges.push(Privilege(module)),
+                None => self.refuse(node, format!("unknown module `{}`", node.key)),
+            }
+        }
+        if privileges.is_empty() {
+            self.warn(section, "`authorize` grants no privilege");
+        } else {
+            self.config.management.access.authorizations.push(Authorize { signer, privileges });
+        }
+    }
+
+    pub(super) fn read_rib(&mut self, section: &Node) {
+        for node in &section.children {
+            let rules = || rules_of(node, self.directory);
+            match node.key.as_str() {
+                "localhost_security" => self.config.management.access.localhost_rib = rules(),
+                "localhop_security" => self.config.management.access.localhop_rib = rules(),
+                "prefix_announcement_validation" => {
+                    self.config.management.access.prefix_announcements = rules();
+                }
+                "auto_prefix_propagate" => {
+                    self.no_effect(node, "prefixes are not registered on other routers yet");
+                }
+                "readvertise_nlsr" => {
+                    if self.yes_no(node) {
+                        self.no_effect(node, "routes are not told to NLSR yet");
+                    }
+                }
+                _ => self.refuse_unknown(node, "rib"),
+            }
+        }
+        if let (Some(node), Some(_)) =
+            (section.child("auto_prefix_propagate"), section.child("localhop_security"))
+        {
+            self.refuse(node, "`auto_prefix_propagate` and `localhop_security` exclude each other");
+        }
+    }
+}
+
+fn rules_of(section: &Node, directory: &Path) -> TrustRules {
+    let is_any = |node: &Node| {
+        node.key == "trust-anchor" && node.child("type").is_some_and(|ty| ty.value == "any")
+    };
+    match &section.children[..] {
+        [] => TrustRules::Nobody,
+        [only] if is_any(only) => TrustRules::Any,
+        _ => {
+            let mut section = section.clone();
+            let anchors = section.children.iter_mut().filter(|node| node.key == "trust-anchor");
+            for node in anchors.flat_map(|anchor| &mut anchor.children) {
+                if node.key == "file-name" || node.key == "dir" {
+                    node.value = directory.join(&node.value).display().to_string();
+                }
+            }
+            TrustRules::Inline { text: section.children_to_text(), directory: PathBuf::new() }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What becomes of each key, and of files as they are shipped.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::config::{AuthorizedSigner, TrustRules};
+
+fn read(text: &str) -> Result<NfdConf, NfdConfError> {
+    parse("nfd.conf", text, Path::new("/etc/ndn"), &mut |_| Err("no file".to_owned()))
+}
+
+fn config(text: &str) -> Config {
+    read(text).unwrap_or_else(|error| panic!("{error}")).config
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    read(text).unwrap().warnings.iter().map(ToString::to_string).collect()
+}
+
+fn problems(text: &str) -> Vec<String> {
+    read(text).unwrap_err().to_string().lines().map(str::to_owned).collect()
+}
+
+/// With a listener, without which there is no forwarder.
+fn with_unix(text: &str) -> String {
+    format!("{text}\nface_system {{ unix {{ path /tmp/nfd.sock }} }}\n")
+}
+
+#[test]
+fn what_is_absent_is_closed() {
+    assert!(problems("").len() == 1, "no listener at all");
+    let config = config(&with_unix(""));
+    assert_eq!(config.socket_path(), Some(PathBuf::from("/tmp/nfd.sock")));
+    assert!(!config.listeners.tcp.enabled && !config.listeners.udp.enabled);
+    let access = &config.management.access;
+    assert!(access.authorizations.is_empty());
+    for rules in [&access.localhost_rib, &access.localhop_rib, &access.prefix_announcements] {
+        assert_eq!(*rules, TrustRules::Nobody);
+    }
+}
+
+#[test]
+fn tables_and_logs() {
+    let text = with_unix(
+        "tables { cs_max_packets 100 cs_policy priority_fifo cs_unsolicited_policy admit-local
+           strategy_choice { / /localhost/nfd/strategy/multicast }
+           network_region { /example/region1 } }
+         log { default_level ALL Forwarder DEBUG FibManager NONE }
+         forwarder { default_hop_limit 0 }",
+    );
+    let config = config(&text);
+    assert_eq!(config.tables.cs.capacity_packets, 100);
+    assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
+    assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
+    assert_eq!(config.tables.network_regions, ["/example/region1".parse::<Name>().unwrap()]);
+    assert_eq!(config.strategy_choices.len(), 1);
+    assert_eq!(config.log.level, LogLevel::Trace);
+    assert_eq!(config.log.modules["ndn_forwarding"], LogLevel::Debug);
+    assert_eq!(config.log.modules["namewire::run::control"], LogLevel::Off);
+    assert!(warnings(&text).is_empty());
+}
+
+#[test]
+fn channels() {
+    let text = "face_system {
+        general { enable_congestion_marking no }
+        tcp { listen yes port 7000 enable_v6 no }
+        udp { port 7001 idle_timeout 30 unicast_mtu 1452 mcast no } }";
+    let config = config(text);
+    assert!(!config.faces.congestion_marking);
+    assert_eq!(config.listeners.tcp.port, 7000);
+    assert_eq!(config.listeners.tcp.addresses.len(), 1);
+    assert!(config.listeners.tcp.loopback_is_local);
+    assert_eq!((config.listeners.udp.port, config.faces.mtu), (7001, 1452));
+    assert_eq!(config.faces.idle_timeout, Duration::from_secs(30));
+    assert!(!config.listeners.unix.enabled);
+    assert!(warnings(text).is_empty());
+}
+
+#[test]
+fn tcp_peers_are_never_more_local_than_the_file_says() {
+    let is_local = |local: &str| {
+        config(&format!("face_system {{ tcp {{ local {{ {local} }} }} }}"))
+            .listeners
+            .tcp
+            .loopback_is_local
+    };
+    assert!(is_local("whitelist { subnet 127.0.0.0/8 \n subnet ::1/128 }"));
+    assert!(is_local("whitelist { * \n }"));
+    assert!(!is_local("whitelist { subnet 127.0.0.1/32 \n subnet ::1/128 }"));
+    assert!(!is_local("whitelist { * \n } blacklist { subnet 127.0.0.1/32 }"));
+    assert!(!is_local("whitelist { subnet 192.0.2.0/24 }"));
+    let text = "face_system { tcp {\n local {\n whitelist {\n subnet 192.0.2.0/24\n } } } }";
+    assert_eq!(warnings(text).len(), 2);
+    assert!(warnings(text)[0].starts_with("nfd.conf:4: "), "{:?}", warnings(text));
+}
+
+#[test]
+fn privileges_and_trust_rules() {
+    let text = with_unix(
+        "authorizations {
+           authorize { certfile keys/admin.ndncert privileges { faces \n cs \n } }
+           authorize { certfile any privileges { fib \n } } }
+         rib { localhost_security { trust-anchor { type any } }
+           localhop_security { rule { id x for interest checker { type hierarchical } }
+             trust-anchor { type file file-name keys/root.ndncert } } }",
+    );
+    let access = config(&text).management.access;
+    let [admin, anybody] = &access.authorizations[..] else { panic!("{access:?}") };
+    assert_eq!(admin.signer, AuthorizedSigner::Certificate("/etc/ndn/keys/admin.ndncert".into()));
+    assert_eq!(admin.privileges.len(), 2);
+    assert_eq!(anybody.signer, AuthorizedSigner::Any);
+    assert_eq!(access.localhost_rib, TrustRules::Any);
+    let TrustRules::Inline { text, .. } = &access.localhop_rib else { panic!() };
+    assert!(text.contains("/etc/ndn/keys/root.ndncert"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_its_line() {
+    let text = "tables {\n cs_max_packets 99999999999\n}\nface_system {\n unix { path /x }\n \
+                ether { listen yes }\n websocket { listen yes }\n}\nrib {\n readvertise_nlsr yes\n \
+                auto_prefix_propagate { cost 15 }\n}\nforwarder {\n default_hop_limit 5\n}";
+    let lines: Vec<String> = warnings(text)
+        .iter()
+        .map(|warning| warning.split(':').nth(1).unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(lines, ["2", "6", "7", "10", "11", "14"], "{:?}", warnings(text));
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_line() {
+    for (text, line) in [
+        ("tabels {\n}", 1),
+        ("tables {\n cs_policy mru\n}", 2),
+        ("tables {\n cs_max_packets many\n}", 2),
+        ("tables {\n strategy_choice {\n / /localhost/nfd/strategy/none\n}\n}", 3),
+        ("log {\n default_level LOUD\n}", 2),
+        ("face_system {\n tcp {\n listen maybe\n}\n}", 3),
+        ("face_system {\n udp {\n unicast_mtu 10\n}\n}", 3),
+        ("face_system {\n tcp {\n enable_v4 no\n enable_v6 no\n}\n}", 2),
+        ("authorizations {\n}", 1),
+        ("authorizations {\n authorize {\n certfile any\n}\n}", 2),
+        ("authorizations {\n authorize {\n certfile any privileges {\n all\n}\n}\n}", 4),
+        ("rib {\n localhop_security { trust-anchor { type any } }\n auto_prefix_propagate x\n}", 3),
+        ("mw-nfd {\n forwarding-worker-core-assign a-b\n}", 2),
+        ("general {\n shell /bin/sh\n}", 2),
+        ("face_system {\n", 1),
+    ] {
+        let problems = problems(&with_unix(text));
+        let is_there = problems.iter().any(|p| p.starts_with(&format!("nfd.conf:{line}: ")));
+        assert!(is_there || line == 1, "{text}: {problems:?}");
+    }
+}
+
+#[test]
+fn cores_of_mw_nfd() {
+    assert_eq!(core_list("1,2"), Some(vec![1, 2]));
+    assert_eq!(core_list("4-6,8,10,12-13"), Some(vec![4, 5, 6, 8, 10, 12, 13]));
+    assert_eq!(core_list("6-4"), None);
+    assert_eq!(core_list("0-999999999"), None);
+    let text = with_unix(
+        "mw-nfd { input-thread-core-assign {\n}\nforwarding-worker-core-assign 3,4 prefix-length-for-distribution 2 }",
+    );
+    assert_eq!(config(&text).forwarder.cpus, [3]);
+    assert_eq!(warnings(&text).len(), 2);
+}
+
+#[test]
+fn files_include_others() {
+    let mut include = |file: &str| match file {
+        "tables.conf" => Ok("tables {\n cs_max_packets 7\n}".to_owned()),
+        _ => Err("no file".to_owned()),
+    };
+    let text = with_unix("#include \"tables.conf\"");
+    let read = parse("nfd.conf", &text, Path::new(""), &mut include).unwrap();
+    assert_eq!(read.config.tables.cs.capacity_packets, 7);
+}

@@ -1,0 +1,303 @@
+//! Writes a configuration as TOML: what differs from the defaults.
+
+use std::fmt::Display;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::{
+    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, TrustRules,
+    UnsolicitedPolicy, format_duration,
+};
+
+impl Config {
+    /// The configuration as a file that [`parse`](super::parse) reads as the same one.
+    pub fn to_toml(&self) -> String {
+        let mut writer = Writer::default();
+        let default = Self::default();
+        write_listeners(&mut writer, self, &default);
+        write_tables(&mut writer, self, &default);
+        write_faces(&mut writer, self, &default);
+        write_access(&mut writer, &self.management.access, &default.management.access);
+        write_log(&mut writer, self, &default);
+        write_lists(&mut writer, self);
+        writer.out
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    out: String,
+    section: String,
+}
+
+impl Writer {
+    fn section(&mut self, header: &str) {
+        header.clone_into(&mut self.section);
+    }
+
+    /// Writes a key, under its section's header if it is the first one there.
+    fn line(&mut self, key: &str, value: impl Display) {
+        if !self.section.is_empty() {
+            let gap = if self.out.is_empty() { "" } else { "\n" };
+            let _ = writeln!(self.out, "{gap}{}", self.section);
+            self.section.clear();
+        }
+        let _ = writeln!(self.out, "{key} = {value}");
+    }
+
+    fn changed<T: PartialEq>(&mut self, key: &str, value: &T, default: &T, shown: impl Display) {
+        if value != default {
+            self.line(key, shown);
+        }
+    }
+}
+
+fn text(value: impl Display) -> Value {
+    Value::String(value.to_string())
+}
+
+fn texts<T: Display>(values: &[T]) -> Value {
+    Value::Array(values.iter().map(text).collect())
+}
+
+fn duration(value: Duration) -> Value {
+    text(format_duration(value))
+}
+
+fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
+    let (own, default) = (&config.listeners, &default.listeners);
+    writer.section("[listeners.unix]");
+    writer.changed("enabled", &own.unix.enabled, &default.unix.enabled, own.unix.enabled);
+    if let Some(path) = &own.unix.path {
+        writer.line("path", text(path.display()));
+    }
+    let mode = format!("\"{:04o}\"", own.unix.mode);
+    writer.changed("mode", &own.unix.mode, &default.unix.mode, mode);
+    writer.section("[listeners.tcp]");
+    writer.changed("enabled", &own.tcp.enabled, &default.tcp.enabled, own.tcp.enabled);
+    let addresses = texts(&own.tcp.addresses);
+    writer.changed("addresses", &own.tcp.addresses, &default.tcp.addresses, addresses);
+    writer.changed("port", &own.tcp.port, &default.tcp.port, own.tcp.port);
+    let is_local = own.tcp.loopback_is_local;
+    writer.changed("loopback_is_local", &is_local, &default.tcp.loopback_is_local, is_local);
+    writer.section("[listeners.udp]");
+    writer.changed("enabled", &own.udp.enabled, &default.udp.enabled, own.udp.enabled);
+    let addresses = texts(&own.udp.addresses);
+    writer.changed("addresses", &own.udp.addresses, &default.udp.addresses, addresses);
+    writer.changed("port", &own.udp.port, &default.udp.port, own.udp.port);
+    writer.section("[forwarder]");
+    let cpus = format!("{:?}", config.forwarder.cpus);
+    writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
+}
+
+fn write_tables(writer: &mut Writer, config: &Config, default: &Config) {
+    let (own, default) = (&config.tables, &default.tables);
+    writer.section("[tables]");
+    writer.changed("pit_capacity", &own.pit_capacity, &default.pit_capacity, own.pit_capacity);
+    writer.changed("fib_capacity", &own.fib_capacity, &default.fib_capacity, own.fib_capacity);
+    let lifetime = own.dead_nonce_lifetime;
+    writer.changed(
+        "dead_nonce_lifetime",
+        &lifetime,
+        &default.dead_nonce_lifetime,
+        duration(lifetime),
+    );
+    let regions = texts(&own.network_regions);
+    writer.changed("network_regions", &own.network_regions, &default.network_regions, regions);
+    let (own, default) = (&own.cs, &default.cs);
+    writer.section("[tables.cs]");
+    let packets = own.capacity_packets;
+    writer.changed("capacity_packets", &packets, &default.capacity_packets, packets);
+    if let Some(bytes) = own.capacity_bytes {
+        writer.line("capacity_bytes", bytes.0);
+    }
+    let policy = match own.policy {
+        CsPolicy::Lru => "\"lru\"",
+        CsPolicy::PriorityFifo => "\"priority_fifo\"",
+    };
+    writer.changed("policy", &own.policy, &default.policy, policy);
+    writer.changed("admit", &own.admit, &default.admit, own.admit);
+    writer.changed("serve", &own.serve, &default.serve, own.serve);
+    let unsolicited = match own.unsolicited {
+        UnsolicitedPolicy::DropAll => "\"drop-all\"",
+        UnsolicitedPolicy::AdmitLocal => "\"admit-local\"",
+        UnsolicitedPolicy::AdmitNetwork => "\"admit-network\"",
+        UnsolicitedPolicy::AdmitAll => "\"admit-all\"",
+    };
+    writer.changed("unsolicited", &own.unsolicited, &default.unsolicited, unsolicited);
+}
+
+fn write_faces(writer: &mut Writer, config: &Config, default: &Config) {
+    let (own, default) = (&config.faces, &default.faces);
+    writer.section("[faces]");
+    writer.changed("mtu", &own.mtu, &default.mtu, own.mtu);
+    let idle = own.idle_timeout;
+    writer.changed("idle_timeout", &idle, &default.idle_timeout, duration(idle));
+    writer.changed("send_queue", &own.send_queue, &default.send_queue, own.send_queue.0);
+    let marking = own.congestion_marking;
+    writer.changed("congestion_marking", &marking, &default.congestion_marking, marking);
+    let threshold = own.congestion_threshold;
+    writer.changed("congestion_threshold", &threshold, &default.congestion_threshold, threshold.0);
+    let interval = own.congestion_interval;
+    writer.changed(
+        "congestion_interval",
+        &interval,
+        &default.congestion_interval,
+        duration(interval),
+    );
+}
+
+fn write_access(writer: &mut Writer, own: &Access, default: &Access) {
+    writer.section("[management]");
+    for (key, rules, default) in [
+        ("localhost_rib", &own.localhost_rib, &default.localhost_rib),
+        ("localhop_rib", &own.localhop_rib, &default.localhop_rib),
+        ("prefix_announcements", &own.prefix_announcements, &default.prefix_announcements),
+    ] {
+        let shown = match rules {
+            TrustRules::Any => text("any"),
+            TrustRules::Nobody => text("nobody"),
+            TrustRules::File(path) => text(path.display()),
+            TrustRules::Inline { text: rules, .. } => text(rules),
+        };
+        writer.changed(key, rules, default, shown);
+    }
+    if own.authorizations == default.authorizations {
+        return;
+    }
+    if own.authorizations.is_empty() {
+        writer.line("authorizations", "[]");
+    }
+    for authorize in &own.authorizations {
+        writer.section("[[management.authorizations]]");
+        let signer = match &authorize.signer {
+            AuthorizedSigner::Any => text("any"),
+            AuthorizedSigner::Certificate(path) => text(path.display()),
+        };
+        writer.line("certificate", signer);
+        let privileges: Vec<&str> =
+            authorize.privileges.iter().map(|Privilege(module)| module.as_str()).collect();
+        writer.line("privileges", texts(&privileges));
+    }
+}
+
+fn write_log(writer: &mut Writer, config: &Config, default: &Config) {
+    let own = &config.log;
+    writer.section("[log]");
+    writer.changed("level", &own.level, &default.log.level, text(own.level));
+    writer.section("[log.modules]");
+    for (module, level) in &own.modules {
+        writer.line(&text(module).to_string(), text(level));
+    }
+}
+
+fn write_lists(writer: &mut Writer, config: &Config) {
+    for choice in &config.strategy_choices {
+        writer.section("[[strategy_choices]]");
+        writer.line("prefix", text(&choice.prefix));
+        writer.line("strategy", text(&choice.strategy));
+    }
+    for face in &config.static_faces {
+        writer.section("[[static_faces]]");
+        writer.line("uri", text(&face.uri));
+        writer.line(
+            "persistency",
+            match face.persistency {
+                Persistency::Persistent => "\"persistent\"",
+                Persistency::Permanent => "\"permanent\"",
+            },
+        );
+        if let Some(mtu) = face.mtu {
+            writer.line("mtu", mtu);
+        }
+        writer.line(
+            "pit_tokens",
+            match face.pit_tokens {
+                PitTokens::Auto => "\"auto\"",
+                PitTokens::Always => "\"always\"",
+                PitTokens::Never => "\"never\"",
+            },
+        );
+    }
+    for route in &config.static_routes {
+        writer.section("[[static_routes]]");
+        writer.line("prefix", text(&route.prefix));
+        writer.line("face", text(&route.face));
+        writer.line("cost", route.cost);
+        writer.line("child_inherit", route.child_inherit);
+        writer.line("capture", route.capture);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{SAMPLE, parse};
+
+    #[test]
+    fn defaults_need_no_word() {
+        assert_eq!(Config::default().to_toml(), "");
+        assert_eq!(parse("sample", SAMPLE).unwrap().to_toml(), "");
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let text = r#"
+            strategy_choices = [{ prefix = "/a b", strategy = "/localhost/nfd/strategy/multicast" }]
+            static_faces = [{ uri = "udp4://192.0.2.1:6363", mtu = 1400, persistency = "persistent" }]
+            static_routes = [{ prefix = "/x", face = "udp4://192.0.2.1:6363", cost = 3, capture = true }]
+            [listeners.unix]
+            path = "/tmp/a \"quoted\" path"
+            mode = "0660"
+            [listeners.tcp]
+            enabled = false
+            addresses = ["127.0.0.1"]
+            port = 7000
+            loopback_is_local = false
+            [listeners.udp]
+            port = 7001
+            [forwarder]
+            cpus = [3]
+            [tables]
+            pit_capacity = 100
+            dead_nonce_lifetime = "1500ms"
+            network_regions = ["/net/a"]
+            [tables.cs]
+            capacity_packets = 10
+            capacity_bytes = "1MiB"
+            policy = "priority_fifo"
+            admit = false
+            serve = false
+            unsolicited = "admit-all"
+            [faces]
+            mtu = 1400
+            idle_timeout = "30s"
+            send_queue = "1MiB"
+            congestion_interval = "50ms"
+            congestion_threshold = "32KiB"
+            [management]
+            localhost_rib = "nobody"
+            localhop_rib = '''
+            rule { id "a b" for interest checker { type hierarchical } }
+            trust-anchor { type file file-name x }
+            '''
+            prefix_announcements = "rules.conf"
+            [[management.authorizations]]
+            certificate = "any"
+            privileges = ["faces"]
+            [[management.authorizations]]
+            certificate = "admin.cert"
+            privileges = ["cs", "strategy-choice"]
+            [log]
+            level = "debug"
+            [log.modules]
+            "ndn_table::fib" = "trace"
+            "#;
+        let config = parse("test", text).unwrap();
+        let written = config.to_toml();
+        let again = parse("written", &written).unwrap_or_else(|error| panic!("{written}\n{error}"));
+        assert_eq!(again, config, "{written}");
+    }
+}
