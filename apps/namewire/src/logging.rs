@@ -43,6 +43,14 @@ impl LogHandle {
         self.filter.with_current(write_directives).unwrap_or_default()
     }
 
+    /// Uses these settings from now on.
+    ///
+    /// # Errors
+    /// The subscriber is gone.
+    pub fn apply(&self, settings: &Log) -> Result<(), String> {
+        self.filter.reload(filter_of(settings)).map_err(|error| error.to_string())
+    }
+
     /// Changes levels: `debug` alone sets the level of all modules, `ndn_face=debug` that of one,
     /// and a comma separates several. Modules that are not named keep their level.
     ///

@@ -12,9 +12,10 @@ use crate::logging::is_module;
 /// Run the forwarder
 ///
 /// Without any option it listens on its Unix socket (/run/nfd/nfd.sock for root, otherwise
-/// $XDG_RUNTIME_DIR/nfd/nfd.sock) and on UDP and TCP port 6363. SIGTERM or Ctrl-C ends it.
+/// $XDG_RUNTIME_DIR/nfd/nfd.sock) and on UDP and TCP port 6363. SIGTERM or Ctrl-C ends it; SIGHUP
+/// makes it read its configuration file again.
 /// Options override the configuration file; `namewire config sample` explains every setting.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct Options {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
@@ -57,7 +58,9 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Outcome {
     let config = configuration(options)?;
     super::config::check_processors(&config)?;
-    crate::run::run(&config).map_err(Failure::from)
+    let again = options.clone();
+    let source = move || configuration(&again).map_err(|failure| failure.to_string());
+    crate::run::run(&config, Box::new(source)).map_err(Failure::from)
 }
 
 /// The configuration file's settings, or the defaults, as the options change them.

@@ -13,6 +13,7 @@
 //! | `telemetry` | counters for datasets |
 //! | `access` | who may manage the forwarder |
 //! | `captures` | frames on their way to a capture file |
+//! | `reload` | the configuration read again while it runs |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
@@ -22,6 +23,7 @@ mod control;
 mod faces;
 mod listeners;
 mod operator;
+mod reload;
 mod settings;
 mod static_setup;
 mod stop;
@@ -38,12 +40,15 @@ use crate::config::Config;
 use crate::control_socket::ControlSocket;
 use crate::logging;
 
-/// Runs the forwarder until it is told to stop.
+/// Reads the configuration again.
+pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
+
+/// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`.
 ///
 /// # Errors
 /// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
 /// a fault of its own.
-pub fn run(config: &Config) -> anyhow::Result<()> {
+pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
     let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
@@ -60,7 +65,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         rounds: Arc::clone(dataplane.worker_counters()),
         calls: Arc::clone(dataplane.call_counters()),
     };
-    let (operator, requests) = operator::Operator::new(log, vec![figures])?;
+    let (operator, requests) = operator::Operator::new(log.clone(), vec![figures])?;
     let control_socket = match config.control_socket_path() {
         None => None,
         Some(path) => Some(
@@ -70,7 +75,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     };
     listeners.announce(&config.listeners)?;
     let mut control = control::Control::new(config, dataplane, tables, listeners, requests)?;
-    let result = control.run(&stop);
+    let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);
     result.and(control.finish())
 }

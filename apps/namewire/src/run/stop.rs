@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! Being told to stop, or to read the configuration again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,34 +7,45 @@ use anyhow::Context;
 use ndn_sys::poll::Waker;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Set by SIGTERM and SIGINT.
+/// Set by SIGTERM and SIGINT; SIGHUP asks for a reload.
 #[derive(Debug, Clone)]
 pub(super) struct StopRequest {
     requested: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
     waker: Arc<Waker>,
 }
 
 impl StopRequest {
     /// Listens for the signals from now on, on a thread of its own that sleeps until one comes.
     pub(super) fn on_signals() -> anyhow::Result<Self> {
-        let request =
-            Self { requested: Arc::new(AtomicBool::new(false)), waker: Arc::new(Waker::new()?) };
+        let request = Self {
+            requested: Arc::new(AtomicBool::new(false)),
+            reload: Arc::new(AtomicBool::new(false)),
+            waker: Arc::new(Waker::new()?),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         // Made here, so that a signal does not end the program before the thread runs.
-        let (mut terminate, mut interrupt) = runtime
+        let (mut terminate, mut interrupt, mut hangup) = runtime
             .block_on(async {
                 Ok::<_, std::io::Error>((
                     signal(SignalKind::terminate())?,
                     signal(SignalKind::interrupt())?,
+                    signal(SignalKind::hangup())?,
                 ))
             })
             .context("cannot wait for signals")?;
         let told = request.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             runtime.block_on(async {
-                tokio::select! {
-                    _ = terminate.recv() => (),
-                    _ = interrupt.recv() => (),
+                loop {
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = hangup.recv() => {
+                            told.reload.store(true, Ordering::Release);
+                            told.waker.wake();
+                        }
+                    }
                 }
             });
             told.requested.store(true, Ordering::Release);
@@ -46,6 +57,15 @@ impl StopRequest {
     /// Whether a signal has come.
     pub(super) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Acquire)
+    }
+
+    /// Whether the configuration is to be read again; tells it once.
+    pub(super) fn take_reload(&self) -> bool {
+        let is_asked = self.reload.swap(false, Ordering::AcqRel);
+        if is_asked {
+            self.waker.reset();
+        }
+        is_asked
     }
 
     /// Readable once a signal has come.

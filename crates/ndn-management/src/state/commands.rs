@@ -309,12 +309,13 @@ impl ControlState {
         }
     }
 
-    fn cs_config(
+    /// Changes settings of the Content Store; what is `None` stays. Returns what holds then.
+    pub fn configure_cs(
         &mut self,
         capacity: Option<u64>,
         admit: Option<bool>,
         serve: Option<bool>,
-    ) -> Outcome {
+    ) -> CsConfiguration {
         let wanted = CsConfiguration {
             capacity: capacity.unwrap_or(self.cs.capacity).min(self.config.cs_capacity_max),
             admit: admit.unwrap_or(self.cs.admit),
@@ -324,6 +325,16 @@ impl ControlState {
             self.cs = wanted;
             self.actions.push_back(Action::ConfigureCs(wanted));
         }
+        wanted
+    }
+
+    fn cs_config(
+        &mut self,
+        capacity: Option<u64>,
+        admit: Option<bool>,
+        serve: Option<bool>,
+    ) -> Outcome {
+        let wanted = self.configure_cs(capacity, admit, serve);
         let mut body =
             ControlParameters { capacity: Some(wanted.capacity), ..ControlParameters::default() };
         body.set_flag(cs_flag::ADMIT, wanted.admit);

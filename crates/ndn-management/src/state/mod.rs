@@ -26,13 +26,13 @@ pub use commands::{DEFAULT_STRATEGIES, RouteError, StrategyChoiceError};
 pub use config::{Collaborators, ControlConfig};
 pub use report::{ControlCounters, Handled};
 
-use crate::authorize::Requester;
+use crate::authorize::{Authorizer, Requester};
 use crate::dataset::{DatasetItem, FaceEventNotification};
 use crate::dispatch::{self, Dispatch};
 use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
-use crate::types::FaceEventKind;
+use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use faces::FaceTable;
 use pending::PendingTable;
@@ -149,6 +149,20 @@ impl ControlState {
     #[must_use]
     pub const fn counters(&self) -> &ControlCounters {
         &self.counters
+    }
+
+    /// Asks `authorizer` about commands from now on. `/localhop/nfd` comes and goes with it.
+    ///
+    /// # Errors
+    /// [`RouteError`] if there is no room for the route to `/localhop/nfd`.
+    pub fn set_authorizer(
+        &mut self,
+        authorizer: Box<dyn Authorizer + Send>,
+    ) -> Result<(), RouteError> {
+        self.collaborators.authorizer = authorizer;
+        let localhop = TopPrefix::Localhop.to_name();
+        self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
+        self.register_management()
     }
 
     /// Takes an Interest that the forwarder delivered to management. `face_id` is the face on which

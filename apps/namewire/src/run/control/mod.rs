@@ -33,6 +33,7 @@ use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
 use super::operator::OperatorRequests;
+use super::reload::Reload;
 use super::settings;
 use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
@@ -70,11 +71,11 @@ struct Attempt {
 /// The control thread.
 #[derive(Debug)]
 pub(super) struct Control {
-    config: Config,
+    pub(super) config: Config,
     poller: Poller,
-    dataplane: Dataplane,
+    pub(super) dataplane: Dataplane,
     tables: ForwardingTables,
-    state: ControlState,
+    pub(super) state: ControlState,
     internal: InternalEnd,
     faces: HashMap<u64, KnownFace>,
     listeners: Listeners,
@@ -149,7 +150,7 @@ impl Control {
     }
 
     /// Runs until a signal comes.
-    pub(super) fn run(&mut self, stop: &StopRequest) -> anyhow::Result<()> {
+    pub(super) fn run(&mut self, stop: &StopRequest, reload: &Reload) -> anyhow::Result<()> {
         self.poller.add(stop.waker(), TOKEN_STOP, Interest::Readable)?;
         let mut events = Events::with_capacity(64);
         while !stop.is_requested() {
@@ -158,7 +159,11 @@ impl Control {
             let now = now();
             for event in events.iter() {
                 match event.token {
-                    TOKEN_STOP => {}
+                    TOKEN_STOP => {
+                        if stop.take_reload() {
+                            self.reload(reload);
+                        }
+                    }
                     TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
                     TOKEN_INTERNAL => self.internal.reset(),
                     TOKEN_OPERATOR => self.serve_operator(),

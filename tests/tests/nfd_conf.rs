@@ -1,0 +1,230 @@
+//! NFD's configuration files: the forwarder starts from them, keeps what they close closed, and
+//! reads them again when told to.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
+use rustix::process::Signal;
+
+/// The sections of NFD's and MW-NFD's samples, with what they turn on.
+const LIKE_THE_SAMPLES: &str = r#"
+; a comment
+general { }
+log { default_level INFO }
+forwarder { default_hop_limit 0 }
+tables
+{
+  cs_max_packets 1234 ; packets
+  cs_policy lru
+  cs_unsolicited_policy drop-all
+  strategy_choice
+  {
+    /               /localhost/nfd/strategy/best-route
+    /localhost      /localhost/nfd/strategy/multicast
+    /localhost/nfd  /localhost/nfd/strategy/best-route
+    /ndn/broadcast  /localhost/nfd/strategy/multicast
+    /hii/dcn        /localhost/nfd/strategy/multicast
+  }
+  network_region { }
+}
+face_system
+{
+  general { enable_congestion_marking yes }
+  unix { path SOCKET }
+  udp
+  {
+    listen no
+    mcast yes
+    mcast_group 224.0.23.170
+    whitelist { * }
+  }
+  ether { listen yes }
+  netdev_bound { }
+}
+authorizations
+{
+  authorize { certfile any privileges { faces
+    fib
+    cs
+    strategy-choice
+  } }
+}
+rib
+{
+  localhost_security { trust-anchor { type any } }
+  prefix_announcement_validation { trust-anchor { type any } }
+  auto_prefix_propagate { cost 15 }
+  readvertise_nlsr no
+}
+mw-nfd
+{
+  input-thread-core-assign { }
+  forwarding-worker-core-assign 0
+  prefix-length-for-distribution 2
+}
+"#;
+
+struct Running {
+    process: Process,
+    directory: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(conf: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let running = Self { process: Self::begin(conf, directory.path()), directory };
+        wait_until("the socket", || running.socket().exists().then_some(()));
+        running
+    }
+
+    fn begin(conf: &str, directory: &Path) -> Process {
+        write(conf, directory);
+        let mut command = Command::new(program());
+        command.arg("run").arg("--nfd-conf").arg(directory.join("nfd.conf"));
+        Process::start("forwarder", command, directory)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("nfd.sock")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(program());
+        let transport = format!("unix://{}", self.socket().display());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        run_to_end(command)
+    }
+}
+
+fn write(conf: &str, directory: &Path) {
+    let socket = directory.join("nfd.sock").display().to_string();
+    std::fs::write(directory.join("nfd.conf"), conf.replace("SOCKET", &socket)).unwrap();
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[test]
+fn a_file_like_the_samples_starts_and_what_is_missing_is_told() {
+    let forwarder = Running::start(LIKE_THE_SAMPLES);
+    let status = forwarder.run(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["cs"]["capacity_packets"], 1234);
+    let strategies = text(&forwarder.run(&["strategy", "list"]));
+    assert!(strategies.contains("/hii/dcn"), "{strategies}");
+    let said = forwarder.process.stderr();
+    for (line, what) in [(28, "multicast"), (32, "Ethernet"), (47, "auto_prefix_propagate")] {
+        assert!(said.contains(&format!("nfd.conf:{line}: ")), "line {line}: {what}: {said}");
+    }
+    let added = forwarder.run(&["face", "create", "udp4://192.0.2.1:6363"]);
+    assert!(!added.status.success(), "there is no UDP socket: {}", text(&added));
+}
+
+#[test]
+fn without_privileges_nobody_does_anything() {
+    let conf = "face_system { unix { path SOCKET } }";
+    let forwarder = Running::start(conf);
+    for command in [
+        &["cs", "config", "--capacity", "5"][..],
+        &["strategy", "set", "/a", "multicast"],
+        &["cs", "erase", "/"],
+    ] {
+        let output = forwarder.run(command);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(text(&output).contains("403"), "{}", text(&output));
+    }
+    // Who may read is not restricted.
+    assert!(forwarder.run(&["status"]).status.success());
+    wait_until("the refusals to be logged", || {
+        forwarder.process.stderr().contains("management command refused").then_some(())
+    });
+}
+
+#[test]
+fn the_samples_of_an_installed_nfd_start() {
+    let Some(sample) = installed_sample() else {
+        eprintln!("SKIPPED: no nfd.conf.sample is installed");
+        return;
+    };
+    let output = run_to_end({
+        let mut command = Command::new(program());
+        command.args(["config", "convert"]).arg(&sample);
+        command
+    });
+    assert!(output.status.success(), "{}", text(&output));
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nfd.sock").display().to_string();
+    let converted = String::from_utf8(output.stdout).unwrap();
+    let converted = converted.replace("/run/nfd/nfd.sock", &socket).replace("/usr/local", "");
+    std::fs::write(directory.path().join("converted.toml"), &converted).unwrap();
+    let check = run_to_end({
+        let mut command = Command::new(program());
+        command.args(["config", "check"]).arg(directory.path().join("converted.toml"));
+        command
+    });
+    assert!(check.status.success(), "{converted}\n{}", text(&check));
+}
+
+/// Beside the `nfd` on PATH, where its installation puts it.
+fn installed_sample() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .filter(|directory| directory.join("nfd").exists())
+        .filter_map(|directory| Some(directory.parent()?.join("etc/ndn/nfd.conf.sample")))
+        .chain([PathBuf::from("/etc/ndn/nfd.conf.sample")])
+        .find(|sample| sample.exists())
+}
+
+#[test]
+fn a_converted_file_says_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    write(LIKE_THE_SAMPLES, directory.path());
+    let mut command = Command::new(program());
+    command.args(["config", "convert"]).arg(directory.path().join("nfd.conf"));
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{}", text(&output));
+    let toml = String::from_utf8(output.stdout).unwrap();
+    let forwarder = Settings::new().toml("").start();
+    let check = directory.path().join("converted.toml");
+    std::fs::write(&check, &toml).unwrap();
+    assert!(forwarder.run(&["config", "check", check.to_str().unwrap()]).status.success());
+    assert!(toml.contains("capacity_packets = 1234"), "{toml}");
+    assert!(!toml.contains("localhop_rib = \"any\""), "{toml}");
+}
+
+#[test]
+fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
+    let conf = |privilege: &str, packets: u32| {
+        format!(
+            "face_system {{ unix {{ path SOCKET }} }}\n\
+             tables {{ cs_max_packets {packets} }}\n\
+             authorizations {{ authorize {{ certfile any privileges {{ {privilege}\n}} }} }}\n\
+             log {{ default_level INFO }}"
+        )
+    };
+    let forwarder = Running::start(&conf("fib", 100));
+    let refused = forwarder.run(&["strategy", "set", "/a", "multicast"]);
+    assert!(text(&refused).contains("403"), "{}", text(&refused));
+
+    write(&conf("strategy-choice", 200), forwarder.directory.path());
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the new privileges", || {
+        forwarder.run(&["strategy", "set", "/a", "multicast"]).status.success().then_some(())
+    });
+    let status = text(&forwarder.run(&["cs", "info", "--json"]));
+    assert!(status.contains("200"), "{status}");
+
+    write("authorizations { nonsense }", forwarder.directory.path());
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the refusal", || {
+        forwarder.process.stderr().contains("the configuration stays as it was").then_some(())
+    });
+    assert!(forwarder.run(&["strategy", "set", "/b", "multicast"]).status.success());
+}
