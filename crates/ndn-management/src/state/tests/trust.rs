@@ -81,7 +81,7 @@ fn announcement(prefix: &str, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8
 fn localhop_is_routed_only_where_it_is_enabled() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut plain = Harness::new();
-    let internal = crate::FACE_ID_INTERNAL;
+    let internal = FACE_ID_INTERNAL;
     plain.state.register_management().unwrap();
     plain.run();
     assert_eq!(plain.fib(LOCALHOP), []);
