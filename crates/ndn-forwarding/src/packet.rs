@@ -2,7 +2,7 @@
 
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::{DataKey, InterestKey, Token};
+use ndn_table::{DataKey, InterestKey, TOKEN_LENGTH, Token};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::strategy::InterestPacket;
@@ -12,9 +12,7 @@ use crate::{BURST_SIZE, Burst, PacketKind};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
-    pub(crate) handle: &'a PacketHandle,
     pub(crate) wire: &'a [u8],
-    pub(crate) hashes: &'a [u64],
     pub(crate) token: &'a [u8],
     /// For a Data, the key of an Interest for its name.
     key: InterestKey<'a>,
@@ -28,34 +26,69 @@ pub(crate) struct RxPackets<'a> {
 }
 
 impl<'a> RxPackets<'a> {
-    /// Borrows from the burst and its packets.
+    /// Borrows from the burst and its packets, and shows each to `visit`.
     #[inline]
-    pub(crate) fn new(burst: &'a Burst, pool: &'a PacketPool) -> Self {
-        let mut packets = Self { packets: [None; BURST_SIZE], count: 0 };
-        for index in 0..burst.len() {
-            let packet = RxPacket::new(burst, index, pool);
-            packets.packets[packets.count] = packet;
-            packets.count += usize::from(packet.is_some());
+    pub(crate) fn new(
+        burst: &'a Burst,
+        pool: &'a PacketPool,
+        mut visit: impl FnMut(usize, &RxPacket<'a>),
+    ) -> Self {
+        let mut packets = Self { packets: [None; BURST_SIZE], count: burst.len() };
+        for (index, place) in packets.packets[..burst.len()].iter_mut().enumerate() {
+            *place = RxPacket::new(burst, index, pool);
+            if let Some(packet) = place {
+                visit(index, packet);
+            }
         }
         packets
     }
 
-    /// All of them, in order.
+    /// All of them, in order, with their positions in the burst.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &RxPacket<'a>> {
-        self.packets[..self.count].iter().flatten()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
+        let packets = self.packets[..self.count].iter().enumerate();
+        packets.filter_map(|(index, packet)| Some((index, packet.as_ref()?)))
     }
 
-    /// Packet `index`.
+    /// The packet at a position of the burst.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> &RxPacket<'a> {
-        self.packets[index].as_ref().expect("there are so many packets")
+    pub(crate) fn get(&self, index: u8) -> Option<&RxPacket<'a>> {
+        self.packets.get(usize::from(index))?.as_ref()
+    }
+}
+
+/// Positions in a burst.
+#[derive(Debug)]
+pub(crate) struct Positions {
+    positions: [u8; BURST_SIZE],
+    count: usize,
+}
+
+impl Default for Positions {
+    fn default() -> Self {
+        Self { positions: [0; BURST_SIZE], count: 0 }
+    }
+}
+
+impl Positions {
+    /// Adds `index`, if `condition`; each index once at most.
+    #[inline(always)]
+    pub(crate) fn push_if(&mut self, index: usize, condition: bool) {
+        #[expect(clippy::cast_possible_truncation, reason = "below the size of a burst")]
+        let position = index as u8;
+        self.positions[self.count % BURST_SIZE] = position;
+        self.count += usize::from(condition);
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.positions[..self.count.min(BURST_SIZE)]
     }
 }
 
 impl<'a> RxPacket<'a> {
     /// Packet `index` of `burst`; `None` if it was moved to another burst.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
@@ -68,7 +101,7 @@ impl<'a> RxPacket<'a> {
         let must_be_fresh = flags.contains(Flags::MUST_BE_FRESH);
         let has_digest = flags.contains(Flags::IMPLICIT_DIGEST);
         let key = InterestKey::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest);
-        Some(Self { descriptor, handle, wire, hashes, token: burst.pit_token(index), key })
+        Some(Self { descriptor, wire, token: burst.pit_token(index), key })
     }
 
     #[inline]
@@ -91,6 +124,18 @@ impl<'a> RxPacket<'a> {
         self.key.name()
     }
 
+    /// Hashes of the prefixes of the name, the empty one first.
+    #[inline]
+    pub(crate) fn hashes(&self) -> &'a [u64] {
+        self.key.hashes()
+    }
+
+    /// Where the bytes lie.
+    #[inline]
+    pub(crate) fn handle(&self) -> Option<&'a PacketHandle> {
+        self.descriptor.handle.as_ref()
+    }
+
     #[inline]
     pub(crate) fn interest_key(&self) -> &InterestKey<'a> {
         &self.key
@@ -98,13 +143,15 @@ impl<'a> RxPacket<'a> {
 
     #[inline]
     pub(crate) fn data_key(&self) -> DataKey<'a> {
-        DataKey::new(self.key.name(), self.hashes)
+        DataKey::new(self.key.name(), self.key.hashes())
     }
 
     /// The token as one of ours, which it need not be.
     #[inline]
     pub(crate) fn own_token(&self) -> Option<Token> {
-        Token::decode(self.token)
+        let descriptor = self.descriptor;
+        let has_length = usize::from(descriptor.token_length) == TOKEN_LENGTH;
+        has_length.then(|| Token::from_padded(descriptor.token))
     }
 
     /// The value of the ForwardingHint TLV.
@@ -119,7 +166,7 @@ impl<'a> RxPacket<'a> {
         let descriptor = self.descriptor;
         InterestPacket {
             wire: self.wire,
-            handle: Some(self.handle),
+            handle: self.handle(),
             nonce: descriptor.nonce,
             lifetime_ms: descriptor.period_ms,
             congestion_mark: descriptor.congestion_mark,

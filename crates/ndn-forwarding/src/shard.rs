@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ndn_packet::MAX_PACKET_SIZE;
+use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     DeadNonceList, FaceIndex, FibSlot, FibSnapshot, NANOS_PER_MILLI, NameHasher, Pcct, PcctConfig,
     StrategyId, TimerWheel, Timestamp,
 };
 
-use crate::packet::RxPackets;
+use crate::packet::{Positions, RxPacket, RxPackets};
 use crate::pipelines::Matches;
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
@@ -111,11 +111,14 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        let packets = RxPackets::new(rx, pool);
-        self.prefetch_buckets(now, &packets);
-        self.find_routes(&packets);
-        self.prefetch_entries(&packets);
-        self.prefetch_payloads(&packets);
+        let mut interests = Positions::default();
+        let packets = RxPackets::new(rx, pool, |index, packet| {
+            self.prefetch_buckets(now, packet);
+            interests.push_if(index, packet.is_interest());
+        });
+        self.find_routes(&packets, interests.as_slice());
+        let hits = self.prefetch_entries(&packets);
+        self.prefetch_payloads(&packets, &hits);
         self.apply(now, &packets, tx);
     }
 
@@ -202,53 +205,53 @@ impl Shard {
     }
 
     /// Stage 1: the buckets of PIT and Content Store, and of the dead nonce list.
-    fn prefetch_buckets(&self, now: Timestamp, packets: &RxPackets<'_>) {
-        for packet in packets.iter() {
-            if packet.is_data() {
-                self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
-            } else {
-                self.tables.pcct.prefetch_interest_buckets(packet.interest_key());
-                let (hash, nonce) = (packet.descriptor.name_hash, packet.descriptor.nonce);
-                self.tables.dead_nonces.prefetch(hash, nonce, now);
-            }
+    #[inline]
+    fn prefetch_buckets(&self, now: Timestamp, packet: &RxPacket<'_>) {
+        if packet.is_data() {
+            self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
+        } else {
+            self.tables.pcct.prefetch_interest_buckets(packet.interest_key());
+            let (hash, nonce) = (packet.descriptor.name_hash, packet.descriptor.nonce);
+            self.tables.dead_nonces.prefetch(hash, nonce, now);
         }
     }
 
     /// Stage 2: the FIB, which is looked up for all Interests side by side.
-    fn find_routes(&mut self, packets: &RxPackets<'_>) {
-        let mut interests = [0_usize; BURST_SIZE];
-        let mut interest_count = 0;
-        for (index, packet) in packets.iter().enumerate() {
-            interests[interest_count] = index;
-            interest_count += usize::from(packet.is_interest());
-        }
-        let name_and_hashes = |position: usize| {
-            let packet = packets.get(interests[position]);
-            (packet.name(), packet.hashes)
+    fn find_routes(&mut self, packets: &RxPackets<'_>, interests: &[u8]) {
+        let name_and_hashes = |position: usize| match packets.get(interests[position]) {
+            Some(packet) => (packet.name(), packet.hashes()),
+            None => (NameRef::ROOT, &[0][..]),
         };
         let mut routes = [FibSlot::default(); BURST_SIZE];
-        let found = &mut routes[..interest_count];
-        self.fib.find_longest_prefix_burst(interest_count, name_and_hashes, found);
+        let found = &mut routes[..interests.len()];
+        self.fib.find_longest_prefix_burst(interests.len(), name_and_hashes, found);
         for (&index, &mut route) in interests.iter().zip(found) {
-            self.routes[index] = route;
+            self.routes[usize::from(index) % BURST_SIZE] = route;
         }
     }
 
-    /// Stage 3: the entries that the buckets lead to.
-    fn prefetch_entries(&self, packets: &RxPackets<'_>) {
-        for packet in packets.iter() {
+    /// Stage 3: the entries that the buckets lead to. Gives the Interests for which there may be
+    /// Data in the Content Store.
+    fn prefetch_entries(&self, packets: &RxPackets<'_>) -> Positions {
+        let mut hits = Positions::default();
+        for (index, packet) in packets.iter() {
             if packet.is_data() {
                 self.tables.pcct.prefetch_data_entries(&packet.data_key(), packet.own_token());
             } else {
-                self.tables.pcct.prefetch_interest_entries(packet.interest_key());
+                let may_hit = self.tables.pcct.prefetch_interest_entries(packet.interest_key());
+                hits.push_if(index, may_hit);
             }
         }
+        hits
     }
 
     /// Stage 4: the packets in the Content Store that will be sent.
-    fn prefetch_payloads(&self, packets: &RxPackets<'_>) {
-        for packet in packets.iter().filter(|packet| packet.is_interest()) {
+    fn prefetch_payloads(&self, packets: &RxPackets<'_>, hits: &Positions) {
+        for packet in hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
             self.tables.pcct.prefetch_interest_payload(packet.interest_key());
+        }
+        for (_, packet) in packets.iter().filter(|(_, packet)| packet.is_data()) {
+            self.tables.pcct.prefetch_data_sibling(&packet.data_key());
         }
     }
 
@@ -262,7 +265,8 @@ impl Shard {
             tx,
             strategy: StrategyId::default(),
         };
-        for (packet, &route) in packets.iter().zip(&*self.routes) {
+        for (index, packet) in packets.iter() {
+            let route = self.routes[index % BURST_SIZE];
             match packet.descriptor.kind {
                 PacketKind::Interest => context.incoming_interest(packet, route, strategies),
                 PacketKind::Data => context.incoming_data(packet, &mut self.matches, strategies),

@@ -58,6 +58,13 @@ impl<'a> InterestKey<'a> {
         self.name
     }
 
+    /// Hashes of the prefixes of the name, the empty one first.
+    #[must_use]
+    #[inline]
+    pub fn hashes(&self) -> &'a [u64] {
+        self.hashes
+    }
+
     /// Hash of the whole name: the key of the PIT and of the dead nonce list.
     #[must_use]
     #[inline]

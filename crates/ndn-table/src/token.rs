@@ -31,15 +31,23 @@ impl Token {
         [self.shard, entry[1], entry[2], entry[3], generation[0], generation[1]]
     }
 
+    /// The token in the first [`TOKEN_LENGTH`] of eight bytes.
+    #[inline]
+    #[must_use]
+    pub const fn from_padded(bytes: [u8; 8]) -> Self {
+        let [shard, e0, e1, e2, g0, g1, _, _] = bytes;
+        Self {
+            shard,
+            entry: u32::from_be_bytes([0, e0, e1, e2]),
+            generation: u16::from_be_bytes([g0, g1]),
+        }
+    }
+
     /// Reads a returning token; `None` unless it has exactly [`TOKEN_LENGTH`] bytes.
     #[must_use]
     pub const fn decode(bytes: &[u8]) -> Option<Self> {
         match *bytes {
-            [shard, e0, e1, e2, g0, g1] => Some(Self {
-                shard,
-                entry: u32::from_be_bytes([0, e0, e1, e2]),
-                generation: u16::from_be_bytes([g0, g1]),
-            }),
+            [a, b, c, d, e, f] => Some(Self::from_padded([a, b, c, d, e, f, 0, 0])),
             _ => None,
         }
     }

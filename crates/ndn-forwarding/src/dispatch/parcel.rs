@@ -39,8 +39,8 @@ impl Parcel {
 
     /// A packet of the burst that is being forwarded, once more.
     pub(crate) fn copy_of(rx: &RxPacket<'_>) -> Self {
-        let handle = Some(rx.handle.retain_away());
-        Self::new(Descriptor { handle, ..*rx.descriptor }, rx.hashes, rx.token)
+        let handle = rx.handle().map(PacketHandle::retain_away);
+        Self::new(Descriptor { handle, ..*rx.descriptor }, rx.hashes(), rx.token)
     }
 
     /// The same, without these flags.

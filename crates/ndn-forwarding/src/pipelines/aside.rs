@@ -40,7 +40,7 @@ impl Context<'_> {
 
     fn shard_of_name(&mut self, rx: &RxPacket<'_>) -> u8 {
         let components = dispatch_components(rx.name());
-        self.peers().shared.ndt.find(rx.hashes, components).shard
+        self.peers().shared.ndt.find(rx.hashes(), components).shard
     }
 
     /// An Interest that this shard's Content Store does not answer, and that is wide or may
@@ -152,7 +152,7 @@ impl Context<'_> {
             return;
         }
         self.tables.counters.cs_misses.increment();
-        let route = self.fib.find_longest_prefix(rx.name(), rx.hashes);
+        let route = self.fib.find_longest_prefix(rx.name(), rx.hashes());
         self.ask_strategy(rx, entry, route, strategies);
     }
 
@@ -228,7 +228,7 @@ impl Context<'_> {
         matches: &Matches,
     ) -> bool {
         let (shard, now) = (self.tables.shard, self.now);
-        visit.homes = self.peers().shared.wide.find(rx.hashes, now) & !(1 << shard);
+        visit.homes = self.peers().shared.wide.find(rx.hashes(), now) & !(1 << shard);
         let is_asked_for = !matches.pending().is_empty() || visit.homes != 0;
         if !is_asked_for && !visit.is_solicited {
             self.unsolicited_data(rx);
@@ -259,7 +259,7 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
-        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes };
+        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes() };
         let (entries, copies) = matches.parts();
         for &entry in entries {
             self.strategy = self.strategy_of(entry);

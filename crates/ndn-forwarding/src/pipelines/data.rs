@@ -1,6 +1,6 @@
 //! Incoming Data.
 
-use ndn_table::{PIT_MATCHES_MAX, PitIndex, PitMatches, StrategyId};
+use ndn_table::{PitIndex, PitMatches, StrategyId};
 
 use super::copies::SentCopies;
 use super::outgoing::OutgoingData;
@@ -14,29 +14,23 @@ use crate::strategy::{ArrivedData, Context, StrategyTable};
 #[derive(Debug)]
 pub(crate) struct Matches {
     found: PitMatches,
-    /// Those that have not expired.
-    pending: Vec<PitIndex>,
     copies: SentCopies,
 }
 
 impl Matches {
     /// None yet, and room for as many as there can be.
     pub(crate) fn new() -> Self {
-        Self {
-            found: PitMatches::default(),
-            pending: Vec::with_capacity(PIT_MATCHES_MAX),
-            copies: SentCopies::new(),
-        }
+        Self { found: PitMatches::default(), copies: SentCopies::new() }
     }
 
     /// Those that have not expired.
     pub(super) fn pending(&self) -> &[PitIndex] {
-        &self.pending
+        self.found.as_slice()
     }
 
     /// The same, and the downstreams that have had their copy.
     pub(super) fn parts(&mut self) -> (&[PitIndex], &mut SentCopies) {
-        (&self.pending, &mut self.copies)
+        (self.found.as_slice(), &mut self.copies)
     }
 }
 
@@ -59,49 +53,46 @@ impl Context<'_> {
             counters.drop_packet(DropReason::LocalhostScope);
             return;
         }
-        let Matches { found, pending: entries, copies } = matches;
-        self.find_matches(rx, found, entries);
+        let Matches { found, copies } = matches;
+        self.find_matches(rx, found);
+        let entries = found.as_slice();
         self.count_token(rx, entries);
         if entries.is_empty() {
             self.unsolicited_data(rx);
             return;
         }
         self.store(rx, true);
-        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes };
-        for &entry in &*entries {
+        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes() };
+        for &entry in entries {
             self.strategy = self.strategy_of(entry);
             if let Some(strategy) = strategies.strategy(self.strategy) {
                 strategy.before_satisfy(self, entry, &arrived);
             }
         }
         self.send_to_downstreams(rx, entries, copies);
-        for &entry in &*entries {
+        for &entry in entries {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
     }
 
     /// [`Self::find_matches`], and the count of what became of its token.
     pub(super) fn find_pending_matches(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
-        let Matches { found, pending, .. } = matches;
-        self.find_matches(rx, found, pending);
-        self.count_token(rx, pending);
+        let found = &mut matches.found;
+        self.find_matches(rx, found);
+        self.count_token(rx, found.as_slice());
     }
 
     /// The PIT entries that a Data satisfies, at all prefix lengths. Those that have expired by
     /// now end here: whether the timer has fired already must make no difference.
     #[inline]
-    fn find_matches(
-        &mut self,
-        rx: &RxPacket<'_>,
-        found: &mut PitMatches,
-        pending: &mut Vec<PitIndex>,
-    ) {
+    fn find_matches(&mut self, rx: &RxPacket<'_>, found: &mut PitMatches) {
         self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire), found);
-        pending.clear();
-        for &entry in found.as_slice() {
+        let mut position = 0;
+        while let Some(entry) = found.get(position) {
             if self.tables.pcct.entry(entry).expiry() > self.now {
-                pending.push(entry);
+                position += 1;
             } else {
+                found.remove(position);
                 self.finalize_unsatisfied(entry);
             }
         }

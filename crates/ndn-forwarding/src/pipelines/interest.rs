@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
         let packet = TxPacket {
             kind: TxKind::Nack(NackReason::DUPLICATE),
             wire: rx.wire,
-            handle: Some(rx.handle),
+            handle: rx.handle(),
             pit_token: rx.token,
             congestion_mark: 0,
             incoming_face_id: None,
@@ -171,7 +171,7 @@ impl<'a> Context<'a> {
             entry,
             face: rx.descriptor.face,
             next_hops,
-            prefix_hashes: rx.hashes,
+            prefix_hashes: rx.hashes(),
             packet: rx.interest_packet(),
         };
         if rx.has(Flags::NEXT_HOP) {

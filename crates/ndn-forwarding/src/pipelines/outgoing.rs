@@ -26,7 +26,7 @@ impl<'a> OutgoingData<'a> {
     pub(crate) fn of(rx: &RxPacket<'a>, incoming_face_id: u64) -> Self {
         Self {
             wire: rx.wire,
-            handle: Some(rx.handle),
+            handle: rx.handle(),
             congestion_mark: rx.descriptor.congestion_mark,
             is_localhost: rx.has(Flags::LOCALHOST),
             incoming_face_id,

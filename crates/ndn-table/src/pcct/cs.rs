@@ -4,7 +4,7 @@ use super::cs_entry::{CachedWire, CsEntry, CsIndex, QueueKind, Queues};
 use super::eviction::{HELD_BLOCKS_MAX, TIMERS_PER_ENTRY_MAX};
 use super::pit::Pit;
 use super::prefix_tree::PrefixTree;
-use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_name};
+use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_has_name, packet_name};
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
@@ -120,7 +120,11 @@ impl Cs {
     /// The whole packet.
     #[inline]
     pub(super) fn packet(&self, place: u32) -> &[u8] {
-        let entry = &self.entries[place];
+        self.packet_of(&self.entries[place])
+    }
+
+    #[inline(always)]
+    fn packet_of(&self, entry: &CsEntry) -> &[u8] {
         self.blocks.bytes(entry.block, usize::from(entry.wire_length))
     }
 
@@ -201,7 +205,8 @@ impl Cs {
                 return;
             }
             let entry = &self.entries[place];
-            if key.must_be_fresh && !entry.is_fresh(now) || packet_name(self.packet(place)) != name
+            if key.must_be_fresh && !entry.is_fresh(now)
+                || !packet_has_name(self.packet_of(entry), name)
             {
                 return;
             }
@@ -298,7 +303,7 @@ impl Cs {
             let packet = self.packet(place);
             if packet == wire {
                 same = Some(place);
-            } else if packet_name(packet) == key.name.value() {
+            } else if packet_has_name(packet, key.name.value()) {
                 count += 1;
                 if stalest.is_none_or(|stalest| {
                     self.entries[place].fresh_until < self.entries[stalest].fresh_until

@@ -1,8 +1,8 @@
 //! Which pending Interests a Data satisfies.
 
-use super::packet_name;
 use super::pit::{PIT_BIT, Pit};
 use super::pit_entry::{PitFlags, PitIndex};
+use super::{packet_has_name, packet_name};
 use crate::DataKey;
 use crate::hash_index::HashIndex;
 use crate::key::DIGEST_COMPONENT_LENGTH;
@@ -93,11 +93,12 @@ impl Pit {
                 has_cached = true;
                 return;
             }
-            let place = PitIndex(reference & !PIT_BIT);
-            if !self.entries[place.0].flags.has(PitFlags::HAS_DIGEST)
-                && packet_name(self.interest(place)) == name
+            let place = reference & !PIT_BIT;
+            let entry = &self.entries[place];
+            if !entry.flags.has(PitFlags::HAS_DIGEST)
+                && packet_has_name(self.interest_of(entry), name)
             {
-                found.push(place);
+                found.push(PitIndex(place));
             }
         });
         if self.digest_waiters.may_include(key.hashes[depth]) {
@@ -180,6 +181,22 @@ impl PitMatches {
     #[inline]
     pub fn as_slice(&self) -> &[PitIndex] {
         &self.entries[..self.len]
+    }
+
+    /// Entry `position` of the slice.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, position: usize) -> Option<PitIndex> {
+        self.as_slice().get(position).copied()
+    }
+
+    /// Takes entry `position` out; those behind it move up.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn remove(&mut self, position: usize) {
+        self.entries[..self.len].copy_within(position + 1.., position);
+        self.len -= 1;
     }
 
     fn clear(&mut self) {

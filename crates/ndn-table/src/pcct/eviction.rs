@@ -150,6 +150,10 @@ impl Cs {
             self.tree.index.prefetch(entry.edge);
         }
         self.prefetch(entry.sibling_newer);
+        // The next Data is written where the victim lies.
+        for line in 0..usize::from(entry.wire_length).div_ceil(64) {
+            self.blocks.prefetch(entry.block, line);
+        }
         self.lines_cursor = entry.newer;
     }
 

@@ -4,8 +4,8 @@ use ndn_packet::NameRef;
 
 use super::data_match::{DigestWaiters, PrefixLengths};
 use super::pit_entry::{INLINE_INTEREST_LENGTH, PitEntry, PitFlags, PitIndex};
-use super::records::{InRecord, OutRecord, RecordStore, TokenStore};
-use super::{PcctConfig, PitError, packet_name};
+use super::records::{InRecord, OutRecord, RecordList, RecordStore, TokenStore};
+use super::{PcctConfig, PitError, packet_has_name, packet_name};
 use crate::arena::Arena;
 use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
@@ -100,7 +100,11 @@ impl Pit {
     /// The whole Interest packet of an entry.
     #[inline]
     pub(super) fn interest(&self, index: PitIndex) -> &[u8] {
-        let entry = &self.entries[index.0];
+        self.interest_of(&self.entries[index.0])
+    }
+
+    #[inline(always)]
+    pub(super) fn interest_of<'a>(&'a self, entry: &'a PitEntry) -> &'a [u8] {
         let length = usize::from(entry.wire_length);
         if entry.block == BlockRef::NONE {
             &entry.inline[..length]
@@ -130,8 +134,9 @@ impl Pit {
                 return false;
             }
             let place = PitIndex(reference & !PIT_BIT);
-            self.entries[place.0].flags.0 & PitFlags::SELECTORS == selectors
-                && packet_name(self.interest(place)) == key.name.value()
+            let entry = &self.entries[place.0];
+            entry.flags.0 & PitFlags::SELECTORS == selectors
+                && packet_has_name(self.interest_of(entry), key.name.value())
         })?;
         Some(PitIndex(found & !PIT_BIT))
     }
@@ -184,22 +189,29 @@ impl Pit {
 
     #[inline]
     pub(super) fn erase(&mut self, index: &mut HashIndex, place: PitIndex) {
-        let entry = &mut self.entries[place.0];
-        debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
-        if entry.flags.has(PitFlags::HAS_DIGEST) {
+        if self.entries[place.0].flags.has(PitFlags::HAS_DIGEST) {
             self.forget_digest(place);
-        } else if entry.flags.has(PitFlags::CAN_BE_PREFIX) {
-            self.prefix_lengths.subtract(usize::from(entry.name_components));
         }
         let entry = &mut self.entries[place.0];
+        debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
+        if entry.flags.0 & (PitFlags::HAS_DIGEST | PitFlags::CAN_BE_PREFIX)
+            == PitFlags::CAN_BE_PREFIX
+        {
+            self.prefix_lengths.subtract(usize::from(entry.name_components));
+        }
         let (hash, block) = (entry.hash, entry.block);
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
+        if entry.in_list.count == 1 {
+            self.tokens.release(&mut entry.in_first);
+            entry.in_list = RecordList::EMPTY;
+        }
+        self.out_store.clear(&mut entry.out_list);
+        if entry.in_list.count > 1 {
+            self.clear_in_records(place);
+        }
         let removed = index.remove(hash, place.0 | PIT_BIT);
         debug_assert!(removed);
-        self.clear_in_records(place);
-        let entry = &mut self.entries[place.0];
-        self.out_store.clear(&mut entry.out_list);
         self.release_block(block);
         self.entries.release(place.0);
     }

@@ -92,7 +92,7 @@ impl PrefixTree {
         // One of the two nearly always is where the search for the parent ends.
         if let [.., grandparent, parent, _] = hashes {
             self.index.prefetch(*parent);
-            self.index.prefetch(*grandparent);
+            self.prefetch_node(self.memo.likely(*grandparent));
         }
     }
 
@@ -102,7 +102,34 @@ impl PrefixTree {
         if let [.., grandparent, parent, _] = hashes
             && !self.prefetch_items(*parent)
         {
-            self.prefetch_items(*grandparent);
+            let place = self.memo.likely(*grandparent);
+            let node = &self.nodes[place];
+            if node.hash == *grandparent {
+                return;
+            }
+            self.index.prefetch(*grandparent);
+        }
+    }
+
+    /// The newest Data below the node that a Data with these prefix hashes is likely to be hung on;
+    /// for hints.
+    #[inline(always)]
+    pub(super) fn likely_sibling(&self, hashes: &[u64]) -> Option<u32> {
+        let [.., grandparent, parent, _] = hashes else { return None };
+        let depth = hashes.len() - 3;
+        let node = self
+            .memo
+            .find(&self.nodes, *grandparent, depth)
+            .or_else(|| self.any_node(*parent))
+            .or_else(|| self.any_node(*grandparent))?;
+        Some(self.nodes[node].first_entry)
+    }
+
+    fn any_node(&self, hash: u64) -> Option<u32> {
+        let is_node = |reference| matches!(Child::of(reference), Child::Node(_));
+        match Child::of(self.index.find(hash, is_node)?) {
+            Child::Node(place) => Some(place),
+            Child::Entry(_) => None,
         }
     }
 

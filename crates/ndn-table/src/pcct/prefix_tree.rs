@@ -41,7 +41,7 @@ pub(super) struct TreeFull;
 #[repr(C, align(64))]
 pub(super) struct Node {
     /// Hash of the prefix.
-    hash: u64,
+    pub(super) hash: u64,
     /// Hash that the node is filed under.
     edge: u64,
     /// No Data below is fresh after this.
@@ -93,6 +93,7 @@ pub(super) struct PrefixTree {
     hasher: NameHasher,
     /// Node of the last insertion: many Data come in runs.
     last: u32,
+    pub(super) memo: NodeMemo,
 }
 
 impl PrefixTree {
@@ -102,7 +103,7 @@ impl PrefixTree {
         debug_assert_eq!(root, Some(ROOT));
         // Either most Data are filed, or there are nodes; hardly both.
         let index = HashIndex::new(entries_max + entries_max / 4);
-        Self { nodes, index, hasher, last: ROOT }
+        Self { nodes, index, hasher, last: ROOT, memo: NodeMemo::new(nodes_max) }
     }
 
     /// Nodes in use, without the root.
@@ -192,10 +193,14 @@ impl PrefixTree {
     ) -> Result<u32, TreeFull> {
         let depth = hashes.len() - 1;
         for edge_depth in (1..depth).rev() {
+            if let Some(place) = self.memo.find(&self.nodes, hashes[edge_depth], edge_depth) {
+                return Ok(place);
+            }
             let Some(child) = self.find_edge(entries, hashes[edge_depth]) else { continue };
             if let Child::Node(place) = child {
                 let node = &self.nodes[place];
                 if hashes[..depth].get(usize::from(node.depth)) == Some(&node.hash) {
+                    self.memo.note(node.hash, place);
                     return Ok(place);
                 }
             }
@@ -287,6 +292,7 @@ impl PrefixTree {
             let removed = self.index.remove(edge, Child::Node(place).reference());
             debug_assert!(removed);
             self.detach_node(place);
+            self.nodes[place].depth = u8::MAX;
             if self.last == place {
                 self.last = ROOT;
             }
@@ -347,6 +353,48 @@ impl PrefixTree {
         if older != NONE {
             self.nodes[older].newer = newer;
         }
+    }
+}
+
+/// Where some nodes are, by their hash: a hint that is small enough to stay in the cache, while a
+/// look-up in the index is likely to miss it.
+#[derive(Debug)]
+pub(super) struct NodeMemo(Box<[u32]>);
+
+/// Nodes that a memo has room for at most.
+const MEMO_PLACES_MAX: usize = 1 << 15;
+
+impl NodeMemo {
+    fn new(nodes_max: usize) -> Self {
+        let places = nodes_max.next_power_of_two().min(MEMO_PLACES_MAX);
+        Self(vec![ROOT; places].into_boxed_slice())
+    }
+
+    fn note(&mut self, hash: u64, place: u32) {
+        let position = self.position(hash);
+        self.0[position] = place;
+    }
+
+    /// The node of a prefix of `depth` components, if it was noted and is still there.
+    #[inline(always)]
+    pub(super) fn find(&self, nodes: &Arena<Node>, hash: u64, depth: usize) -> Option<u32> {
+        let place = self.0[self.position(hash)];
+        let node = &nodes[place];
+        (node.hash == hash && usize::from(node.depth) == depth).then_some(place)
+    }
+
+    /// What [`Self::find`] may find, without a look at it.
+    #[inline(always)]
+    pub(super) fn likely(&self, hash: u64) -> u32 {
+        self.0[self.position(hash)]
+    }
+
+    /// The lower bits of the hash; the length is a power of two.
+    #[inline(always)]
+    fn position(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the length")]
+        let position = hash as usize & (self.0.len() - 1);
+        position
     }
 }
 

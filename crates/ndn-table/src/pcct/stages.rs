@@ -18,16 +18,18 @@ impl Pcct {
         }
     }
 
-    /// Second stage for an Interest: the entries that its bucket names.
+    /// Second stage for an Interest: the entries that its bucket names. Whether the third stage
+    /// may find something.
     #[inline]
-    pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) {
-        self.prefetch_entries(key.name_hash());
+    pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) -> bool {
+        let mut has_cached = self.prefetch_entries(key.name_hash());
         if key.has_digest {
-            self.prefetch_entries(key.data_hash());
+            has_cached |= self.prefetch_entries(key.data_hash());
         }
         if key.can_be_prefix {
             self.cs.tree.prefetch_search_nodes(key.hashes);
         }
+        has_cached || key.can_be_prefix
     }
 
     /// Third stage for an Interest: the start of a cached Data.
@@ -71,14 +73,26 @@ impl Pcct {
         self.cs.tree.prefetch_parents(key.hashes);
     }
 
+    /// Asks for what a bucket names; whether any of it is cached Data.
+    /// Third stage for a Data: the newest Data below the node that it is going to hang on.
+    #[inline]
+    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>) {
+        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes) {
+            self.cs.prefetch(entry);
+        }
+    }
+
     #[inline(always)]
-    fn prefetch_entries(&self, hash: u64) {
+    fn prefetch_entries(&self, hash: u64) -> bool {
+        let mut has_cached = false;
         self.index.for_each(hash, |reference| {
             if Pit::owns(reference) {
                 self.pit.prefetch(reference);
             } else {
                 self.cs.prefetch(reference);
+                has_cached = true;
             }
         });
+        has_cached
     }
 }
