@@ -110,17 +110,18 @@ impl Ingress {
         if lp.nack.is_some() {
             return Err(DropReason::Malformed);
         }
-        let data = Data::parse(wire).map_err(drop_reason)?;
+        let mut hash_count = 0;
+        let hashes = &mut *next.prefix_hashes;
+        let data = Data::parse_with(wire, |name| {
+            hash_count = self.hasher.hash_scanned(name, hashes);
+        })
+        .map_err(drop_reason)?;
         next.descriptor.kind = PacketKind::Data;
         next.descriptor.period_ms = saturate_u32(data.freshness_ms().unwrap_or(0));
-        self.describe(
-            next,
-            data.name(),
-            data.name_value_range().start,
-            Flags::default().with(Flags::IMPLICIT_DIGEST, data.name_ends_in_implicit_digest()),
-            lp,
-            face,
-        )?;
+        let flags =
+            Flags::default().with(Flags::IMPLICIT_DIGEST, data.name_ends_in_implicit_digest());
+        let name_offset = data.name_value_range().start;
+        describe(next, data.name(), name_offset, hash_count, flags, lp, face)?;
         Ok(Outcome::AsItIs)
     }
 
@@ -136,7 +137,12 @@ impl Ingress {
         face: &RxFace,
     ) -> Result<Outcome, DropReason> {
         let wire = &block.filled()[..length];
-        let interest = Interest::parse(wire).map_err(drop_reason)?;
+        let mut hash_count = 0;
+        let hashes = &mut *next.prefix_hashes;
+        let interest = Interest::parse_with(wire, |name| {
+            hash_count = self.hasher.hash_scanned(name, hashes);
+        })
+        .map_err(drop_reason)?;
         let hop_limit = match lp.nack {
             // The Nack is about the Interest as it was sent from here.
             Some(_) => interest.hop_limit(),
@@ -176,51 +182,11 @@ impl Ingress {
             .with(Flags::IMPLICIT_DIGEST, interest.name_ends_in_implicit_digest());
         let name_offset = interest.name_value_range().start;
         let hop_limit_offset = interest.hop_limit_offset();
-        self.describe(next, interest.name(), name_offset, flags, lp, face)?;
+        describe(next, interest.name(), name_offset, hash_count, flags, lp, face)?;
         if let (Some(offset), Some(hop_limit)) = (hop_limit_offset, hop_limit) {
             block.filled_mut()[offset] = hop_limit;
         }
         Ok(Outcome::AsItIs)
-    }
-
-    /// Fills in what Interest and Data have in common.
-    #[inline]
-    fn describe(
-        &self,
-        next: NextPacket<'_>,
-        name: NameRef<'_>,
-        name_offset: usize,
-        flags: Flags,
-        lp: &LpFields,
-        face: &RxFace,
-    ) -> Result<(), DropReason> {
-        let NextPacket { descriptor, prefix_hashes, long_token } = next;
-        let hash_count = self.hasher.hash_prefixes(name, prefix_hashes);
-        let hash_count = hash_count.ok_or(DropReason::NameTooLong)?;
-        if hash_count <= 1 {
-            return Err(DropReason::EmptyName);
-        }
-        descriptor.name_hash = prefix_hashes[hash_count - 1];
-        descriptor.components = u8::try_from(hash_count - 1).unwrap_or(u8::MAX);
-        descriptor.name_offset = offset_u16(name_offset)?;
-        descriptor.name_length = offset_u16(name.value().len())?;
-        (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
-        if usize::from(descriptor.token_length) > descriptor.token.len() {
-            *long_token = lp.pit_token;
-        }
-        descriptor.face = face.index;
-        descriptor.congestion_mark = saturate_u16(lp.congestion_mark);
-        descriptor.nack_reason = saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0);
-        let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
-        descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
-        descriptor.flags = flags
-            .and(face.flags)
-            .with(Flags::NO_CACHE, lp.no_cache)
-            .with(Flags::NON_DISCOVERY, lp.non_discovery)
-            .with(Flags::NEXT_HOP, next_hop.is_some())
-            .with(Flags::LOCALHOST, scope::is_localhost(name))
-            .with(Flags::LOCALHOP, scope::is_localhop(name));
-        Ok(())
     }
 
     /// The uncommon case of an Interest that cannot stay as it is.
@@ -273,6 +239,47 @@ impl Ingress {
         // It has its Nonce and no hint that reaches a region, so it is not to be rewritten again.
         Err(outcome.err().unwrap_or(DropReason::Malformed))
     }
+}
+
+/// Fills in what Interest and Data have in common. `hash_count` is the number of prefix hashes.
+#[inline(always)]
+fn describe(
+    next: NextPacket<'_>,
+    name: NameRef<'_>,
+    name_offset: usize,
+    hash_count: usize,
+    flags: Flags,
+    lp: &LpFields,
+    face: &RxFace,
+) -> Result<(), DropReason> {
+    let NextPacket { descriptor, prefix_hashes, long_token } = next;
+    if hash_count != name.len() + 1 {
+        return Err(DropReason::NameTooLong);
+    }
+    if hash_count <= 1 {
+        return Err(DropReason::EmptyName);
+    }
+    let name_hash = prefix_hashes.get(hash_count - 1);
+    descriptor.name_hash = name_hash.copied().unwrap_or_default();
+    descriptor.components = u8::try_from(hash_count - 1).unwrap_or(u8::MAX);
+    descriptor.name_offset = offset_u16(name_offset)?;
+    descriptor.name_length = offset_u16(name.value().len())?;
+    (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
+    if usize::from(descriptor.token_length) > descriptor.token.len() {
+        *long_token = lp.pit_token;
+    }
+    descriptor.face = face.index;
+    descriptor.congestion_mark = saturate_u16(lp.congestion_mark);
+    descriptor.nack_reason = saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0);
+    let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
+    descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
+    descriptor.flags = flags
+        .and(face.flags)
+        .and(scope::flags(name))
+        .with(Flags::NO_CACHE, lp.no_cache)
+        .with(Flags::NON_DISCOVERY, lp.non_discovery)
+        .with(Flags::NEXT_HOP, next_hop.is_some());
+    Ok(())
 }
 
 /// What is to become of a packet that was parsed.

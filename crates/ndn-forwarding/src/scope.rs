@@ -2,19 +2,38 @@
 
 use ndn_packet::NameRef;
 
+use crate::Flags;
+
 /// The start of the value of a Name TLV whose first component is `localhost`.
 const LOCALHOST: &[u8] = b"\x08\x09localhost";
 /// The same for `localhop`.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
+/// What both have behind the length of the component.
+const LOCAL: &[u8; 4] = b"loca";
 
 /// Whether `name` is under `/localhost`.
-#[inline]
 pub(crate) fn is_localhost(name: NameRef<'_>) -> bool {
     name.value().starts_with(LOCALHOST)
 }
 
 /// Whether `name` is under `/localhop`.
-#[inline]
 pub(crate) fn is_localhop(name: NameRef<'_>) -> bool {
     name.value().starts_with(LOCALHOP)
+}
+
+/// [`Flags::LOCALHOST`] or [`Flags::LOCALHOP`], if `name` is under one of them.
+#[inline]
+pub(crate) fn flags(name: NameRef<'_>) -> Flags {
+    match name.value() {
+        // Almost every name is told apart by these four bytes.
+        [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL => local_flags(name),
+        _ => Flags::default(),
+    }
+}
+
+#[cold]
+fn local_flags(name: NameRef<'_>) -> Flags {
+    Flags::default()
+        .with(Flags::LOCALHOST, is_localhost(name))
+        .with(Flags::LOCALHOP, is_localhop(name))
 }

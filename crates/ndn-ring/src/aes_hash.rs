@@ -1,10 +1,15 @@
-//! A keyed hash of every wanted prefix of a byte string, in one pass, on the processor's AES unit.
+//! A keyed hash of every prefix of a string that is cut into sections, in one pass, on the
+//! processor's AES unit.
 //!
 //! # Construction
-//! The state starts as a secret key. A whole 16-byte block is added to it and followed by four AES
-//! rounds with four secret round keys. The hash of a prefix takes the state after its last whole
-//! block, adds the bytes that are left, padded with zeroes and their number in the last byte, and
-//! applies five rounds with five other secret keys; the lower half of the result is the hash.
+//! The state starts as a secret key. A section is cut into blocks of 16 bytes, the last padded with
+//! zeroes. A block is added to the state and followed by four AES rounds with four secret round
+//! keys. The hash of a prefix is the lower half of the state after its last block and two more
+//! rounds with two other secret keys.
+//!
+//! Sections have to tell their own length, as TLVs do: then different strings make different blocks,
+//! and no padding has to say so. A string without sections follows a block that no TLV starts with,
+//! and ends with a block that says how long it is.
 //!
 //! # Why strangers cannot flood a table with it
 //! Whoever does not know the keys and never sees a hash has to choose strings that collide
@@ -14,41 +19,57 @@
 //! authentication codes ("Provably Secure MACs from Differentially-Uniform Permutations and
 //! AES-Based Implementations", FSE 2006). Here the keys are the same for every block, so it is an
 //! argument and not their proof: to make two strings meet in one state, a stranger would have to
-//! know differences through four rounds of AES with unknown keys. The last five rounds, with keys
-//! of their own, spread the state over the bits that choose a bucket. It is not meant to
-//! authenticate anything.
+//! know differences through four rounds of AES with unknown keys. The last two rounds, with keys
+//! of their own, carry every byte of the state to each of the bits that choose a bucket: two rounds
+//! are what full diffusion takes, and six lie between any byte of a string and its hash. It is not
+//! meant to authenticate anything.
 
-/// Round keys of an [`AesHasher`]: the first state, four for a block, five for the end.
-pub const AES_HASHER_KEYS: usize = 10;
+/// Round keys of an [`AesHasher`]: the first state, four for a block, two for the end.
+pub const AES_HASHER_KEYS: usize = 7;
 
-const BLOCK: usize = 16;
+/// Bytes of a block.
+pub const AES_HASHER_BLOCK: usize = 16;
+
+const BLOCK: usize = AES_HASHER_BLOCK;
+
+/// A section of a string, which tells its own length by its content.
+#[derive(Clone, Copy, Debug)]
+pub enum Section<'a> {
+    /// The first `len` bytes of `block`, at most all.
+    Short {
+        /// The section, and anything behind it.
+        block: &'a [u8; BLOCK],
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// All the bytes.
+    Long(&'a [u8]),
+}
+
+impl<'a> Section<'a> {
+    /// All the bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        match *self {
+            Self::Short { block, len } => block.get(..len).unwrap_or(block),
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
 
 /// The hash function for one set of secret keys.
 #[derive(Clone, Copy)]
 pub struct AesHasher {
-    keys: [[u8; BLOCK]; AES_HASHER_KEYS],
+    keys: Keys,
 }
+
+type Keys = [[u8; BLOCK]; AES_HASHER_KEYS];
 
 impl std::fmt::Debug for AesHasher {
     /// Keeps the keys out of logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AesHasher").finish_non_exhaustive()
-    }
-}
-
-/// The prefixes of a string that are to be hashed.
-pub trait PrefixEnds {
-    /// The end of the next prefix from the end of the last one, at first 0; `None` for an error.
-    fn next_end(&mut self, end: usize) -> Option<usize>;
-}
-
-/// One prefix: everything.
-struct Whole(usize);
-
-impl PrefixEnds for Whole {
-    #[inline(always)]
-    fn next_end(&mut self, _: usize) -> Option<usize> {
-        Some(self.0)
     }
 }
 
@@ -59,52 +80,47 @@ impl AesHasher {
         is_available().then_some(Self { keys })
     }
 
-    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many.
-    ///
-    /// `None` after an error, when an end does not lie after the last one or lies behind the last
-    /// byte, or when `hashes` is full before a prefix is all of `bytes`.
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]` and returns how many hashes it
+    /// wrote: as many as there are sections, or as there is room for.
     #[inline]
-    pub fn hash_prefixes(
+    pub fn hash_prefixes<'a>(
         &self,
-        bytes: &[u8],
+        sections: impl Iterator<Item = Section<'a>>,
         hashes: &mut [u64],
-        ends: impl PrefixEnds,
-    ) -> Option<usize> {
+    ) -> usize {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             // SAFETY: `new` has found that the processor has AES and SSSE3. For speed: 4 prefixes
-            // of 40 bytes in a fifth of the instructions of SipHash-1-3 (table benches, `hash`).
-            unsafe { x86::hash_prefixes(&self.keys, bytes, hashes, ends) }
+            // of 40 bytes in a tenth of the instructions of SipHash-1-3 (table benches, `hash`).
+            unsafe { x86::hash_prefixes(&self.keys, sections, hashes) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         {
-            let _ = (bytes, hashes, ends, self.keys);
-            None
+            let _ = (sections, hashes, self.keys);
+            0
         }
     }
 
-    /// The hash of all of `bytes`.
-    #[must_use]
-    pub fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hash = [0];
-        let mut hashed = self.hash_prefixes(bytes, &mut hash, Whole(bytes.len()));
-        if bytes.is_empty() {
-            // The end of the empty string does not lie after its start.
-            hashed = self.hash_empty(&mut hash);
-        }
-        debug_assert_eq!(hashed, Some(1));
-        hash[0]
-    }
-
-    fn hash_empty(&self, hash: &mut [u64; 1]) -> Option<usize> {
+    /// The hash of all sections.
+    pub fn hash_sections<'a>(&self, sections: impl Iterator<Item = Section<'a>>) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             // SAFETY: as in `hash_prefixes`.
-            hash[0] = unsafe { x86::hash_empty(&self.keys) };
+            unsafe { x86::hash_sections(&self.keys, sections) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = hash;
-        Some(1)
+        {
+            let _ = sections;
+            0
+        }
+    }
+
+    /// The hash of a string without sections.
+    #[must_use]
+    pub fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut length = [0; BLOCK];
+        length[..8].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        self.hash_sections([&[0xFF; BLOCK], bytes, &length].into_iter().map(Section::Long))
     }
 }
 
@@ -118,35 +134,18 @@ fn is_available() -> bool {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[expect(clippy::cast_possible_truncation, reason = "lengths below a block")]
 mod x86 {
     use std::arch::x86_64::{
-        __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cvtsi128_si64, _mm_loadu_si128,
-        _mm_setzero_si128, _mm_shuffle_epi8, _mm_xor_si128,
+        __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_xor_si128,
     };
 
-    use super::{AES_HASHER_KEYS, BLOCK, PrefixEnds};
-
-    /// For each length: the order that moves so many of the last bytes of a block to its front.
-    static TO_FRONT: [[u8; BLOCK]; BLOCK] = {
-        let mut orders = [[0x80; BLOCK]; BLOCK];
-        let mut length = 0;
-        while length < BLOCK {
-            let mut byte = 0;
-            while byte < length {
-                orders[length][byte] = (BLOCK - length + byte) as u8;
-                byte += 1;
-            }
-            length += 1;
-        }
-        orders
-    };
+    use super::{BLOCK, Keys, Section};
 
     /// For each length: the mask that keeps so many of the first bytes of a block.
-    static KEEP: [[u8; BLOCK]; BLOCK] = {
-        let mut masks = [[0; BLOCK]; BLOCK];
+    static KEEP: Masks = {
+        let mut masks = [[0; BLOCK]; BLOCK + 1];
         let mut length = 0;
-        while length < BLOCK {
+        while length <= BLOCK {
             let mut byte = 0;
             while byte < length {
                 masks[length][byte] = 0xFF;
@@ -154,88 +153,80 @@ mod x86 {
             }
             length += 1;
         }
-        masks
+        Masks(masks)
     };
 
-    /// For each length: a block with the length in its last byte.
-    static LENGTHS: [[u8; BLOCK]; BLOCK] = {
-        let mut blocks = [[0; BLOCK]; BLOCK];
-        let mut length = 0;
-        while length < BLOCK {
-            blocks[length][BLOCK - 1] = length as u8;
-            length += 1;
-        }
-        blocks
-    };
-
-    type Keys = [[u8; BLOCK]; AES_HASHER_KEYS];
+    #[repr(align(16))]
+    struct Masks([[u8; BLOCK]; BLOCK + 1]);
 
     #[target_feature(enable = "aes,ssse3")]
-    pub(super) fn hash_prefixes(
+    pub(super) fn hash_prefixes<'a>(
         keys: &Keys,
-        bytes: &[u8],
+        mut sections: impl Iterator<Item = Section<'a>>,
         hashes: &mut [u64],
-        mut ends: impl PrefixEnds,
-    ) -> Option<usize> {
-        let mut state = load(&keys[0]);
-        let block_keys = [load(&keys[1]), load(&keys[2]), load(&keys[3]), load(&keys[4])];
-        let mut absorbed = 0;
-        let mut end = 0;
+    ) -> usize {
+        let keys = keys.each_ref().map(|key| load(key));
+        let mut state = keys[0];
         for (count, hash) in hashes.iter_mut().enumerate() {
-            if end == bytes.len() {
-                return Some(count);
-            }
-            let next = ends.next_end(end)?;
-            if next <= end || next > bytes.len() {
-                return None;
-            }
-            end = next;
-            while let Some(block) = bytes[absorbed..end].first_chunk() {
-                state = _mm_xor_si128(state, load(block));
-                state = _mm_aesenc_si128(state, block_keys[0]);
-                state = _mm_aesenc_si128(state, block_keys[1]);
-                state = _mm_aesenc_si128(state, block_keys[2]);
-                state = _mm_aesenc_si128(state, block_keys[3]);
-                absorbed += BLOCK;
-            }
-            *hash = finish(keys, state, tail(bytes, absorbed, end), end - absorbed);
+            let Some(section) = sections.next() else { return count };
+            state = absorb(&keys, state, section);
+            *hash = finish(&keys, state);
         }
-        (end == bytes.len()).then_some(hashes.len())
+        hashes.len()
     }
 
     #[target_feature(enable = "aes,ssse3")]
-    pub(super) fn hash_empty(keys: &Keys) -> u64 {
-        finish(keys, load(&keys[0]), _mm_setzero_si128(), 0)
+    pub(super) fn hash_sections<'a>(
+        keys: &Keys,
+        sections: impl Iterator<Item = Section<'a>>,
+    ) -> u64 {
+        let keys = keys.each_ref().map(|key| load(key));
+        let mut state = keys[0];
+        for section in sections {
+            state = absorb(&keys, state, section);
+        }
+        finish(&keys, state)
+    }
+
+    type LoadedKeys = [__m128i; super::AES_HASHER_KEYS];
+
+    #[inline]
+    #[target_feature(enable = "aes,ssse3")]
+    fn absorb(keys: &LoadedKeys, mut state: __m128i, section: Section<'_>) -> __m128i {
+        let (block, len) = match section {
+            Section::Short { block, len } => (load(block), len),
+            Section::Long(bytes) => {
+                let (blocks, rest) = bytes.as_chunks();
+                for block in blocks {
+                    state = rounds(keys, state, load(block));
+                }
+                if rest.is_empty() {
+                    return state;
+                }
+                let mut block = [0; BLOCK];
+                block[..rest.len()].copy_from_slice(rest);
+                (load(&block), BLOCK)
+            }
+        };
+        rounds(keys, state, _mm_and_si128(block, load(&KEEP.0[len])))
     }
 
     #[inline]
     #[target_feature(enable = "aes,ssse3")]
-    fn finish(keys: &Keys, state: __m128i, tail: __m128i, length: usize) -> u64 {
-        let padding = load(&LENGTHS[length]);
-        let mut state = _mm_xor_si128(state, _mm_xor_si128(tail, padding));
-        state = _mm_aesenc_si128(state, load(&keys[5]));
-        state = _mm_aesenc_si128(state, load(&keys[6]));
-        state = _mm_aesenc_si128(state, load(&keys[7]));
-        state = _mm_aesenc_si128(state, load(&keys[8]));
-        state = _mm_aesenc_si128(state, load(&keys[9]));
+    fn rounds(keys: &LoadedKeys, state: __m128i, block: __m128i) -> __m128i {
+        let mut state = _mm_xor_si128(state, block);
+        state = _mm_aesenc_si128(state, keys[1]);
+        state = _mm_aesenc_si128(state, keys[2]);
+        state = _mm_aesenc_si128(state, keys[3]);
+        _mm_aesenc_si128(state, keys[4])
+    }
+
+    #[inline]
+    #[target_feature(enable = "aes,ssse3")]
+    fn finish(keys: &LoadedKeys, mut state: __m128i) -> u64 {
+        state = _mm_aesenc_si128(state, keys[5]);
+        state = _mm_aesenc_si128(state, keys[6]);
         _mm_cvtsi128_si64(state).cast_unsigned()
-    }
-
-    /// `bytes[start..end]`, less than a block, padded with zeroes.
-    #[inline]
-    #[target_feature(enable = "aes,ssse3")]
-    fn tail(bytes: &[u8], start: usize, end: usize) -> __m128i {
-        let length = (end - start) % BLOCK;
-        if let Some(last) = bytes[..end].last_chunk() {
-            return _mm_shuffle_epi8(load(last), load(&TO_FRONT[length]));
-        }
-        // The first block: `start` is 0.
-        if let Some(first) = bytes.first_chunk() {
-            return _mm_and_si128(load(first), load(&KEEP[length]));
-        }
-        let mut block = [0; BLOCK];
-        block[..length].copy_from_slice(&bytes[..length]);
-        load(&block)
     }
 
     #[inline]
@@ -286,26 +277,34 @@ mod tests {
         [0, 1, 2, 3, 4].iter().fold(0x63, |sum, &turn| sum ^ inverse.rotate_left(turn))
     }
 
-    fn reference(keys: &[[u8; 16]; AES_HASHER_KEYS], bytes: &[u8]) -> u64 {
-        let add = |state: [u8; 16], block: [u8; 16]| std::array::from_fn(|i| state[i] ^ block[i]);
-        let (blocks, rest) = bytes.as_chunks::<16>();
+    fn reference(keys: &[[u8; 16]; AES_HASHER_KEYS], sections: &[&[u8]]) -> u64 {
         let mut state = keys[0];
-        for block in blocks {
-            state = keys[1..5].iter().fold(add(state, *block), |state, &key| round(state, key));
+        for section in sections {
+            for block in section.chunks(16) {
+                let block: [u8; 16] = std::array::from_fn(|i| block.get(i).copied().unwrap_or(0));
+                state = std::array::from_fn(|i| state[i] ^ block[i]);
+                state = keys[1..5].iter().fold(state, |state, &key| round(state, key));
+            }
         }
-        let mut last = [0; 16];
-        last[..rest.len()].copy_from_slice(rest);
-        last[15] = u8::try_from(rest.len()).unwrap();
-        state = keys[5..].iter().fold(add(state, last), |state, &key| round(state, key));
+        state = keys[5..].iter().fold(state, |state, &key| round(state, key));
         u64::from_le_bytes(*state.first_chunk().unwrap())
     }
 
-    /// Prefixes that end where a closure says.
-    struct Ends<F>(F);
+    /// Sections of a string of the given lengths, short ones within a block where there is room.
+    struct Cut<'a>(&'a [u8], Vec<usize>);
 
-    impl<F: FnMut(usize) -> Option<usize>> PrefixEnds for Ends<F> {
-        fn next_end(&mut self, end: usize) -> Option<usize> {
-            (self.0)(end)
+    impl<'a> Iterator for Cut<'a> {
+        type Item = Section<'a>;
+
+        fn next(&mut self) -> Option<Section<'a>> {
+            let len = self.1.pop()?;
+            let block = self.0.first_chunk();
+            let (section, rest) = self.0.split_at(len);
+            self.0 = rest;
+            Some(match block {
+                Some(block) if len <= 16 => Section::Short { block, len },
+                _ => Section::Long(section),
+            })
         }
     }
 
@@ -325,42 +324,45 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_standard_step_by_step() {
+    fn strings_agree_with_the_standard_step_by_step() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
-        for length in 0..100 {
-            assert_eq!(hasher.hash(&bytes(length)), reference(&keys(), &bytes(length)));
+        for length in [0, 1, 15, 16, 17, 32, 40] {
+            let bytes = bytes(usize::from(length));
+            let mut end = [0; 16];
+            end[0] = length;
+            let expected = reference(&keys(), &[&[0xFF; 16], &bytes, &end]);
+            assert_eq!(hasher.hash(&bytes), expected);
         }
     }
 
     #[test]
-    fn every_prefix_hashes_as_if_alone() {
+    fn prefixes_agree_with_the_standard_step_by_step() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
-        for length in 1..90 {
+        for length in [1, 10, 16, 17, 50] {
             let bytes = bytes(length);
-            for step in 1..40 {
+            for step in [2, 7, 10, 15, 16, 17, 33] {
+                let sections: Vec<&[u8]> = bytes.chunks(step).collect();
+                let lengths = || sections.iter().rev().map(|section| section.len()).collect();
                 let mut hashes = [0; 100];
-                let ends = Ends(|end: usize| Some((end + step).min(length)));
-                let count = hasher.hash_prefixes(&bytes, &mut hashes, ends).unwrap();
-                assert_eq!(count, length.div_ceil(step));
+                let count = hasher.hash_prefixes(Cut(&bytes, lengths()), &mut hashes);
+                assert_eq!(count, sections.len());
                 for (position, &hash) in hashes[..count].iter().enumerate() {
-                    let end = ((position + 1) * step).min(length);
-                    assert_eq!(hash, hasher.hash(&bytes[..end]), "{end} of {length} bytes");
+                    let expected = reference(&keys(), &sections[..=position]);
+                    assert_eq!(hash, expected, "{position} of {length} bytes by {step}");
                 }
+                let whole = hasher.hash_sections(Cut(&bytes, lengths()));
+                assert_eq!(whole, hashes[count - 1]);
             }
         }
     }
 
     #[test]
-    fn wrong_ends_and_too_little_room_are_refused() {
+    fn no_more_hashes_than_there_is_room_for() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
-        let bytes = bytes(20);
-        let mut hashes = [0; 4];
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| None)), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| Some(21))), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|_| Some(7))), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|end| Some(end + 4))), None);
-        assert_eq!(hasher.hash_prefixes(&bytes, &mut hashes, Ends(|end| Some(end + 5))), Some(4));
-        assert_eq!(hasher.hash_prefixes(&[], &mut hashes, Ends(|_| None)), Some(0));
+        let mut sections = Cut(&[8, 0, 9, 0, 10, 0], vec![2, 2, 2]);
+        assert_eq!(hasher.hash_prefixes(&mut sections, &mut [0; 2]), 2);
+        assert_eq!(sections.0, [10, 0], "the third is left");
+        assert_eq!(hasher.hash_prefixes(Cut(&[], vec![]), &mut [0; 2]), 0);
     }
 
     #[test]
@@ -379,8 +381,22 @@ mod tests {
             other[bit / 128][bit % 128 / 8] ^= 1 << (bit % 8);
             assert!(AesHasher::new(other).is_some_and(|other| {
                 // Half of the last two keys only reaches the half that is not shown.
-                other.hash(&bytes) != hash || bit >= 8 * 128
+                other.hash(&bytes) != hash || bit >= 5 * 128
             }));
         }
+    }
+
+    #[test]
+    fn low_bits_of_similar_names_spread_evenly() {
+        let Some(hasher) = AesHasher::new(keys()) else { return };
+        let mut buckets = [0_u32; 256];
+        for number in 0..65_536_u32 {
+            let mut section = *b"\x08\x08name\0\0\0\0";
+            section[6..].copy_from_slice(&number.to_be_bytes());
+            let hash = hasher.hash_sections([Section::Long(&section)].into_iter());
+            buckets[(hash & 0xFF) as usize] += 1;
+        }
+        // 256 each are expected, with a deviation of 16.
+        assert!(buckets.iter().all(|&count| (160..=352).contains(&count)), "{buckets:?}");
     }
 }

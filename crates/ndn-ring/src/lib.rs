@@ -28,7 +28,7 @@ mod sync;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use aes_hash::{AES_HASHER_KEYS, AesHasher, PrefixEnds};
+pub use aes_hash::{AES_HASHER_BLOCK, AES_HASHER_KEYS, AesHasher, Section};
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;

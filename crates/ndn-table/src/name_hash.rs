@@ -1,7 +1,8 @@
 //! One keyed hash per name prefix, computed once per packet and used by every table.
 
 use ndn_packet::NameRef;
-use ndn_ring::{AesHasher, PrefixEnds};
+use ndn_packet::name::{NameScanner, RawComponent};
+use ndn_ring::{AesHasher, Section};
 
 use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::sip::SipHasher;
@@ -53,7 +54,7 @@ impl NameHasher {
 
     fn of(function: Function) -> Self {
         let empty = match &function {
-            Function::Aes(aes) => aes.hash(&[]),
+            Function::Aes(aes) => aes.hash_sections(std::iter::empty()),
             Function::Sip(sip) => sip.hash(&[]),
         };
         Self { function, empty }
@@ -72,23 +73,37 @@ impl NameHasher {
     /// [`Self::hash_prefixes`] for the value of a Name TLV that has been validated before.
     #[inline]
     pub fn hash_value_prefixes(&self, value: &[u8], hashes: &mut [u64]) -> Option<usize> {
-        let (first, longer) = hashes.split_first_mut()?;
+        let mut scanner = NameScanner::new(value);
+        let count = self.hash_scanned(&mut scanner, hashes);
+        (count > 0 && scanner.rest().is_empty()).then_some(count)
+    }
+
+    /// [`Self::hash_prefixes`] for a name that is being parsed: walks over its components until
+    /// one is not valid, or [`NAME_COMPONENTS_MAX`] are hashed, or `hashes` is full. Gives the
+    /// number of hashes written.
+    #[inline]
+    pub fn hash_scanned(&self, scanner: &mut NameScanner<'_>, hashes: &mut [u64]) -> usize {
+        let Some((first, longer)) = hashes.split_first_mut() else { return 0 };
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let ends = ComponentEnds(value);
+        let components = ComponentSections(scanner);
         let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(value, longer, ends),
-            Function::Sip(sip) => sip.hash_prefixes(value, longer, ends),
+            Function::Aes(aes) => aes.hash_prefixes(components, longer),
+            Function::Sip(sip) => sip.hash_prefixes(components, longer),
         };
-        Some(count? + 1)
+        count + 1
     }
 
-    /// The hash of a whole name.
+    /// The hash of a whole name, the same as among its prefixes; or of any other bytes.
     #[must_use]
     pub fn hash_value(&self, value: &[u8]) -> u64 {
         match &self.function {
-            Function::Aes(aes) => aes.hash(value),
+            Function::Aes(aes) => {
+                let mut scanner = NameScanner::new(value);
+                let hash = aes.hash_sections(ComponentSections(&mut scanner));
+                if scanner.rest().is_empty() { hash } else { aes.hash(value) }
+            }
             Function::Sip(sip) => sip.hash(value),
         }
     }
@@ -107,13 +122,18 @@ impl NameHasher {
     }
 }
 
-/// The prefixes of a name: one for each of its components.
-struct ComponentEnds<'a>(&'a [u8]);
+/// The components of a name, as far as they are valid.
+struct ComponentSections<'s, 'a>(&'s mut NameScanner<'a>);
 
-impl PrefixEnds for ComponentEnds<'_> {
+impl<'a> Iterator for ComponentSections<'_, 'a> {
+    type Item = Section<'a>;
+
     #[inline(always)]
-    fn next_end(&mut self, end: usize) -> Option<usize> {
-        component_end(self.0, end)
+    fn next(&mut self) -> Option<Section<'a>> {
+        Some(match self.0.next_component()? {
+            RawComponent::Short { block, len } => Section::Short { block, len },
+            RawComponent::Long(wire) => Section::Long(wire),
+        })
     }
 }
 
@@ -202,6 +222,9 @@ mod tests {
                 let mut value = Vec::new();
                 let mut expected = vec![reference(&[])];
                 for (kind, bytes) in &components {
+                    // Digests of any other length are no components.
+                    let digest = [bytes.first().copied().unwrap_or_default(); 32];
+                    let bytes = if *kind <= 2 { &digest[..] } else { bytes };
                     value.extend(component(*kind, bytes));
                     expected.push(reference(&value));
                 }
@@ -222,6 +245,38 @@ mod tests {
                 let mut hashes = [0; 2];
                 assert_eq!(hasher.hash_value_prefixes(&value, &mut hashes), Some(2));
                 assert_eq!(hashes, [reference(&[]), reference(&value)]);
+            }
+        }
+    }
+
+    #[test]
+    fn names_hash_alike_wherever_they_lie() {
+        for (hasher, reference) in hashers() {
+            for length in 0..40 {
+                let value = [component(8, b"a"), component(8, &vec![0xA5; length])].concat();
+                for behind in 0..20 {
+                    let packet = [&[7, 45][..], &value, &vec![0xFF; behind]].concat();
+                    let mut scanner = NameScanner::within(&packet, 2..2 + value.len());
+                    let mut hashes = [0; 3];
+                    assert_eq!(hasher.hash_scanned(&mut scanner, &mut hashes), 3);
+                    assert_eq!(scanner.rest(), []);
+                    assert_eq!(hashes[2], reference(&value));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_have_a_hash() {
+        for (hasher, _) in hashers() {
+            let mut seen = std::collections::BTreeSet::new();
+            for length in 0..40 {
+                for first in [0, 8, 0xFF] {
+                    let mut bytes = vec![0; length];
+                    bytes.iter_mut().take(1).for_each(|byte| *byte = first);
+                    let is_new = seen.insert(hasher.hash_value(&bytes));
+                    assert_eq!(is_new, length > 0 || first == 0, "{bytes:?}");
+                }
             }
         }
     }

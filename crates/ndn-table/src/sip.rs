@@ -3,7 +3,7 @@
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression and
 //! three finalisation rounds. The value of a prefix equals what hashing that prefix alone gives.
 
-use ndn_ring::PrefixEnds;
+use ndn_ring::Section;
 
 /// SipHash-1-3 with a key.
 #[derive(Clone, Copy, Debug)]
@@ -17,28 +17,30 @@ impl SipHasher {
         Self { initial: SipState::new(low, high) }
     }
 
-    /// Writes the hashes of prefixes of `bytes` to `hashes` and returns how many. `None` after an error, or when `hashes` is full before a prefix is all of `bytes`.
-    pub(crate) fn hash_prefixes(
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]` and returns how many hashes it
+    /// wrote: as many as there are sections, or as there is room for.
+    pub(crate) fn hash_prefixes<'a>(
         &self,
-        bytes: &[u8],
+        mut sections: impl Iterator<Item = Section<'a>>,
         hashes: &mut [u64],
-        mut ends: impl PrefixEnds,
-    ) -> Option<usize> {
+    ) -> usize {
         let mut state = self.initial;
-        let mut absorbed = 0;
-        let mut end = 0;
+        // The bytes that do not make a word yet.
+        let mut word = 0;
+        let mut length = 0_usize;
         for (count, hash) in hashes.iter_mut().enumerate() {
-            if end == bytes.len() {
-                return Some(count);
+            let Some(section) = sections.next() else { return count };
+            for &byte in section.bytes() {
+                word |= u64::from(byte) << (8 * (length % 8));
+                length += 1;
+                if length.is_multiple_of(8) {
+                    state.absorb(word);
+                    word = 0;
+                }
             }
-            end = ends.next_end(end)?;
-            while absorbed + 8 <= end {
-                state.absorb(little_endian_word(&bytes[absorbed..absorbed + 8]));
-                absorbed += 8;
-            }
-            *hash = state.finish(last_word(bytes, absorbed, end));
+            *hash = state.finish((length as u64) << 56 | word);
         }
-        (end == bytes.len()).then_some(hashes.len())
+        hashes.len()
     }
 
     /// The hash of all of `bytes`.

@@ -1,10 +1,10 @@
 //! The parsed Data.
 
-use crate::error::DecodeError;
-use crate::name::{self, Component, NameRef};
+use crate::error::{DecodeError, saturate};
+use crate::name::{Component, NameRef, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{Reader, Tlv};
+use crate::tlv::{Front, Reader, Tlv, front};
 use crate::types;
 use core::fmt;
 use core::ops::Range;
@@ -81,57 +81,88 @@ impl<'a> Data<'a> {
     /// When the bytes are anything but one valid Data.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::parse_with(wire, |_| ())
+    }
+
+    /// Reads a Data as [`Data::parse`] does, and lets `look` walk over the components of the name
+    /// while they are checked. What it sees may belong to a packet that turns out not to be valid.
+    ///
+    /// # Errors
+    /// As [`Data::parse`].
+    #[inline]
+    pub fn parse_with(
+        wire: &'a [u8],
+        look: impl FnOnce(&mut NameScanner<'a>),
+    ) -> Result<Self, DecodeError> {
         check_size(wire)?;
-        let outer = Reader::new(wire).read_only(types::DATA)?;
-        let mut reader = outer.reader();
-        let name = reader.read_expected(types::NAME)?;
-        let scan = name::scan(name.value(), name.value_offset())?;
-        let mut data = Self {
+        let name_offset = front::outer::<{ types::DATA }>(wire)?;
+        let (name_start, name_end) = front::name(wire, name_offset)?;
+        let mut scanner = NameScanner::within(wire, name_start..name_end);
+        look(&mut scanner);
+        let scan = scanner.finish()?;
+        let data = Self {
             wire,
             content_type: ContentType::BLOB.0,
             freshness_ms: None,
-            name: Span::new(name.value_offset(), name.end()),
+            name: Span::new(name_start, name_end),
             final_block_id: Span::NONE,
             content: Span::NONE,
             signature_info: Span::NONE,
             signature_value: Span::NONE,
-            signed_portion: Span::new(name.offset(), 0),
+            signed_portion: Span::new(name_offset, 0),
             name_count: scan.component_count,
             name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
         };
-        let mut last = rank::NAME;
-        macro_rules! take {
-            ($($ty:path),*) => {$(
-                if let Some(tlv) = reader.take::<{ $ty }>() {
-                    data.element(&tlv, &mut last)?;
-                }
-            )*};
+        match data.usual_elements(name_end) {
+            Some(data) => Ok(data),
+            None => data.any_elements(name_end),
         }
-        take!(types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE);
-        if !reader.is_empty() {
-            data.rest(reader, last)?;
-        }
-        if !data.signature_info.is_some() {
-            return Err(outer.missing(types::SIGNATURE_INFO));
-        }
-        if !data.signature_value.is_some() {
-            return Err(outer.missing(types::SIGNATURE_VALUE));
-        }
-        Ok(data)
     }
 
-    /// Takes the elements that were not met in their usual places.
+    /// The elements behind the name, if they are what they are in most packets.
+    #[inline(always)]
+    fn usual_elements(mut self, name_end: usize) -> Option<Self> {
+        let mut front = Front::new(self.wire, name_end);
+        if let Some(meta_info) = front.take(types::META_INFO) {
+            let mut inside = front.inside(meta_info)?;
+            if let Some(value) = inside.take(types::CONTENT_TYPE) {
+                self.content_type = inside.number(value)?;
+            }
+            if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
+                self.freshness_ms = Some(inside.number(value)?);
+            }
+            if !inside.is_empty() {
+                return None;
+            }
+        }
+        if let Some(content) = front.take(types::CONTENT) {
+            self.content = content;
+        }
+        self.signature_info = front.take(types::SIGNATURE_INFO)?;
+        self.signed_portion.end = Span::new(0, front.offset()).end;
+        self.signature_value = front.take(types::SIGNATURE_VALUE)?;
+        front.is_empty().then_some(self)
+    }
+
+    /// All elements behind the name, or what is wrong with them.
     #[inline(never)]
-    fn rest(&mut self, mut reader: Reader<'a>, mut last: u8) -> Result<(), DecodeError> {
-        while !reader.is_empty() {
-            let tlv = reader.read()?;
+    fn any_elements(mut self, name_end: usize) -> Result<Self, DecodeError> {
+        let mut reader = Reader::at(self.wire, name_end);
+        let mut last = rank::NAME;
+        while let Some(tlv) = reader.next_tlv()? {
             self.element(&tlv, &mut last)?;
         }
-        Ok(())
+        let missing = |ty| Err(DecodeError::Missing { ty, offset: saturate(self.wire.len()) });
+        if !self.signature_info.is_some() {
+            return missing(types::SIGNATURE_INFO);
+        }
+        if !self.signature_value.is_some() {
+            return missing(types::SIGNATURE_VALUE);
+        }
+        Ok(self)
     }
 
     /// Takes one element behind the name.
-    #[inline(always)]
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::META_INFO => rank::META_INFO,
@@ -158,31 +189,15 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
-    #[inline(always)]
     fn meta_info(&mut self, meta_info: &Tlv<'a>) -> Result<(), DecodeError> {
         let mut reader = meta_info.reader();
         let mut last = 0;
-        macro_rules! take {
-            ($($ty:path),*) => {$(
-                if let Some(tlv) = reader.take::<{ $ty }>() {
-                    self.meta_info_element(&tlv, &mut last)?;
-                }
-            )*};
-        }
-        take!(types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID);
-        if reader.is_empty() { Ok(()) } else { self.meta_info_rest(reader, last) }
-    }
-
-    #[inline(never)]
-    fn meta_info_rest(&mut self, mut reader: Reader<'a>, mut last: u32) -> Result<(), DecodeError> {
-        while !reader.is_empty() {
-            let tlv = reader.read()?;
+        while let Some(tlv) = reader.next_tlv()? {
             self.meta_info_element(&tlv, &mut last)?;
         }
         Ok(())
     }
 
-    #[inline(always)]
     fn meta_info_element(&mut self, tlv: &Tlv<'a>, last: &mut u32) -> Result<(), DecodeError> {
         match tlv.ty() {
             types::CONTENT_TYPE | types::FRESHNESS_PERIOD | types::FINAL_BLOCK_ID => {

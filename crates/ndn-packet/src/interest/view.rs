@@ -3,10 +3,10 @@
 use crate::data::Data;
 use crate::error::{DecodeError, saturate};
 use crate::interest::ForwardingHint;
-use crate::name::{self, NameRef};
+use crate::name::{NameRef, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{Reader, Tlv};
+use crate::tlv::{Front, Reader, Tlv, front};
 use crate::{DEFAULT_LIFETIME_MS, types};
 use core::ops::Range;
 
@@ -74,20 +74,35 @@ impl<'a> Interest<'a> {
     /// When the bytes are anything but one valid Interest with a name that is not empty.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::parse_with(wire, |_| ())
+    }
+
+    /// Reads an Interest as [`Interest::parse`] does, and lets `look` walk over the components of the name
+    /// while they are checked. What it sees may belong to a packet that turns out not to be valid.
+    ///
+    /// # Errors
+    /// As [`Interest::parse`].
+    #[inline]
+    pub fn parse_with(
+        wire: &'a [u8],
+        look: impl FnOnce(&mut NameScanner<'a>),
+    ) -> Result<Self, DecodeError> {
         check_size(wire)?;
-        let mut reader = Reader::new(wire).read_only(types::INTEREST)?.reader();
-        let name = reader.read_expected(types::NAME)?;
-        let scan = name::scan(name.value(), name.value_offset())?;
+        let name_offset = front::outer::<{ types::INTEREST }>(wire)?;
+        let (name_start, name_end) = front::name(wire, name_offset)?;
+        let mut scanner = NameScanner::within(wire, name_start..name_end);
+        look(&mut scanner);
+        let scan = scanner.finish()?;
         if scan.component_count == 0 {
-            return Err(DecodeError::EmptyName { offset: saturate(name.offset()) });
+            return Err(DecodeError::EmptyName { offset: saturate(name_offset) });
         }
         if scan.parameters_digest_count > 1 {
-            return Err(DecodeError::RepeatedParametersDigest { offset: saturate(name.offset()) });
+            return Err(DecodeError::RepeatedParametersDigest { offset: saturate(name_offset) });
         }
-        let mut interest = Self {
+        let interest = Self {
             wire,
             lifetime_ms: DEFAULT_LIFETIME_MS,
-            name: value_span(&name),
+            name: Span::new(name_start, name_end),
             forwarding_hint: Span::NONE,
             parameters_portion: Span::NONE,
             parameters: Span::NONE,
@@ -96,7 +111,7 @@ impl<'a> Interest<'a> {
             signature_value_tlv: 0,
             nonce_offset: 0,
             nonce: 0,
-            nonce_place: Span::new(name.end(), 0).start,
+            nonce_place: Span::new(name_end, 0).start,
             hop_limit_offset: 0,
             name_count: scan.component_count,
             name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
@@ -106,34 +121,49 @@ impl<'a> Interest<'a> {
             has_lifetime: false,
             has_parameters_digest: scan.parameters_digest_count == 1,
         };
-        let mut last = rank::NAME;
-        macro_rules! take {
-            ($($ty:path),*) => {$(
-                if let Some(tlv) = reader.take::<{ $ty }>() {
-                    interest.element(&tlv, &mut last)?;
-                }
-            )*};
+        match interest.usual_elements(name_end) {
+            Some(interest) => Ok(interest),
+            None => interest.any_elements(name_end),
         }
-        take!(types::CAN_BE_PREFIX, types::MUST_BE_FRESH, types::FORWARDING_HINT, types::NONCE);
-        take!(types::INTEREST_LIFETIME, types::HOP_LIMIT);
-        if !reader.is_empty() {
-            interest.rest(reader, last)?;
-        }
-        Ok(interest)
     }
 
-    /// Takes the elements that were not met in their usual places.
+    /// The elements behind the name, if they are what they are in most packets.
+    #[inline(always)]
+    fn usual_elements(mut self, name_end: usize) -> Option<Self> {
+        let mut front = Front::new(self.wire, name_end);
+        if front.take_array::<0>(types::CAN_BE_PREFIX).is_some() {
+            self.can_be_prefix = true;
+        }
+        if front.take_array::<0>(types::MUST_BE_FRESH).is_some() {
+            self.must_be_fresh = true;
+        }
+        self.nonce_place = Span::new(front.offset(), 0).start;
+        let (nonce_offset, nonce) = front.take_array(types::NONCE)?;
+        self.nonce_offset = nonce_offset;
+        self.nonce = u32::from_be_bytes(*nonce);
+        if let Some(value) = front.take(types::INTEREST_LIFETIME) {
+            self.lifetime_ms = front.number(value)?;
+            self.has_lifetime = true;
+        }
+        if let Some((offset, &[hop_limit])) = front.take_array(types::HOP_LIMIT) {
+            self.hop_limit_offset = offset;
+            self.hop_limit = hop_limit;
+        }
+        front.is_empty().then_some(self)
+    }
+
+    /// All elements behind the name, or what is wrong with them.
     #[inline(never)]
-    fn rest(&mut self, mut reader: Reader<'a>, mut last: u8) -> Result<(), DecodeError> {
-        while !reader.is_empty() {
-            let tlv = reader.read()?;
+    fn any_elements(mut self, name_end: usize) -> Result<Self, DecodeError> {
+        let mut reader = Reader::at(self.wire, name_end);
+        let mut last = rank::NAME;
+        while let Some(tlv) = reader.next_tlv()? {
             self.element(&tlv, &mut last)?;
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Takes one element behind the name.
-    #[inline(always)]
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::CAN_BE_PREFIX => rank::CAN_BE_PREFIX,

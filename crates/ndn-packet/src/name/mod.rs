@@ -3,6 +3,7 @@
 mod component;
 mod name_ref;
 mod owned;
+mod scanner;
 #[cfg(test)]
 mod tests;
 mod uri;
@@ -10,8 +11,7 @@ mod uri;
 pub use component::{Component, ComponentType};
 pub use name_ref::{Components, NameRef};
 pub use owned::Name;
-
-pub(crate) use name_ref::scan;
+pub use scanner::{NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
 
 /// The largest number of components a name may have here; what fits a packet of
 /// [`crate::MAX_PACKET_SIZE`] bytes is always accepted. A forwarder sets its own, smaller limit.

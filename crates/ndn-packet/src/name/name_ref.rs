@@ -1,9 +1,10 @@
 //! The borrowed name.
 
-use crate::error::{DecodeError, saturate};
+use crate::error::DecodeError;
 use crate::name::component::Component;
 use crate::name::owned::Name;
-use crate::name::{MAX_COMPONENTS, uri};
+use crate::name::scanner::NameScanner;
+use crate::name::uri;
 use crate::tlv::{Reader, tlv_len};
 use crate::types;
 use core::cmp::Ordering;
@@ -30,7 +31,7 @@ impl<'a> NameRef<'a> {
     /// When it is not a run of valid components.
     #[inline]
     pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let scan = scan(value, 0)?;
+        let scan = NameScanner::new(value).finish()?;
         Ok(Self { value, component_count: scan.component_count })
     }
 
@@ -59,7 +60,7 @@ impl<'a> NameRef<'a> {
         if tlv.ty() != types::NAME {
             return Err(tlv.unexpected(types::NAME));
         }
-        let scan = scan(tlv.value(), tlv.value_offset())?;
+        let scan = NameScanner::of_tlv(tlv).finish()?;
         Ok(Self { value: tlv.value(), component_count: scan.component_count })
     }
 
@@ -273,84 +274,3 @@ impl<'a> Iterator for Components<'a> {
         (0, Some(usize::from(self.left)))
     }
 }
-
-/// What one pass over a name found.
-pub(crate) struct NameScan {
-    pub(crate) component_count: u16,
-    /// Number of ParametersSha256DigestComponents.
-    pub(crate) parameters_digest_count: u16,
-    /// The last component is an ImplicitSha256DigestComponent.
-    pub(crate) ends_in_implicit_digest: bool,
-}
-
-/// The digest components that a scan has met.
-#[derive(Default)]
-struct DigestComponents {
-    parameters_count: u16,
-    /// Offset behind the last ImplicitSha256DigestComponent, 0 if there is none.
-    implicit_end: usize,
-}
-
-/// Checks the components of `value`, which begins at `base` in the packet (for error reports).
-#[inline]
-pub(crate) fn scan(value: &[u8], base: usize) -> Result<NameScan, DecodeError> {
-    let mut count: usize = 0;
-    let mut digests = DigestComponents::default();
-    let mut pos = 0;
-    while let Some(&[ty, len]) = value.get(pos..).and_then(|rest| rest.first_chunk()) {
-        // Short numbers, and not a digest; everything else takes the careful path.
-        if ty.wrapping_sub(3) < 250 && len < 253 {
-            pos += 2 + usize::from(len);
-        } else {
-            pos = scan_component(value, pos, base, &mut digests)?;
-        }
-        count += 1;
-    }
-    if pos != value.len() {
-        return Err(overrun(value, base));
-    }
-    let Ok(component_count) = u16::try_from(count) else {
-        return Err(DecodeError::TooManyComponents { offset: saturate(base) });
-    };
-    Ok(NameScan {
-        component_count,
-        parameters_digest_count: digests.parameters_count,
-        ends_in_implicit_digest: digests.implicit_end == value.len() && count > 0,
-    })
-}
-
-#[inline(never)]
-fn scan_component(
-    value: &[u8],
-    pos: usize,
-    base: usize,
-    digests: &mut DigestComponents,
-) -> Result<usize, DecodeError> {
-    let mut reader = Reader::at(value, pos);
-    let component = reader
-        .read()
-        .and_then(|tlv| Component::from_tlv(&tlv))
-        .map_err(|error| error.moved_by(base))?;
-    if component.parameters_digest().is_some() {
-        digests.parameters_count = digests.parameters_count.saturating_add(1);
-    }
-    if component.implicit_digest().is_some() {
-        digests.implicit_end = reader.offset();
-    }
-    Ok(reader.offset())
-}
-
-/// Says which component reaches beyond the name.
-#[cold]
-fn overrun(value: &[u8], base: usize) -> DecodeError {
-    let mut reader = Reader::new(value);
-    loop {
-        match reader.next_tlv() {
-            Ok(Some(_)) => {}
-            Ok(None) => return DecodeError::Truncated { offset: saturate(base + value.len()) },
-            Err(error) => return error.moved_by(base),
-        }
-    }
-}
-
-const _: () = assert!(MAX_COMPONENTS == u16::MAX as usize);

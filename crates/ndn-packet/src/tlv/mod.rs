@@ -1,6 +1,7 @@
 //! Type-length-value elements (packet specification, section "Type-Length-Value (TLV) Encoding").
 
 mod fields;
+pub(crate) mod front;
 mod number;
 mod reader;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod writer;
 
 pub use crate::error::{DecodeError, EncodeError};
 pub use fields::{Field, Fields};
+pub(crate) use front::Front;
 pub use number::{Number, decode_number, number_len, read_var_number, var_number_len};
 pub use reader::{Reader, Tlv, frame_len};
 pub use vec::{append_header, append_name, append_nested, append_number, append_tlv};

@@ -234,6 +234,12 @@ impl<'a> Tlv<'a> {
         self.buf.get(self.start..).unwrap_or_default()
     }
 
+    /// Everything up to the end of the element.
+    #[inline]
+    pub(crate) const fn front(&self) -> &'a [u8] {
+        self.buf
+    }
+
     /// Offset of the element's first byte.
     #[inline]
     #[must_use]

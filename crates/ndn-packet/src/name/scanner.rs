@@ -1,0 +1,184 @@
+//! Checking the components of a name, one by one.
+
+use crate::error::{DecodeError, saturate};
+use crate::name::MAX_COMPONENTS;
+use crate::name::component::Component;
+use crate::tlv::{Reader, Tlv};
+use core::ops::Range;
+
+/// Bytes that a [`RawComponent::Short`] has at most, and that can be read from its start.
+pub const SHORT_COMPONENT_LEN_MAX: usize = 16;
+
+/// Walks over the components of a name that is being parsed and checks each.
+///
+/// Whoever has to look at the components anyway, to hash them, does so in the same pass:
+/// [`Interest::parse_with`](crate::Interest::parse_with) hands out the scanner, and then checks
+/// itself what was not walked over.
+#[derive(Debug)]
+pub struct NameScanner<'a> {
+    /// The packet, and in it the value of the name.
+    wire: &'a [u8],
+    start: usize,
+    end: usize,
+    /// Where the next component starts.
+    pos: usize,
+    count: usize,
+    /// Number of ParametersSha256DigestComponents.
+    parameters_digest_count: u16,
+    /// Offset behind the last ImplicitSha256DigestComponent, 0 if there is none.
+    implicit_digest_end: usize,
+}
+
+/// The TLV of one component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawComponent<'a> {
+    /// A small one that is not near the end of the packet.
+    Short {
+        /// The component, and what follows it in the packet.
+        block: &'a [u8; SHORT_COMPONENT_LEN_MAX],
+        /// Length of the component in bytes, type and length included.
+        len: usize,
+    },
+    /// Any other.
+    Long(&'a [u8]),
+}
+
+impl<'a> RawComponent<'a> {
+    /// The bytes of the component.
+    #[inline]
+    #[must_use]
+    pub fn wire(&self) -> &'a [u8] {
+        match *self {
+            Self::Short { block, len } => block.get(..len).unwrap_or(block),
+            Self::Long(wire) => wire,
+        }
+    }
+}
+
+/// What one pass over a name found.
+#[derive(Clone, Copy)]
+pub(crate) struct NameScan {
+    pub(crate) component_count: u16,
+    /// Number of ParametersSha256DigestComponents.
+    pub(crate) parameters_digest_count: u16,
+    /// The last component is an ImplicitSha256DigestComponent.
+    pub(crate) ends_in_implicit_digest: bool,
+}
+
+impl<'a> NameScanner<'a> {
+    /// Of the value of a Name TLV.
+    #[inline]
+    #[must_use]
+    pub const fn new(value: &'a [u8]) -> Self {
+        Self::of(value, 0, value.len())
+    }
+
+    /// Of an element of type Name.
+    #[inline]
+    pub(crate) fn of_tlv(tlv: &Tlv<'a>) -> Self {
+        Self::of(tlv.front(), tlv.value_offset(), tlv.end())
+    }
+
+    /// Of the name whose value lies at `range` in `packet`.
+    #[inline]
+    #[must_use]
+    pub const fn within(packet: &'a [u8], range: Range<usize>) -> Self {
+        Self::of(packet, range.start, range.end)
+    }
+
+    /// Of the name whose value lies from `start` to `end` in `wire`.
+    #[inline(always)]
+    pub(crate) const fn of(wire: &'a [u8], start: usize, end: usize) -> Self {
+        Self {
+            wire,
+            start,
+            end,
+            pos: start,
+            count: 0,
+            parameters_digest_count: 0,
+            implicit_digest_end: 0,
+        }
+    }
+
+    /// The bytes of the name that were not walked over.
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.wire.get(self.pos..self.end).unwrap_or_default()
+    }
+
+    /// Walks over the next component; `None` at the end, and before one that is not valid.
+    #[inline(always)]
+    pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
+        if self.pos == self.end {
+            return None;
+        }
+        let from_here: &'a [u8] = self.wire.get(self.pos..)?;
+        if let Some(block) = from_here.first_chunk::<SHORT_COMPONENT_LEN_MAX>() {
+            // Short numbers, and not a digest; everything else takes the careful path.
+            let [ty, value_len, ..] = *block;
+            let len = 2 + usize::from(value_len);
+            let next = self.pos + len;
+            if ty.wrapping_sub(3) < 250 && value_len < 253 && next <= self.end {
+                self.pos = next;
+                self.count += 1;
+                if len <= SHORT_COMPONENT_LEN_MAX {
+                    return Some(RawComponent::Short { block, len });
+                }
+                return from_here.get(..len).map(RawComponent::Long);
+            }
+        }
+        self.long_component().map(RawComponent::Long)
+    }
+
+    #[inline(never)]
+    fn long_component(&mut self) -> Option<&'a [u8]> {
+        let mut reader = self.reader_at(self.pos);
+        let tlv = reader.read().ok()?;
+        let component = Component::from_tlv(&tlv).ok()?;
+        if component.parameters_digest().is_some() {
+            self.parameters_digest_count = self.parameters_digest_count.saturating_add(1);
+        }
+        if component.implicit_digest().is_some() {
+            self.implicit_digest_end = tlv.end();
+        }
+        self.pos = tlv.end();
+        self.count += 1;
+        Some(tlv.wire())
+    }
+
+    /// Checks what was not walked over.
+    #[inline]
+    pub(crate) fn finish(mut self) -> Result<NameScan, DecodeError> {
+        if self.pos != self.end {
+            while self.next_component().is_some() {}
+            if self.pos != self.end {
+                return Err(self.error());
+            }
+        }
+        let Ok(component_count) = u16::try_from(self.count) else {
+            return Err(DecodeError::TooManyComponents { offset: saturate(self.start) });
+        };
+        Ok(NameScan {
+            component_count,
+            parameters_digest_count: self.parameters_digest_count,
+            ends_in_implicit_digest: self.implicit_digest_end == self.end && self.count > 0,
+        })
+    }
+
+    /// What is wrong with the next component.
+    #[cold]
+    fn error(&self) -> DecodeError {
+        match self.reader_at(self.pos).read().and_then(|tlv| Component::from_tlv(&tlv)) {
+            Ok(_) => DecodeError::Truncated { offset: saturate(self.end) },
+            Err(error) => error,
+        }
+    }
+
+    /// Offsets are those of the packet.
+    fn reader_at(&self, pos: usize) -> Reader<'a> {
+        Reader::at(self.wire.get(..self.end).unwrap_or_default(), pos)
+    }
+}
+
+const _: () = assert!(MAX_COMPONENTS == u16::MAX as usize);
