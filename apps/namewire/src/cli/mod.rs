@@ -19,6 +19,7 @@ mod interrupt;
 mod keys;
 mod log;
 mod manage;
+mod nfdc;
 mod output;
 mod part;
 mod peek;
@@ -66,6 +67,7 @@ enum Command {
     Dissect(dissect::Options),
     Capture(capture::Options),
     Log(log::Options),
+    Nfdc(nfdc::Options),
     Bench(bench::Options),
     #[command(subcommand)]
     Config(config::Command),
@@ -76,6 +78,10 @@ enum Command {
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Nfdc(options) = &arguments.command {
+        // It has exit statuses of its own.
+        return nfdc::run(options);
+    }
     match execute(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -104,6 +110,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),
+        Command::Nfdc(_) => Ok(()),
         Command::Bench(options) => bench::run(options),
         Command::Config(command) => config::run(command),
         Command::Completions(options) => completions::run(options),

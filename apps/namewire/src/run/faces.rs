@@ -46,7 +46,7 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         (face_flag::LOCAL_FIELDS, options.properties.local_fields),
         (face_flag::CONGESTION_MARKING, options.link.congestion_marking),
     ] {
-        flags |= u64::from(is_set) << bit;
+        flags |= if is_set { bit } else { 0 };
     }
     let is_datagram = options.link.mtu.is_some();
     FaceRecord {

@@ -1,0 +1,247 @@
+//! `nfdc face ...`.
+
+use ndn_management::{
+    ControlParameters, Dataset, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri, Verb,
+    face_flag, status,
+};
+
+use super::grammar::{self, Arguments, FaceReference};
+use super::text::{self, Attributes};
+use super::{CANONIZE_TIMEOUT, Exit, Session, refusal, required};
+use crate::cli::resolve;
+
+/// Exit statuses of nfdc.
+const NOT_FOUND: u8 = 3;
+const NOT_CANONICAL: u8 = 4;
+const AMBIGUOUS: u8 = 5;
+
+impl Session {
+    /// The faces that fit; at least one.
+    pub(super) async fn find_faces(
+        &self,
+        mut filter: FaceQueryFilter,
+    ) -> Result<Vec<FaceStatus>, Exit> {
+        for uri in [&mut filter.remote_uri, &mut filter.local_uri].into_iter().flatten() {
+            if let Ok(parsed) = FaceUri::parse(uri)
+                && has_canonical_form(&parsed)
+            {
+                *uri = canonical(&parsed, "").await?.to_string();
+            }
+        }
+        let dataset = match filter == FaceQueryFilter::default() {
+            true => Dataset::FaceList,
+            false => Dataset::FaceQuery(filter),
+        };
+        let faces: Vec<FaceStatus> =
+            self.endpoint.management().dataset(&dataset).await.map_err(|error| {
+                Exit::new(1, format!("Error {}", super::no_answer(&error, "querying face")))
+            })?;
+        if faces.is_empty() { Err(Exit::new(NOT_FOUND, "Face not found")) } else { Ok(faces) }
+    }
+
+    pub(super) async fn find_references(
+        &self,
+        reference: &FaceReference,
+    ) -> Result<Vec<FaceStatus>, Exit> {
+        self.find_faces(match reference {
+            FaceReference::Id(id) => {
+                FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() }
+            }
+            FaceReference::Uri(uri) => {
+                FaceQueryFilter { remote_uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
+            }
+        })
+        .await
+    }
+
+    /// The only face that fits.
+    pub(super) async fn find_face(&self, reference: &FaceReference) -> Result<FaceStatus, Exit> {
+        let mut faces = self.find_references(reference).await?;
+        if faces.len() > 1 {
+            let choices: Vec<String> = faces
+                .iter()
+                .map(|face| {
+                    format!("{} (local={})", face.properties.face_id, face.properties.local_uri)
+                })
+                .collect();
+            let message = format!(
+                "Multiple faces match specified remote FaceUri. Re-run the command with a FaceId: {}",
+                choices.join(", ")
+            );
+            return Err(Exit::new(AMBIGUOUS, message));
+        }
+        faces.pop().ok_or_else(|| Exit::new(NOT_FOUND, "Face not found"))
+    }
+
+    /// Makes a face for a route.
+    pub(super) async fn create_implicitly(&self, uri: &FaceUri) -> Result<(u64, String), Exit> {
+        if uri.scheme() == "ether" {
+            return Err(Exit::new(
+                NOT_FOUND,
+                "Unable to implicitly create Ethernet faces\nPlease create the face with 'nfdc \
+                 face create' before adding the route",
+            ));
+        }
+        let uri = canonical(uri, "").await?.to_string();
+        let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
+        let created =
+            self.command(Verb::FaceCreate, &parameters, "implicitly creating face").await?;
+        Ok((created.face_id.unwrap_or_default(), told("face-created", &created)))
+    }
+}
+
+fn has_canonical_form(uri: &FaceUri) -> bool {
+    ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "ether", "dev"].contains(&uri.scheme())
+}
+
+async fn canonical(uri: &FaceUri, field: &str) -> Result<FaceUri, Exit> {
+    let field = if field.is_empty() { String::new() } else { format!("{field} ") };
+    let failed = |reason: String| {
+        let message = format!("Error during canonization of {field}'{uri}': {reason}");
+        Exit::new(NOT_CANONICAL, message)
+    };
+    match tokio::time::timeout(CANONIZE_TIMEOUT, resolve::canonical(uri)).await {
+        Ok(Ok(canonical)) => Ok(canonical),
+        Ok(Err(failure)) => Err(failed(failure.to_string())),
+        Err(_) => Err(failed("no answer in time".to_owned())),
+    }
+}
+
+pub(super) async fn list(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
+    let filter = FaceQueryFilter {
+        remote_uri: arguments.uri("remote").map(ToString::to_string),
+        local_uri: arguments.uri("local").map(ToString::to_string),
+        uri_scheme: arguments.text("scheme").map(str::to_owned),
+        ..FaceQueryFilter::default()
+    };
+    let faces = session.find_faces(filter).await?;
+    Ok(faces.iter().map(|face| format!("{}\n", text::face(face, false))).collect())
+}
+
+pub(super) async fn show(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
+    let id = required(arguments.unsigned("id").as_ref())?;
+    let face = session.find_face(&FaceReference::Id(id)).await?;
+    Ok(text::face(&face, true))
+}
+
+pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
+    let wanted = wanted(arguments)?;
+    let remote = required(arguments.uri("remote"))?;
+    let remote = canonical(&remote, "remote FaceUri").await?.to_string();
+    let local = match arguments.uri("local") {
+        Some(local) => Some(canonical(local, "local FaceUri").await?.to_string()),
+        None => None,
+    };
+    let persistency = arguments.persistency("persistency").unwrap_or(FacePersistency::Persistent);
+    let parameters = ControlParameters {
+        uri: Some(remote.clone()),
+        local_uri: local,
+        face_persistency: Some(persistency.number()),
+        ..wanted.clone()
+    };
+    let response = session.respond(Verb::FaceCreate, &parameters, "creating face").await?;
+    let existing = response.parameters().ok();
+    if response.is_ok() {
+        return Ok(told("face-created", &existing.unwrap_or_default()));
+    }
+    match existing {
+        // There is a face already: give it what it lacks.
+        Some(existing)
+            if response.code == status::CONFLICT && existing.uri.as_deref() == Some(&remote) =>
+        {
+            let Some(update) = difference(&existing, wanted, persistency) else {
+                return Ok(told("face-exists", &existing));
+            };
+            let updated = session.command(Verb::FaceUpdate, &update, "updating face").await?;
+            let (uri, local_uri) = (existing.uri, existing.local_uri);
+            Ok(told("face-updated", &ControlParameters { uri, local_uri, ..updated }))
+        }
+        Some(_) | None => Err(refusal(&response, "creating face")),
+    }
+}
+
+/// What the arguments ask of a face.
+fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
+    let mut wanted = ControlParameters {
+        base_congestion_marking_interval_ns: arguments
+            .unsigned("congestion-marking-interval")
+            .map(|ms| ms.saturating_mul(1_000_000)),
+        default_congestion_threshold: arguments.unsigned("default-congestion-threshold"),
+        mtu: match arguments.text("mtu") {
+            None => None,
+            // No limit of its own.
+            Some("auto") => Some(u64::MAX),
+            Some(number) => Some(grammar::parse_unsigned(number).map_err(|_| {
+                Exit::new(2, "MTU must either be a non-negative integer or 'auto'")
+            })?),
+        },
+        ..ControlParameters::default()
+    };
+    for (name, bit) in [
+        ("reliability", face_flag::LP_RELIABILITY),
+        ("congestion-marking", face_flag::CONGESTION_MARKING),
+    ] {
+        if let Some(value) = arguments.boolean(name) {
+            wanted.set_flag(bit, value);
+        }
+    }
+    Ok(wanted)
+}
+
+/// The update that gives an existing face what is wanted; `None` if it has it. A face is not made
+/// less persistent.
+fn difference(
+    existing: &ControlParameters,
+    wanted: ControlParameters,
+    persistency: FacePersistency,
+) -> Option<ControlParameters> {
+    let rank = |persistency| match persistency {
+        FacePersistency::OnDemand => 1,
+        FacePersistency::Persistent => 2,
+        FacePersistency::Permanent => 3,
+    };
+    let has = existing.face_persistency.and_then(FacePersistency::from_number).map_or(0, rank);
+    let mut update = ControlParameters {
+        face_persistency: (has < rank(persistency)).then(|| persistency.number()),
+        mtu: wanted.mtu.filter(|mtu| existing.mtu != Some(*mtu)),
+        base_congestion_marking_interval_ns: wanted.base_congestion_marking_interval_ns,
+        default_congestion_threshold: wanted.default_congestion_threshold,
+        ..ControlParameters::default()
+    };
+    for bit in [face_flag::LP_RELIABILITY, face_flag::CONGESTION_MARKING] {
+        let is_set = existing.flags.unwrap_or(0) & bit != 0;
+        if let Some(value) = wanted.flag(bit).filter(|value| *value != is_set) {
+            update.set_flag(bit, value);
+        }
+    }
+    if update == ControlParameters::default() {
+        return None;
+    }
+    Some(ControlParameters { face_id: existing.face_id, ..update })
+}
+
+fn told(what: &str, face: &ControlParameters) -> String {
+    let mut line = Attributes::line();
+    let persistency = face.face_persistency.and_then(FacePersistency::from_number);
+    line.put("id", face.face_id.unwrap_or_default())
+        .put("local", face.local_uri.as_deref().unwrap_or_default())
+        .put("remote", face.uri.as_deref().unwrap_or_default())
+        .put("persistency", persistency.map_or("none", FacePersistency::as_str));
+    text::face_settings(&mut line, face);
+    format!("{what} {}\n", line.end())
+}
+
+pub(super) async fn destroy(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
+    let reference = required(arguments.face("face").as_ref())?;
+    let face = session.find_face(&reference).await?.properties;
+    let parameters =
+        ControlParameters { face_id: Some(face.face_id), ..ControlParameters::default() };
+    let answered = session.command(Verb::FaceDestroy, &parameters, "destroying face").await?;
+    let mut line = Attributes::line();
+    line.put("id", face.face_id)
+        .put("local", &face.local_uri)
+        .put("remote", &face.remote_uri)
+        .put("persistency", face.persistency);
+    text::face_settings(&mut line, &answered);
+    Ok(format!("face-destroyed {}\n", line.end()))
+}

@@ -1,0 +1,222 @@
+//! `namewire nfdc`: the grammar, the output and the exit statuses of NFD's `nfdc`, for scripts that
+//! were written for it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `grammar` | which commands there are, and their arguments |
+//! | `batch` | lines of a batch file |
+//! | `faces`, `routes`, `tables`, `report` | the commands |
+//! | `text`, `xml` | how things are written |
+
+mod batch;
+mod faces;
+mod grammar;
+mod report;
+mod routes;
+mod tables;
+mod text;
+mod xml;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::{CommandError, Endpoint, EndpointOptions};
+use ndn_management::{ControlParameters, ControlResponse, Verb};
+
+use super::connect::block_on;
+use super::failure::Failure;
+use grammar::Parsed;
+
+/// Do what nfdc of NFD does, with its arguments, output and exit statuses
+///
+/// `namewire nfdc help` lists the commands. For scripts; the other commands are more pleasant.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(super) struct Options {
+    /// The arguments of nfdc
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// The version of NFD whose nfdc this is like.
+const LIKE_VERSION: &str = "24.07";
+
+/// Why a command ends early: the exit status, and what is said on standard error.
+#[derive(Debug)]
+struct Exit {
+    status: u8,
+    message: String,
+}
+
+impl Exit {
+    fn new(status: u8, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+}
+
+impl From<std::io::Error> for Exit {
+    fn from(error: std::io::Error) -> Self {
+        let status = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
+        Self::new(status, if status == 0 { String::new() } else { error.to_string() })
+    }
+}
+
+/// What a command works with.
+struct Session {
+    endpoint: Endpoint,
+}
+
+impl Session {
+    /// Sends a command; a refusal ends it with the words of nfdc.
+    async fn command(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+        doing: &str,
+    ) -> Result<ControlParameters, Exit> {
+        let response = self.respond(verb, parameters, doing).await?;
+        if !response.is_ok() {
+            return Err(refusal(&response, doing));
+        }
+        response.parameters().map_err(|error| Exit::new(1, format!("Error when {doing}: {error}")))
+    }
+
+    async fn respond(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+        doing: &str,
+    ) -> Result<ControlResponse, Exit> {
+        let answered = self.endpoint.management().respond(verb, parameters).await;
+        answered.map_err(|error| Exit::new(1, format!("Error {}", no_answer(&error, doing))))
+    }
+}
+
+fn refusal(response: &ControlResponse, doing: &str) -> Exit {
+    Exit::new(1, format!("Error {} when {doing}: {}", response.code, response.text))
+}
+
+/// ndn-cxx numbers what went wrong before there was an answer.
+fn no_answer(error: &CommandError, doing: &str) -> String {
+    format!("10060 when {doing}: {error}")
+}
+
+/// Runs the command and gives its exit status.
+pub(super) fn run(options: &Options) -> ExitCode {
+    match execute(&options.arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(exit) => {
+            if !exit.message.is_empty() {
+                eprintln!("{}", exit.message);
+            }
+            ExitCode::from(exit.status)
+        }
+    }
+}
+
+fn execute(arguments: &[String]) -> Result<(), Exit> {
+    match arguments.first().map(String::as_str) {
+        None => print(&grammar::help()),
+        Some("-V" | "--version") => print(&format!("{LIKE_VERSION}\n")),
+        Some("-f" | "--batch") => match &arguments[1..] {
+            [file] => run_batch(file),
+            _ => Err(Exit::new(
+                2,
+                format!(
+                    "ERROR: Invalid command line arguments: {} should follow with batch-file. Use \
+                     -h for more detail.",
+                    arguments[0]
+                ),
+            )),
+        },
+        Some(_) if arguments.iter().any(|word| ["help", "--help", "-h"].contains(&&**word)) => {
+            let words =
+                arguments.iter().filter(|word| !["help", "--help", "-h"].contains(&&***word));
+            print(&grammar::help_about(words.map(String::as_str)))
+        }
+        Some(_) => {
+            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let parsed = grammar::parse(&words).map_err(|message| Exit::new(2, message))?;
+            with_session(async |session: &Session| perform(session, &parsed).await)
+        }
+    }
+}
+
+fn run_batch(file: &str) -> Result<(), Exit> {
+    let lines = batch::read(file)?;
+    let count = lines.len();
+    with_session(async |session: &Session| {
+        for (index, parsed) in lines.iter().enumerate() {
+            let Err(exit) = perform(session, parsed).await else { continue };
+            if count == 1 {
+                return Err(exit);
+            }
+            let line = index + 1;
+            return Err(Exit::new(
+                exit.status,
+                format!(
+                    "{}\n  >> Failed to execute command on line {line} of the batch file {file}\n  \
+                     Note that nfdc has executed all commands on previous lines and stopped \
+                     processing at this line",
+                    exit.message
+                ),
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn with_session(work: impl AsyncFnOnce(&Session) -> Result<(), Exit>) -> Result<(), Exit> {
+    let mut result = Ok(());
+    let outcome = block_on(async {
+        let options = EndpointOptions::default();
+        let endpoint = Endpoint::connect(options)
+            .await
+            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+        result = work(&Session { endpoint }).await;
+        Ok(())
+    });
+    match outcome {
+        Ok(()) => result,
+        Err(failure) => Err(Exit::new(1, failure.to_string())),
+    }
+}
+
+async fn perform(session: &Session, parsed: &Parsed) -> Result<(), Exit> {
+    let Parsed { command, arguments } = parsed;
+    let output = match *command {
+        "status report" => report::all(session, arguments).await,
+        "status show" | "channel list" | "fib list" | "cs info" => {
+            report::section(session, command).await
+        }
+        "face list" => faces::list(session, arguments).await,
+        "face show" => faces::show(session, arguments).await,
+        "face create" => faces::create(session, arguments).await,
+        "face destroy" => faces::destroy(session, arguments).await,
+        "route list" => routes::list(session, arguments).await,
+        "route show" => routes::show(session, arguments).await,
+        "route add" => return routes::add(session, arguments).await,
+        "route remove" => return routes::remove(session, arguments).await,
+        "cs config" => tables::cs_config(session, arguments).await,
+        "cs erase" => tables::cs_erase(session, arguments).await,
+        "strategy list" => tables::strategy_list(session).await,
+        "strategy show" => tables::strategy_show(session, arguments).await,
+        "strategy set" => tables::strategy_set(session, arguments).await,
+        _ => tables::strategy_unset(session, arguments).await,
+    };
+    print(&output?)
+}
+
+fn print(text: &str) -> Result<(), Exit> {
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// How long a host name may take to be looked up.
+const CANONIZE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Required arguments were checked when the command was read.
+fn required<T: Clone>(value: Option<&T>) -> Result<T, Exit> {
+    value.cloned().ok_or_else(|| Exit::new(2, "required argument is missing"))
+}

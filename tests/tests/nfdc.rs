@@ -1,0 +1,236 @@
+//! `namewire nfdc` beside the `nfdc` of NFD: the same words in, the same words out.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+use namewire_tests::{Forwarder, Settings, found_on_path, run_to_end};
+
+/// Commands in order, what they print and their exit status, as nfdc 24.07 does it (its standard
+/// output, faces and times left out).
+const SESSION: &[(&str, &str, i32)] = &[
+    (
+        "face create udp4://127.0.0.1:9",
+        "face-created id=ID local=LOCAL remote=udp4://127.0.0.1:9 persistency=persistent reliability=off congestion-marking=on congestion-marking-interval=100ms default-congestion-threshold=65536B mtu=8800\n",
+        0,
+    ),
+    (
+        "face create udp4://127.0.0.1:9",
+        "face-exists id=ID local=LOCAL remote=udp4://127.0.0.1:9 persistency=persistent reliability=off congestion-marking=on congestion-marking-interval=100ms default-congestion-threshold=65536B mtu=8800\n",
+        0,
+    ),
+    (
+        "face create remote udp4://127.0.0.1:9 persistency permanent mtu 1400",
+        "face-updated id=ID local=LOCAL remote=udp4://127.0.0.1:9 persistency=permanent reliability=off congestion-marking=on congestion-marking-interval=100ms default-congestion-threshold=65536B mtu=1400\n",
+        0,
+    ),
+    (
+        "face list scheme udp4",
+        "faceid=ID remote=udp4://127.0.0.1:9 local=LOCAL congestion={base-marking-interval=100ms default-threshold=65536B} mtu=1400 counters={in={0i 0d 0n 0B} out={0i 0d 0n 0B}} flags={non-local permanent point-to-point congestion-marking}\n",
+        0,
+    ),
+    (
+        "route add /a udp4://127.0.0.1:9",
+        "route-add-accepted prefix=/a nexthop=ID origin=static cost=0 flags=child-inherit expires=never\n",
+        0,
+    ),
+    (
+        "route add prefix /b nexthop udp4://127.0.0.1:9 origin nlsr cost 5 no-inherit capture expires 60000000",
+        "route-add-accepted prefix=/b nexthop=ID origin=nlsr cost=5 flags=capture expires=60000000ms\n",
+        0,
+    ),
+    (
+        "route list origin static",
+        "prefix=/a nexthop=ID origin=static cost=0 flags=child-inherit expires=never\n",
+        0,
+    ),
+    (
+        "route show /a",
+        "prefix=/a nexthop=ID origin=static cost=0 flags=child-inherit expires=never\n",
+        0,
+    ),
+    ("route show /none", "", 6),
+    ("route add /c tcp4://127.0.0.1:1", "", 1),
+    ("route add /c 99999", "", 3),
+    ("route remove /a udp4://127.0.0.1:9", "route-removed prefix=/a nexthop=ID origin=static\n", 0),
+    ("route remove /a udp4://127.0.0.1:10", "", 3),
+    (
+        "strategy set /a /localhost/nfd/strategy/multicast",
+        "strategy-set prefix=/a strategy=/localhost/nfd/strategy/multicast/v=5\n",
+        0,
+    ),
+    ("strategy show /a/b", "  prefix=/a\nstrategy=/localhost/nfd/strategy/multicast/v=5\n", 0),
+    ("strategy set /a /nosuch", "", 7),
+    ("strategy unset /a", "strategy-unset prefix=/a\n", 0),
+    ("strategy unset /", "", 2),
+    ("cs config capacity 100 admit off", "cs-config-updated capacity=100 admit=off serve=on\n", 0),
+    (
+        "cs config capacity 65536 admit on serve off",
+        "cs-config-updated capacity=65536 admit=on serve=off\n",
+        0,
+    ),
+    ("cs erase /x", "cs-erased prefix=/x count=0\n", 0),
+    ("cs erase /x count 0", "", 1),
+    ("face show 99999", "", 3),
+    ("face create udp://127.0.0.1 mtu x", "", 2),
+    (
+        "face destroy udp4://127.0.0.1:9",
+        "face-destroyed id=ID local=LOCAL remote=udp4://127.0.0.1:9 persistency=permanent reliability=off congestion-marking=off\n",
+        0,
+    ),
+    ("face destroy udp4://127.0.0.1:9", "", 3),
+    ("face list remote udp4://127.0.0.1:9", "", 3),
+];
+
+/// A UDP socket for the faces, and no traffic.
+fn forwarder() -> Forwarder {
+    Settings::new().udp().start()
+}
+
+fn ours(forwarder: &Forwarder, line: &str) -> Output {
+    let mut arguments = vec!["nfdc"];
+    arguments.extend(line.split(' '));
+    forwarder.run(&arguments)
+}
+
+fn real(forwarder: &Forwarder, line: &str) -> Output {
+    let mut command = Command::new("nfdc");
+    command.args(line.split(' ')).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    command.env("HOME", forwarder.directory());
+    run_to_end(command)
+}
+
+/// Standard output without what differs from run to run: numbers of faces, ports, times, counters.
+fn normalized(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_inclusive([' ', '\n', '>'])
+        .map(|word| {
+            let (word, end) = word.split_at(word.trim_end_matches([' ', '\n']).len());
+            let fixed = match word.split_once('=') {
+                Some((key @ ("id" | "faceid" | "nexthop"), _)) => format!("{key}=ID"),
+                Some((key @ "local", _)) => format!("{key}=LOCAL"),
+                _ => word.to_owned(),
+            };
+            fixed + end
+        })
+        .collect()
+}
+
+#[test]
+fn a_session_prints_what_nfdc_prints() {
+    let forwarder = forwarder();
+    for (line, expected, status) in SESSION {
+        let output = ours(&forwarder, line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(normalized(&output), *expected, "{line}: {said}");
+        assert_eq!(output.status.code(), Some(*status), "{line}: {said}");
+        assert_eq!(said.is_empty(), *status == 0, "{line}: {said}");
+    }
+}
+
+#[test]
+fn the_nfdc_of_nfd_sees_the_same() {
+    if !found_on_path("nfdc") {
+        eprintln!("SKIPPED: there is no nfdc on PATH");
+        return;
+    }
+    let (forwarder, other) = (forwarder(), forwarder());
+    for (line, expected, status) in SESSION {
+        let output = real(&forwarder, line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(normalized(&output), *expected, "{line}: {said}");
+        assert_eq!(output.status.code(), Some(*status), "{line}: {said}");
+        // What goes to standard error is the same, too, but for codes that depend on the library.
+        let own = ours(&other, line);
+        let own_said = String::from_utf8_lossy(&own.stderr);
+        if !said.contains("Error ") {
+            assert_eq!(own_said, said, "{line}");
+        }
+    }
+    for line in [
+        "status",
+        "status report",
+        "status report xml",
+        "channel list",
+        "fib list",
+        "cs",
+        "face list",
+        "route list",
+        "strategy list",
+        "help",
+    ] {
+        let (theirs, own) = (real(&forwarder, line), ours(&forwarder, line));
+        assert_eq!(stable(&own), stable(&theirs), "{line}");
+    }
+}
+
+/// Without counters, times and the face of the one who asks.
+fn stable(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout).replace("><", ">\n<");
+    let is_volatile = |line: &str| {
+        [
+            "Time",
+            "uptime",
+            "nIn",
+            "nOut",
+            "Satisfied",
+            "nsatisfied",
+            "nMisses",
+            "nHits",
+            "nPit",
+            "nNameTree",
+            "nCsEntries",
+            "nEntries",
+            "fd://",
+            "<nInterests>",
+            "<nData>",
+            "<nNacks>",
+            "Bytes>",
+        ]
+        .iter()
+        .any(|word| line.contains(word))
+    };
+    // The face of the one who asks is another each time.
+    let faces = |line: &str| line.starts_with("<faceId>");
+    text.lines()
+        .filter(|line| !is_volatile(line) && !faces(line))
+        .map(|line| match line.split_once(" counters=") {
+            Some((front, _)) => front.to_owned(),
+            None => line.to_owned(),
+        })
+        .collect()
+}
+
+#[test]
+fn a_batch_is_carried_out_up_to_the_first_failure() {
+    let forwarder = forwarder();
+    let file = forwarder.directory().join("batch");
+    std::fs::write(
+        &file,
+        "# a comment\nstrategy set /a /localhost/nfd/strategy/multicast\n\n\
+         face destroy 99999\nstrategy set /b /localhost/nfd/strategy/multicast\n",
+    )
+    .unwrap();
+    let output = forwarder.run(&["nfdc", "-f", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("Failed to execute command on line 2 of the batch file"), "{said}");
+    let list = String::from_utf8(ours(&forwarder, "strategy list").stdout).unwrap();
+    assert!(list.contains("prefix=/a ") && !list.contains("prefix=/b "), "{list}");
+    std::fs::write(&file, "face nonsense\n").unwrap();
+    let output = forwarder.run(&["nfdc", "--batch", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn reports_are_well_formed() {
+    let forwarder = forwarder();
+    let xml = String::from_utf8(ours(&forwarder, "status report xml").stdout).unwrap();
+    assert!(xml.starts_with("<?xml version=\"1.0\"?><nfdStatus xmlns="), "{xml}");
+    assert!(xml.ends_with("</strategyChoices></nfdStatus>"), "{xml}");
+    let json = ours(&forwarder, "status report json");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["cs"]["capacity"], 65_536);
+    assert!(!json["faces"].as_array().unwrap().is_empty());
+    let wrong = ours(&forwarder, "status report yaml");
+    assert_eq!(wrong.status.code(), Some(2));
+}
