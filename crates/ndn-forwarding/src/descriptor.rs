@@ -30,8 +30,6 @@ impl Flags {
     pub const HOP_LIMIT: Self = Self(1 << 3);
     /// CachePolicy NoCache.
     pub const NO_CACHE: Self = Self(1 << 4);
-    /// NonDiscovery.
-    pub const NON_DISCOVERY: Self = Self(1 << 5);
     /// Interest with NextHopFaceId.
     pub const NEXT_HOP: Self = Self(1 << 6);
     /// The name is under `/localhost`.

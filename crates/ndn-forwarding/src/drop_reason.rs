@@ -19,6 +19,9 @@ pub enum DropReason {
     BadParametersDigest,
     /// A PIT token of 0 or more than 32 bytes.
     BadPitToken,
+    /// A link header with a field that the face does not allow, or that is for another kind of
+    /// packet.
+    BadLinkField,
     /// No buffer to write a completed Interest into.
     NoBuffer,
     /// The burst has no free descriptor. The worker should have drained it first.
@@ -79,13 +82,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
         Self::HopLimitZero,
         Self::BadParametersDigest,
         Self::BadPitToken,
+        Self::BadLinkField,
         Self::NoBuffer,
         Self::BurstFull,
         Self::ArrivalFaceGone,
@@ -130,6 +134,7 @@ impl DropReason {
             Self::HopLimitZero => "hop_limit_zero",
             Self::BadParametersDigest => "bad_parameters_digest",
             Self::BadPitToken => "bad_pit_token",
+            Self::BadLinkField => "bad_link_field",
             Self::NoBuffer => "no_buffer",
             Self::BurstFull => "burst_full",
             Self::ArrivalFaceGone => "arrival_face_gone",

@@ -110,6 +110,9 @@ impl Ingress {
         if lp.nack.is_some() {
             return Err(DropReason::Malformed);
         }
+        if lp.next_hop_face_id.is_some() || lp.non_discovery {
+            return Err(DropReason::BadLinkField);
+        }
         let mut hash_count = 0;
         let hashes = &mut *next.prefix_hashes;
         let data = Data::parse_with(wire, |name| {
@@ -136,6 +139,13 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Result<Outcome, DropReason> {
+        let forbidden = match lp.nack {
+            None => lp.next_hop_face_id.is_some() && !face.local_fields,
+            Some(_) => lp.next_hop_face_id.is_some() || lp.non_discovery,
+        };
+        if forbidden || lp.no_cache {
+            return Err(DropReason::BadLinkField);
+        }
         let wire = &block.filled()[..length];
         let mut hash_count = 0;
         let hashes = &mut *next.prefix_hashes;
@@ -271,13 +281,12 @@ fn describe(
     descriptor.face = face.index;
     descriptor.congestion_mark = saturate_u16(lp.congestion_mark);
     descriptor.nack_reason = saturate_u16(lp.nack.unwrap_or(NackReason::NONE).0);
-    let next_hop = lp.next_hop_face_id.filter(|_| face.local_fields);
+    let next_hop = lp.next_hop_face_id;
     descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
     descriptor.flags = flags
         .and(face.flags)
         .and(scope::flags(name))
         .with(Flags::NO_CACHE, lp.no_cache)
-        .with(Flags::NON_DISCOVERY, lp.non_discovery)
         .with(Flags::NEXT_HOP, next_hop.is_some());
     Ok(())
 }

@@ -57,10 +57,12 @@ pub struct LpFields {
     pub nack: Option<NackReason>,
     /// 0 if there is none.
     pub congestion_mark: u64,
-    /// NextHopFaceId. Ignored unless the face has local fields enabled.
+    /// NextHopFaceId. An Interest with it is dropped, as by NFD, unless the face has local fields
+    /// enabled; and so is any other packet.
     pub next_hop_face_id: Option<u64>,
     /// CachePolicy NoCache. Heeded from any face, as by NFD: it takes no privilege.
     pub no_cache: bool,
-    /// NonDiscovery.
+    /// NonDiscovery. It is about self-learning, which there is none of: on an Interest it is
+    /// ignored, and no other packet may have it.
     pub non_discovery: bool,
 }

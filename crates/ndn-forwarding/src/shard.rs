@@ -182,11 +182,6 @@ impl Shard {
         self.strategies = strategies;
     }
 
-    /// Changes what happens to Data that nobody asked for.
-    pub fn set_unsolicited_policy(&mut self, policy: UnsolicitedPolicy) {
-        self.tables.unsolicited = policy;
-    }
-
     /// The Content Store and the PIT, for what management changes and erases.
     pub fn pcct_mut(&mut self) -> &mut Pcct {
         &mut self.tables.pcct

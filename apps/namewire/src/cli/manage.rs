@@ -15,7 +15,11 @@ pub(super) async fn command(
     verb: Verb,
     parameters: &ControlParameters,
 ) -> Outcome<ControlParameters> {
-    let response: ControlResponse = endpoint.management().command(verb, parameters).await?;
+    accepted(&endpoint.management().command(verb, parameters).await?)
+}
+
+/// What the forwarder has made of the parameters of a command that succeeded.
+pub(super) fn accepted(response: &ControlResponse) -> Outcome<ControlParameters> {
     response.parameters().map_err(|error| {
         Failure::Failed(format!("the forwarder's answer cannot be understood: {error}"))
     })

@@ -14,8 +14,10 @@ pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     };
     let (scheme, host) = (uri.scheme(), uri.host());
     let base_scheme = scheme.trim_end_matches(['4', '6']);
+    if host.is_empty() && matches!(base_scheme, "udp" | "tcp") {
+        return Err(Failure::Usage(format!("{uri} has no host")));
+    }
     let is_name = matches!(base_scheme, "udp" | "tcp")
-        && !host.is_empty()
         && host.parse::<IpAddr>().is_err()
         && !host.contains([':', '%']);
     if !is_name {

@@ -8,8 +8,11 @@ use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on, name};
 use super::failure::{Failure, Outcome};
-use super::manage::{command, strategy_name};
+use super::manage::{accepted, command, strategy_name};
 use super::output::{self, Table};
+
+/// What the protocol answers where there is no such strategy.
+const NOT_FOUND: u32 = 404;
 
 /// List, show, set and unset the strategies of namespaces
 #[derive(Args, Debug)]
@@ -148,7 +151,18 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
         strategy: Some(strategy.clone()),
         ..ControlParameters::default()
     };
-    let accepted = command(&endpoint, Verb::StrategySet, &parameters).await?;
+    let response = endpoint.management().respond(Verb::StrategySet, &parameters).await?;
+    if response.code == NOT_FOUND {
+        return Err(Failure::Failed(format!(
+            "the forwarder has no strategy {strategy} (`namewire strategy known` lists those of \
+             this program)"
+        )));
+    }
+    if !response.is_ok() {
+        let (code, text) = (response.code, response.text);
+        return Err(Failure::Failed(format!("the forwarder refused: {code} {text}")));
+    }
+    let accepted = accepted(&response)?;
     let strategy = accepted.strategy.as_ref().unwrap_or(strategy);
     if common.json {
         return Ok(output::print_json(

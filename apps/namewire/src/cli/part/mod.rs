@@ -238,7 +238,7 @@ fn open_locked(part: &Path, path: &Path) -> Outcome<File> {
             .mode(mode)
             .custom_flags(no_follow())
             .open(part)
-            .map_err(failed)?;
+            .map_err(|error| cannot_be_made(path, &error))?;
         check_own(&file).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -256,6 +256,22 @@ fn open_locked(part: &Path, path: &Path) -> Outcome<File> {
         }
     }
     Err(Failure::Failed(format!("{}: somebody else keeps replacing it", part.display())))
+}
+
+/// Why there can be no file at `path`, in terms of its directory.
+fn cannot_be_made(path: &Path, error: &io::Error) -> Failure {
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.display().to_string(),
+        _ => "the current directory".to_owned(),
+    };
+    let reason = if error.kind() == io::ErrorKind::NotFound {
+        format!("there is no directory {directory}")
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        format!("no permission to make files in {directory}")
+    } else {
+        error.to_string()
+    };
+    Failure::Failed(format!("{}: {reason}", path.display()))
 }
 
 fn no_follow() -> i32 {

@@ -3,6 +3,7 @@
 use ndn_forwarding::DropReason;
 
 use super::{AD_HOC, Case, LOCAL_A, LOCAL_B, MULTI_ACCESS, data, from, interest, nack, run, to};
+use crate::model::Arrival;
 use crate::wire::{DUPLICATE, NO_ROUTE, name};
 
 #[test]
@@ -241,7 +242,16 @@ fn local_fields() {
             .face(LOCAL_A, |face| face.local_fields = true)
             .at(0, chosen(3), [to(3, x())])
             .at(1, from(3, data("/a/x")), [to(LOCAL_A, data("/a/x")).incoming(3)]),
-        Case::new("and ignored elsewhere").route("/a", 2).at(0, chosen(3), [to(2, x())]),
+        Case::new("and not allowed elsewhere").route("/a", 2).dropped(
+            0,
+            chosen(3),
+            DropReason::BadLinkField,
+        ),
+        Case::new("CachePolicy is for Data").route("/a", 2).dropped(
+            0,
+            Arrival { no_cache: true, ..from(LOCAL_A, x()) },
+            DropReason::BadLinkField,
+        ),
         Case::new("to a face that is not there")
             .route("/a", 2)
             .face(LOCAL_A, |face| face.local_fields = true)

@@ -15,7 +15,8 @@ impl Model {
         choose: &mut dyn FnMut(&[Data]) -> Data,
     ) {
         let spec = self.face(arrival.face);
-        if interest.name.is_empty() || interest.hop_limit == Some(0) {
+        let forbidden = arrival.no_cache || arrival.next_hop.is_some() && !spec.local_fields;
+        if interest.name.is_empty() || interest.hop_limit == Some(0) || forbidden {
             return;
         }
         interest.hop_limit = interest.hop_limit.map(|hop_limit| hop_limit - 1);
@@ -98,9 +99,7 @@ impl Model {
     }
 
     fn forward(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
-        if let Some(next_hop) = arrival.next_hop
-            && self.face(arrival.face).local_fields
-        {
+        if let Some(next_hop) = arrival.next_hop {
             if self.faces.contains_key(&next_hop) {
                 self.send_interest(now, key, arrival, interest, next_hop);
             }
