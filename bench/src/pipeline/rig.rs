@@ -51,8 +51,33 @@ struct Output {
     position: usize,
     kept: Vec<PacketHandle>,
     /// Tokens of the Interests that went upstream, in order.
-    tokens: VecDeque<PitToken>,
+    tokens: VecDeque<SentToken>,
     nacks: u64,
+}
+
+/// A token that an Interest took upstream, kept small: that of 20,000 Interests is not to push the
+/// tables of the shard out of the cache.
+#[derive(Debug, Clone, Copy)]
+struct SentToken {
+    bytes: [u8; 7],
+    length: u8,
+}
+
+impl SentToken {
+    /// The token `bytes`, of 6 bytes or none.
+    #[inline]
+    fn new(bytes: &[u8]) -> Self {
+        let mut token = Self { bytes: [0; 7], length: 0 };
+        if let Some(start) = token.bytes.get_mut(..bytes.len()) {
+            start.copy_from_slice(bytes);
+            token.length = u8::try_from(bytes.len()).unwrap_or(0);
+        }
+        token
+    }
+
+    fn to_pit_token(self) -> PitToken {
+        PitToken::new(&self.bytes[..usize::from(self.length)]).unwrap_or(PitToken::NONE)
+    }
 }
 
 impl TxSink for Sink<'_> {
@@ -62,8 +87,7 @@ impl TxSink for Sink<'_> {
         match packet.kind {
             TxKind::Interest => {
                 debug_assert_eq!(face, PRODUCER);
-                let token = PitToken::new(packet.pit_token).unwrap_or(PitToken::NONE);
-                output.tokens.push_back(token);
+                output.tokens.push_back(SentToken::new(packet.pit_token));
             }
             TxKind::Data => {}
             TxKind::Nack(_) => output.nacks += 1,
@@ -90,6 +114,7 @@ impl Output {
 
     /// What a face does once its packets are with the kernel.
     fn flush(&mut self, pool: &PacketPool) {
+        self.position = 0;
         for handle in self.kept.drain(..) {
             pool.release(handle);
         }
@@ -219,6 +244,7 @@ impl Rig {
     pub(super) fn receive_data(&mut self, sequence: u64) -> Result<()> {
         let name = self.config.shape.name(sequence);
         let token = self.output.tokens.pop_front().context("no Interest is outstanding")?;
+        let token = token.to_pit_token();
         let length = self.data.len();
         let block = block_with_room(&self.pool, &mut self.blocks, length)?;
         self.data.write(&name, sequence, self.blocks[block].spare_mut());

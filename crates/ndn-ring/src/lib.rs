@@ -10,7 +10,7 @@
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
-//! | [`equal_lanes`] | eight small numbers compared at once |
+//! | [`equal_lanes`] | sixteen bytes compared at once |
 //! | [`advise_huge_pages`] | large pages for large tables |
 
 mod aes_hash;

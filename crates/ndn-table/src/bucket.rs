@@ -1,51 +1,69 @@
-//! One cache line of a hash table: eight slots of a hash part and a reference.
+//! One cache line of a hash table: twelve slots of a hash part and a reference.
 
 use ndn_ring::{LANES, equal_lanes};
 
 /// Slots in a bucket.
-pub(crate) const BUCKET_SLOTS: usize = LANES;
+pub(crate) const BUCKET_SLOTS: usize = 12;
+
+/// Where the count of passed items starts in the first part of a bucket.
+const PASSED: usize = BUCKET_SLOTS;
 
 /// A 64-byte bucket. The tag of a slot is part of the hash of the item that its reference names;
 /// tag 0 marks a free slot.
 ///
-/// `passed` counts the items that found this bucket full and went on to a later one, so that a
-/// search which meets `passed == 0` ends without touching another line.
+/// Behind the tags, in what is compared with them at once, the bucket counts the items that found
+/// it full and went on to a later one, so that a search which meets a count of 0 ends without
+/// touching another line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
-    tags: [u16; BUCKET_SLOTS],
+    tags_and_passed: [u8; LANES],
     refs: [u32; BUCKET_SLOTS],
-    passed: u32,
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<Bucket>() == 64 && PASSED + size_of::<u32>() == LANES);
 
 /// The part of a hash that a bucket stores; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(u16);
+pub(crate) struct Tag(u8);
 
 impl Tag {
     /// The tag of a hash: its highest bits, since the place of the bucket comes from the lowest.
+    /// Two different items of a bucket have the same one in 1 of 255 cases.
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
-        Self((hash >> 48) as u16 | 1)
+        let [.., highest] = hash.to_le_bytes();
+        Self(highest.max(1))
     }
 }
 
 impl Bucket {
-    pub(crate) const EMPTY: Self =
-        Self { tags: [0; BUCKET_SLOTS], refs: [0; BUCKET_SLOTS], passed: 0 };
+    pub(crate) const EMPTY: Self = Self { tags_and_passed: [0; LANES], refs: [0; BUCKET_SLOTS] };
 
     /// The slots whose tag is `tag`.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: Tag) -> SlotMask {
-        SlotMask(equal_lanes(&self.tags, tag.0))
+        self.slots_with(tag.0)
+    }
+
+    #[inline(always)]
+    fn slots_with(&self, tag: u8) -> SlotMask {
+        SlotMask(equal_lanes(&self.tags_and_passed, tag) & ((1 << BUCKET_SLOTS) - 1))
     }
 
     /// Whether items went past this bucket.
     #[inline(always)]
     pub(crate) fn is_passed(&self) -> bool {
-        self.passed != 0
+        self.passed() != 0
+    }
+
+    #[inline(always)]
+    fn passed(&self) -> u32 {
+        self.tags_and_passed.last_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
+    }
+
+    fn set_passed(&mut self, passed: u32) {
+        self.tags_and_passed[PASSED..].copy_from_slice(&passed.to_le_bytes());
     }
 
     #[inline(always)]
@@ -65,7 +83,7 @@ impl Bucket {
     #[inline(always)]
     pub(crate) fn insert(&mut self, tag: Tag, reference: u32) -> bool {
         let Some(slot) = self.free_slot() else { return false };
-        self.tags[slot] = tag.0;
+        self.tags_and_passed[slot] = tag.0;
         self.refs[slot] = reference;
         true
     }
@@ -74,7 +92,7 @@ impl Bucket {
     #[inline(always)]
     pub(crate) fn remove(&mut self, tag: Tag, reference: u32) -> bool {
         let Some(slot) = self.slot_of(tag, reference) else { return false };
-        self.tags[slot] = 0;
+        self.tags_and_passed[slot] = 0;
         true
     }
 
@@ -87,11 +105,11 @@ impl Bucket {
     }
 
     pub(crate) fn note_passed(&mut self) {
-        self.passed += 1;
+        self.set_passed(self.passed() + 1);
     }
 
     pub(crate) fn forget_passed(&mut self) {
-        self.passed -= 1;
+        self.set_passed(self.passed() - 1);
     }
 
     #[inline(always)]
@@ -101,11 +119,11 @@ impl Bucket {
 
     #[inline(always)]
     fn free_slot(&self) -> Option<usize> {
-        SlotMask(equal_lanes(&self.tags, 0)).next()
+        self.slots_with(0).next()
     }
 }
 
-/// Iterator over slot numbers; bits `2 i` and `2 i + 1` stand for slot `i`.
+/// Iterator over slot numbers, one bit for each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotMask(u32);
 
@@ -117,9 +135,9 @@ impl Iterator for SlotMask {
         if self.0 == 0 {
             return None;
         }
-        let bit = self.0.trailing_zeros();
-        self.0 &= !(3 << bit);
-        Some(bit as usize / 2 % BUCKET_SLOTS)
+        let slot = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(slot % LANES)
     }
 }
 
@@ -134,10 +152,10 @@ mod tests {
         for _ in 0..20_000 {
             let mut bucket = Bucket::EMPTY;
             let mut model: Vec<(Tag, u32)> = Vec::new();
-            for step in 0..20_u32 {
+            for step in 0..30_u32 {
                 state =
                     state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                let tag = Tag::of(((state >> 33) % 4) << 48 | (state >> 60) << 63);
+                let tag = Tag::of(((state >> 33) % 4) << 56 | (state >> 60) << 63);
                 if (state >> 40).is_multiple_of(3) && !model.is_empty() {
                     let (tag, reference) = model.swap_remove((state >> 50) as usize % model.len());
                     assert!(bucket.remove(tag, reference));

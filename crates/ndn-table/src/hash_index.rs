@@ -4,8 +4,8 @@ use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::bucket::{BUCKET_SLOTS, Bucket, Tag};
 
-/// Items that one bucket is sized for, of [`BUCKET_SLOTS`]: about 2 % of the buckets overflow.
-const ITEMS_PER_BUCKET: usize = 4;
+/// Items that one bucket is sized for, of [`BUCKET_SLOTS`]: about 1 % of the buckets overflow.
+const ITEMS_PER_BUCKET: usize = 6;
 
 /// Buckets that a search visits at most. With a keyed hash and the load above, an item that finds
 /// no place within this distance is rarer than a failing memory cell.

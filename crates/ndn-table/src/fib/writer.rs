@@ -16,7 +16,7 @@ use crate::bucket::Bucket;
 use crate::{FaceIndex, NameHasher};
 
 /// Prefixes and markers that one bucket is sized for.
-const ITEMS_PER_BUCKET: usize = 3;
+const ITEMS_PER_BUCKET: usize = 5;
 
 /// Sizes of a FIB.
 #[derive(Clone, Debug)]
