@@ -258,11 +258,12 @@ fn nfd_config(addresses: &Addresses) -> String {
 }
 
 fn ndnd_config(addresses: &Addresses) -> String {
-    // The capacity is a 16-bit number there; 65535 is its largest.
+    // The capacity is a 16-bit number there; 65535 is its largest. The generator takes no
+    // fragments, and the others send none of that size.
     format!(
         "core:\n  log_level: ERROR\n\
          faces:\n  queue_size: 4096\n\
-         \x20 udp:\n    enabled_unicast: {udp}\n    enabled_multicast: false\n    port_unicast: {port}\n\
+         \x20 udp:\n    enabled_unicast: {udp}\n    enabled_multicast: false\n    port_unicast: {port}\n    default_mtu: 8800\n\
          \x20 tcp:\n    enabled: false\n\
          \x20 unix:\n    enabled: true\n    socket_path: {socket}\n\
          \x20 websocket:\n    enabled: false\n\

@@ -17,6 +17,8 @@ use super::{RelayCase, RelayOptions, attach};
 
 /// The window while a cache is filled.
 const WARM_WINDOW: u32 = 256;
+/// Turns of that window: the cache fills once, and then evicts twice its capacity.
+const WARM_TURNS: u64 = 3 * (CS_CAPACITY / WARM_WINDOW) as u64;
 /// The window turns over so many times before anything is counted, and in what is counted, however
 /// slow the program is: some forward everything that one peer has sent before they look at another.
 const SETTLE_TURNS: u64 = 2;
@@ -37,6 +39,8 @@ struct Subject {
     folder: PathBuf,
     /// Where it tells its figures.
     statistics: Option<PathBuf>,
+    /// Bytes of content in the Data that its cache is full of.
+    cached_payload: usize,
 }
 
 impl Drop for Subject {
@@ -133,11 +137,11 @@ fn start(
     };
     let mut generator = Generator::new(consumers, producer);
     // Every program sees the same names; every start takes fresh ones.
-    generator.reshape(WARM_WINDOW, 100, false);
-    let warm = u64::from(CS_CAPACITY) * 3;
-    generator.run(Duration::from_millis(10), warm.div_ceil(u64::from(WARM_WINDOW)))?;
+    let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
+    generator.reshape(WARM_WINDOW, cached_payload, false);
+    generator.run(Duration::ZERO, WARM_TURNS)?;
     let statistics = addresses.statistics_socket(program);
-    Ok(Subject { program, running, generator, folder, statistics })
+    Ok(Subject { program, running, generator, folder, statistics, cached_payload })
 }
 
 fn connect_unix(
@@ -213,6 +217,12 @@ fn run_round(
     shape: CaseShape,
     subject: &mut Subject,
 ) -> anyhow::Result<Round> {
+    if subject.cached_payload != shape.payload {
+        // A cache that grows costs what one that is full does not.
+        subject.generator.reshape(WARM_WINDOW, shape.payload, shape.mixed);
+        subject.generator.run(Duration::ZERO, WARM_TURNS)?;
+        subject.cached_payload = shape.payload;
+    }
     subject.generator.reshape(shape.window, shape.payload, shape.mixed);
     // Let the loop settle at the new window before anything is counted.
     subject.generator.run(options.stretch / 10, SETTLE_TURNS)?;
