@@ -2,24 +2,32 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{CallCounters, ChannelCounters, FaceSet, FaceSetOptions, LinkOptions};
-use ndn_forwarding::{Burst, Counters, Ingress, PitTokenPolicy, Shard, ShardConfig, StrategyTable};
+use ndn_face::{
+    CallCounters, ChannelCounters, Direction, FaceSet, FaceSetOptions, FrameTap, LinkOptions,
+};
+use ndn_forwarding::{
+    Burst, Counters, Dispatcher, Ingress, PitTokenPolicy, Shard, ShardConfig, SharedTables,
+    StrategyTable,
+};
 use ndn_ring::{PacketPool, PoolCounters, PoolError};
 use ndn_sys::poll::{Interest, Waker};
 use ndn_sys::udp::UdpSocket;
 use ndn_sys::{clock, cpu};
-use ndn_table::{FibSnapshot, Timestamp};
+use ndn_table::{FaceIndex, FibSnapshot, Ndt, SHARDS_MAX, Timestamp};
 
-use crate::command::Command;
+use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
-use crate::faces::FaceNumbers;
-use crate::queue::{Inbox, Sender, WorkerGone, channel};
-use crate::worker::{COMMAND_TOKEN, RoundState, Worker, WorkerCounters};
+use crate::exchange::{Exchange, ExchangeCounters, slot_stride};
+use crate::faces::{FaceLimit, FaceNumbers};
+use crate::peers::PeerRegistry;
+use crate::queue::{Inbox, Sender, WorkerGone, channel, channel_with};
+use crate::worker::{COMMAND_TOKEN, CREW_TOKEN, Crew, RoundState, Worker, WorkerCounters};
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
@@ -29,26 +37,36 @@ const STACK_BYTES: usize = 1 << 20;
 /// What a data plane is made of.
 #[derive(Debug)]
 pub struct DataplaneOptions {
-    /// Sizes and policies of the tables.
+    /// Sizes and policies of the tables of each shard; its number is set by [`Dataplane::start`].
     pub shard: ShardConfig,
-    /// 64 KiB blocks of packet buffers.
+    /// 64 KiB blocks of packet buffers of each worker.
     pub pool_blocks: u32,
-    /// Limits of the faces together.
+    /// Limits of the faces of each worker together.
     pub faces: FaceSetOptions,
-    /// Faces at one time.
+    /// Faces at one time, on all workers.
     pub faces_max: usize,
-    /// UDP sockets to receive on, and whether peers that have no face get one.
-    pub channels: Vec<(UdpSocket, bool)>,
-    /// The faces of such peers.
+    /// The workers: 1 to [`SHARDS_MAX`].
+    pub workers: Vec<WorkerOptions>,
+    /// Components that names are dispatched by, if there are several workers.
+    pub dispatch_depth: usize,
+    /// The faces of UDP peers that have spoken first.
     pub on_demand: OnDemandOptions,
-    /// The processor to run on; `None` leaves it to the kernel.
-    pub cpu: Option<usize>,
     /// How long to poll without waiting after the last packet.
     pub spin: Duration,
     /// Random.
     pub nonce_seed: u64,
     /// Longest time that an Interest is pending, whatever it asks for.
     pub interest_lifetime_max: Duration,
+}
+
+/// What differs from worker to worker.
+#[derive(Debug, Default)]
+pub struct WorkerOptions {
+    /// UDP sockets to receive on, and whether peers that have no face get one. Every worker has
+    /// one for each address.
+    pub channels: Vec<(UdpSocket, bool)>,
+    /// The processor to run on; `None` leaves it to the kernel.
+    pub cpu: Option<usize>,
 }
 
 /// Faces for UDP peers that have spoken first.
@@ -83,136 +101,23 @@ pub enum DataplaneError {
     },
 }
 
-/// A running worker, seen from the control thread.
+/// One worker as the control thread sees it.
 #[derive(Debug)]
-pub struct Dataplane {
+pub struct WorkerView {
     commands: Sender<Command>,
     events: Inbox<Event>,
     thread: Option<JoinHandle<()>>,
-    next_face_id: Arc<AtomicU64>,
     counters: Arc<Counters>,
     worker_counters: Arc<WorkerCounters>,
     pool_counters: Arc<PoolCounters>,
-    channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
     calls: Arc<CallCounters>,
+    channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
+    exchange: Option<Arc<ExchangeCounters>>,
+    /// Commands sent.
+    sent: u64,
 }
 
-impl Dataplane {
-    /// Starts a worker with an empty shard and no faces.
-    ///
-    /// # Errors
-    /// See [`DataplaneError`].
-    pub fn start(
-        options: DataplaneOptions,
-        fib: Arc<FibSnapshot>,
-        strategies: Arc<StrategyTable>,
-    ) -> Result<Self, DataplaneError> {
-        if let Some(cpu) = options.cpu
-            && !cpu::allowed_cpus()?.contains(&cpu)
-        {
-            let error = io::Error::new(io::ErrorKind::NotFound, "it is not among those allowed");
-            return Err(DataplaneError::Cpu { cpu, error });
-        }
-        let now = Timestamp::from_nanos(clock::now());
-        let counters = Arc::new(Counters::default());
-        let pool = PacketPool::new(options.pool_blocks)?;
-        let pool_counters = Arc::clone(pool.counters());
-        let mut faces = FaceSet::new(&options.faces)?;
-        let calls = Arc::clone(faces.call_counters());
-        let mut channels = Vec::new();
-        let mut channel_counters = Vec::new();
-        for (socket, accepts) in options.channels {
-            let local = socket.local_address()?;
-            let (id, counters) = faces.add_channel(socket, accepts)?;
-            channels.push((id, local));
-            channel_counters.push((local, counters));
-        }
-        let (command_sender, command_inbox) = channel()?;
-        let (event_sender, event_inbox) = channel()?;
-        faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
-        let hasher = options.shard.hasher;
-        let next_face_id = Arc::new(AtomicU64::new(FIRST_FACE_ID));
-        let worker_counters = Arc::new(WorkerCounters::default());
-        let mut ingress = Ingress::new(hasher, Arc::clone(&counters), options.nonce_seed);
-        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
-        let worker = Worker {
-            faces,
-            shard: Shard::new(&options.shard, fib, strategies, Arc::clone(&counters), now),
-            ingress,
-            hasher,
-            burst: Burst::new(),
-            pool,
-            numbers: FaceNumbers::new(options.faces_max),
-            channels,
-            on_demand: options.on_demand,
-            next_face_id: Arc::clone(&next_face_id),
-            commands: command_inbox,
-            events: event_sender,
-            counters: Arc::clone(&worker_counters),
-            spin: options.spin,
-            state: RoundState::default(),
-        };
-        let cpu = options.cpu;
-        let thread = std::thread::Builder::new()
-            .name("worker-0".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                if let Some(cpu) = cpu
-                    && let Err(error) = cpu::pin_thread(cpu)
-                {
-                    tracing::warn!(cpu, %error, "the worker is not pinned");
-                }
-                worker.run();
-            })?;
-        Ok(Self {
-            commands: command_sender,
-            events: event_inbox,
-            thread: Some(thread),
-            next_face_id,
-            counters,
-            worker_counters,
-            pool_counters,
-            channels: channel_counters,
-            calls,
-        })
-    }
-
-    /// A FaceId that was never used.
-    #[must_use]
-    pub fn allocate_face_id(&self) -> u64 {
-        self.next_face_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Queues a command. It reaches the worker with the next [`wake`](Self::wake).
-    pub fn send(&mut self, command: Command) {
-        self.commands.send(command);
-    }
-
-    /// Wakes the worker once for everything queued.
-    pub fn wake(&mut self) {
-        self.commands.wake();
-    }
-
-    /// Whether commands still wait on this side because the worker is behind.
-    #[must_use]
-    pub fn is_backed_up(&self) -> bool {
-        self.commands.is_backed_up()
-    }
-
-    /// The next event; `None` when there is none now.
-    ///
-    /// # Errors
-    /// [`WorkerGone`] if the worker has ended.
-    pub fn next_event(&self) -> Result<Option<Event>, WorkerGone> {
-        self.events.receive()
-    }
-
-    /// Readable when there may be an event. Reset it before looking for events.
-    #[must_use]
-    pub fn event_waker(&self) -> &Waker {
-        self.events.waker()
-    }
-
+impl WorkerView {
     /// What the shard and the ingress count.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
@@ -237,22 +142,361 @@ impl Dataplane {
         &self.pool_counters
     }
 
+    /// What it counts of its dealings with other workers, if there are any.
+    #[must_use]
+    pub fn exchange_counters(&self) -> Option<&Arc<ExchangeCounters>> {
+        self.exchange.as_ref()
+    }
+
     /// The UDP sockets: local address and what they count.
     #[must_use]
     pub fn channels(&self) -> &[(SocketAddr, Arc<ChannelCounters>)] {
         &self.channels
     }
 
-    /// Ends the worker and waits for it.
+    fn send(&mut self, command: Command) {
+        self.sent += 1;
+        self.commands.send(command);
+    }
+}
+
+/// The running workers, seen from the control thread.
+#[derive(Debug)]
+pub struct Dataplane {
+    workers: Vec<WorkerView>,
+    event_waker: Arc<Waker>,
+    next_face_id: Arc<AtomicU64>,
+    /// The worker that gets the next face.
+    next_worker: usize,
+    /// The worker whose events are looked at first.
+    next_events: usize,
+    erasures: Erasures,
+    ndt: Arc<Ndt>,
+}
+
+impl Dataplane {
+    /// Starts the workers, each with an empty shard and no faces.
     ///
     /// # Errors
-    /// [`WorkerGone`] if it had ended by a fault of its own.
-    pub fn stop(mut self) -> Result<(), WorkerGone> {
-        self.commands.send(Command::Stop);
-        self.commands.wake();
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(())) | None => Ok(()),
-            Some(Err(_)) => Err(WorkerGone),
+    /// See [`DataplaneError`].
+    ///
+    /// # Panics
+    /// If there are no workers, or more than [`SHARDS_MAX`].
+    pub fn start(
+        mut options: DataplaneOptions,
+        fib: Arc<FibSnapshot>,
+        strategies: Arc<StrategyTable>,
+    ) -> Result<Self, DataplaneError> {
+        let workers = std::mem::take(&mut options.workers);
+        let count = workers.len();
+        assert!((1..=SHARDS_MAX).contains(&count), "1 to {SHARDS_MAX} workers");
+        let shared = SharedTables::new(count, options.dispatch_depth);
+        let stride = slot_stride(count);
+        let parts = Parts {
+            event_waker: Arc::new(Waker::new()?),
+            next_face_id: Arc::new(AtomicU64::new(FIRST_FACE_ID)),
+            limit: Arc::new(FaceLimit::new(options.faces_max, stride)),
+            registry: Arc::default(),
+            stride,
+            shared,
+            fib,
+            strategies,
+            options,
+        };
+        let mut crews: Vec<Option<Box<Crew>>> = (0..count).map(|_| None).collect();
+        if count > 1 {
+            for (crew, exchange) in crews.iter_mut().zip(Exchange::between(count)?) {
+                let dispatcher = Dispatcher::new(Arc::clone(&parts.shared.ndt));
+                let registry = Arc::clone(&parts.registry);
+                *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry)));
+            }
         }
+        let prepared = workers.into_iter().zip(crews).enumerate();
+        // All are made before the first one runs: what fails, fails before anything happens.
+        let prepared = prepared
+            .map(|(number, (worker, crew))| parts.prepare(number, worker, crew))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut views = Vec::with_capacity(count);
+        for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
+            view.thread = Some(spawn(number, worker, cpu)?);
+            views.push(view);
+        }
+        let Parts { event_waker, next_face_id, shared, .. } = parts;
+        Ok(Self {
+            workers: views,
+            event_waker,
+            next_face_id,
+            next_worker: 0,
+            next_events: 0,
+            erasures: Erasures::default(),
+            ndt: shared.ndt,
+        })
+    }
+
+    /// A FaceId that was never used.
+    #[must_use]
+    pub fn allocate_face_id(&self) -> u64 {
+        self.next_face_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Queues a command. It reaches its worker with the next [`wake`](Self::wake). A face goes to
+    /// one worker, anything else to whom it concerns.
+    pub fn send(&mut self, command: Command) {
+        if let [worker] = &mut self.workers[..] {
+            return worker.send(command);
+        }
+        match command {
+            Command::AddFace(face) => {
+                let number = self.worker_for(&face);
+                self.workers[number].send(Command::AddFace(face));
+            }
+            Command::EraseCs { ticket, prefix, limit } => {
+                let command = self.erasures.begin(ticket, prefix, limit);
+                self.workers[0].send(command);
+            }
+            Command::SetTap(None) => self.broadcast(|| Command::SetTap(None)),
+            Command::SetTap(Some(tap)) => {
+                let tap = Arc::new(Mutex::new(tap));
+                self.broadcast(|| Command::SetTap(Some(Box::new(SharedTap(Arc::clone(&tap))))));
+            }
+            Command::ConfigureCs(settings) => {
+                let count = self.workers.len();
+                let capacity_packets =
+                    settings.capacity_packets.map(|packets| packets.div_ceil(count));
+                self.broadcast(|| {
+                    Command::ConfigureCs(CsSettings { capacity_packets, ..settings })
+                });
+            }
+            Command::UpdateFace { face_id, options } => {
+                self.broadcast(|| Command::UpdateFace { face_id, options: options.clone() });
+            }
+            Command::RemoveFace { face_id } => self.broadcast(|| Command::RemoveFace { face_id }),
+            Command::SetTables { fib, strategies } => self.broadcast(|| Command::SetTables {
+                fib: Arc::clone(&fib),
+                strategies: strategies.clone(),
+            }),
+            Command::SetRegions(regions) => {
+                self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
+            }
+            Command::Stop => self.broadcast(|| Command::Stop),
+        }
+    }
+
+    fn broadcast(&mut self, command: impl Fn() -> Command) {
+        self.workers.iter_mut().for_each(|worker| worker.send(command()));
+    }
+
+    /// Faces are spread over the workers in turn; that of management is the first worker's, which
+    /// the control thread waits for.
+    fn worker_for(&mut self, face: &NewFace) -> usize {
+        match face.transport {
+            NewTransport::Internal(_) => 0,
+            NewTransport::Stream(_) | NewTransport::Datagram(_) => {
+                self.next_worker = (self.next_worker + 1) % self.workers.len();
+                self.next_worker
+            }
+        }
+    }
+
+    /// Wakes each worker once for everything queued.
+    pub fn wake(&mut self) {
+        self.workers.iter_mut().for_each(|worker| worker.commands.wake());
+    }
+
+    /// Whether commands still wait on this side because a worker is behind.
+    #[must_use]
+    pub fn is_backed_up(&self) -> bool {
+        self.workers.iter().any(|worker| worker.commands.is_backed_up())
+    }
+
+    /// Whether all workers have carried out all commands. A single worker carries them out before
+    /// anything that reaches it later, so it need not be waited for; several say so with the
+    /// [event waker](Self::event_waker).
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let is_done = |worker: &WorkerView| worker.worker_counters.commands.value() == worker.sent;
+        self.workers.len() == 1 || self.workers.iter().all(is_done)
+    }
+
+    /// The next event; `None` when there is none now.
+    ///
+    /// # Errors
+    /// [`WorkerGone`] if a worker has ended.
+    pub fn next_event(&mut self) -> Result<Option<Event>, WorkerGone> {
+        let count = self.workers.len();
+        let mut looked_at = 0;
+        while looked_at < count {
+            let Some(event) = self.workers[self.next_events].events.receive()? else {
+                self.next_events = (self.next_events + 1) % count;
+                looked_at += 1;
+                continue;
+            };
+            let Event::CsErased { ticket, erased, more } = event else { return Ok(Some(event)) };
+            match self.erasures.advance(ticket, erased, more, count) {
+                Progress::Done(event) => return Ok(Some(event)),
+                Progress::Ask(number, command) => {
+                    self.workers[number].send(command);
+                    self.workers[number].commands.wake();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Readable when there may be an event. Reset it before looking for events.
+    #[must_use]
+    pub fn event_waker(&self) -> &Waker {
+        &self.event_waker
+    }
+
+    /// The workers, by number.
+    #[must_use]
+    pub fn workers(&self) -> &[WorkerView] {
+        &self.workers
+    }
+
+    /// What all shards count together.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters::total(self.workers.iter().map(|worker| &*worker.counters))
+    }
+
+    /// Which worker's shard a name belongs to.
+    #[must_use]
+    pub fn ndt(&self) -> &Arc<Ndt> {
+        &self.ndt
+    }
+
+    /// Ends the workers and waits for them.
+    ///
+    /// # Errors
+    /// [`WorkerGone`] if one had ended by a fault of its own.
+    pub fn stop(mut self) -> Result<(), WorkerGone> {
+        self.broadcast(|| Command::Stop);
+        self.wake();
+        let threads: Vec<_> = self.workers.iter_mut().filter_map(|w| w.thread.take()).collect();
+        // All of them are waited for, whatever became of the first.
+        let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
+        if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
+    }
+}
+
+/// What all workers are made from.
+struct Parts {
+    options: DataplaneOptions,
+    fib: Arc<FibSnapshot>,
+    strategies: Arc<StrategyTable>,
+    event_waker: Arc<Waker>,
+    next_face_id: Arc<AtomicU64>,
+    limit: Arc<FaceLimit>,
+    registry: Arc<PeerRegistry>,
+    stride: u32,
+    shared: SharedTables,
+}
+
+impl Parts {
+    /// A worker that does not run yet, and the control thread's view of it.
+    fn prepare(
+        &self,
+        number: usize,
+        worker: WorkerOptions,
+        crew: Option<Box<Crew>>,
+    ) -> Result<(Worker, Option<usize>, WorkerView), DataplaneError> {
+        if let Some(cpu) = worker.cpu
+            && !cpu::allowed_cpus()?.contains(&cpu)
+        {
+            let error = io::Error::new(io::ErrorKind::NotFound, "it is not among those allowed");
+            return Err(DataplaneError::Cpu { cpu, error });
+        }
+        let options = &self.options;
+        let now = Timestamp::from_nanos(clock::now());
+        let counters = Arc::new(Counters::default());
+        let pool = PacketPool::new(options.pool_blocks)?;
+        let mut faces = FaceSet::new(&options.faces)?;
+        let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
+        for (socket, accepts) in worker.channels {
+            let local = socket.local_address()?;
+            let (id, counters) = faces.add_channel(socket, accepts)?;
+            channels.push((id, local));
+            channel_counters.push((local, counters));
+        }
+        let (commands, command_inbox) = channel()?;
+        let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
+        faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
+        let shard_config =
+            ShardConfig { shard: u8::try_from(number).unwrap_or(u8::MAX), ..options.shard.clone() };
+        let (fib, strategies) = (Arc::clone(&self.fib), Arc::clone(&self.strategies));
+        let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
+        if let Some(crew) = &crew {
+            shard.join_others(self.shared.clone());
+            faces.poller().add(&crew.exchange.sleeper().waker, CREW_TOKEN, Interest::Readable)?;
+        }
+        let hasher = options.shard.hasher;
+        let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
+        let mut ingress = Ingress::new(hasher, Arc::clone(&counters), nonce_seed);
+        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
+        let worker_counters = Arc::new(WorkerCounters::default());
+        let view = WorkerView {
+            commands,
+            events,
+            thread: None,
+            counters,
+            worker_counters: Arc::clone(&worker_counters),
+            pool_counters: Arc::clone(pool.counters()),
+            calls: Arc::clone(faces.call_counters()),
+            channels: channel_counters,
+            exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
+            sent: 0,
+        };
+        let prepared = Worker {
+            faces,
+            shard,
+            ingress,
+            hasher,
+            burst: Burst::new(),
+            pool,
+            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
+            channels,
+            on_demand: options.on_demand,
+            next_face_id: Arc::clone(&self.next_face_id),
+            commands: command_inbox,
+            events: event_sender,
+            counters: worker_counters,
+            spin: options.spin,
+            state: RoundState::default(),
+            crew,
+        };
+        Ok((prepared, worker.cpu, view))
+    }
+}
+
+fn spawn(number: usize, worker: Worker, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK_BYTES).spawn(
+        move || {
+            if let Some(cpu) = cpu
+                && let Err(error) = cpu::pin_thread(cpu)
+            {
+                tracing::warn!(cpu, %error, "the worker is not pinned");
+            }
+            worker.run();
+        },
+    )
+}
+
+/// One tap for the frames of several workers.
+#[derive(Debug)]
+struct SharedTap(Arc<Mutex<Box<dyn FrameTap>>>);
+
+impl FrameTap for SharedTap {
+    fn frame(
+        &mut self,
+        now: Timestamp,
+        face: FaceIndex,
+        direction: Direction,
+        header: &[u8],
+        payload: &[u8],
+    ) {
+        let mut tap = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tap.frame(now, face, direction, header, payload);
     }
 }

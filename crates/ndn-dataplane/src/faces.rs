@@ -1,6 +1,8 @@
 //! Numbers of faces: slots with generations for the packet path, FaceIds for management.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndn_table::FaceIndex;
 
@@ -8,46 +10,73 @@ use ndn_table::FaceIndex;
 /// of its generation tell old users from new ones for a long time.
 const RESTING_SLOTS: usize = 256;
 
+/// How many faces there may be, and are, on all workers together.
+#[derive(Debug)]
+pub(crate) struct FaceLimit {
+    count: AtomicUsize,
+    capacity: usize,
+}
+
+impl FaceLimit {
+    /// Room for `capacity` faces on `worker_count` workers.
+    pub(crate) fn new(capacity: usize, stride: u32) -> Self {
+        let slots_max = (FaceIndex::SLOT_COUNT_MAX / stride) as usize - RESTING_SLOTS;
+        Self { count: AtomicUsize::new(0), capacity: capacity.min(slots_max) }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> bool {
+        let add = |count| (count < self.capacity).then_some(count + 1);
+        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+}
+
 /// The faces of one worker by index and by FaceId.
+///
+/// The lowest bits of a slot are the number of the worker, so that a face is never far from its
+/// worker.
 #[derive(Debug)]
 pub(crate) struct FaceNumbers {
+    worker: u32,
+    /// Distance between the slots of this worker.
+    stride: u32,
+    limit: Arc<FaceLimit>,
     /// FaceId by slot; 0 for a free one.
     face_ids: Vec<u64>,
     generations: Vec<u32>,
     free: VecDeque<u32>,
     by_face_id: HashMap<u64, FaceIndex>,
-    capacity: usize,
 }
 
 impl FaceNumbers {
-    /// Room for `capacity` faces.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let slots_max = FaceIndex::SLOT_COUNT_MAX as usize - RESTING_SLOTS;
+    /// No faces yet of worker `worker`, whose slots are `stride` apart.
+    pub(crate) fn new(worker: usize, stride: u32, limit: Arc<FaceLimit>) -> Self {
         Self {
+            worker: u32::try_from(worker).unwrap_or(u32::MAX),
+            stride,
+            limit,
             face_ids: Vec::new(),
             generations: Vec::new(),
             free: VecDeque::new(),
             by_face_id: HashMap::new(),
-            capacity: capacity.min(slots_max),
         }
-    }
-
-    /// Faces now.
-    pub(crate) fn len(&self) -> usize {
-        self.by_face_id.len()
     }
 
     /// Whether a peer that nobody asked for may have a face. A quarter of the faces is kept from
     /// them, so that senders of datagrams, who may lie about their address, cannot shut
     /// applications out.
     pub(crate) fn has_room_for_strangers(&self) -> bool {
-        self.len() < self.capacity - self.capacity / 4
+        let capacity = self.limit.capacity;
+        self.limit.count() < capacity - capacity / 4
     }
 
     /// An index for the face `face_id`; `None` if there are as many faces as there may be, or it
     /// has one.
     pub(crate) fn allocate(&mut self, face_id: u64) -> Option<FaceIndex> {
-        if self.len() >= self.capacity || self.by_face_id.contains_key(&face_id) {
+        if self.by_face_id.contains_key(&face_id) || !self.limit.take() {
             return None;
         }
         let is_rested = self.free.len() > RESTING_SLOTS;
@@ -58,7 +87,8 @@ impl FaceNumbers {
             // Fits: there are fewer slots than a FaceIndex can tell apart.
             u32::try_from(self.face_ids.len() - 1).unwrap_or(u32::MAX)
         });
-        let index = FaceIndex::new(slot, self.generations[slot as usize]);
+        let index =
+            FaceIndex::new(slot * self.stride + self.worker, self.generations[slot as usize]);
         self.face_ids[slot as usize] = face_id;
         self.by_face_id.insert(face_id, index);
         Some(index)
@@ -67,19 +97,26 @@ impl FaceNumbers {
     /// Frees the index of a face that is gone; returns its FaceId.
     pub(crate) fn release(&mut self, index: FaceIndex) -> Option<u64> {
         let face_id = self.face_id(index)?;
-        let slot = index.slot() as usize;
+        let slot = self.own_slot(index)?;
         self.by_face_id.remove(&face_id);
+        self.limit.count.fetch_sub(1, Ordering::Relaxed);
         self.face_ids[slot] = 0;
         self.generations[slot] = (self.generations[slot] + 1) % FaceIndex::GENERATION_COUNT;
-        self.free.push_back(index.slot());
+        self.free.push_back(index.slot() / self.stride);
         Some(face_id)
     }
 
     /// The FaceId of a face that exists.
     pub(crate) fn face_id(&self, index: FaceIndex) -> Option<u64> {
-        let slot = index.slot() as usize;
+        let slot = self.own_slot(index)?;
         let face_id = *self.face_ids.get(slot)?;
         (face_id != 0 && self.generations[slot] == index.generation()).then_some(face_id)
+    }
+
+    /// The place of a face of this worker in its tables.
+    fn own_slot(&self, index: FaceIndex) -> Option<usize> {
+        let slot = index.slot();
+        (slot % self.stride == self.worker).then_some((slot / self.stride) as usize)
     }
 
     /// The index of a face that exists.
@@ -94,12 +131,13 @@ mod tests {
 
     #[test]
     fn an_index_is_not_given_out_again_soon() {
-        let mut numbers = FaceNumbers::new(10);
+        let mut numbers = FaceNumbers::new(3, 4, Arc::new(FaceLimit::new(10, 4)));
         let mut seen = std::collections::BTreeSet::new();
         for face_id in 1..=5000 {
             let index = numbers.allocate(face_id).unwrap();
             assert_eq!(numbers.face_id(index), Some(face_id));
             assert_eq!(numbers.index(face_id), Some(index));
+            assert_eq!(index.slot() % 4, 3);
             assert!(seen.insert(index.to_bits()), "face {face_id} got a used index");
             assert_eq!(numbers.release(index), Some(face_id));
             assert_eq!(numbers.face_id(index), None);
@@ -109,13 +147,16 @@ mod tests {
 
     #[test]
     fn the_capacity_is_kept() {
-        let mut numbers = FaceNumbers::new(2);
+        let limit = Arc::new(FaceLimit::new(2, 2));
+        let mut numbers = FaceNumbers::new(0, 2, Arc::clone(&limit));
+        let mut others = FaceNumbers::new(1, 2, Arc::clone(&limit));
         let first = numbers.allocate(300).unwrap();
         assert!(numbers.allocate(300).is_none(), "the same FaceId twice");
-        assert!(numbers.allocate(301).is_some());
+        let second = others.allocate(301).unwrap();
         assert!(numbers.allocate(302).is_none());
+        assert_eq!(numbers.release(second), None, "a face of the other worker");
         numbers.release(first);
-        assert!(numbers.allocate(302).is_some());
-        assert_eq!(numbers.len(), 2);
+        assert!(others.allocate(302).is_some());
+        assert_eq!(limit.count(), 2);
     }
 }

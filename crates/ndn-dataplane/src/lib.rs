@@ -3,6 +3,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
+//! | `exchange` | rings between workers, and when one wakes another |
+//! | `peers` | which worker has the face of which UDP peer |
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
 //! | [`Command`], [`Event`] | what the control thread asks of a worker, and what it hears |
 //! | [`Dataplane`] | the control thread's end |
@@ -10,13 +12,19 @@
 
 mod command;
 mod dataplane;
+mod erasures;
 mod event;
+mod exchange;
 mod faces;
+mod peers;
 mod queue;
 mod worker;
 
 pub use command::{Command, CsSettings, NewFace, NewTransport};
-pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions};
+pub use dataplane::{
+    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions, WorkerView,
+};
 pub use event::{Event, FaceCreated};
+pub use exchange::ExchangeCounters;
 pub use queue::WorkerGone;
 pub use worker::WorkerCounters;

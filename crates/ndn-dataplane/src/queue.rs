@@ -46,11 +46,15 @@ pub(crate) struct Inbox<T> {
 
 /// One direction.
 pub(crate) fn channel<T>() -> std::io::Result<(Sender<T>, Inbox<T>)> {
+    Ok(channel_with(Arc::new(Waker::new()?)))
+}
+
+/// One direction, with a waker that several have in common.
+pub(crate) fn channel_with<T>(waker: Arc<Waker>) -> (Sender<T>, Inbox<T>) {
     let (sender, receiver) = sync_channel(QUEUE_LENGTH);
-    let waker = Arc::new(Waker::new()?);
     let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker) };
     let waker = WakeOnDrop(waker);
-    Ok((Sender { queue: sender, waker, overflow: VecDeque::new(), sent: false }, inbox))
+    (Sender { queue: sender, waker, overflow: VecDeque::new(), sent: false }, inbox)
 }
 
 impl<T> Sender<T> {
@@ -66,6 +70,11 @@ impl<T> Sender<T> {
         if std::mem::take(&mut self.sent) {
             self.waker.0.wake();
         }
+    }
+
+    /// Wakes the other side although nothing was queued.
+    pub(crate) fn wake_now(&self) {
+        self.waker.0.wake();
     }
 
     /// Whether messages are still kept on this side.

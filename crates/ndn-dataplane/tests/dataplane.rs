@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
-    OnDemandOptions,
+    OnDemandOptions, WorkerOptions,
 };
 use ndn_face::{CloseReason, FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{
@@ -63,14 +63,14 @@ impl Bed {
             pool_blocks: 64,
             faces: FaceSetOptions::default(),
             faces_max,
-            channels: vec![(socket, true)],
+            workers: vec![WorkerOptions { channels: vec![(socket, true)], cpu: None }],
+            dispatch_depth: 2,
             on_demand: OnDemandOptions {
                 mtu: 8800,
                 link: LinkOptions::datagram(8800),
                 idle_timeout: UDP_IDLE_TIMEOUT,
                 pit_tokens: PitTokenPolicy::Never,
             },
-            cpu: None,
             spin: Duration::ZERO,
             nonce_seed: 1,
             interest_lifetime_max,
@@ -87,7 +87,7 @@ impl Bed {
     }
 
     /// The next event of the worker.
-    fn event(&self) -> Event {
+    fn event(&mut self) -> Event {
         let mut events = Events::with_capacity(1);
         loop {
             self.dataplane.event_waker().reset();
@@ -99,7 +99,7 @@ impl Bed {
         }
     }
 
-    fn added(&self) -> FaceCreated {
+    fn added(&mut self) -> FaceCreated {
         let mut event = self.event();
         // May come again at any time while peers are refused.
         while let Event::PeerRefused { .. } = event {
@@ -148,7 +148,7 @@ impl Bed {
     }
 
     fn udp_address(&self) -> SocketAddr {
-        self.dataplane.channels()[0].0
+        self.dataplane.workers()[0].channels()[0].0
     }
 }
 
@@ -312,7 +312,7 @@ fn refused_peers_are_counted_and_told_once() {
     // Read behind all of them from the same socket.
     known.send_to(&interest("/a/after", 1), bed.udp_address()).unwrap();
     expect(&mut application, &interest("/a/after", 1));
-    let counters = Arc::clone(bed.dataplane.worker_counters());
+    let counters = Arc::clone(bed.dataplane.workers()[0].worker_counters());
     assert_eq!(counters.refused_peers.value(), PEERS);
     let mut told = 0;
     while let Some(event) = bed.dataplane.next_event().unwrap() {
@@ -349,7 +349,7 @@ fn no_interest_is_pending_for_longer_than_the_limit() {
     let wire = InterestBuilder::new(&name).nonce(1).lifetime_ms(3_600_000).to_vec().unwrap();
     consumer.write_all(&wire).unwrap();
     expect(&mut producer, &wire);
-    let counters = Arc::clone(bed.dataplane.counters());
+    let counters = Arc::clone(bed.dataplane.workers()[0].counters());
     let give_up = clock::now() + u64::try_from(PATIENCE.as_nanos()).unwrap();
     while counters.pit_entries.value() > 0 || counters.unsatisfied_interests.value() == 0 {
         assert!(clock::now() < give_up, "the Interest is still pending");
@@ -400,7 +400,7 @@ fn an_idle_worker_sleeps() {
     let mut datagram = [0; 9000];
     peer.recv(&mut datagram).unwrap();
     // What is left are the timers of one PIT entry: some rounds, and not thousands a second.
-    let counters = Arc::clone(bed.dataplane.worker_counters());
+    let counters = Arc::clone(bed.dataplane.workers()[0].worker_counters());
     let before = counters.rounds.value();
     let mut events = Events::with_capacity(1);
     bed.dataplane.event_waker().reset();

@@ -84,8 +84,10 @@ pub struct Counters {
     pub dead_nonces: Counter,
     /// Timers of strategies that were not set because too many were.
     pub strategy_timers_refused: Counter,
-    /// Packets that entered the shard, count as that, and were given to another shard unchanged.
-    pub passed_on: Counter,
+    /// Interests that entered the shard, and went on to the one that they belong to.
+    pub passed_on_interests: Counter,
+    /// Nacks that entered the shard, and went on to the one that they belong to.
+    pub passed_on_nacks: Counter,
     dropped: [Counter; DropReason::COUNT],
 }
 
@@ -94,6 +96,82 @@ impl Counters {
     #[inline]
     pub fn drop_packet(&self, reason: DropReason) {
         self.dropped[reason.index()].increment();
+    }
+
+    /// What several shards count together: each packet once, in whatever shards it was.
+    #[must_use]
+    pub fn total<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let total = Self::default();
+        for one in all {
+            for (sum, part) in total.fields().into_iter().zip(one.fields()) {
+                sum.add(part.value());
+            }
+            for (sum, part) in total.dropped.iter().zip(&one.dropped) {
+                sum.add(part.value());
+            }
+        }
+        for (entered, passed_on) in [
+            (&total.in_interests, &total.passed_on_interests),
+            (&total.in_nacks, &total.passed_on_nacks),
+        ] {
+            entered.set(entered.value().saturating_sub(passed_on.value()));
+        }
+        total
+    }
+
+    /// Everything but the drops.
+    fn fields(&self) -> [&Counter; 23] {
+        let Self {
+            in_interests,
+            in_data,
+            in_nacks,
+            out_interests,
+            out_data,
+            out_nacks,
+            cs_hits,
+            cs_misses,
+            unsolicited_data,
+            satisfied_interests,
+            unsatisfied_interests,
+            token_hits,
+            token_misses,
+            pit_inserts,
+            pit_entries,
+            cs_inserts,
+            cs_evictions,
+            cs_entries,
+            cs_bytes,
+            dead_nonces,
+            strategy_timers_refused,
+            passed_on_interests,
+            passed_on_nacks,
+            dropped: _,
+        } = self;
+        [
+            in_interests,
+            in_data,
+            in_nacks,
+            out_interests,
+            out_data,
+            out_nacks,
+            cs_hits,
+            cs_misses,
+            unsolicited_data,
+            satisfied_interests,
+            unsatisfied_interests,
+            token_hits,
+            token_misses,
+            pit_inserts,
+            pit_entries,
+            cs_inserts,
+            cs_evictions,
+            cs_entries,
+            cs_bytes,
+            dead_nonces,
+            strategy_timers_refused,
+            passed_on_interests,
+            passed_on_nacks,
+        ]
     }
 
     /// Packets discarded for `reason`.
@@ -106,5 +184,24 @@ impl Counters {
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().map(Counter::value).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_packet_counts_once_in_the_total() {
+        let (earlier, later) = (Counters::default(), Counters::default());
+        earlier.in_interests.add(5);
+        earlier.passed_on_interests.add(2);
+        later.in_interests.add(2);
+        later.out_data.add(3);
+        earlier.drop_packet(DropReason::NoNextHop);
+        later.drop_packet(DropReason::NoNextHop);
+        let total = Counters::total([&earlier, &later]);
+        assert_eq!((total.in_interests.value(), total.out_data.value()), (5, 3));
+        assert_eq!((total.dropped(DropReason::NoNextHop), total.dropped_total()), (2, 2));
     }
 }

@@ -9,6 +9,7 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`SleepFlag`] | when a thread that sleeps has to be woken |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | sixteen bytes compared at once |
 //! | [`advise_huge_pages`] | large pages for large tables |
@@ -23,6 +24,7 @@ mod lanes;
 mod memory;
 mod pool;
 mod prefetch;
+mod sleep;
 mod sync;
 
 #[cfg(all(test, loom))]
@@ -36,3 +38,4 @@ pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
+pub use sleep::SleepFlag;

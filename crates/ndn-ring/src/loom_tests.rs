@@ -3,9 +3,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ndn-ring --release --lib loom`
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Notify};
 use loom::thread;
 
+use crate::SleepFlag;
 use crate::home::ReturnList;
 
 #[test]
@@ -85,5 +87,40 @@ fn a_release_is_never_seen_before_its_retain() {
         assert_eq!(references, 0);
         assert_eq!(list.take_retained(0), 0);
         assert!(list.is_empty());
+    });
+}
+
+/// A ring whose reader may sleep: what is left is taken, however the two threads interleave. A
+/// lost wake-up would be a deadlock, which loom reports.
+#[test]
+fn no_message_is_slept_over() {
+    loom::model(|| {
+        let flag = Arc::new(SleepFlag::new());
+        let waker = Arc::new(Notify::new());
+        let messages = Arc::new(AtomicU32::new(0));
+        {
+            let (flag, waker) = (Arc::clone(&flag), Arc::clone(&waker));
+            let messages = Arc::clone(&messages);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    messages.fetch_add(1, Ordering::Release);
+                    if flag.take_wake() {
+                        waker.notify();
+                    }
+                }
+            });
+        }
+        let mut taken = 0;
+        while taken < 2 {
+            let found = messages.swap(0, Ordering::Acquire);
+            taken += found;
+            if found == 0 {
+                flag.prepare();
+                if messages.load(Ordering::Acquire) == 0 {
+                    waker.wait();
+                }
+                flag.awake();
+            }
+        }
     });
 }

@@ -108,10 +108,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
 }
 
 fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
-    section.read_checked("workers", &mut forwarder.workers, |workers| match workers {
-        1 => Ok(()),
-        _ => Err(format!("{workers} workers are not supported yet; the only possible value is 1")),
-    });
+    section.read_in("workers", &mut forwarder.workers, 1..=WORKERS_MAX);
     section.read_checked("cpus", &mut forwarder.cpus, |cpus: &Vec<usize>| {
         let repeated = cpus.iter().enumerate().find(|(index, cpu)| cpus[..*index].contains(cpu));
         match repeated {

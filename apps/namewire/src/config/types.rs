@@ -302,6 +302,9 @@ pub struct StaticRoute {
 
 /// Entries of a table at most: entry numbers in PIT tokens have 24 bits.
 pub const TABLE_ENTRIES_MAX: usize = 1 << 24;
+
+/// Worker threads at most.
+pub const WORKERS_MAX: usize = ndn_table::SHARDS_MAX;
 /// Smallest MTU of a face in bytes: a fragment must carry some payload beside its headers.
 pub const MTU_MIN: u64 = 64;
 /// Largest MTU of a face in bytes: the largest practical packet.

@@ -42,15 +42,20 @@ pub(super) enum LocalEnd {
 pub(super) struct Listeners {
     /// Streams.
     pub(super) streams: Vec<StreamListener>,
-    udp: Vec<(UdpSocket, bool)>,
+    /// One set for each worker.
+    udp: Vec<Vec<(UdpSocket, bool)>>,
     udp_addresses: Vec<SocketAddr>,
 }
 
 impl Listeners {
     /// Opens everything that the configuration asks for.
-    pub(super) fn open(config: &config::Listeners, faces: &FaceDefaults) -> anyhow::Result<Self> {
-        let mut listeners =
-            Self { streams: Vec::new(), udp: Vec::new(), udp_addresses: Vec::new() };
+    pub(super) fn open(
+        config: &config::Listeners,
+        faces: &FaceDefaults,
+        worker_count: usize,
+    ) -> anyhow::Result<Self> {
+        let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
+        let mut listeners = Self { streams: Vec::new(), udp, udp_addresses: Vec::new() };
         if config.unix.enabled {
             let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
             let socket = open_unix(&path, config.unix.mode)?;
@@ -67,17 +72,19 @@ impl Listeners {
             }
         }
         if config.udp.enabled {
-            let open = |address| UdpSocket::new(&udp_options(address, faces));
-            for socket in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
-                listeners.udp_addresses.push(socket.local_address()?);
-                listeners.udp.push((socket, true));
+            let open = |address| open_shared_udp(address, faces, worker_count.max(1));
+            for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
+                listeners.udp_addresses.push(sockets[0].local_address()?);
+                for (set, socket) in listeners.udp.iter_mut().zip(sockets) {
+                    set.push((socket, true));
+                }
             }
         }
         Ok(listeners)
     }
 
-    /// The UDP sockets, which belong to the data plane.
-    pub(super) fn take_udp(&mut self) -> Vec<(UdpSocket, bool)> {
+    /// The UDP sockets of each worker, which belong to the data plane.
+    pub(super) fn take_udp(&mut self) -> Vec<Vec<(UdpSocket, bool)>> {
         std::mem::take(&mut self.udp)
     }
 
@@ -193,6 +200,23 @@ fn lacks_family(error: &io::Error) -> bool {
     const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
     error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
         || error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+/// A socket on `address` for each worker; the kernel spreads peers over them.
+///
+/// The first one is bound alone, so that a port that is in use is noticed: sockets that share a
+/// port may belong to several programs of one user.
+fn open_shared_udp(
+    address: SocketAddr,
+    faces: &FaceDefaults,
+    count: usize,
+) -> io::Result<Vec<UdpSocket>> {
+    let options = udp_options(address, faces);
+    if count > 1 {
+        drop(UdpSocket::new(&options)?);
+    }
+    let options = UdpOptions { reuse_port: count > 1, ..options };
+    (0..count).map(|_| UdpSocket::new(&options)).collect()
 }
 
 fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {

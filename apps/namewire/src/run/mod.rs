@@ -1,6 +1,6 @@
 //! `namewire run`: the forwarder process.
 //!
-//! One thread of the data plane moves packets; this thread, the control thread, accepts
+//! The workers of the data plane move packets; this thread, the control thread, accepts
 //! connections, answers management and owns the authoritative tables.
 //!
 //! | module | what it holds |
@@ -55,17 +55,18 @@ pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let stop = stop::StopRequest::on_signals()?;
-    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces)?;
+    let workers = config.forwarder.workers;
+    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces, workers)?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
-    let figures = operator::WorkerFigures {
-        rounds: Arc::clone(dataplane.worker_counters()),
-        calls: Arc::clone(dataplane.call_counters()),
-    };
-    let (operator, requests) = operator::Operator::new(log.clone(), vec![figures])?;
+    let figures = dataplane.workers().iter().map(|worker| operator::WorkerFigures {
+        rounds: Arc::clone(worker.worker_counters()),
+        calls: Arc::clone(worker.call_counters()),
+    });
+    let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;
     let control_socket = match config.control_socket_path() {
         None => None,
         Some(path) => Some(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ndn_dataplane::{DataplaneOptions, OnDemandOptions};
+use ndn_dataplane::{DataplaneOptions, OnDemandOptions, WorkerOptions};
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::BLOCK_SIZE;
@@ -19,6 +19,8 @@ const CS_BYTES_PER_PACKET: usize = 8192;
 const CS_PACKETS_MIN: usize = 65_536;
 /// Nonces remembered per PIT entry.
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
+/// Components that names are dispatched to workers by.
+const DISPATCH_DEPTH: usize = 2;
 /// Strategy timers at one time.
 const STRATEGY_TIMERS: usize = 65_536;
 
@@ -26,43 +28,60 @@ const STRATEGY_TIMERS: usize = 65_536;
 pub(super) fn dataplane_options(
     config: &Config,
     hasher: NameHasher,
-    channels: Vec<(UdpSocket, bool)>,
+    channels: Vec<Vec<(UdpSocket, bool)>>,
 ) -> DataplaneOptions {
+    let count = config.forwarder.workers.max(1);
+    let defaults = FaceSetOptions::default();
     DataplaneOptions {
         shard: shard_config(config, hasher),
-        pool_blocks: saturate(config.pool.capacity.0 / BLOCK_SIZE as u64).max(4),
+        pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64).max(4),
         faces: FaceSetOptions {
             first_sequence: rand::random(),
             reconnect_waits: ReconnectWaits {
                 first: config.faces.reconnect_min,
                 longest: config.faces.reconnect_max,
             },
-            ..FaceSetOptions::default()
+            output_bytes_max: defaults.output_bytes_max / count,
+            reassembly_bytes_max: defaults.reassembly_bytes_max / count,
         },
         faces_max: config.limits.faces,
-        channels,
+        workers: worker_options(config, channels),
+        dispatch_depth: DISPATCH_DEPTH,
         on_demand: OnDemandOptions {
             mtu: mtu(&config.faces),
             link: datagram_link(&config.faces, &config.limits),
             idle_timeout: config.faces.idle_timeout,
             pit_tokens: PitTokenPolicy::WhenSeen,
         },
-        cpu: config.forwarder.cpus.first().copied(),
         spin: config.forwarder.spin,
         nonce_seed: rand::random(),
         interest_lifetime_max: config.limits.interest_lifetime,
     }
 }
 
+/// One worker for each set of sockets, on its processor if there is one for it.
+fn worker_options(config: &Config, channels: Vec<Vec<(UdpSocket, bool)>>) -> Vec<WorkerOptions> {
+    let cpus = config.forwarder.cpus.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let workers = channels.into_iter().zip(cpus);
+    workers.map(|(channels, cpu)| WorkerOptions { channels, cpu }).collect()
+}
+
+/// The part of each of `count` workers.
+fn share(total: u64, count: usize) -> u64 {
+    total.div_ceil(count as u64)
+}
+
 fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
     let tables = &config.tables;
     let now = Timestamp::from_nanos(clock::now());
-    let packets = cs_capacity_max(config);
+    let count = config.forwarder.workers.max(1);
+    let packets = cs_capacity_max(config).div_ceil(count);
     let bytes = match tables.cs.capacity_bytes {
-        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
+        Some(size) => usize::try_from(share(size.0, count)).unwrap_or(usize::MAX),
         None => packets.saturating_mul(CS_BYTES_PER_PACKET),
     };
-    let pit_entries = saturate(tables.pit_capacity as u64);
+    let pit_capacity = tables.pit_capacity.div_ceil(count);
+    let pit_entries = saturate(pit_capacity as u64);
     let sized = PcctConfig::with_capacity(pit_entries, saturate(packets as u64), now);
     ShardConfig {
         shard: 0,
@@ -76,7 +95,7 @@ fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
             ..sized
         },
         dead_nonce_lifetime_ms: milliseconds(tables.dead_nonce_lifetime),
-        dead_nonce_capacity: tables.pit_capacity.saturating_mul(DEAD_NONCES_PER_PIT_ENTRY),
+        dead_nonce_capacity: pit_capacity.saturating_mul(DEAD_NONCES_PER_PIT_ENTRY),
         strategy_timer_capacity: STRATEGY_TIMERS,
         unsolicited: match tables.cs.unsolicited {
             config::UnsolicitedPolicy::DropAll => UnsolicitedPolicy::DropAll,

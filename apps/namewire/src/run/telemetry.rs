@@ -1,7 +1,6 @@
 //! Counters for datasets.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use ndn_face::FaceCounters;
 use ndn_forwarding::Counters;
@@ -14,7 +13,7 @@ use super::faces::KnownFace;
 #[derive(Debug)]
 pub(super) struct DataplaneTelemetry<'a> {
     pub(super) faces: &'a HashMap<u64, KnownFace>,
-    pub(super) counters: &'a Arc<Counters>,
+    pub(super) counters: &'a Counters,
     pub(super) channels: &'a [String],
 }
 

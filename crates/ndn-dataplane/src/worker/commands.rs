@@ -28,10 +28,14 @@ pub(super) struct Erasure {
 impl Worker {
     /// Carries out commands; says whether there are more.
     pub(super) fn handle_commands(&mut self, now: Timestamp) -> bool {
+        let mut handled = 0;
         for _ in 0..COMMANDS_PER_ROUND {
             match self.commands.receive() {
-                Ok(Some(command)) => self.handle_command(now, command),
-                Ok(None) => return false,
+                Ok(Some(command)) => {
+                    self.handle_command(now, command);
+                    handled += 1;
+                }
+                Ok(None) => return self.note_handled(handled, false),
                 Err(_) => {
                     // The control thread is gone: nobody is left to stop this one.
                     self.state.stopping = true;
@@ -39,7 +43,17 @@ impl Worker {
                 }
             }
         }
-        true
+        self.note_handled(handled, true)
+    }
+
+    /// Counts commands. The control thread may wait until all of several workers have carried out
+    /// theirs.
+    fn note_handled(&mut self, count: u64, has_more: bool) -> bool {
+        self.counters.commands.add(count);
+        if count > 0 && self.crew.is_some() {
+            self.events.wake_now();
+        }
+        has_more
     }
 
     fn handle_command(&mut self, now: Timestamp, command: Command) {
@@ -48,7 +62,7 @@ impl Worker {
             Command::UpdateFace { face_id, options } => {
                 if let Some(index) = self.numbers.index(face_id) {
                     self.faces.update(index, &options, &self.pool);
-                    self.shard.set_face(index, &options.properties);
+                    self.announce_face(index, &options.properties);
                 }
             }
             Command::RemoveFace { face_id } => {
@@ -97,8 +111,12 @@ impl Worker {
                 self.events.send(Event::FaceExists { ticket, face_id });
                 return;
             }
+            if let Some((_, face_id)) = self.face_of_peer(address, *peer) {
+                self.events.send(Event::FaceExists { ticket, face_id });
+                return;
+            }
             local = FaceUri::Udp(address);
-            channel = Some(id);
+            channel = Some((id, address));
         }
         let Some(index) = self.numbers.allocate(face_id) else {
             let reason = "there are as many faces as there may be";
@@ -109,19 +127,24 @@ impl Worker {
                 self.faces.add_stream(now, index, stream, &options)
             }
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
-            (NewTransport::Datagram(peer), Some(channel)) => {
+            (NewTransport::Datagram(peer), Some((channel, address))) => {
+                if let Err((_, face_id)) = self.claim_peer(address, peer, index, face_id) {
+                    self.numbers.release(index);
+                    self.events.send(Event::FaceExists { ticket, face_id });
+                    return;
+                }
                 self.faces.add_datagram(now, index, channel, peer, &options)
             }
             (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
         };
         match added {
             Ok(counters) => {
-                self.shard.set_face(index, &options.properties);
+                self.announce_face(index, &options.properties);
                 let face = FaceCreated { index, options, remote, local, counters };
                 self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
             }
             Err(error) => {
-                self.numbers.release(index);
+                self.release_number(index);
                 refuse(&mut self.events, error);
             }
         }

@@ -6,6 +6,7 @@
 //! of the control thread are carried out between bursts.
 
 mod commands;
+mod crew;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,11 +26,16 @@ use ndn_table::{FaceIndex, NameHasher, Timestamp};
 use crate::command::Command;
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
+use crate::exchange::{Frame, Message, Notice, Outbound, RoutedSink};
 use crate::faces::FaceNumbers;
 use crate::queue::{Inbox, Sender};
 
+pub(crate) use crew::Crew;
+
 /// Poll token of the waker of the command queue.
 pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
+/// Poll token of the waker that other workers call.
+pub(crate) const CREW_TOKEN: u64 = FOREIGN_TOKEN + 1;
 /// Events of the poller per round at most.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// Packets forwarded before what they caused is written: enough to fill system calls, few enough
@@ -46,6 +52,8 @@ const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Figures of a worker's loop.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
+    /// Commands carried out.
+    pub commands: Counter,
     /// Rounds of the loop.
     pub rounds: Counter,
     /// Rounds that waited in the kernel.
@@ -80,6 +88,8 @@ pub(crate) struct Worker {
     /// How long to poll without waiting after the last packet.
     pub(crate) spin: Duration,
     pub(crate) state: RoundState,
+    /// The other workers, if there are any.
+    pub(crate) crew: Option<Box<Crew>>,
 }
 
 /// What one round leaves to the next.
@@ -95,6 +105,8 @@ pub(crate) struct RoundState {
     spin_until: Timestamp,
     /// There may be commands.
     has_commands: bool,
+    /// Other workers may have left more.
+    has_crossed: bool,
     /// Timers are behind.
     has_timers: bool,
     /// No buffer was free.
@@ -123,16 +135,13 @@ impl Worker {
             if timeout != Some(Duration::ZERO) {
                 self.counters.sleeps.increment();
             }
-            if let Err(error) = self.faces.poller().wait(events, timeout) {
+            if let Err(error) = self.wait(events, timeout) {
                 // The poller is ours and its arguments are right: nothing sensible is left to do.
                 tracing::error!(%error, "cannot wait for packets");
                 self.state.stopping = true;
                 return;
             }
             self.state.next_event = 0;
-            if events.iter().any(|event| event.token == COMMAND_TOKEN) {
-                self.commands.waker().reset();
-            }
         }
         let now = Timestamp::from_nanos(clock::now());
         self.state.packets = 0;
@@ -140,22 +149,29 @@ impl Worker {
         self.pool.reclaim();
         // Commands first: an answer of management must not overtake the change it speaks of.
         self.state.has_commands = self.handle_commands(now);
+        self.state.has_crossed = self.take_from_others(now);
         while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
             let event = events.event(self.state.next_event);
             self.state.next_event += 1;
-            if event.token != COMMAND_TOKEN {
+            if event.token < COMMAND_TOKEN {
                 self.receive(now, &event);
             }
         }
         self.forward(now);
         self.erase();
-        let mut sink = self.faces.sink(now, &self.pool);
+        let mut sink = RoutedSink {
+            faces: self.faces.sink(now, &self.pool),
+            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+            pool: &self.pool,
+        };
         self.state.has_timers = self.shard.poll_timers(now, &mut sink);
+        self.send_crossings(now);
         // Also says how many PIT entries are left, when no burst comes that would.
         self.shard.end_burst();
         self.faces.handle_timeouts(now, &self.pool);
         self.flush(now);
         self.report_faces();
+        self.wake_others();
         self.events.wake();
         if self.state.packets > 0 {
             self.state.spin_until = now.plus(self.spin);
@@ -167,7 +183,7 @@ impl Worker {
         if self.state.starved {
             return Some(NO_BLOCK_PAUSE);
         }
-        let is_behind = self.state.has_commands || self.state.has_timers;
+        let is_behind = self.state.has_commands || self.state.has_timers || self.state.has_crossed;
         if is_behind || now < self.state.spin_until || !self.state.erasures.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -180,8 +196,12 @@ impl Worker {
 
     /// Reads once what `event` says is there, and forwards it in bursts.
     fn receive(&mut self, now: Timestamp, event: &PollEvent) {
-        let mut sink =
-            IngressSink { burst: &mut self.burst, ingress: &mut self.ingress, pool: &self.pool };
+        let mut sink = IngressSink {
+            burst: &mut self.burst,
+            ingress: &mut self.ingress,
+            pool: &self.pool,
+            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+        };
         let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
         loop {
             match progress {
@@ -202,6 +222,7 @@ impl Worker {
                 burst: &mut self.burst,
                 ingress: &mut self.ingress,
                 pool: &self.pool,
+                outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
             };
             progress = self.faces.resume(now, &self.pool, &mut sink);
         }
@@ -213,17 +234,66 @@ impl Worker {
             return;
         }
         let count = self.burst.len();
-        let mut sink = self.faces.sink(now, &self.pool);
+        if let Some(crew) = &mut self.crew {
+            crew.dispatch(&mut self.burst, &self.pool);
+        }
+        let mut sink = RoutedSink {
+            faces: self.faces.sink(now, &self.pool),
+            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+            pool: &self.pool,
+        };
         self.shard.process_burst(now, &mut self.burst, &self.pool, &mut sink);
         // The sink has copied or retained what it needs.
         self.burst.release(&self.pool);
         self.shard.end_burst();
         self.counters.bursts.increment();
         self.counters.packets.add(count as u64);
+        if self.crew.is_some() {
+            self.send_crossings(now);
+        }
+        self.count_unflushed(now, count);
+    }
+
+    fn count_unflushed(&mut self, now: Timestamp, count: usize) {
         self.state.packets += count;
         self.state.unflushed += count;
         if self.state.unflushed >= PACKETS_PER_FLUSH {
             self.flush(now);
+        }
+    }
+
+    /// Waits for events. If this worker may sleep, the others know that they have to wake it.
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> std::io::Result<()> {
+        let may_sleep = timeout != Some(Duration::ZERO);
+        let Some(crew) = self.crew.as_ref().filter(|_| may_sleep) else {
+            self.faces.poller().wait(events, timeout)?;
+            return self.reset_wakers(events);
+        };
+        let exchange = &crew.exchange;
+        exchange.sleeper().flag.prepare();
+        let timeout = if exchange.has_waiting() { Some(Duration::ZERO) } else { timeout };
+        let waited = self.faces.poller().wait(events, timeout);
+        exchange.sleeper().flag.awake();
+        waited?;
+        self.reset_wakers(events)
+    }
+
+    /// Makes wakers unreadable, before anybody looks for what they speak of.
+    fn reset_wakers(&self, events: &Events) -> std::io::Result<()> {
+        for event in events.iter() {
+            match (event.token, &self.crew) {
+                (COMMAND_TOKEN, _) => self.commands.waker().reset(),
+                (CREW_TOKEN, Some(crew)) => crew.exchange.sleeper().waker.reset(),
+                (_, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes the other workers that sleep and were sent something.
+    fn wake_others(&mut self) {
+        if let Some(crew) = &mut self.crew {
+            crew.exchange.outbound.wake();
         }
     }
 
@@ -241,6 +311,9 @@ impl Worker {
         local: SocketAddr,
         peer: SocketAddr,
     ) {
+        if let Some((index, _)) = self.face_of_peer(local, peer) {
+            return self.adopt_foreign_peer(channel, peer, index);
+        }
         let has_room = self.numbers.has_room_for_strangers();
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
         let Some(index) = has_room.then(|| self.numbers.allocate(face_id)).flatten() else {
@@ -251,10 +324,14 @@ impl Worker {
             }
             return;
         };
+        if let Err((other, _)) = self.claim_peer(local, peer, index, face_id) {
+            self.numbers.release(index);
+            return self.adopt_foreign_peer(channel, peer, other);
+        }
         let options = self.on_demand.face_options(face_id);
         match self.faces.add_datagram(now, index, channel, peer, &options) {
             Ok(counters) => {
-                self.shard.set_face(index, &options.properties);
+                self.announce_face(index, &options.properties);
                 let face = FaceCreated {
                     index,
                     options,
@@ -265,7 +342,7 @@ impl Worker {
                 self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
             }
             Err(_) => {
-                self.numbers.release(index);
+                self.release_number(index);
                 self.counters.refused_peers.increment();
             }
         }
@@ -289,7 +366,17 @@ impl Worker {
 
     fn forget_face(&mut self, index: FaceIndex) {
         self.shard.remove_face(index);
+        self.release_number(index);
+        if let Some(crew) = &mut self.crew {
+            crew.exchange.tell(Notice::FaceGone(index));
+        }
+    }
+
+    fn release_number(&mut self, index: FaceIndex) {
         self.numbers.release(index);
+        if let Some(crew) = &self.crew {
+            crew.registry.release(index);
+        }
     }
 
     /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
@@ -298,6 +385,11 @@ impl Worker {
         self.flush(now);
         self.burst.release(&self.pool);
         self.faces.release_blocks(&self.pool);
+        self.shard.release_blocks(&self.pool);
+        if let Some(crew) = &mut self.crew {
+            crew.crossed.release(&self.pool);
+            crew.exchange.release(&self.pool);
+        }
         self.events.wake();
     }
 }
@@ -307,6 +399,8 @@ struct IngressSink<'a> {
     burst: &'a mut Burst,
     ingress: &'a mut Ingress,
     pool: &'a PacketPool,
+    /// The other workers, if there are any.
+    outbound: Option<&'a mut Outbound>,
 }
 
 impl RxSink for IngressSink<'_> {
@@ -319,6 +413,14 @@ impl RxSink for IngressSink<'_> {
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
         // What is dropped is counted by the ingress.
         let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
+    }
+
+    fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
+        let Some(outbound) = &mut self.outbound else { return false };
+        let to = outbound.owner_of(face);
+        let frame = Frame { face, handle: block.carve(length) };
+        outbound.send(to, Message::Frame(frame), self.pool);
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! All faces of one worker.
 
 mod close;
+mod foreign;
 mod read_datagrams;
 mod read_stream;
 mod receive;

@@ -23,6 +23,14 @@ pub trait RxSink {
     /// change them, and consumes them by [`carve`](FillBlock::carve) or
     /// [`skip`](FillBlock::skip); what it leaves is skipped.
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields);
+
+    /// Takes the frame in the first `length` bytes of what is filled in `block`, of a face that
+    /// another worker has (see [`FaceSet::add_foreign_peer`]), and consumes them. False if there
+    /// is no use for it; it is dropped then.
+    fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
+        let _ = (face, block, length);
+        false
+    }
 }
 
 /// How far the handling of an event has come.
@@ -144,7 +152,9 @@ impl FaceSet {
         pool: &PacketPool,
         sink: &mut impl RxSink,
     ) -> bool {
-        let Some(Face { rx, link, .. }) = face_in(&mut self.faces, index) else { return false };
+        let Some(Face { rx, link, .. }) = face_in(&mut self.faces, index) else {
+            return sink.receive_foreign(index, block, length);
+        };
         let end = block.carved_offset() + length;
         let frame = &block.filled()[..length];
         if let Some(tap) = &mut self.tap {

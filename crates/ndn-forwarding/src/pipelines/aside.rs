@@ -32,7 +32,12 @@ impl Context<'_> {
     /// Sends a packet on to the shard that its name belongs to.
     #[cold]
     pub(super) fn pass_on(&mut self, rx: &RxPacket<'_>) {
-        self.tables.counters.passed_on.increment();
+        let counters = &self.tables.counters;
+        if rx.is_interest() {
+            counters.passed_on_interests.increment();
+        } else {
+            counters.passed_on_nacks.increment();
+        }
         let to = self.shard_of_name(rx);
         let parcel = Parcel::copy_of(rx).without(Flags::EARLIER);
         self.peers().send(to, Content::Packet(parcel));

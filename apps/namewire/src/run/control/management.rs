@@ -41,7 +41,7 @@ impl Control {
             }
             let telemetry = DataplaneTelemetry {
                 faces: &self.faces,
-                counters: self.dataplane.counters(),
+                counters: &self.dataplane.counters(),
                 channels: &self.channels,
             };
             let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
@@ -83,6 +83,10 @@ impl Control {
         }
         // The worker carries out commands before it looks at the internal face again.
         self.dataplane.wake();
+        // So does every other one of several workers before this is true.
+        if !self.dataplane.is_settled() {
+            return;
+        }
         while let Some(frame) = self.unsent.pop_front() {
             if let Err(frame) = self.internal.send(frame) {
                 self.unsent.push_front(frame);

@@ -1,0 +1,104 @@
+//! Erasing from the Content Stores of several workers, as if it were one.
+
+use std::collections::HashMap;
+
+use ndn_packet::Name;
+
+use crate::command::Command;
+use crate::event::Event;
+
+/// An erasure goes from worker to worker, so that all of them together keep to its limit.
+#[derive(Debug)]
+struct Erasure {
+    prefix: Name,
+    left: usize,
+    erased: usize,
+    worker: usize,
+}
+
+/// Erasures that are going on, by ticket.
+#[derive(Debug, Default)]
+pub(crate) struct Erasures(HashMap<u64, Erasure>);
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Tell this worker.
+    Ask(usize, Command),
+    /// It is done.
+    Done(Event),
+}
+
+impl Erasures {
+    /// Begins one; the first worker is to be told.
+    pub(crate) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize) -> Command {
+        let command = Command::EraseCs { ticket, prefix: prefix.clone(), limit };
+        self.0.insert(ticket, Erasure { prefix, left: limit, erased: 0, worker: 0 });
+        command
+    }
+
+    /// A worker has erased so many packets, and says whether it has more.
+    pub(crate) fn advance(
+        &mut self,
+        ticket: u64,
+        erased: usize,
+        more: bool,
+        worker_count: usize,
+    ) -> Progress {
+        let Some(erasure) = self.0.get_mut(&ticket) else {
+            return Progress::Done(Event::CsErased { ticket, erased, more });
+        };
+        erasure.erased += erased;
+        erasure.left -= erased.min(erasure.left);
+        erasure.worker += 1;
+        if more || erasure.worker == worker_count {
+            let erased = erasure.erased;
+            self.0.remove(&ticket);
+            return Progress::Done(Event::CsErased { ticket, erased, more });
+        }
+        // With nothing left to erase, this asks only whether there is more.
+        let (prefix, limit) = (erasure.prefix.clone(), erasure.left);
+        Progress::Ask(erasure.worker, Command::EraseCs { ticket, prefix, limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Erases from stores of these sizes; the number erased, and whether there are more.
+    fn erase(mut stores: Vec<usize>, limit: usize) -> (usize, bool) {
+        let mut erasures = Erasures::default();
+        let mut command = erasures.begin(7, Name::from_uri("/a").unwrap(), limit);
+        let mut worker = 0;
+        loop {
+            let Command::EraseCs { ticket: 7, limit, .. } = command else { panic!("{command:?}") };
+            let erased = stores[worker].min(limit);
+            stores[worker] -= erased;
+            match erasures.advance(7, erased, stores[worker] > 0, stores.len()) {
+                Progress::Ask(next, asked) => (worker, command) = (next, asked),
+                Progress::Done(Event::CsErased { ticket: 7, erased, more }) => {
+                    assert!(erasures.0.is_empty());
+                    return (erased, more);
+                }
+                Progress::Done(event) => panic!("{event:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn several_stores_are_erased_like_one() {
+        for limit in 0..10 {
+            for stores in [[0, 0, 0], [3, 0, 2], [0, 5, 0], [1, 1, 1], [0, 0, 4]] {
+                let total: usize = stores.iter().sum();
+                assert_eq!(
+                    erase(stores.to_vec(), limit),
+                    (total.min(limit), total > limit),
+                    "{limit} of {stores:?}"
+                );
+            }
+        }
+    }
+}

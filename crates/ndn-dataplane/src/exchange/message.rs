@@ -1,0 +1,74 @@
+//! What is in the rings.
+
+use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
+use ndn_ring::{PacketHandle, PacketPool};
+use ndn_table::FaceIndex;
+
+/// A message from one worker to another.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// For the shard.
+    Content(Content),
+    /// For a face.
+    Outgoing(Outgoing),
+    /// From a socket that the peer of a face has reached instead of the face's own.
+    Frame(Frame),
+}
+
+/// A packet that leaves by a face of another worker.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) face: FaceIndex,
+    pub(crate) kind: TxKind,
+    pub(crate) handle: PacketHandle,
+    pub(crate) pit_token: PitToken,
+    pub(crate) congestion_mark: u64,
+    pub(crate) incoming_face_id: Option<u64>,
+}
+
+impl Outgoing {
+    /// The packet, as the face's worker sends it.
+    pub(crate) fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
+        TxPacket {
+            kind: self.kind,
+            wire: pool.bytes(&self.handle),
+            handle: Some(&self.handle),
+            pit_token: self.pit_token.as_bytes(),
+            congestion_mark: self.congestion_mark,
+            incoming_face_id: self.incoming_face_id,
+        }
+    }
+}
+
+/// A frame as it was received.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) face: FaceIndex,
+    pub(crate) handle: PacketHandle,
+}
+
+impl Message {
+    /// The ring that it belongs in.
+    pub(crate) fn kind(&self) -> PacketKind {
+        match self {
+            Self::Content(content) => content.kind(),
+            Self::Outgoing(outgoing) => match outgoing.kind {
+                TxKind::Interest => PacketKind::Interest,
+                TxKind::Data => PacketKind::Data,
+                TxKind::Nack(_) => PacketKind::Nack,
+            },
+            // Nobody has looked into it yet.
+            Self::Frame(_) => PacketKind::Data,
+        }
+    }
+
+    /// Gives up what it holds.
+    pub(crate) fn release(self, pool: &PacketPool) {
+        match self {
+            Self::Content(content) => content.release(pool),
+            Self::Outgoing(Outgoing { handle, .. }) | Self::Frame(Frame { handle, .. }) => {
+                pool.release(handle);
+            }
+        }
+    }
+}

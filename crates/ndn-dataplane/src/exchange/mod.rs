@@ -1,0 +1,214 @@
+//! What workers send each other: packets by bounded rings, news of faces by a queue.
+//!
+//! Between each two workers there are three rings each way: for Data, for Nacks and for Interests.
+//! Data and Nacks are taken first, because dropping one wastes all the work that was done for it.
+//! A ring that is full drops and counts. A worker that sleeps is woken once per burst.
+
+mod message;
+mod outbound;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use ndn_forwarding::{Counter, FaceProperties, PacketKind};
+use ndn_ring::{PacketPool, SleepFlag};
+use ndn_sys::poll::Waker;
+use ndn_table::FaceIndex;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+pub(crate) use message::{Frame, Message, Outgoing};
+pub(crate) use outbound::{Outbound, RoutedSink, slot_stride};
+
+/// Kinds of packets, the first to be taken first.
+pub(crate) const KINDS: [PacketKind; 3] =
+    [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
+
+/// Packets that wait in one ring at most.
+fn ring_length(kind: PacketKind) -> usize {
+    match kind {
+        PacketKind::Data | PacketKind::Interest => 512,
+        PacketKind::Nack => 128,
+    }
+}
+
+fn place(kind: PacketKind) -> usize {
+    match kind {
+        PacketKind::Data => 0,
+        PacketKind::Nack => 1,
+        PacketKind::Interest => 2,
+    }
+}
+
+/// What a worker counts of its dealings with others. Written by that worker alone.
+#[derive(Debug, Default)]
+pub struct ExchangeCounters {
+    /// Messages sent to other workers: packets, and what comes of them.
+    pub sent: Counter,
+    /// Messages taken from other workers.
+    pub taken: Counter,
+    /// Data that were dropped because a ring was full.
+    pub dropped_data: Counter,
+    /// Nacks that were dropped because a ring was full.
+    pub dropped_nacks: Counter,
+    /// Interests that were dropped because a ring was full.
+    pub dropped_interests: Counter,
+    /// Times that another worker had to be woken.
+    pub wakes: Counter,
+}
+
+impl ExchangeCounters {
+    fn dropped(&self, kind: PacketKind) -> &Counter {
+        match kind {
+            PacketKind::Data => &self.dropped_data,
+            PacketKind::Nack => &self.dropped_nacks,
+            PacketKind::Interest => &self.dropped_interests,
+        }
+    }
+}
+
+/// News that all workers hear from the one that has a face, before any packet of the face.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Notice {
+    /// There is such a face, or it has other properties.
+    Face(FaceIndex, FaceProperties),
+    /// It is gone.
+    FaceGone(FaceIndex),
+}
+
+/// How a worker is woken.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    pub(crate) flag: SleepFlag,
+    pub(crate) waker: Waker,
+}
+
+/// The taking ends of the rings from one worker.
+type Rings<T> = [T; KINDS.len()];
+
+/// One worker's part of the exchange.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) outbound: Outbound,
+    /// By worker; none from this one.
+    inbound: Box<[Option<Rings<Consumer<Message>>>]>,
+    notices: Receiver<Notice>,
+    /// To each other worker.
+    notify: Box<[Sender<Notice>]>,
+    sleeper: Arc<Sleeper>,
+    counters: Arc<ExchangeCounters>,
+}
+
+impl Exchange {
+    /// The parts of `worker_count` workers.
+    ///
+    /// # Errors
+    /// Those of making a [`Waker`].
+    pub(crate) fn between(worker_count: usize) -> io::Result<Vec<Self>> {
+        let mut sleepers = Vec::new();
+        let (mut news_to, mut news_of) = (Vec::new(), Vec::new());
+        for _ in 0..worker_count {
+            let (flag, waker) = (SleepFlag::new(), Waker::new()?);
+            sleepers.push(Arc::new(Sleeper { flag, waker }));
+            let (sender, receiver) = channel();
+            news_to.push(sender);
+            news_of.push(receiver);
+        }
+        let empty = |_| (0..worker_count).map(|_| None).collect::<Vec<_>>();
+        let mut producers: Vec<Vec<Option<Rings<Producer<Message>>>>> =
+            (0..worker_count).map(empty).collect();
+        let empty = |_| (0..worker_count).map(|_| None).collect::<Vec<_>>();
+        let mut consumers: Vec<Vec<Option<Rings<Consumer<Message>>>>> =
+            (0..worker_count).map(empty).collect();
+        for from in 0..worker_count {
+            for to in (0..worker_count).filter(|&to| to != from) {
+                let rings = KINDS.map(|kind| RingBuffer::new(ring_length(kind)));
+                let [(p0, c0), (p1, c1), (p2, c2)] = rings;
+                producers[from][to] = Some([p0, p1, p2]);
+                consumers[to][from] = Some([c0, c1, c2]);
+            }
+        }
+        let parts = producers.into_iter().zip(consumers).zip(news_of).enumerate();
+        Ok(parts
+            .map(|(own, ((producers, consumers), notices))| {
+                let counters = Arc::new(ExchangeCounters::default());
+                let others = news_to.iter().enumerate().filter(|(to, _)| *to != own);
+                Self {
+                    outbound: Outbound::new(own, producers, &sleepers, Arc::clone(&counters)),
+                    inbound: consumers.into_boxed_slice(),
+                    notices,
+                    notify: others.map(|(_, sender)| sender.clone()).collect(),
+                    sleeper: Arc::clone(&sleepers[own]),
+                    counters,
+                }
+            })
+            .collect())
+    }
+
+    /// Number of this worker.
+    pub(crate) fn own(&self) -> usize {
+        self.outbound.own()
+    }
+
+    /// Workers in all.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.inbound.len()
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<ExchangeCounters> {
+        &self.counters
+    }
+
+    /// How this worker is woken, by those who have no part in the exchange.
+    pub(crate) fn sleeper(&self) -> &Arc<Sleeper> {
+        &self.sleeper
+    }
+
+    /// Tells all other workers. They are woken, and hear it before any packet that is sent to them
+    /// from now on.
+    pub(crate) fn tell(&mut self, notice: Notice) {
+        for sender in &self.notify {
+            // A worker that has ended need not know.
+            let _ = sender.send(notice);
+        }
+        self.outbound.touch_all();
+    }
+
+    /// The next piece of news.
+    pub(crate) fn next_notice(&self) -> Option<Notice> {
+        self.notices.try_recv().ok()
+    }
+
+    /// Messages of a kind that wait from a worker.
+    #[inline]
+    pub(crate) fn waiting(&self, from: usize, kind: PacketKind) -> usize {
+        self.inbound[from].as_ref().map_or(0, |rings| rings[place(kind)].slots())
+    }
+
+    /// The next message.
+    #[inline]
+    pub(crate) fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
+        let message = self.inbound[from].as_mut()?[place(kind)].pop().ok();
+        self.counters.taken.add(u64::from(message.is_some()));
+        message
+    }
+
+    /// Whether there is anything to take.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let mut rings = self.inbound.iter().flatten().flatten();
+        rings.any(|ring| !ring.is_empty())
+    }
+
+    /// Gives up what waits, at the end of the worker.
+    pub(crate) fn release(&mut self, pool: &PacketPool) {
+        for ring in self.inbound.iter_mut().flatten().flatten() {
+            while let Ok(message) = ring.pop() {
+                message.release(pool);
+            }
+        }
+        self.outbound.release(pool);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The sending ends.
+
+use std::sync::Arc;
+
+use ndn_face::FaceSink;
+use ndn_forwarding::{PitToken, TxPacket, TxSink};
+use ndn_ring::{FillBlock, PacketHandle, PacketPool};
+use ndn_table::FaceIndex;
+use rtrb::Producer;
+
+use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
+
+/// What a worker sends to the others.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    own: usize,
+    /// The bits of a face's slot that name its worker.
+    worker_mask: u32,
+    /// By worker; none to this one.
+    rings: Box<[Option<Rings<Producer<Message>>>]>,
+    sleepers: Box<[Arc<Sleeper>]>,
+    /// Workers that were sent something since the last wake-up, a bit each.
+    touched: u64,
+    /// Where packets are copied that lie in no pool.
+    copy_block: Option<FillBlock>,
+    counters: Arc<ExchangeCounters>,
+}
+
+/// Distance between the slots of faces of one worker, of so many workers.
+pub(crate) fn slot_stride(worker_count: usize) -> u32 {
+    u32::try_from(worker_count.next_power_of_two()).unwrap_or(u32::MAX)
+}
+
+impl Outbound {
+    pub(super) fn new(
+        own: usize,
+        rings: Vec<Option<Rings<Producer<Message>>>>,
+        sleepers: &[Arc<Sleeper>],
+        counters: Arc<ExchangeCounters>,
+    ) -> Self {
+        Self {
+            own,
+            worker_mask: slot_stride(rings.len()) - 1,
+            rings: rings.into_boxed_slice(),
+            sleepers: sleepers.into(),
+            touched: 0,
+            copy_block: None,
+            counters,
+        }
+    }
+
+    pub(super) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// The worker that has a face.
+    #[inline]
+    pub(crate) fn owner_of(&self, face: FaceIndex) -> usize {
+        (face.slot() & self.worker_mask) as usize
+    }
+
+    /// Sends a message; what has no room is dropped and counted. False if so.
+    #[inline]
+    pub(crate) fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
+        let kind = message.kind();
+        let Some(Some(rings)) = self.rings.get_mut(to) else {
+            message.release(pool);
+            return false;
+        };
+        match rings[place(kind)].push(message) {
+            Ok(()) => {
+                self.touched |= 1 << to;
+                self.counters.sent.increment();
+                true
+            }
+            Err(rtrb::PushError::Full(message)) => {
+                self.counters.dropped(kind).increment();
+                message.release(pool);
+                false
+            }
+        }
+    }
+
+    /// As if every other worker had been sent something.
+    pub(super) fn touch_all(&mut self) {
+        let all = (0..self.rings.len()).filter(|&worker| worker != self.own);
+        self.touched |= all.fold(0, |set, worker| set | 1 << worker);
+    }
+
+    /// Wakes those that sleep and were sent something since the last time.
+    #[inline]
+    pub(crate) fn wake(&mut self) {
+        while self.touched != 0 {
+            let worker = self.touched.trailing_zeros() as usize;
+            self.touched &= self.touched - 1;
+            if self.sleepers[worker].flag.take_wake() {
+                self.counters.wakes.increment();
+                self.sleepers[worker].waker.wake();
+            }
+        }
+    }
+
+    /// Sends a packet to the worker that has its face.
+    fn send_by_face(&mut self, face: FaceIndex, packet: &TxPacket<'_>, pool: &PacketPool) {
+        let handle = match packet.handle {
+            Some(handle) => Some(pool.retain(handle)),
+            None => self.copy(packet.wire, pool),
+        };
+        let (Some(handle), Some(pit_token)) = (handle, PitToken::new(packet.pit_token)) else {
+            self.counters.dropped_data.increment();
+            return;
+        };
+        let outgoing = Outgoing {
+            face,
+            kind: packet.kind,
+            handle,
+            pit_token,
+            congestion_mark: packet.congestion_mark,
+            incoming_face_id: packet.incoming_face_id,
+        };
+        self.send(self.owner_of(face), Message::Outgoing(outgoing), pool);
+    }
+
+    fn copy(&mut self, wire: &[u8], pool: &PacketPool) -> Option<PacketHandle> {
+        if self.copy_block.as_ref().is_none_or(|block| block.remaining() < wire.len()) {
+            let fresh = pool.allocate_block()?;
+            if let Some(used_up) = self.copy_block.replace(fresh) {
+                pool.finish(used_up);
+            }
+        }
+        let block = self.copy_block.as_mut()?;
+        block.spare_mut().get_mut(..wire.len())?.copy_from_slice(wire);
+        block.commit(wire.len());
+        Some(block.carve(wire.len()))
+    }
+
+    pub(super) fn release(&mut self, pool: &PacketPool) {
+        self.copy_block.take().into_iter().for_each(|block| pool.finish(block));
+    }
+}
+
+/// Where the shard of one of several workers sends: to the faces of its worker, or to the worker
+/// that has the face.
+#[derive(Debug)]
+pub(crate) struct RoutedSink<'a> {
+    pub(crate) faces: FaceSink<'a>,
+    /// None if there is only one worker.
+    pub(crate) outbound: Option<&'a mut Outbound>,
+    pub(crate) pool: &'a PacketPool,
+}
+
+impl TxSink for RoutedSink<'_> {
+    #[inline]
+    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+        match &mut self.outbound {
+            Some(outbound) if outbound.owner_of(face) != outbound.own => {
+                outbound.send_by_face(face, &packet, self.pool);
+            }
+            Some(_) | None => self.faces.send(face, packet),
+        }
+    }
+}

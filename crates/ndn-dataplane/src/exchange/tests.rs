@@ -1,0 +1,140 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::VecDeque;
+
+use ndn_forwarding::{PitToken, TxKind};
+use ndn_sys::poll::{Events, Interest, Poller};
+use proptest::prelude::*;
+
+use super::*;
+
+fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
+    let mut block = pool.allocate_block().unwrap();
+    block.spare_mut()[..4].copy_from_slice(&number.to_be_bytes());
+    block.commit(4);
+    let handle = block.carve(4);
+    pool.finish(block);
+    Message::Outgoing(Outgoing {
+        face: FaceIndex::new(1, 0),
+        kind,
+        handle,
+        pit_token: PitToken::NONE,
+        congestion_mark: 0,
+        incoming_face_id: None,
+    })
+}
+
+fn number_of(message: Message, pool: &PacketPool) -> u32 {
+    let Message::Outgoing(outgoing) = message else { panic!("{message:?}") };
+    let number = u32::from_be_bytes(outgoing.packet(pool).wire.try_into().unwrap());
+    pool.release(outgoing.handle);
+    number
+}
+
+fn tx_kind(kind: usize) -> TxKind {
+    [TxKind::Data, TxKind::Nack(ndn_forwarding::NackReason(50)), TxKind::Interest][kind]
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Send { from: usize, to: usize, kind: usize },
+    Take { to: usize, from: usize, kind: usize, count: usize },
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let path = (0..3_usize, 0..3_usize, 0..3_usize);
+    prop_oneof![
+        3 => path.clone().prop_map(|(from, to, kind)| Operation::Send { from, to, kind }),
+        1 => (path, 1..4_usize)
+            .prop_map(|((from, to, kind), count)| Operation::Take { to, from, kind, count }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn rings_are_bounded_queues(operations in proptest::collection::vec(operation(), 0..1500)) {
+        let pools: Vec<_> = (0..3).map(|_| PacketPool::new(2000).unwrap()).collect();
+        let mut parts = Exchange::between(3).unwrap();
+        let mut oracle: Vec<VecDeque<u32>> = vec![VecDeque::new(); 27];
+        let queue = |from: usize, to: usize, kind: usize| from * 9 + to * 3 + kind;
+        let (mut number, mut dropped) = (0, 0);
+        for operation in operations {
+            match operation {
+                Operation::Send { from, to, kind } => {
+                    number += 1;
+                    let message = outgoing(&pools[from], number, tx_kind(kind));
+                    let fits = to != from
+                        && oracle[queue(from, to, kind)].len() < ring_length(KINDS[kind]);
+                    prop_assert_eq!(parts[from].outbound.send(to, message, &pools[from]), fits);
+                    if fits {
+                        oracle[queue(from, to, kind)].push_back(number);
+                    } else {
+                        dropped += u64::from(to != from);
+                    }
+                }
+                Operation::Take { to, from, kind, count } => {
+                    for _ in 0..count {
+                        let expected = oracle[queue(from, to, kind)].pop_front();
+                        let taken = parts[to].take(from, KINDS[kind]);
+                        prop_assert_eq!(taken.map(|m| number_of(m, &pools[to])), expected);
+                    }
+                }
+            }
+        }
+        for to in 0..3 {
+            let waits = (0..27).any(|q| q / 3 % 3 == to && !oracle[q].is_empty());
+            prop_assert_eq!(parts[to].has_waiting(), waits);
+            parts[to].release(&pools[to]);
+        }
+        let counted: u64 = parts.iter().map(|part| KINDS.map(|kind| part.counters.dropped(kind).value()).iter().sum::<u64>()).sum();
+        prop_assert_eq!(counted, dropped);
+        for pool in &pools {
+            pool.reclaim();
+            prop_assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_worker_is_woken_once_per_burst() {
+    let pool = PacketPool::new(16).unwrap();
+    let mut parts = Exchange::between(2).unwrap();
+    let (mut second, mut first) = (parts.pop().unwrap(), parts.pop().unwrap());
+    let poller = Poller::new().unwrap();
+    poller.add(&second.sleeper().waker, 1, Interest::Readable).unwrap();
+    let is_woken = || {
+        let mut events = Events::with_capacity(1);
+        poller.wait(&mut events, Some(std::time::Duration::ZERO)).unwrap();
+        !events.is_empty()
+    };
+    first.outbound.send(1, outgoing(&pool, 1, TxKind::Data), &pool);
+    first.outbound.wake();
+    assert!(!is_woken(), "it is awake");
+    second.sleeper().flag.prepare();
+    first.outbound.wake();
+    assert!(!is_woken(), "nothing was sent since");
+    for number in 2..5 {
+        first.outbound.send(1, outgoing(&pool, number, TxKind::Data), &pool);
+    }
+    assert!(!is_woken(), "the burst goes on");
+    first.outbound.wake();
+    assert!(is_woken());
+    assert_eq!(first.counters().wakes.value(), 1);
+    second.release(&pool);
+}
+
+#[test]
+fn news_comes_before_what_is_sent_after_it() {
+    let pool = PacketPool::new(16).unwrap();
+    let mut parts = Exchange::between(3).unwrap();
+    parts[0].tell(Notice::FaceGone(FaceIndex::new(4, 0)));
+    parts[0].outbound.send(2, outgoing(&pool, 1, TxKind::Interest), &pool);
+    assert_eq!(parts[2].waiting(0, PacketKind::Interest), 1);
+    for part in &parts[1..] {
+        assert!(matches!(part.next_notice(), Some(Notice::FaceGone(face)) if face.slot() == 4));
+        assert!(part.next_notice().is_none());
+    }
+    assert!(parts[0].next_notice().is_none(), "nobody tells itself");
+    parts[2].release(&pool);
+}

@@ -1,0 +1,234 @@
+//! One of several workers: what it does with packets of others.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ndn_face::ChannelId;
+use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties};
+use ndn_ring::PacketPool;
+use ndn_table::{FaceIndex, Timestamp};
+
+use super::{IngressSink, Worker};
+use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, RoutedSink};
+use crate::peers::PeerRegistry;
+
+/// What a worker has besides, if there are others.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) exchange: Exchange,
+    pub(crate) dispatcher: Dispatcher,
+    /// Packets that others have received.
+    pub(crate) crossed: Burst,
+    pub(crate) registry: Arc<PeerRegistry>,
+    /// Peers whose faces others have, and that have sent to a socket of this worker.
+    pub(crate) foreign: HashMap<FaceIndex, (ChannelId, SocketAddr)>,
+}
+
+impl Crew {
+    pub(crate) fn new(
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        registry: Arc<PeerRegistry>,
+    ) -> Self {
+        let (crossed, foreign) = (Burst::new(), HashMap::new());
+        Self { exchange, dispatcher, crossed, registry, foreign }
+    }
+
+    /// Sends away what belongs to other shards. What stays keeps its place.
+    #[inline]
+    pub(super) fn dispatch(&mut self, burst: &mut Burst, pool: &PacketPool) {
+        let own = self.exchange.own();
+        for index in 0..burst.len() {
+            let to = usize::from(self.dispatcher.dispatch(burst, index, pool));
+            if to != own {
+                let content = Content::Packet(burst.take_parcel(index));
+                self.exchange.outbound.send(to, Message::Content(content), pool);
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Takes what waits from other workers, as much as one burst from each. Says whether there
+    /// may be more.
+    pub(super) fn take_from_others(&mut self, now: Timestamp) -> bool {
+        let Some(crew) = &self.crew else { return false };
+        let workers = crew.exchange.worker_count();
+        self.handle_notices();
+        let mut has_more = false;
+        for kind in KINDS {
+            for from in 0..workers {
+                let Some(crew) = &self.crew else { return false };
+                let waiting = crew.exchange.waiting(from, kind);
+                if waiting == 0 {
+                    continue;
+                }
+                // What a worker says of its faces, it says before it sends what came from them.
+                self.handle_notices();
+                has_more |= waiting > BURST_SIZE;
+                for _ in 0..waiting.min(BURST_SIZE) {
+                    let Some(crew) = &mut self.crew else { return false };
+                    match crew.exchange.take(from, kind) {
+                        Some(message) => self.take_message(now, message),
+                        None => break,
+                    }
+                }
+            }
+            self.forward_crossed(now);
+        }
+        has_more
+    }
+
+    fn take_message(&mut self, now: Timestamp, message: Message) {
+        match message {
+            Message::Content(Content::Packet(parcel)) => {
+                let Some(crew) = &mut self.crew else { return parcel.release(&self.pool) };
+                if let Err(parcel) = crew.crossed.push_parcel(parcel, &self.pool, &self.hasher) {
+                    self.forward_crossed(now);
+                    let Some(crew) = &mut self.crew else { return parcel.release(&self.pool) };
+                    let pushed = crew.crossed.push_parcel(parcel, &self.pool, &self.hasher);
+                    pushed.unwrap_or_else(|parcel| parcel.release(&self.pool));
+                }
+            }
+            Message::Content(content) => {
+                self.process_crossing(now, content);
+                self.send_crossings(now);
+            }
+            Message::Outgoing(outgoing) => {
+                let mut sink = self.faces.sink(now, &self.pool);
+                ndn_forwarding::TxSink::send(&mut sink, outgoing.face, outgoing.packet(&self.pool));
+                self.pool.release(outgoing.handle);
+                self.count_unflushed(now, 1);
+            }
+            Message::Frame(Frame { face, handle }) => {
+                if self.burst.is_full() {
+                    self.forward(now);
+                }
+                let mut sink = IngressSink {
+                    burst: &mut self.burst,
+                    ingress: &mut self.ingress,
+                    pool: &self.pool,
+                    outbound: None,
+                };
+                let frame = self.pool.bytes(&handle);
+                self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
+                self.pool.release(handle);
+            }
+        }
+    }
+
+    /// Takes the packets of others through the shard.
+    fn forward_crossed(&mut self, now: Timestamp) {
+        let Some(crew) = &mut self.crew else { return };
+        let count = crew.crossed.len();
+        if count == 0 {
+            return;
+        }
+        let faces = self.faces.sink(now, &self.pool);
+        let outbound = Some(&mut crew.exchange.outbound);
+        let mut sink = RoutedSink { faces, outbound, pool: &self.pool };
+        self.shard.process_burst(now, &mut crew.crossed, &self.pool, &mut sink);
+        crew.crossed.release(&self.pool);
+        self.shard.end_burst();
+        self.send_crossings(now);
+        self.counters.bursts.increment();
+        self.counters.packets.add(count as u64);
+        self.count_unflushed(now, count);
+    }
+
+    fn process_crossing(&mut self, now: Timestamp, content: Content) {
+        let faces = self.faces.sink(now, &self.pool);
+        let outbound = self.crew.as_mut().map(|crew| &mut crew.exchange.outbound);
+        let mut sink = RoutedSink { faces, outbound, pool: &self.pool };
+        self.shard.process_crossing(now, content, &self.pool, &mut sink);
+        self.shard.end_burst();
+        self.count_unflushed(now, 1);
+    }
+
+    /// Sends what the shard has to say to others, and wakes those who sleep.
+    pub(super) fn send_crossings(&mut self, now: Timestamp) {
+        let mut to_itself = Vec::new();
+        if let Some(crew) = &mut self.crew {
+            let own = crew.exchange.own();
+            for crossing in self.shard.take_crossings() {
+                let to = usize::from(crossing.to);
+                if to == own {
+                    // Does not allocate until it happens: a name has moved back meanwhile.
+                    to_itself.push(crossing.content);
+                } else {
+                    let message = Message::Content(crossing.content);
+                    crew.exchange.outbound.send(to, message, &self.pool);
+                }
+            }
+            crew.exchange.outbound.wake();
+        }
+        for content in to_itself {
+            self.process_crossing(now, content);
+            // Whatever comes of it is for others.
+            self.send_crossings(now);
+        }
+    }
+
+    /// Hears of the faces of others.
+    pub(super) fn handle_notices(&mut self) {
+        while let Some(notice) = self.crew.as_ref().and_then(|crew| crew.exchange.next_notice()) {
+            match notice {
+                Notice::Face(index, properties) => self.shard.set_face(index, &properties),
+                Notice::FaceGone(index) => {
+                    self.shard.remove_face(index);
+                    if let Some(crew) = &mut self.crew
+                        && let Some((channel, peer)) = crew.foreign.remove(&index)
+                    {
+                        self.faces.remove_foreign_peer(channel, peer, index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a face, or its new properties, known to all shards.
+    pub(super) fn announce_face(&mut self, index: FaceIndex, properties: &FaceProperties) {
+        self.shard.set_face(index, properties);
+        if let Some(crew) = &mut self.crew {
+            crew.exchange.tell(Notice::Face(index, *properties));
+        }
+    }
+
+    /// The face that a peer has on any of the workers, with its FaceId.
+    pub(super) fn face_of_peer(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<(FaceIndex, u64)> {
+        self.crew.as_ref()?.registry.find(local, peer)
+    }
+
+    /// Enters a new face of a peer; the one that it has by now on another worker, if it has.
+    pub(super) fn claim_peer(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        face: FaceIndex,
+        face_id: u64,
+    ) -> Result<(), (FaceIndex, u64)> {
+        match &self.crew {
+            Some(crew) => crew.registry.claim(local, peer, face, face_id),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes what a peer sends on to the worker that has its face.
+    pub(super) fn adopt_foreign_peer(
+        &mut self,
+        channel: ChannelId,
+        peer: SocketAddr,
+        face: FaceIndex,
+    ) {
+        if self.faces.add_foreign_peer(channel, peer, face)
+            && let Some(crew) = &mut self.crew
+        {
+            crew.foreign.insert(face, (channel, peer));
+        }
+    }
+}
