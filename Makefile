@@ -46,6 +46,7 @@ bench: cargo ## Measure the pipeline and the relay (minutes; see docs/ for how t
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build -p namewire
 	$(CARGO) test --workspace --no-fail-fast
+	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --no-fail-fast
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, documentation; warnings are errors

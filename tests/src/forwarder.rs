@@ -218,12 +218,19 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
     write!(
         toml,
-        "[listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}{}",
+        "[forwarder]\nworkers = {}\n\
+         [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}{}",
+        worker_count(),
         socket.display(),
         settings.toml
     )
     .expect("a String takes everything");
     toml
+}
+
+/// How many workers forwarders have: `NAMEWIRE_TEST_WORKERS`, or one.
+fn worker_count() -> usize {
+    std::env::var("NAMEWIRE_TEST_WORKERS").ok().and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
 /// False if the process ends before it announces where it listens, which it does last.

@@ -183,8 +183,8 @@ fn routes_and_strategies_of_the_configuration_are_there() {
 #[test]
 fn the_content_store_is_configured_and_erased() {
     let forwarder = Settings::new().start();
-    let info = forwarder.json(&["cs", "config", "--capacity", "500", "--serve", "off"]);
-    assert_eq!(info["capacity_packets"], 500);
+    let info = forwarder.json(&["cs", "config", "--capacity", "5000", "--serve", "off"]);
+    assert_eq!(info["capacity_packets"], 5000);
     assert_eq!(info["serve"], false);
     let info = forwarder.json(&["cs", "config", "--serve", "on"]);
     assert_eq!(info["serve"], true);

@@ -1,38 +1,32 @@
 //! The control thread's end of the data plane.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{
-    CallCounters, ChannelCounters, Direction, FaceSet, FaceSetOptions, FrameTap, LinkOptions,
-};
+use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions};
 use ndn_forwarding::{
-    Burst, Counters, Dispatcher, Ingress, PitTokenPolicy, Shard, ShardConfig, SharedTables,
-    StrategyTable,
+    Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
-use ndn_ring::{PacketPool, PoolCounters, PoolError};
-use ndn_sys::poll::{Interest, Waker};
+use ndn_ring::PoolError;
+use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
-use ndn_sys::{clock, cpu};
 use ndn_table::{FaceIndex, FibSnapshot, Ndt, SHARDS_MAX, Timestamp};
 
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
-use crate::exchange::{Exchange, ExchangeCounters, slot_stride};
-use crate::faces::{FaceLimit, FaceNumbers};
-use crate::peers::PeerRegistry;
-use crate::queue::{Inbox, Sender, WorkerGone, channel, channel_with};
-use crate::worker::{COMMAND_TOKEN, CREW_TOKEN, Crew, RoundState, Worker, WorkerCounters};
+use crate::exchange::{Exchange, slot_stride};
+use crate::faces::FaceLimit;
+use crate::queue::WorkerGone;
+use crate::start::{Parts, spawn};
+use crate::view::WorkerView;
+use crate::worker::Crew;
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
-/// A stack that holds the largest burst with room to spare.
-const STACK_BYTES: usize = 1 << 20;
 
 /// What a data plane is made of.
 #[derive(Debug)]
@@ -99,65 +93,6 @@ pub enum DataplaneError {
         /// Why not.
         error: io::Error,
     },
-}
-
-/// One worker as the control thread sees it.
-#[derive(Debug)]
-pub struct WorkerView {
-    commands: Sender<Command>,
-    events: Inbox<Event>,
-    thread: Option<JoinHandle<()>>,
-    counters: Arc<Counters>,
-    worker_counters: Arc<WorkerCounters>,
-    pool_counters: Arc<PoolCounters>,
-    calls: Arc<CallCounters>,
-    channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
-    exchange: Option<Arc<ExchangeCounters>>,
-    /// Commands sent.
-    sent: u64,
-}
-
-impl WorkerView {
-    /// What the shard and the ingress count.
-    #[must_use]
-    pub fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
-    /// What the run loop counts.
-    #[must_use]
-    pub fn worker_counters(&self) -> &Arc<WorkerCounters> {
-        &self.worker_counters
-    }
-
-    /// System calls of the worker's sockets.
-    #[must_use]
-    pub fn call_counters(&self) -> &Arc<CallCounters> {
-        &self.calls
-    }
-
-    /// Figures of the packet buffers.
-    #[must_use]
-    pub fn pool_counters(&self) -> &Arc<PoolCounters> {
-        &self.pool_counters
-    }
-
-    /// What it counts of its dealings with other workers, if there are any.
-    #[must_use]
-    pub fn exchange_counters(&self) -> Option<&Arc<ExchangeCounters>> {
-        self.exchange.as_ref()
-    }
-
-    /// The UDP sockets: local address and what they count.
-    #[must_use]
-    pub fn channels(&self) -> &[(SocketAddr, Arc<ChannelCounters>)] {
-        &self.channels
-    }
-
-    fn send(&mut self, command: Command) {
-        self.sent += 1;
-        self.commands.send(command);
-    }
 }
 
 /// The running workers, seen from the control thread.
@@ -379,108 +314,6 @@ impl Dataplane {
         let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
     }
-}
-
-/// What all workers are made from.
-struct Parts {
-    options: DataplaneOptions,
-    fib: Arc<FibSnapshot>,
-    strategies: Arc<StrategyTable>,
-    event_waker: Arc<Waker>,
-    next_face_id: Arc<AtomicU64>,
-    limit: Arc<FaceLimit>,
-    registry: Arc<PeerRegistry>,
-    stride: u32,
-    shared: SharedTables,
-}
-
-impl Parts {
-    /// A worker that does not run yet, and the control thread's view of it.
-    fn prepare(
-        &self,
-        number: usize,
-        worker: WorkerOptions,
-        crew: Option<Box<Crew>>,
-    ) -> Result<(Worker, Option<usize>, WorkerView), DataplaneError> {
-        if let Some(cpu) = worker.cpu
-            && !cpu::allowed_cpus()?.contains(&cpu)
-        {
-            let error = io::Error::new(io::ErrorKind::NotFound, "it is not among those allowed");
-            return Err(DataplaneError::Cpu { cpu, error });
-        }
-        let options = &self.options;
-        let now = Timestamp::from_nanos(clock::now());
-        let counters = Arc::new(Counters::default());
-        let pool = PacketPool::new(options.pool_blocks)?;
-        let mut faces = FaceSet::new(&options.faces)?;
-        let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
-        for (socket, accepts) in worker.channels {
-            let local = socket.local_address()?;
-            let (id, counters) = faces.add_channel(socket, accepts)?;
-            channels.push((id, local));
-            channel_counters.push((local, counters));
-        }
-        let (commands, command_inbox) = channel()?;
-        let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
-        faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
-        let shard_config =
-            ShardConfig { shard: u8::try_from(number).unwrap_or(u8::MAX), ..options.shard.clone() };
-        let (fib, strategies) = (Arc::clone(&self.fib), Arc::clone(&self.strategies));
-        let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
-        if let Some(crew) = &crew {
-            shard.join_others(self.shared.clone());
-            faces.poller().add(&crew.exchange.sleeper().waker, CREW_TOKEN, Interest::Readable)?;
-        }
-        let hasher = options.shard.hasher;
-        let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
-        let mut ingress = Ingress::new(hasher, Arc::clone(&counters), nonce_seed);
-        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
-        let worker_counters = Arc::new(WorkerCounters::default());
-        let view = WorkerView {
-            commands,
-            events,
-            thread: None,
-            counters,
-            worker_counters: Arc::clone(&worker_counters),
-            pool_counters: Arc::clone(pool.counters()),
-            calls: Arc::clone(faces.call_counters()),
-            channels: channel_counters,
-            exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
-            sent: 0,
-        };
-        let prepared = Worker {
-            faces,
-            shard,
-            ingress,
-            hasher,
-            burst: Burst::new(),
-            pool,
-            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
-            channels,
-            on_demand: options.on_demand,
-            next_face_id: Arc::clone(&self.next_face_id),
-            commands: command_inbox,
-            events: event_sender,
-            counters: worker_counters,
-            spin: options.spin,
-            state: RoundState::default(),
-            crew,
-        };
-        Ok((prepared, worker.cpu, view))
-    }
-}
-
-fn spawn(number: usize, worker: Worker, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK_BYTES).spawn(
-        move || {
-            if let Some(cpu) = cpu
-                && let Err(error) = cpu::pin_thread(cpu)
-            {
-                tracing::warn!(cpu, %error, "the worker is not pinned");
-            }
-            worker.run();
-        },
-    )
 }
 
 /// One tap for the frames of several workers.

@@ -18,13 +18,14 @@ mod exchange;
 mod faces;
 mod peers;
 mod queue;
+mod start;
+mod view;
 mod worker;
 
 pub use command::{Command, CsSettings, NewFace, NewTransport};
-pub use dataplane::{
-    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions, WorkerView,
-};
+pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions};
 pub use event::{Event, FaceCreated};
 pub use exchange::ExchangeCounters;
 pub use queue::WorkerGone;
+pub use view::WorkerView;
 pub use worker::WorkerCounters;

@@ -6,6 +6,7 @@ use ndn_table::FaceIndex;
 
 /// A message from one worker to another.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "rings hold it in place, and most are the largest")]
 pub(crate) enum Message {
     /// For the shard.
     Content(Content),

@@ -1,0 +1,130 @@
+//! From the options of a data plane to running workers.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+use ndn_face::FaceSet;
+use ndn_forwarding::{Burst, Counters, Ingress, Shard, ShardConfig, SharedTables, StrategyTable};
+use ndn_ring::PacketPool;
+use ndn_sys::poll::{Interest, Waker};
+use ndn_sys::{clock, cpu};
+use ndn_table::{FibSnapshot, Timestamp};
+
+use crate::dataplane::{DataplaneError, DataplaneOptions, WorkerOptions};
+use crate::faces::{FaceLimit, FaceNumbers};
+use crate::peers::PeerRegistry;
+use crate::queue::{channel, channel_with};
+use crate::view::WorkerView;
+use crate::worker::{COMMAND_TOKEN, CREW_TOKEN, Crew, RoundState, Worker, WorkerCounters};
+
+/// A stack that holds the largest burst with room to spare.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What all workers are made from.
+pub(crate) struct Parts {
+    pub(crate) options: DataplaneOptions,
+    pub(crate) fib: Arc<FibSnapshot>,
+    pub(crate) strategies: Arc<StrategyTable>,
+    pub(crate) event_waker: Arc<Waker>,
+    pub(crate) next_face_id: Arc<AtomicU64>,
+    pub(crate) limit: Arc<FaceLimit>,
+    pub(crate) registry: Arc<PeerRegistry>,
+    pub(crate) stride: u32,
+    pub(crate) shared: SharedTables,
+}
+
+impl Parts {
+    /// A worker that does not run yet, and the control thread's view of it.
+    pub(crate) fn prepare(
+        &self,
+        number: usize,
+        worker: WorkerOptions,
+        crew: Option<Box<Crew>>,
+    ) -> Result<(Worker, Option<usize>, WorkerView), DataplaneError> {
+        if let Some(cpu) = worker.cpu
+            && !cpu::allowed_cpus()?.contains(&cpu)
+        {
+            let error = io::Error::new(io::ErrorKind::NotFound, "it is not among those allowed");
+            return Err(DataplaneError::Cpu { cpu, error });
+        }
+        let options = &self.options;
+        let now = Timestamp::from_nanos(clock::now());
+        let counters = Arc::new(Counters::default());
+        let pool = PacketPool::new(options.pool_blocks)?;
+        let mut faces = FaceSet::new(&options.faces)?;
+        let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
+        for (socket, accepts) in worker.channels {
+            let local = socket.local_address()?;
+            let (id, counters) = faces.add_channel(socket, accepts)?;
+            channels.push((id, local));
+            channel_counters.push((local, counters));
+        }
+        let (commands, command_inbox) = channel()?;
+        let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
+        faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
+        let shard_config =
+            ShardConfig { shard: u8::try_from(number).unwrap_or(u8::MAX), ..options.shard.clone() };
+        let (fib, strategies) = (Arc::clone(&self.fib), Arc::clone(&self.strategies));
+        let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
+        if let Some(crew) = &crew {
+            shard.join_others(self.shared.clone());
+            faces.poller().add(&crew.exchange.sleeper().waker, CREW_TOKEN, Interest::Readable)?;
+        }
+        let hasher = options.shard.hasher;
+        let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
+        let mut ingress = Ingress::new(hasher, Arc::clone(&counters), nonce_seed);
+        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
+        let worker_counters = Arc::new(WorkerCounters::default());
+        let view = WorkerView {
+            commands,
+            events,
+            thread: None,
+            counters,
+            worker_counters: Arc::clone(&worker_counters),
+            pool_counters: Arc::clone(pool.counters()),
+            calls: Arc::clone(faces.call_counters()),
+            channels: channel_counters,
+            exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
+            sent: 0,
+        };
+        let prepared = Worker {
+            faces,
+            shard,
+            ingress,
+            hasher,
+            burst: Burst::new(),
+            pool,
+            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
+            channels,
+            on_demand: options.on_demand,
+            next_face_id: Arc::clone(&self.next_face_id),
+            commands: command_inbox,
+            events: event_sender,
+            counters: worker_counters,
+            spin: options.spin,
+            state: RoundState::default(),
+            crew,
+        };
+        Ok((prepared, worker.cpu, view))
+    }
+}
+
+/// Starts the thread of a worker.
+pub(crate) fn spawn(
+    number: usize,
+    worker: Worker,
+    cpu: Option<usize>,
+) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK_BYTES).spawn(
+        move || {
+            if let Some(cpu) = cpu
+                && let Err(error) = cpu::pin_thread(cpu)
+            {
+                tracing::warn!(cpu, %error, "the worker is not pinned");
+            }
+            worker.run();
+        },
+    )
+}

@@ -1,0 +1,74 @@
+//! One worker as the control thread sees it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ndn_face::{CallCounters, ChannelCounters};
+use ndn_forwarding::Counters;
+use ndn_ring::PoolCounters;
+
+use crate::command::Command;
+use crate::event::Event;
+use crate::exchange::ExchangeCounters;
+use crate::queue::{Inbox, Sender};
+use crate::worker::WorkerCounters;
+
+/// One worker as the control thread sees it.
+#[derive(Debug)]
+pub struct WorkerView {
+    pub(crate) commands: Sender<Command>,
+    pub(crate) events: Inbox<Event>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) worker_counters: Arc<WorkerCounters>,
+    pub(crate) pool_counters: Arc<PoolCounters>,
+    pub(crate) calls: Arc<CallCounters>,
+    pub(crate) channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
+    pub(crate) exchange: Option<Arc<ExchangeCounters>>,
+    /// Commands sent.
+    pub(crate) sent: u64,
+}
+
+impl WorkerView {
+    /// What the shard and the ingress count.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// What the run loop counts.
+    #[must_use]
+    pub fn worker_counters(&self) -> &Arc<WorkerCounters> {
+        &self.worker_counters
+    }
+
+    /// System calls of the worker's sockets.
+    #[must_use]
+    pub fn call_counters(&self) -> &Arc<CallCounters> {
+        &self.calls
+    }
+
+    /// Figures of the packet buffers.
+    #[must_use]
+    pub fn pool_counters(&self) -> &Arc<PoolCounters> {
+        &self.pool_counters
+    }
+
+    /// What it counts of its dealings with other workers, if there are any.
+    #[must_use]
+    pub fn exchange_counters(&self) -> Option<&Arc<ExchangeCounters>> {
+        self.exchange.as_ref()
+    }
+
+    /// The UDP sockets: local address and what they count.
+    #[must_use]
+    pub fn channels(&self) -> &[(SocketAddr, Arc<ChannelCounters>)] {
+        &self.channels
+    }
+
+    pub(crate) fn send(&mut self, command: Command) {
+        self.sent += 1;
+        self.commands.send(command);
+    }
+}

@@ -1,0 +1,169 @@
+//! Several workers between real sockets: what applications see is what one worker would do.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_forwarding::{Counter, FaceProperties, FaceScope};
+use ndn_packet::{InterestBuilder, Name};
+
+use support::{Bed, PATIENCE, data, expect, interest, peer};
+
+fn bed(workers: usize) -> Bed {
+    Bed::with_workers(workers, 64, Duration::from_secs(3600))
+}
+
+fn prefix_interest(uri: &str, nonce: u32) -> Vec<u8> {
+    let name = Name::from_uri(uri).unwrap();
+    InterestBuilder::new(&name).can_be_prefix(true).nonce(nonce).to_vec().unwrap()
+}
+
+fn exchanged(dataplane: &Dataplane, figure: fn(&ExchangeCounters) -> &Counter) -> u64 {
+    let all = dataplane.workers().iter().filter_map(|worker| worker.exchange_counters());
+    all.map(|counters| figure(counters).value()).sum()
+}
+
+/// A name goes to the producer and its Data comes back.
+fn fetch(uri: &str, nonce: u32, consumer: &mut UnixStream, producer: &mut UnixStream) {
+    consumer.write_all(&interest(uri, nonce)).unwrap();
+    expect(producer, &interest(uri, nonce));
+    producer.write_all(&data(uri)).unwrap();
+    expect(consumer, &data(uri));
+}
+
+#[test]
+fn names_of_all_shards_cross_between_faces_of_all_workers() {
+    for workers in [2, 3] {
+        let mut bed = bed(workers);
+        let mut applications: Vec<_> = (0..4).map(|_| bed.application()).collect();
+        let (producer_face, mut producer) = applications.pop().unwrap();
+        let owners = applications.iter().map(|(face, _)| face.index.slot() % 2).max();
+        assert_eq!(owners, Some(1), "faces are spread over the workers");
+        bed.route("/p", producer_face.index);
+        let mut nonce = 0;
+        for round in 0..20 {
+            for (number, (_, consumer)) in applications.iter_mut().enumerate() {
+                nonce += 1;
+                let uri = format!("/p/{round}/{number}");
+                fetch(&uri, nonce, consumer, &mut producer);
+                // From the Content Store, whoever asks.
+                consumer.write_all(&interest(&uri, 10_000 + nonce)).unwrap();
+                expect(consumer, &data(&uri));
+            }
+        }
+        let counters = bed.dataplane.counters();
+        assert_eq!((counters.in_interests.value(), counters.cs_hits.value()), (120, 60));
+        assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
+        assert!(exchanged(&bed.dataplane, |counters| &counters.sent) > 0);
+        let dropped = exchanged(&bed.dataplane, |counters| &counters.dropped_data)
+            + exchanged(&bed.dataplane, |counters| &counters.dropped_interests);
+        assert_eq!(dropped, 0);
+        assert_eq!(bed.erase("/p/3", 2), (2, true));
+        assert_eq!(bed.erase("/", 1000), (58, false));
+        bed.dataplane.stop().unwrap();
+    }
+}
+
+#[test]
+fn short_names_are_answered_by_data_of_any_shard() {
+    let mut bed = bed(3);
+    let (producer_face, mut producer) = bed.application();
+    let (_, mut consumer) = bed.application();
+    bed.route("/", producer_face.index);
+    for number in 0..12 {
+        let (short, long) = (format!("/n{number}"), format!("/n{number}/x/y"));
+        consumer.write_all(&prefix_interest(&short, 1)).unwrap();
+        expect(&mut producer, &prefix_interest(&short, 1));
+        producer.write_all(&data(&long)).unwrap();
+        expect(&mut consumer, &data(&long));
+        // Cached in the shard of its own name, and found from that of the short one.
+        consumer.write_all(&prefix_interest(&short, 2)).unwrap();
+        expect(&mut consumer, &data(&long));
+    }
+    // Nothing else has reached the producer.
+    fetch("/last/one", 3, &mut consumer, &mut producer);
+    assert_eq!(producer_face.counters.out_interests.value(), 13);
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn a_peer_has_one_face_whichever_socket_it_reaches() {
+    let mut bed = bed(3);
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/p", producer_face.index);
+    let address = bed.udp_address();
+    for number in 0..12 {
+        let peer = peer();
+        // Made on the worker whose turn it is, not on the one whose socket the kernel chooses.
+        let face_id = bed.dataplane.allocate_face_id();
+        let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
+        let face = || NewFace {
+            ticket: Some(face_id),
+            transport: NewTransport::Datagram(peer.local_addr().unwrap()),
+            options: FaceOptions::datagram(properties, Persistency::Persistent, 8800),
+            remote: FaceUri::Udp(peer.local_addr().unwrap()),
+            local: FaceUri::Null,
+        };
+        bed.command(Command::AddFace(Box::new(face())));
+        let created = bed.added();
+        let uri = format!("/p/{number}");
+        for nonce in 0..3 {
+            let uri = format!("{uri}/{nonce}");
+            peer.send_to(&interest(&uri, nonce), address).unwrap();
+            expect(&mut producer, &interest(&uri, nonce));
+            producer.write_all(&data(&uri)).unwrap();
+            let mut bytes = vec![0; 8800];
+            let (length, from) = peer.recv_from(&mut bytes).unwrap();
+            assert_eq!((&bytes[..length], from), (&data(&uri)[..], address));
+        }
+        assert_eq!(created.counters.in_interests.value(), 3);
+        assert_eq!(created.counters.out_data.value(), 3);
+        bed.command(Command::AddFace(Box::new(face())));
+        let Event::FaceExists { face_id: existing, .. } = bed.event() else { panic!() };
+        assert_eq!(existing, face_id);
+        // Gone: the peer gets a new face when it speaks again.
+        bed.command(Command::RemoveFace { face_id });
+        let Event::FaceClosed { .. } = bed.event() else { panic!() };
+        let uri = format!("{uri}/new");
+        let mut resent = 0;
+        let face = loop {
+            // Lost if the worker that it reaches has not heard yet that the old one is gone.
+            peer.send_to(&interest(&uri, resent), address).unwrap();
+            resent += 1;
+            producer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            let mut bytes = vec![0; interest(&uri, 0).len()];
+            if std::io::Read::read_exact(&mut producer, &mut bytes).is_ok() {
+                break bed.added();
+            }
+            assert!(resent < 100, "the peer never gets a new face");
+        };
+        producer.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_ne!(face.options.properties.face_id, face_id);
+    }
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn idle_workers_sleep() {
+    let mut bed = bed(3);
+    let (producer_face, mut producer) = bed.application();
+    let (_, mut consumer) = bed.application();
+    bed.route("/p", producer_face.index);
+    for number in 0..10 {
+        fetch(&format!("/p/{number}"), number, &mut consumer, &mut producer);
+    }
+    let rounds = |bed: &Bed| -> u64 {
+        bed.dataplane.workers().iter().map(|worker| worker.worker_counters().rounds.value()).sum()
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    let before = rounds(&bed);
+    std::thread::sleep(Duration::from_millis(400));
+    let woken = rounds(&bed) - before;
+    assert!(woken < 60, "{woken} rounds of three workers with nothing to do");
+    bed.dataplane.stop().unwrap();
+}
