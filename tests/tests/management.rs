@@ -1,6 +1,8 @@
 //! The management commands, against the forwarder: what operators and scripts see.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::process::Command;
+
 use namewire_tests::wire::PacketReader;
 use namewire_tests::{Process, Settings, run_to_end, skip_unless_found, wait_until, wire};
 use serde_json::Value;
@@ -237,6 +239,15 @@ fn a_capture_has_what_faces_receive_and_send() {
     assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header block");
     let frames = bytes.windows(2).filter(|window| *window == [0x86, 0x24]).count();
     assert!(frames >= 2, "the Interest and the Nack: {frames}");
+    if skip_unless_found("tshark") {
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-r", &path, "-T", "fields", "-e", "eth.type", "-e", "_ws.malformed"]);
+        let output = run_to_end(tshark);
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let types: Vec<&str> = shown.lines().map(str::trim).collect();
+        assert!(types.len() >= 2 && types.iter().all(|ty| *ty == "0x8624"), "{shown}");
+    }
 }
 
 #[test]
@@ -288,7 +299,7 @@ fn ndnping_and_ndnpingserver_join_in() {
     }
     let forwarder = Settings::new().start();
     let theirs = |program: &str, arguments: &[&str]| {
-        let mut command = std::process::Command::new(program);
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .env("NDN_CLIENT_TRANSPORT", forwarder.unix())

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +20,9 @@ use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 const CONNECTIONS_MAX: usize = 16;
 /// How long captured packets may wait in a buffer, so that a reader sees them while they are news.
 const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
-/// A connection on which nothing was read or could be written for so long is closed.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection to which nothing could be written for so long is closed, and so is one whose request
+/// does not end. One that asks for nothing stays.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes kept of a packet, whatever the client asks for.
 const SNAP_LEN_MAX: usize = 65_536;
 
@@ -67,6 +68,9 @@ impl fmt::Debug for CaptureStream {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    listener: UnixListener,
+    /// Device and number of the socket file.
+    file: (u64, u64),
     stopping: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -78,6 +82,8 @@ impl ControlSocket {
     /// Somebody listens there (`AddrInUse`), or the file system refuses.
     pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = bind(path)?;
+        let file = identity(path)?;
+        let accepted = listener.try_clone()?;
         let stopping = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
             handler,
@@ -86,8 +92,8 @@ impl ControlSocket {
         };
         let accepting = std::thread::Builder::new()
             .name("control-socket".to_owned())
-            .spawn(move || acceptor.accept_all(&listener))?;
-        Ok(Self { path: path.to_owned(), stopping, accepting: Some(accepting) })
+            .spawn(move || acceptor.accept_all(&accepted))?;
+        Ok(Self { path: path.to_owned(), listener, file, stopping, accepting: Some(accepting) })
     }
 
     /// Where the socket is.
@@ -99,15 +105,22 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // A connection of our own wakes the accepting thread. If none can be made, the socket is
-        // gone already and the thread with it.
-        let woken = UnixStream::connect(&self.path).is_ok();
+        // Wakes the accepting thread with an error, whatever has become of the socket file.
+        let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).is_ok();
         if let Some(accepting) = self.accepting.take().filter(|_| woken) {
             // A panic over there was reported there.
             let _ = accepting.join();
         }
-        let _ = std::fs::remove_file(&self.path);
+        // Somebody may have put another one in its place.
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -184,14 +197,18 @@ impl Drop for Place {
 }
 
 fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()> {
-    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    stream.set_write_timeout(Some(STALL_TIMEOUT))?;
+    stream.set_read_timeout(Some(STALL_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     loop {
         line.clear();
         let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX);
-        if reader.by_ref().take(limit).read_line(&mut line)? == 0 {
-            return Ok(());
+        match reader.by_ref().take(limit).read_line(&mut line) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && line.is_empty() => continue,
+            Err(error) => return Err(error),
         }
         if !line.ends_with('\n') {
             respond(stream, &Response::Error("the request is too long or has no end".to_owned()))?;

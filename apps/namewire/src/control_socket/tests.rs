@@ -180,3 +180,15 @@ fn connections_beyond_the_limit_are_closed() {
     let mut refused = ControlClient::connect(socket.path()).unwrap();
     assert!(refused.call::<Version>(&Request::Version).is_err());
 }
+
+#[test]
+fn a_socket_file_that_is_gone_or_replaced_does_not_matter_at_the_end() {
+    let setup = setup();
+    let first = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    std::fs::remove_file(&setup.path).unwrap();
+    let second = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    drop(first);
+    assert!(ControlClient::connect(&setup.path).is_ok(), "the second one is still there");
+    drop(second);
+    assert!(!setup.path.exists());
+}
