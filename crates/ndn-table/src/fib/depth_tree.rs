@@ -26,6 +26,12 @@ impl DepthSearch {
         usize::from(self.depth)
     }
 
+    /// The same, as an entry has it.
+    #[inline(always)]
+    pub(super) fn entry_depth(self) -> u8 {
+        self.depth
+    }
+
     /// After a hit that says that longer prefixes exist.
     #[inline(always)]
     pub(super) fn longer(self) -> Self {

@@ -28,6 +28,17 @@ pub struct FibSnapshot {
     pub(super) version: u64,
 }
 
+/// Where a search by tags has found something last, and the prefix length that it tried there.
+#[derive(Clone, Copy)]
+struct Hit {
+    place: u32,
+    depth: u8,
+}
+
+impl Hit {
+    const ROOT: Self = Self { place: FibSlot::ROOT.0, depth: 0 };
+}
+
 impl FibSnapshot {
     /// Counts up with each version.
     #[must_use]
@@ -57,7 +68,7 @@ impl FibSnapshot {
     pub fn find_longest_prefix(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
         let depths = self.depths_of(hashes);
         let mut search = DepthSearch::START.skip_to(depths);
-        let mut best = FibSlot::ROOT.0;
+        let mut best = Hit::ROOT;
         while search.depth() != 0 {
             search = self.probe(search, hashes, &mut best).skip_to(depths);
         }
@@ -80,15 +91,14 @@ impl FibSnapshot {
         let found = &mut found[..count];
         let mut names: [&[u64]; FIB_BURST_MAX] = [&[]; FIB_BURST_MAX];
         let mut searches = [DepthSearch::START; FIB_BURST_MAX];
+        let mut hits = [Hit::ROOT; FIB_BURST_MAX];
         let mut active = [0_u8; FIB_BURST_MAX];
         let mut active_count = 0;
-        for (position, slot) in (0_u8..).zip(found.iter_mut()) {
-            let i = usize::from(position);
+        for (position, i) in (0_u8..).zip(0..count) {
             let (_, hashes) = query(i);
             let search = DepthSearch::START.skip_to(self.depths_of(hashes));
             names[i] = hashes;
             searches[i] = search;
-            *slot = FibSlot::ROOT;
             if search.depth() != 0 {
                 self.prefetch_bucket(hashes[search.depth()]);
                 active[active_count] = position;
@@ -100,11 +110,10 @@ impl FibSnapshot {
             for position in 0..active_count {
                 let i = usize::from(active[position]);
                 let hashes = names[i];
-                let FibSlot(best) = &mut found[i];
-                let search = self.probe(searches[i], hashes, best);
+                let search = self.probe(searches[i], hashes, &mut hits[i]);
                 let search = search.skip_to(self.depths_of(hashes));
                 if search.depth() == 0 {
-                    self.prefetch_entry(FibSlot(*best));
+                    self.prefetch_entry(FibSlot(hits[i].place));
                 } else {
                     self.prefetch_bucket(hashes[search.depth()]);
                     searches[i] = search;
@@ -114,9 +123,9 @@ impl FibSnapshot {
             }
             active_count = still_active;
         }
-        for (i, slot) in found.iter_mut().enumerate() {
+        for (i, (slot, &hit)) in found.iter_mut().zip(&hits).enumerate() {
             let (name, hashes) = query(i);
-            *slot = self.verify(slot.0, name, hashes);
+            *slot = self.verify(hit, name, hashes);
         }
     }
 
@@ -129,10 +138,10 @@ impl FibSnapshot {
 
     /// Tries one length by tag alone.
     #[inline(always)]
-    fn probe(&self, search: DepthSearch, hashes: &[u64], best: &mut u32) -> DepthSearch {
+    fn probe(&self, search: DepthSearch, hashes: &[u64], best: &mut Hit) -> DepthSearch {
         match self.find(hashes[search.depth()], |_| true) {
             Some(reference) => {
-                *best = reference & !MARKER_BIT;
+                *best = Hit { place: reference & !MARKER_BIT, depth: search.entry_depth() };
                 if reference & MARKER_BIT == 0 {
                     // Nothing longer exists: over.
                     return DepthSearch::OVER;
@@ -148,12 +157,12 @@ impl FibSnapshot {
     /// If the deepest hit is what it claims to be, the hits above it were right as well: the
     /// search for that prefix leads over them. Misses are always right. So one comparison proves
     /// the whole search; when it fails, two prefixes share a tag, and the search is repeated with
-    /// a comparison at every step.
+    /// a comparison at every step. A prefix that has the tag of a longer one may be one of the name
+    /// too, so the length is compared as well.
     #[inline(always)]
-    fn verify(&self, deepest: u32, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
-        let entry = self.entries.element(deepest as usize);
-        if usize::from(entry.depth) < hashes.len() && name.value().starts_with(entry.prefix_value())
-        {
+    fn verify(&self, deepest: Hit, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        let entry = self.entries.element(deepest.place as usize);
+        if entry.depth == deepest.depth && name.value().starts_with(entry.prefix_value()) {
             return entry.best;
         }
         self.find_comparing(name, hashes)
