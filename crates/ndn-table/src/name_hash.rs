@@ -87,12 +87,12 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let components = ComponentSections(scanner);
-        let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(components, longer),
-            Function::Sip(sip) => sip.hash_prefixes(components, longer),
-        };
-        count + 1
+        let before = scanner.count();
+        match &self.function {
+            Function::Aes(aes) => aes.hash_prefixes(scanner, next_section, longer),
+            Function::Sip(sip) => sip.hash_prefixes(scanner, next_section, longer),
+        }
+        scanner.count() - before + 1
     }
 
     /// The hash of a whole name, the same as among its prefixes; or of any other bytes.
@@ -101,7 +101,7 @@ impl NameHasher {
         match &self.function {
             Function::Aes(aes) => {
                 let mut scanner = NameScanner::new(value);
-                let hash = aes.hash_sections(ComponentSections(&mut scanner));
+                let hash = aes.hash_sections(std::iter::from_fn(|| next_section(&mut scanner)));
                 if scanner.rest().is_empty() { hash } else { aes.hash(value) }
             }
             Function::Sip(sip) => sip.hash(value),
@@ -122,19 +122,13 @@ impl NameHasher {
     }
 }
 
-/// The components of a name, as far as they are valid.
-struct ComponentSections<'s, 'a>(&'s mut NameScanner<'a>);
-
-impl<'a> Iterator for ComponentSections<'_, 'a> {
-    type Item = Section<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Section<'a>> {
-        Some(match self.0.next_component()? {
-            RawComponent::Short { block, len } => Section::Short { block, len },
-            RawComponent::Long(wire) => Section::Long(wire),
-        })
-    }
+/// The next component, if there is one and it is valid.
+#[inline(always)]
+fn next_section<'a>(scanner: &mut NameScanner<'a>) -> Option<Section<'a>> {
+    Some(match scanner.next_component()? {
+        RawComponent::Short { block, len } => Section::Short { block, len },
+        RawComponent::Long(wire) => Section::Long(wire),
+    })
 }
 
 /// A component TLV of an implicit digest starts with its type and length.

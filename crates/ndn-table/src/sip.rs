@@ -17,19 +17,20 @@ impl SipHasher {
         Self { initial: SipState::new(low, high) }
     }
 
-    /// Writes the hash of the first `i + 1` sections to `hashes[i]` and returns how many hashes it
-    /// wrote: as many as there are sections, or as there is room for.
-    pub(crate) fn hash_prefixes<'a>(
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, for as many sections as there
+    /// are or as there is room for. `next` takes the next section from `sections`.
+    pub(crate) fn hash_prefixes<'a, S>(
         &self,
-        mut sections: impl Iterator<Item = Section<'a>>,
+        sections: &mut S,
+        next: impl Fn(&mut S) -> Option<Section<'a>>,
         hashes: &mut [u64],
-    ) -> usize {
+    ) {
         let mut state = self.initial;
         // The bytes that do not make a word yet.
         let mut word = 0;
         let mut length = 0_usize;
-        for (count, hash) in hashes.iter_mut().enumerate() {
-            let Some(section) = sections.next() else { return count };
+        for hash in hashes {
+            let Some(section) = next(sections) else { break };
             for &byte in section.bytes() {
                 word |= u64::from(byte) << (8 * (length % 8));
                 length += 1;
@@ -40,7 +41,6 @@ impl SipHasher {
             }
             *hash = state.finish((length as u64) << 56 | word);
         }
-        hashes.len()
     }
 
     /// The hash of all of `bytes`.

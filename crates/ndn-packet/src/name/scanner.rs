@@ -2,7 +2,7 @@
 
 use crate::error::{DecodeError, saturate};
 use crate::name::MAX_COMPONENTS;
-use crate::name::component::Component;
+use crate::name::component::{Component, ComponentType};
 use crate::tlv::{Reader, Tlv};
 use core::ops::Range;
 
@@ -14,19 +14,20 @@ pub const SHORT_COMPONENT_LEN_MAX: usize = 16;
 /// Whoever has to look at the components anyway, to hash them, does so in the same pass:
 /// [`Interest::parse_with`](crate::Interest::parse_with) hands out the scanner, and then checks
 /// itself what was not walked over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NameScanner<'a> {
-    /// The packet, and in it the value of the name.
     wire: &'a [u8],
-    start: usize,
-    end: usize,
-    /// Where the next component starts.
+    /// Where the next component starts, at most `end`.
     pos: usize,
+    /// Where the name ends, at most at the end of `wire`.
+    end: usize,
     count: usize,
     /// Number of ParametersSha256DigestComponents.
     parameters_digest_count: u16,
-    /// Offset behind the last ImplicitSha256DigestComponent, 0 if there is none.
+    /// Offset behind the last ImplicitSha256DigestComponent, `usize::MAX` if there is none.
     implicit_digest_end: usize,
+    /// Where the name starts.
+    start: usize,
 }
 
 /// The TLV of one component.
@@ -69,35 +70,38 @@ impl<'a> NameScanner<'a> {
     /// Of the value of a Name TLV.
     #[inline]
     #[must_use]
-    pub const fn new(value: &'a [u8]) -> Self {
-        Self::of(value, 0, value.len())
+    pub fn new(value: &'a [u8]) -> Self {
+        Self::within(value, 0..value.len())
+    }
+
+    /// Of the name whose value lies at `range` in `packet`, which is cut to the packet.
+    #[inline]
+    #[must_use]
+    pub fn within(packet: &'a [u8], range: Range<usize>) -> Self {
+        let end = range.end.min(packet.len());
+        let start = range.start.min(end);
+        Self {
+            wire: packet,
+            pos: start,
+            end,
+            count: 0,
+            parameters_digest_count: 0,
+            implicit_digest_end: usize::MAX,
+            start,
+        }
     }
 
     /// Of an element of type Name.
     #[inline]
     pub(crate) fn of_tlv(tlv: &Tlv<'a>) -> Self {
-        Self::of(tlv.front(), tlv.value_offset(), tlv.end())
+        Self::within(tlv.front(), tlv.value_offset()..tlv.end())
     }
 
-    /// Of the name whose value lies at `range` in `packet`.
+    /// Components walked over.
     #[inline]
     #[must_use]
-    pub const fn within(packet: &'a [u8], range: Range<usize>) -> Self {
-        Self::of(packet, range.start, range.end)
-    }
-
-    /// Of the name whose value lies from `start` to `end` in `wire`.
-    #[inline(always)]
-    pub(crate) const fn of(wire: &'a [u8], start: usize, end: usize) -> Self {
-        Self {
-            wire,
-            start,
-            end,
-            pos: start,
-            count: 0,
-            parameters_digest_count: 0,
-            implicit_digest_end: 0,
-        }
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// The bytes of the name that were not walked over.
@@ -119,32 +123,22 @@ impl<'a> NameScanner<'a> {
             let [ty, value_len, ..] = *block;
             let len = 2 + usize::from(value_len);
             let next = self.pos + len;
-            if ty.wrapping_sub(3) < 250 && value_len < 253 && next <= self.end {
+            if ty.wrapping_sub(3) < 250 && len <= SHORT_COMPONENT_LEN_MAX && next <= self.end {
                 self.pos = next;
                 self.count += 1;
-                if len <= SHORT_COMPONENT_LEN_MAX {
-                    return Some(RawComponent::Short { block, len });
-                }
-                return from_here.get(..len).map(RawComponent::Long);
+                return Some(RawComponent::Short { block, len });
             }
         }
-        self.long_component().map(RawComponent::Long)
-    }
-
-    #[inline(never)]
-    fn long_component(&mut self) -> Option<&'a [u8]> {
-        let mut reader = self.reader_at(self.pos);
-        let tlv = reader.read().ok()?;
-        let component = Component::from_tlv(&tlv).ok()?;
-        if component.parameters_digest().is_some() {
-            self.parameters_digest_count = self.parameters_digest_count.saturating_add(1);
-        }
-        if component.implicit_digest().is_some() {
-            self.implicit_digest_end = tlv.end();
-        }
-        self.pos = tlv.end();
+        let rest = self.rest();
+        let (len, ty) = long_component(rest)?;
+        self.pos += len;
         self.count += 1;
-        Some(tlv.wire())
+        if ty == ComponentType::PARAMETERS_SHA256_DIGEST {
+            self.parameters_digest_count = self.parameters_digest_count.saturating_add(1);
+        } else if ty == ComponentType::IMPLICIT_SHA256_DIGEST {
+            self.implicit_digest_end = self.pos;
+        }
+        rest.get(..len).map(RawComponent::Long)
     }
 
     /// Checks what was not walked over.
@@ -162,23 +156,34 @@ impl<'a> NameScanner<'a> {
         Ok(NameScan {
             component_count,
             parameters_digest_count: self.parameters_digest_count,
-            ends_in_implicit_digest: self.implicit_digest_end == self.end && self.count > 0,
+            ends_in_implicit_digest: self.implicit_digest_end == self.end,
         })
     }
 
     /// What is wrong with the next component.
     #[cold]
     fn error(&self) -> DecodeError {
-        match self.reader_at(self.pos).read().and_then(|tlv| Component::from_tlv(&tlv)) {
+        let front = self.wire.get(..self.end).unwrap_or_default();
+        let mut reader = Reader::at(front, self.pos);
+        match reader.read().and_then(|tlv| Component::from_tlv(&tlv)) {
             Ok(_) => DecodeError::Truncated { offset: saturate(self.end) },
             Err(error) => error,
         }
     }
+}
 
-    /// Offsets are those of the packet.
-    fn reader_at(&self, pos: usize) -> Reader<'a> {
-        Reader::at(self.wire.get(..self.end).unwrap_or_default(), pos)
+/// Length and type of the component at the start of `rest`, if it is valid.
+#[inline(never)]
+fn long_component(rest: &[u8]) -> Option<(usize, ComponentType)> {
+    // Most are no longer than 252 bytes, and no digests.
+    if let [ty @ 3..253, len @ 0..253, value @ ..] = rest
+        && usize::from(*len) <= value.len()
+    {
+        return Some((2 + usize::from(*len), ComponentType::new(u16::from(*ty))?));
     }
+    let tlv = Reader::new(rest).read().ok()?;
+    let component = Component::from_tlv(&tlv).ok()?;
+    Some((tlv.end(), component.ty()))
 }
 
 const _: () = assert!(MAX_COMPONENTS == u16::MAX as usize);
