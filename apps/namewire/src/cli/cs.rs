@@ -5,9 +5,9 @@ use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::connect::{ConnectOptions, block_on, name};
+use super::connect::{block_on, name};
 use super::failure::{Failure, Outcome};
-use super::manage::{Switch, command};
+use super::manage::{CommonOptions, Switch, command};
 use super::output::{self, grouped};
 
 /// Show, configure and erase the Content Store
@@ -49,15 +49,6 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
-}
-
-#[derive(Args, Debug)]
-struct CommonOptions {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: ConnectOptions,
 }
 
 pub(super) fn run(options: &Options) -> Outcome {

@@ -7,9 +7,9 @@ use ndn_management::{
 };
 use serde_json::{Value, json};
 
-use super::connect::{ConnectOptions, block_on};
+use super::connect::block_on;
 use super::failure::{Failure, Outcome};
-use super::manage::{FaceArgument, Switch, command, find_face};
+use super::manage::{CommonOptions, FaceArgument, Switch, command, find_face, words_of};
 use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
 use super::resolve::canonical;
 
@@ -74,15 +74,6 @@ struct ListOptions {
     scheme: Option<String>,
     #[command(flatten)]
     common: CommonOptions,
-}
-
-#[derive(Args, Debug)]
-struct CommonOptions {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: ConnectOptions,
 }
 
 #[derive(Args, Debug)]
@@ -319,7 +310,7 @@ fn flag_words(flags: u64) -> Vec<&'static str> {
         (face_flag::LP_RELIABILITY, "reliability"),
         (face_flag::CONGESTION_MARKING, "congestion-marking"),
     ];
-    named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+    words_of(flags, &named)
 }
 
 fn json_of(face: &FaceStatus) -> Value {

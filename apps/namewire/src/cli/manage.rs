@@ -1,13 +1,30 @@
 //! What the management commands share: commands, faces by number or URI.
 
+use clap::Args;
 use ndn_client::Endpoint;
 use ndn_management::{
     ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, FaceUri, Verb,
 };
 use ndn_packet::Name;
 
+use super::connect::ConnectOptions;
 use super::failure::{Failure, Outcome};
 use super::resolve::canonical;
+
+/// What every management command takes.
+#[derive(Args, Debug)]
+pub(super) struct CommonOptions {
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) connect: ConnectOptions,
+}
+
+/// The words for the bits that are set.
+pub(super) fn words_of(flags: u64, named: &[(u64, &'static str)]) -> Vec<&'static str> {
+    named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+}
 
 /// Sends a command; a refusal is a failure that repeats what the forwarder said.
 pub(super) async fn command(

@@ -10,9 +10,11 @@ use ndn_management::{
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::connect::{ConnectOptions, block_on, name, positive_duration};
+use super::connect::{block_on, name, positive_duration};
 use super::failure::Outcome;
-use super::manage::{FaceArgument, command, find_face, find_or_create_face};
+use super::manage::{
+    CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
+};
 use super::output::{self, Table, span_for_people};
 
 /// List, add and remove routes
@@ -78,15 +80,6 @@ struct ListOptions {
     prefix: Option<Name>,
     #[command(flatten)]
     common: CommonOptions,
-}
-
-#[derive(Args, Debug)]
-struct CommonOptions {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: ConnectOptions,
 }
 
 fn origin(text: &str) -> Result<u64, String> {
@@ -273,7 +266,7 @@ fn remote_of(faces: &[FaceStatus], face_id: u64) -> String {
 
 fn flag_words(flags: u64) -> Vec<&'static str> {
     let named = [(route_flag::CHILD_INHERIT, "child-inherit"), (route_flag::CAPTURE, "capture")];
-    named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+    words_of(flags, &named)
 }
 
 fn json_of(prefix: &Name, route: &RouteRecord) -> Value {

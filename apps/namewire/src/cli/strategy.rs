@@ -6,9 +6,9 @@ use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, name};
+use super::connect::{block_on, name};
 use super::failure::{Failure, Outcome};
-use super::manage::{accepted, command, strategy_name};
+use super::manage::{CommonOptions, accepted, command, strategy_name};
 use super::output::{self, Table};
 
 /// What the protocol answers where there is no such strategy.
@@ -62,15 +62,6 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
-}
-
-#[derive(Args, Debug)]
-struct CommonOptions {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: ConnectOptions,
 }
 
 pub(super) fn run(options: &Options) -> Outcome {

@@ -146,7 +146,7 @@ fn settings_that_contradict_each_other_are_refused() {
     for text in [
         "forwarder.cpus = [0, 1]",
         "forwarder.cpus = [1, 1]",
-        "forwarder.workers = 2",
+        "forwarder.workers = 0",
         "faces = { reconnect_min = \"2s\", reconnect_max = \"1s\" }",
         "faces = { send_queue = \"64KiB\" }",
         "listeners.tcp.addresses = []",

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `entry` | [`FibEntry`], [`NextHop`], [`StrategyId`], [`FibSlot`] |
+//! | `config` | [`FibConfig`], [`FibError`] |
 //! | `writer` | [`FibWriter`]: the control thread's records, and how changes become versions |
 //! | `record` | what a prefix passes on to longer ones |
 //! | `bucket_items` | changes of the hash table |
@@ -20,6 +21,7 @@
 //! entries. The hash buckets alone guide it; the names are compared once, at its end.
 
 mod bucket_items;
+mod config;
 mod depth_tree;
 mod entry;
 mod paged;
@@ -27,7 +29,8 @@ mod record;
 mod snapshot;
 mod writer;
 
+pub use config::{FibConfig, FibError};
 pub use depth_tree::FIB_DEPTH_MAX;
 pub use entry::{FibEntry, FibSlot, NextHop, StrategyId};
 pub use snapshot::{FIB_BURST_MAX, FibSnapshot};
-pub use writer::{FibConfig, FibError, FibWriter};
+pub use writer::FibWriter;

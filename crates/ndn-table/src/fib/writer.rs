@@ -1,12 +1,12 @@
 //! The authoritative FIB, and how a change becomes a new version.
 
-use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
 
 use super::bucket_items::{insert_item, remove_item, replace_item};
+use super::config::{FibConfig, FibError};
 use super::depth_tree::{FIB_DEPTH_MAX, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
 use super::paged::PagedVec;
@@ -17,37 +17,6 @@ use crate::{FaceIndex, NameHasher};
 
 /// Prefixes and markers that one bucket is sized for.
 const ITEMS_PER_BUCKET: usize = 5;
-
-/// Sizes of a FIB.
-#[derive(Clone, Debug)]
-pub struct FibConfig {
-    /// Prefixes with next hops or a strategy choice, at most.
-    pub entries_max: usize,
-    /// The hasher of the shards.
-    pub hasher: NameHasher,
-    /// Strategy of `/`.
-    pub default_strategy: StrategyId,
-}
-
-/// Why a change of the FIB was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FibError {
-    /// There are [`FibConfig::entries_max`] prefixes.
-    Full,
-    /// The prefix has more than [`FIB_DEPTH_MAX`] components.
-    TooDeep,
-}
-
-impl fmt::Display for FibError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("the FIB is full"),
-            Self::TooDeep => write!(f, "the prefix has more than {FIB_DEPTH_MAX} components"),
-        }
-    }
-}
-
-impl std::error::Error for FibError {}
 
 /// The FIB of the control thread: routes and strategy choices, and the versions made of them.
 ///
