@@ -1,6 +1,5 @@
 //! Processors, CPU time and process limits.
 
-use std::ffi::CString;
 use std::io;
 use std::time::Duration;
 
@@ -27,23 +26,6 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
-
-/// Names the calling thread, as `top -H` and debuggers show it. The kernel keeps 15 bytes.
-///
-/// # Errors
-/// If `name` has a zero byte.
-pub fn set_thread_name(name: &str) -> io::Result<()> {
-    let mut end = name.len().min(15);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    let name = CString::new(&name[..end])?;
-    // SAFETY: the name is a terminated string of at most 16 bytes, and the call copies it.
-    match unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// CPU time used so far.
@@ -153,18 +135,6 @@ mod tests {
             pin_thread(cpu).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [cpu]);
             assert!(pin_thread(usize::MAX).is_err());
-        })
-        .join()
-        .unwrap();
-    }
-
-    #[test]
-    fn thread_name_is_cut_at_a_character() {
-        std::thread::spawn(|| {
-            set_thread_name("arbeiter-für-äö").unwrap();
-            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
-            assert_eq!(name.trim_end(), "arbeiter-für-");
-            assert!(set_thread_name("a\0b").is_err());
         })
         .join()
         .unwrap();
