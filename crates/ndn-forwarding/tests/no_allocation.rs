@@ -39,9 +39,22 @@ impl TxSink for Sink {
     }
 }
 
-/// Names in three namespaces, one for each strategy; they repeat, so that packets meet.
+/// One namespace each.
+const STRATEGIES: [&str; 9] = [
+    "best-route",
+    "multicast",
+    "access",
+    "asf",
+    "random",
+    "round-robin",
+    "weighted",
+    "sequential",
+    "fast-route",
+];
+
+/// Names in the namespaces of all strategies; they repeat, so that packets meet.
 fn name(number: usize) -> Name {
-    let namespace = ["best-route", "multicast", "access"][number % 3];
+    let namespace = STRATEGIES[number % STRATEGIES.len()];
     let uri = format!("/{namespace}/object-{}/segment-{}", number / 3 % 50, number / 150 % 40);
     Name::from_uri(&uri).unwrap()
 }
@@ -105,7 +118,7 @@ fn no_packet_allocates() {
     let hasher = NameHasher::new([1; 16]);
     let (mut strategies, default_strategy) = StrategyTable::with_best_route();
     let mut fib = FibWriter::new(&FibConfig { entries_max: 100, hasher, default_strategy });
-    for strategy in ["best-route", "multicast", "access"] {
+    for strategy in STRATEGIES {
         let full_name = Name::from_uri(&format!("/localhost/nfd/strategy/{strategy}")).unwrap();
         let id = strategies.insert(full_name.as_ref()).unwrap();
         let prefix = Name::from_uri(&format!("/{strategy}")).unwrap();

@@ -47,8 +47,9 @@ enum Command {
         /// The namespace
         #[arg(value_parser = name)]
         prefix: Name,
-        /// best-route, multicast or access, or the full name of any other strategy of the forwarder,
-        /// with version and parameters (`namewire strategy known` lists those of this program)
+        /// best-route, multicast, asf or another one, or the full name of any strategy of the
+        /// forwarder, with version and parameters (`namewire strategy known` lists those of this
+        /// program)
         #[arg(value_parser = strategy_name)]
         strategy: Name,
         #[command(flatten)]

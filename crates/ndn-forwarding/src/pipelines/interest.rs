@@ -171,6 +171,11 @@ impl<'a> Context<'a> {
             entry,
             face: rx.descriptor.face,
             next_hops,
+            next_hops_depth: if rx.forwarding_hint().is_none() {
+                fib_entry.next_hops_depth()
+            } else {
+                0
+            },
             prefix_hashes: rx.hashes(),
             packet: rx.interest_packet(),
         };

@@ -46,9 +46,12 @@ impl<'a> Context<'a> {
         let hash_count = self.tables.hasher.hash_prefixes(interest.name(), &mut hashes);
         let Some(prefix_hashes) = hash_count.map(|count| &hashes[..count]) else { return };
         let fib: &'a FibSnapshot = self.fib;
-        let next_hops = match interest.forwarding_hint_range() {
-            Some(range) => self.next_hops_by_hint(&wire[range]),
-            None => fib.entry(fib.find_longest_prefix(interest.name(), prefix_hashes)).next_hops(),
+        let (next_hops, next_hops_depth) = match interest.forwarding_hint_range() {
+            Some(range) => (self.next_hops_by_hint(&wire[range]), 0),
+            None => {
+                let entry = fib.entry(fib.find_longest_prefix(interest.name(), prefix_hashes));
+                (entry.next_hops(), entry.next_hops_depth())
+            }
         };
         let packet = InterestPacket {
             wire,
@@ -63,8 +66,10 @@ impl<'a> Context<'a> {
         };
         self.strategy = self.strategy_of(entry);
         if let Some(strategy) = strategies.strategy(self.strategy) {
-            strategy
-                .on_timer(self, &PendingInterest { entry, face, next_hops, prefix_hashes, packet });
+            strategy.on_timer(
+                self,
+                &PendingInterest { entry, face, next_hops, next_hops_depth, prefix_hashes, packet },
+            );
         }
     }
 }

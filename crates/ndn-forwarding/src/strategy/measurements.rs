@@ -20,6 +20,12 @@ pub(crate) struct Measurement {
     pub(crate) last_next_hop: FaceIndex,
     /// Its round-trip time.
     pub(crate) rtt: RttEstimate,
+    /// When something is to be done; zero: nothing is.
+    pub(crate) due: Timestamp,
+    /// A number of the strategy's own, such as the hash of a name.
+    pub(crate) mark: u64,
+    /// Another.
+    pub(crate) state: u64,
 }
 
 impl Measurement {
@@ -28,6 +34,9 @@ impl Measurement {
         expiry: Timestamp::ZERO,
         last_next_hop: FaceIndex::from_bits(u32::MAX),
         rtt: RttEstimate::UNKNOWN,
+        due: Timestamp::ZERO,
+        mark: 0,
+        state: 0,
     };
 }
 
@@ -73,6 +82,59 @@ impl Measurements {
         self.entry_mut(prefix_key(strategy, prefix_hash), now)
     }
 
+    /// The entry of a namespace, to be written; it stays for `lifetime_ms`.
+    pub(crate) fn namespace_mut(
+        &mut self,
+        strategy: StrategyId,
+        prefix_hash: u64,
+        now: Timestamp,
+        lifetime_ms: u64,
+    ) -> &mut Measurement {
+        self.lasting_mut(prefix_key(strategy, prefix_hash), now, lifetime_ms)
+    }
+
+    /// The hash of the longest prefix of which anything is known.
+    pub(crate) fn find_namespace(
+        &self,
+        strategy: StrategyId,
+        prefix_hashes: &[u64],
+        now: Timestamp,
+    ) -> Option<u64> {
+        let mut hashes = prefix_hashes.iter().rev().copied();
+        hashes.find(|&hash| self.find(prefix_key(strategy, hash), now).is_some())
+    }
+
+    /// The entry of a next hop of a namespace, to be written; it stays for `lifetime_ms`.
+    pub(crate) fn hop_mut(
+        &mut self,
+        strategy: StrategyId,
+        prefix_hash: u64,
+        face: FaceIndex,
+        now: Timestamp,
+        lifetime_ms: u64,
+    ) -> &mut Measurement {
+        self.lasting_mut(hop_key(strategy, prefix_hash, face), now, lifetime_ms)
+    }
+
+    /// The entry of a next hop of a namespace, if there is one.
+    pub(crate) fn find_hop_mut(
+        &mut self,
+        strategy: StrategyId,
+        prefix_hash: u64,
+        face: FaceIndex,
+        now: Timestamp,
+    ) -> Option<&mut Measurement> {
+        let key = hop_key(strategy, prefix_hash, face);
+        let set = &mut self.sets[set_index(key)];
+        set.iter_mut().find(|entry| entry.key == key && entry.expiry > now)
+    }
+
+    fn lasting_mut(&mut self, key: u64, now: Timestamp, lifetime_ms: u64) -> &mut Measurement {
+        let entry = self.entry_mut(key, now);
+        entry.expiry = now.plus_millis(lifetime_ms);
+        entry
+    }
+
     /// The entry of a face, to be written.
     pub(crate) fn face_mut(
         &mut self,
@@ -106,8 +168,12 @@ fn prefix_key(strategy: StrategyId, hash: u64) -> u64 {
     hash ^ mix(u64::from(strategy.0))
 }
 
+fn hop_key(strategy: StrategyId, prefix_hash: u64, face: FaceIndex) -> u64 {
+    prefix_key(strategy, mix(prefix_hash ^ mix(u64::from(face.to_bits()) | 1 << 62)))
+}
+
 /// The finaliser of SplitMix64.
-fn mix(mut bits: u64) -> u64 {
+pub(super) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)

@@ -5,15 +5,18 @@
 //! [`Measurements`] by name prefix.
 
 mod access;
+mod asf;
 mod best_route;
 mod context;
 mod measurements;
 mod multicast;
 mod nack;
 mod parameters;
+mod probe;
 mod registry;
 mod retransmission;
 mod rtt;
+mod spread;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,9 +42,18 @@ pub struct PendingInterest<'a> {
     pub face: FaceIndex,
     /// Where it can go: by its ForwardingHint or by its name, cheapest first.
     pub next_hops: &'a [NextHop],
+    /// Components of the FIB prefix that they are of; 0 if they come from a ForwardingHint.
+    pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
     pub(crate) packet: InterestPacket<'a>,
+}
+
+impl PendingInterest<'_> {
+    /// The hash of the FIB prefix, under which strategies remember what they learnt.
+    fn namespace(&self) -> u64 {
+        self.prefix_hashes.get(self.next_hops_depth).copied().unwrap_or_default()
+    }
 }
 
 /// What it takes to send an Interest.

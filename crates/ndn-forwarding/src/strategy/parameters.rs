@@ -63,6 +63,15 @@ impl Parameters {
         self.take(name, default, "a whole number is expected")
     }
 
+    /// Text, or the default.
+    pub(crate) fn take_text(
+        &mut self,
+        name: &'static str,
+        default: &str,
+    ) -> Result<String, ParameterError> {
+        self.take(name, default.to_owned(), "text is expected")
+    }
+
     /// A number, or the default.
     pub(crate) fn take_f32(
         &mut self,

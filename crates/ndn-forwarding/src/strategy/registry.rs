@@ -7,9 +7,11 @@ use ndn_table::StrategyId;
 use thiserror::Error;
 
 use super::access::Access;
+use super::asf::Asf;
 use super::best_route::BestRoute;
 use super::multicast::Multicast;
 use super::parameters::{ParameterError, Parameters};
+use super::spread::{FastRoute, Random, Sequential, Turns};
 use super::{Strategy, StrategyRef};
 
 /// Where the names of strategies are.
@@ -40,12 +42,18 @@ struct Known {
 }
 
 /// By name; of one name, the versions ascend.
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 9] = [
     Known {
         name: "access",
         version: 1,
         about: "asks the next hop that answered last, and all when it falls silent",
         construct: Access::construct,
+    },
+    Known {
+        name: "asf",
+        version: 5,
+        about: "asks the next hop with the shortest round-trip time, and probes others",
+        construct: Asf::construct,
     },
     Known {
         name: "best-route",
@@ -54,10 +62,35 @@ const KNOWN: [Known; 3] = [
         construct: BestRoute::construct,
     },
     Known {
+        name: "fast-route",
+        version: 1,
+        about: "asks all next hops once, and then the one that was first",
+        construct: FastRoute::construct,
+    },
+    Known {
         name: "multicast",
         version: 5,
         about: "asks all next hops",
         construct: Multicast::construct,
+    },
+    Known { name: "random", version: 1, about: "asks any next hop", construct: Random::construct },
+    Known {
+        name: "round-robin",
+        version: 1,
+        about: "asks the next hops in turn",
+        construct: Turns::construct,
+    },
+    Known {
+        name: "sequential",
+        version: 1,
+        about: "asks the next hops one after the other when the consumer asks again",
+        construct: Sequential::construct,
+    },
+    Known {
+        name: "weighted",
+        version: 1,
+        about: "asks the next hops in turn, some more often",
+        construct: Turns::construct_weighted,
     },
 ];
 

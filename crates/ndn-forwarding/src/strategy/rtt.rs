@@ -31,6 +31,11 @@ impl RttEstimate {
         self.rto_ns = (self.smoothed_ns + 4 * self.variation_ns).clamp(MIN_RTO_NS, MAX_RTO_NS);
     }
 
+    /// The mean; 0 before the first measurement.
+    pub(crate) fn smoothed_ns(&self) -> u64 {
+        self.smoothed_ns
+    }
+
     /// How long to wait before something must have gone wrong.
     pub(crate) fn timeout_ns(&self) -> u64 {
         if self.rto_ns == 0 { INITIAL_RTO_NS } else { self.rto_ns }

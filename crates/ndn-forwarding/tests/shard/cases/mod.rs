@@ -6,6 +6,7 @@ mod data;
 mod interest;
 mod limits;
 mod nack;
+mod strategies;
 mod token;
 
 use ndn_forwarding::DropReason;

@@ -1,0 +1,326 @@
+//! ASF, version 5: adaptive forwarding by round-trip time (Lehman et al., "ASF: An experimental
+//! evaluation of the adaptive smoothed round-trip time based forwarding strategy", NFD).
+
+use std::sync::Arc;
+
+use ndn_packet::NackReason;
+use ndn_table::{FaceIndex, NextHop, PitIndex, StrategyId, Timestamp};
+
+use super::measurements::{Measurement, Measurements, mix};
+use super::parameters::{ParameterError, Parameters};
+use super::retransmission::{Retransmission, Suppression};
+use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use crate::DropReason;
+
+/// The first probe of a namespace comes within this time.
+const FIRST_PROBE_MS: u64 = 5000;
+/// Next hops that are considered for a probe.
+const CANDIDATES_MAX: usize = 32;
+
+/// How a next hop has done.
+const UNMEASURED: u64 = 0;
+const WORKING: u64 = 1;
+const TIMED_OUT: u64 = 2;
+/// The bits of the state that say so; above them is the number of timeouts in a row.
+const KIND_BITS: u64 = 3;
+const ONE_TIMEOUT: u64 = KIND_BITS + 1;
+
+/// Sends an Interest to the next hop with the shortest round-trip time, among those that answer;
+/// now and then asks another as well, to learn about it.
+#[derive(Debug)]
+pub(crate) struct Asf {
+    suppression: Suppression,
+    probing_interval_ms: u64,
+    max_timeouts: u64,
+    lifetime_ms: u64,
+}
+
+/// How good a next hop is; less is better.
+type Rank = (u8, u64, u64, u32);
+
+impl Asf {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        let suppression = Suppression::from_parameters(parameters)?;
+        let probing_interval_ms = parameters.take_u64("probing-interval", 60_000)?;
+        let max_timeouts = parameters.take_u64("max-timeouts", 3)?;
+        let lifetime_ms = parameters.take_u64("measurements-lifetime", 300_000)?;
+        let refuse = |name, value: u64, reason| {
+            Err(ParameterError::Value { name, value: value.to_string(), reason })
+        };
+        if probing_interval_ms == 0 {
+            return refuse("probing-interval", probing_interval_ms, "it must be more than 0");
+        }
+        if max_timeouts == 0 {
+            return refuse("max-timeouts", max_timeouts, "it must be more than 0");
+        }
+        if lifetime_ms <= probing_interval_ms {
+            let reason = "it must be longer than probing-interval";
+            return refuse("measurements-lifetime", lifetime_ms, reason);
+        }
+        Ok(Arc::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
+    }
+
+    /// Takes a timeout into account that has come since the hop was last looked at.
+    fn settle(&self, hop: &mut Measurement, now: Timestamp) {
+        if hop.due != Timestamp::ZERO && hop.due <= now {
+            hop.due = Timestamp::ZERO;
+            self.note_timeout(hop, false);
+        }
+    }
+
+    fn note_timeout(&self, hop: &mut Measurement, is_nack: bool) {
+        let timeouts = hop.state / ONE_TIMEOUT + 1;
+        if timeouts < self.max_timeouts && !is_nack {
+            hop.state += ONE_TIMEOUT;
+        } else {
+            hop.state = TIMED_OUT;
+        }
+    }
+
+    /// Kind and round-trip time of a next hop.
+    fn look(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> (u64, u64) {
+        let (now, strategy) = (context.now, context.strategy);
+        let table = &mut context.tables.measurements;
+        let Some(hop) = table.find_hop_mut(strategy, interest.namespace(), face, now) else {
+            return (UNMEASURED, u64::MAX);
+        };
+        self.settle(hop, now);
+        match hop.state & KIND_BITS {
+            WORKING => (WORKING, hop.rtt.smoothed_ns()),
+            kind => (kind, u64::MAX),
+        }
+    }
+
+    fn best(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        wants_unused: bool,
+    ) -> Option<FaceIndex> {
+        let mut best: Option<(Rank, FaceIndex)> = None;
+        for &NextHop { face, cost } in interest.next_hops {
+            let is_used = wants_unused && is_used(context, interest.entry, face);
+            if is_used || !context.is_eligible(interest, face) {
+                continue;
+            }
+            let (kind, rtt_ns) = self.look(context, interest, face);
+            let priority = match kind {
+                WORKING => 1,
+                UNMEASURED => 2,
+                _ => 3,
+            };
+            let rank = (priority, rtt_ns, cost, face.to_bits());
+            if best.is_none_or(|(other, _)| rank < other) {
+                best = Some((rank, face));
+            }
+        }
+        best.map(|(_, face)| face)
+    }
+
+    /// Sends an Interest and waits for its answer.
+    fn forward(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, face: FaceIndex) {
+        if context.send_interest(interest, face) {
+            self.await_answer(context, interest, face);
+        }
+    }
+
+    fn await_answer(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) {
+        let (now, strategy) = (context.now, context.strategy);
+        let table = &mut context.tables.measurements;
+        table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
+        let hop = table.hop_mut(strategy, interest.namespace(), face, now, self.lifetime_ms);
+        self.settle(hop, now);
+        if hop.due == Timestamp::ZERO {
+            hop.due = now.plus_nanos(hop.rtt.timeout_ns());
+            hop.mark = name_hash(interest.prefix_hashes);
+        }
+    }
+
+    fn probe(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, used: FaceIndex) {
+        let (now, strategy) = (context.now, context.strategy);
+        let random = mix(u64::from(interest.packet.nonce) ^ interest.namespace());
+        let table = &mut context.tables.measurements;
+        let namespace = table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
+        if namespace.due == Timestamp::ZERO {
+            namespace.due = now.plus_millis(1 + random % FIRST_PROBE_MS);
+        }
+        if namespace.due > now {
+            return;
+        }
+        let Some(face) = self.face_to_probe(context, interest, used, random) else { return };
+        let nonce = u32::try_from(mix(random) >> 32).unwrap_or_default();
+        if context.send_probe(interest, face, nonce) {
+            self.await_answer(context, interest, face);
+        }
+        let table = &mut context.tables.measurements;
+        let namespace = table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
+        namespace.due = now.plus_millis(self.probing_interval_ms);
+    }
+
+    /// The best next hop of which nothing is known; otherwise any, the better the more often.
+    fn face_to_probe(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        used: FaceIndex,
+        random: u64,
+    ) -> Option<FaceIndex> {
+        let mut candidates = [((0, 0, 0, 0), used); CANDIDATES_MAX];
+        let mut count = 0;
+        for &NextHop { face, cost } in interest.next_hops {
+            if face == used || count == CANDIDATES_MAX || !context.is_eligible(interest, face) {
+                continue;
+            }
+            let (kind, rtt_ns) = self.look(context, interest, face);
+            let priority = match kind {
+                UNMEASURED => 1,
+                WORKING => 2,
+                _ => 3,
+            };
+            candidates[count] = ((priority, rtt_ns, cost, face.to_bits()), face);
+            count += 1;
+        }
+        let candidates = &mut candidates[..count];
+        candidates.sort_unstable_by_key(|(rank, _)| *rank);
+        let &((priority, ..), first) = candidates.first()?;
+        if priority == 1 {
+            return Some(first);
+        }
+        // The first of n has n chances, the last one.
+        let chances = (count * (count + 1) / 2) as u64;
+        let mut left = random % chances;
+        for (index, (_, face)) in candidates.iter().enumerate() {
+            let share = (count - index) as u64;
+            if left < share {
+                return Some(*face);
+            }
+            left -= share;
+        }
+        Some(first)
+    }
+
+    fn retransmit(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let unused = self.best(context, interest, true);
+        let Some(face) = unused.or_else(|| longest_ago(context, interest)) else {
+            context.count_drop(DropReason::NoNextHop);
+            return;
+        };
+        let (decision, interval_ms) =
+            context.decide_retransmission_to(&self.suppression, interest.entry, face);
+        if decision == Retransmission::Suppress {
+            context.count_drop(DropReason::RetransmissionSuppressed);
+            return;
+        }
+        match unused {
+            Some(face) => self.forward(context, interest, face),
+            // Its answer is awaited already.
+            None => {
+                context.send_interest(interest, face);
+            }
+        }
+        if decision == Retransmission::Forward {
+            context.set_interval(interest.entry, face, interval_ms);
+        }
+    }
+}
+
+/// Whether an Interest is on its way to `face`.
+fn is_used(context: &Context<'_>, entry: PitIndex, face: FaceIndex) -> bool {
+    context.out_record(entry, face).is_some_and(|record| record.expiry() > context.now)
+}
+
+/// The eligible next hop that was asked longest ago.
+fn longest_ago(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
+    let eligible =
+        interest.next_hops.iter().map(|hop| hop.face).filter(|&f| context.is_eligible(interest, f));
+    eligible
+        .filter_map(|face| Some((context.out_record(interest.entry, face)?.renewed, face)))
+        .min_by_key(|(renewed, _)| *renewed)
+        .map(|(_, face)| face)
+}
+
+fn name_hash(prefix_hashes: &[u64]) -> u64 {
+    prefix_hashes.last().copied().unwrap_or_default()
+}
+
+impl Strategy for Asf {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let is_pending = context.out_records(interest.entry).any(|r| context.is_awaited(r));
+        if is_pending {
+            return self.retransmit(context, interest);
+        }
+        match self.best(context, interest, false) {
+            Some(face) => {
+                self.forward(context, interest, face);
+                self.probe(context, interest, face);
+            }
+            None => {
+                context.count_drop(DropReason::NoNextHop);
+                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
+                context.reject(interest.entry);
+            }
+        }
+    }
+
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
+        let (now, strategy) = (context.now, context.strategy);
+        let sent = context.out_record(entry, data.face).map(|record| record.renewed);
+        let table = &mut context.tables.measurements;
+        let Some(namespace) = table.find_namespace(strategy, data.prefix_hashes, now) else {
+            return;
+        };
+        if let (Some(sent), Some(hop)) =
+            (sent, table.find_hop_mut(strategy, namespace, data.face, now))
+        {
+            self.settle(hop, now);
+            hop.rtt.add(now.nanos_since(sent));
+            hop.state = WORKING;
+        }
+        let pcct = &context.tables.pcct;
+        for record in pcct.out_records(entry) {
+            forget(&mut context.tables.measurements, strategy, namespace, record.face, data, now);
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        let (now, strategy) = (context.now, context.strategy);
+        let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
+        let count = context.hash_name_of(entry, &mut hashes);
+        let table = &mut context.tables.measurements;
+        if let Some(namespace) = table.find_namespace(strategy, &hashes[..count], now)
+            && let Some(hop) = table.find_hop_mut(strategy, namespace, nack.face, now)
+        {
+            hop.due = Timestamp::ZERO;
+            self.note_timeout(hop, true);
+        }
+        nack::return_nack(context, entry, nack);
+    }
+}
+
+/// Waits no longer for what a next hop that is not known to work says to an Interest that `data`
+/// answers: its answer would find no PIT entry any more.
+fn forget(
+    table: &mut Measurements,
+    strategy: StrategyId,
+    namespace: u64,
+    face: FaceIndex,
+    data: &ArrivedData<'_>,
+    now: Timestamp,
+) {
+    if let Some(hop) = table.find_hop_mut(strategy, namespace, face, now)
+        && hop.state & KIND_BITS != WORKING
+        && data.prefix_hashes.contains(&hop.mark)
+    {
+        hop.due = Timestamp::ZERO;
+    }
+}

@@ -1,0 +1,258 @@
+//! Strategies that spread Interests over next hops: `random` of NFD; `round-robin`, `weighted`,
+//! `sequential` and `fast-route` after NDN-DPDK.
+
+use std::sync::Arc;
+
+use ndn_packet::NackReason;
+use ndn_table::{FaceIndex, PitIndex};
+
+use super::measurements::mix;
+use super::parameters::{ParameterError, Parameters};
+use super::retransmission::{Retransmission, Suppression};
+use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use crate::DropReason;
+
+/// How long a namespace's turn or choice is remembered without traffic.
+const LIFETIME_MS: u64 = 3_600_000;
+/// Weights that can be given.
+const WEIGHTS_MAX: usize = 32;
+
+/// Ends an Interest that can go nowhere.
+fn refuse(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+    context.count_drop(DropReason::NoNextHop);
+    context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
+    context.reject(interest.entry);
+}
+
+/// The eligible next hop at `position` of all next hops, or the first one behind it in a circle;
+/// with its position.
+fn from_position(
+    context: &Context<'_>,
+    interest: &PendingInterest<'_>,
+    position: usize,
+) -> Option<(usize, FaceIndex)> {
+    let count = interest.next_hops.len();
+    (0..count)
+        .map(|step| (position + step) % count)
+        .map(|at| (at, interest.next_hops[at].face))
+        .find(|&(_, face)| context.is_eligible(interest, face))
+}
+
+/// Random, version 1: every Interest to any eligible next hop.
+#[derive(Debug)]
+pub(crate) struct Random;
+
+impl Random {
+    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self))
+    }
+}
+
+impl Strategy for Random {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let eligible = |context: &Context<'_>| {
+            let faces = interest.next_hops.iter().map(|hop| hop.face);
+            faces.filter(|&face| context.is_eligible(interest, face)).count()
+        };
+        let count = eligible(context);
+        if count == 0 {
+            return refuse(context, interest);
+        }
+        // Consumers choose Nonces at random; the time tells those apart that do not.
+        let random = mix(u64::from(interest.packet.nonce) ^ context.now.as_nanos());
+        let chosen = usize::try_from(random % count as u64).unwrap_or_default();
+        let faces = interest.next_hops.iter().map(|hop| hop.face);
+        let mut eligible = faces.filter(|&face| context.is_eligible(interest, face));
+        if let Some(face) = eligible.nth(chosen) {
+            context.send_interest(interest, face);
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        nack::return_nack(context, entry, nack);
+    }
+}
+
+/// Round-robin and weighted, version 1: the Interests of a FIB prefix take turns.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    suppression: Suppression,
+    /// Turns of each next hop in a round, by ascending cost; 1 where there is none.
+    weights: Vec<u32>,
+}
+
+impl Turns {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        let suppression = Suppression::from_parameters(parameters)?;
+        Ok(Arc::new(Self { suppression, weights: Vec::new() }))
+    }
+
+    /// `weights~5,2`: the cheapest next hop has five turns, the second two, all others one each.
+    pub(super) fn construct_weighted(
+        parameters: &mut Parameters,
+    ) -> Result<StrategyRef, ParameterError> {
+        let suppression = Suppression::from_parameters(parameters)?;
+        let text = parameters.take_text("weights", "1")?;
+        let weights = text.split(',').map(|weight| {
+            let weight = weight.parse::<u32>().ok();
+            weight.filter(|weight| (1..=1000).contains(weight))
+        });
+        match weights.collect::<Option<Vec<u32>>>() {
+            Some(weights) if weights.len() <= WEIGHTS_MAX => {
+                Ok(Arc::new(Self { suppression, weights }))
+            }
+            Some(_) | None => Err(ParameterError::Value {
+                name: "weights",
+                value: text,
+                reason: "up to 32 numbers between 1 and 1000 are expected, with commas between",
+            }),
+        }
+    }
+
+    /// Whose turn it is.
+    fn position(&self, turn: u64, count: usize) -> usize {
+        let weight = |at: usize| u64::from(self.weights.get(at).copied().unwrap_or(1));
+        let round: u64 = (0..count).map(weight).sum();
+        let mut left = turn % round.max(1);
+        for at in 0..count {
+            if left < weight(at) {
+                return at;
+            }
+            left -= weight(at);
+        }
+        0
+    }
+}
+
+impl Strategy for Turns {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        if context.decide_retransmission(&self.suppression, interest.entry)
+            == Retransmission::Suppress
+        {
+            return context.count_drop(DropReason::RetransmissionSuppressed);
+        }
+        let (now, strategy) = (context.now, context.strategy);
+        let table = &mut context.tables.measurements;
+        let namespace = table.namespace_mut(strategy, interest.namespace(), now, LIFETIME_MS);
+        let turn = namespace.mark;
+        namespace.mark = turn.wrapping_add(1);
+        let position = self.position(turn, interest.next_hops.len());
+        match from_position(context, interest, position) {
+            Some((_, face)) => {
+                context.send_interest(interest, face);
+            }
+            None => refuse(context, interest),
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        nack::return_nack(context, entry, nack);
+    }
+}
+
+/// Sequential, version 1: the cheapest next hop, and for each retransmission the one behind the
+/// last, around in a circle.
+#[derive(Debug)]
+pub(crate) struct Sequential;
+
+impl Sequential {
+    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self))
+    }
+}
+
+impl Strategy for Sequential {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let next = context.tables.pcct.entry(interest.entry).strategy_state;
+        let next = usize::try_from(next).unwrap_or_default();
+        match from_position(context, interest, next % interest.next_hops.len().max(1)) {
+            Some((at, face)) => {
+                context.tables.pcct.entry_mut(interest.entry).strategy_state = at as u64 + 1;
+                context.send_interest(interest, face);
+            }
+            None => refuse(context, interest),
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        nack::return_nack(context, entry, nack);
+    }
+}
+
+/// Fast-route, version 1: asks all next hops of a FIB prefix until one has answered, and that one
+/// from then on, until it refuses or is gone.
+#[derive(Debug)]
+pub(crate) struct FastRoute {
+    suppression: Suppression,
+}
+
+impl FastRoute {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+    }
+
+    /// Marks a namespace whose next hop is chosen.
+    const CHOSEN: u64 = 1;
+
+    fn chosen(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
+        let (now, strategy) = (context.now, context.strategy);
+        let table = &mut context.tables.measurements;
+        let namespace = table.namespace_mut(strategy, interest.namespace(), now, LIFETIME_MS);
+        let face = (namespace.state == Self::CHOSEN).then_some(namespace.last_next_hop)?;
+        let is_next_hop = interest.next_hops.iter().any(|hop| hop.face == face);
+        (is_next_hop && context.is_eligible(interest, face)).then_some(face)
+    }
+}
+
+impl Strategy for FastRoute {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let decision = context.decide_retransmission(&self.suppression, interest.entry);
+        if decision == Retransmission::Suppress {
+            return context.count_drop(DropReason::RetransmissionSuppressed);
+        }
+        let chosen = Self::chosen(context, interest);
+        // A consumer that asks again was not served by the chosen one.
+        if decision == Retransmission::New
+            && let Some(face) = chosen
+            && context.send_interest(interest, face)
+        {
+            return;
+        }
+        let mut count = 0;
+        for hop in interest.next_hops {
+            if context.is_eligible(interest, hop.face) && context.send_interest(interest, hop.face)
+            {
+                count += 1;
+            }
+        }
+        if count == 0 {
+            refuse(context, interest);
+        }
+    }
+
+    fn before_satisfy(&self, context: &mut Context<'_>, _: PitIndex, data: &ArrivedData<'_>) {
+        let (now, strategy) = (context.now, context.strategy);
+        let table = &mut context.tables.measurements;
+        if let Some(namespace) = table.find_namespace(strategy, data.prefix_hashes, now) {
+            let namespace = table.namespace_mut(strategy, namespace, now, LIFETIME_MS);
+            namespace.state = Self::CHOSEN;
+            namespace.last_next_hop = data.face;
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        if nack.reason != NackReason::DUPLICATE {
+            let (now, strategy) = (context.now, context.strategy);
+            let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
+            let count = context.hash_name_of(entry, &mut hashes);
+            let table = &mut context.tables.measurements;
+            if let Some(namespace) = table.find_namespace(strategy, &hashes[..count], now) {
+                let namespace = table.namespace_mut(strategy, namespace, now, LIFETIME_MS);
+                if namespace.last_next_hop == nack.face {
+                    namespace.state = 0;
+                }
+            }
+        }
+        nack::return_nack(context, entry, nack);
+    }
+}

@@ -1,0 +1,290 @@
+//! The strategies asf, random, round-robin, weighted, sequential and fast-route on virtual time,
+//! which the model does not have.
+
+use super::{Case, data, from, interest, nack};
+use crate::bed::{Bed, SentKind};
+use crate::model::{Face, Time};
+use crate::wire::{DUPLICATE, NO_ROUTE, name};
+
+/// Faces 2, 3 and 4 are next hops of `/a`, in ascending cost; 1 asks.
+struct Scene {
+    bed: Bed,
+    nonce: u32,
+}
+
+impl Scene {
+    fn new(strategy: &str) -> Self {
+        let case = Case::new("strategy").route("/a", 2).route("/a", 3).route("/a", 4);
+        let mut bed = case.with(|world| world.cs_capacity = 0).world.bed(1);
+        bed.set_strategy(&name("/a"), &format!("/localhost/nfd/strategy/{strategy}"));
+        Self { bed, nonce: 0 }
+    }
+
+    /// Where Interests go that leave because of one for `uri` on face 1.
+    fn ask(&mut self, now: Time, uri: &str) -> Vec<Face> {
+        self.ask_from(1, now, uri)
+    }
+
+    fn ask_from(&mut self, face: Face, now: Time, uri: &str) -> Vec<Face> {
+        self.nonce += 1;
+        self.bed.sent.0.clear();
+        self.bed.process(now, &[from(face, interest(uri, self.nonce))]);
+        self.left(SentKind::Interest)
+    }
+
+    /// Where Data go that leave because of one for `uri` from `face`.
+    fn answer(&mut self, now: Time, face: Face, uri: &str) -> Vec<Face> {
+        self.bed.sent.0.clear();
+        self.bed.process(now, &[from(face, data(uri))]);
+        self.left(SentKind::Data)
+    }
+
+    /// The last Interest is refused by `face`: where Nacks go.
+    fn refuse(&mut self, now: Time, face: Face, uri: &str, reason: u64) -> Vec<Face> {
+        self.bed.sent.0.clear();
+        self.bed.process(now, &[from(face, nack(reason, interest(uri, self.nonce)))]);
+        self.left(SentKind::Nack(reason))
+    }
+
+    fn left(&self, kind: SentKind) -> Vec<Face> {
+        let sent = self.bed.sent.0.iter().filter(|sent| sent.kind == kind);
+        let mut faces: Vec<Face> = sent.map(|sent| sent.face).collect();
+        faces.sort_unstable();
+        faces
+    }
+}
+
+fn uri(number: u64) -> String {
+    format!("/a/{number}")
+}
+
+#[test]
+fn turns_are_taken_and_those_of_faces_that_are_gone_go_to_the_next() {
+    let mut scene = Scene::new("round-robin");
+    let asked: Vec<_> = (0..6).map(|n| scene.ask(n, &uri(n))).collect();
+    assert_eq!(asked, [[2], [3], [4], [2], [3], [4]]);
+    // The downstream is skipped.
+    assert_eq!(scene.ask_from(2, 10, "/a/x"), [3]);
+    scene.bed.remove_face(3);
+    let asked: Vec<_> = (20..24).map(|n| scene.ask(n, &uri(n))).collect();
+    assert_eq!(asked, [[4], [4], [2], [4]]);
+}
+
+#[test]
+fn a_retransmission_has_a_turn_of_its_own_unless_it_comes_too_soon() {
+    let mut scene = Scene::new("round-robin");
+    assert_eq!(scene.ask(0, "/a/1"), [2]);
+    assert_eq!(scene.ask(5, "/a/1"), []);
+    assert_eq!(scene.ask(20, "/a/1"), [3]);
+    assert_eq!(scene.refuse(30, 3, "/a/1", NO_ROUTE), []);
+}
+
+#[test]
+fn weights_are_turns() {
+    let mut scene = Scene::new("weighted/v=1/weights~3,1");
+    let count = |face: Face, asked: &[Vec<Face>]| asked.iter().filter(|a| a[0] == face).count();
+    let asked: Vec<_> = (0..50).map(|n| scene.ask(n, &uri(n))).collect();
+    assert_eq!((count(2, &asked), count(3, &asked), count(4, &asked)), (30, 10, 10));
+    let mut even = Scene::new("weighted");
+    let asked: Vec<_> = (0..30).map(|n| even.ask(n, &uri(n))).collect();
+    assert_eq!(count(4, &asked), 10);
+}
+
+#[test]
+fn sequential_goes_on_with_each_retransmission() {
+    let mut scene = Scene::new("sequential");
+    let asked: Vec<_> = (0..5).map(|n| scene.ask(n, "/a/1")).collect();
+    assert_eq!(asked, [[2], [3], [4], [2], [3]]);
+    assert_eq!(scene.ask(6, "/a/2"), [2], "every name begins anew");
+    assert_eq!(scene.answer(7, 2, "/a/2"), [1]);
+}
+
+#[test]
+fn random_reaches_every_next_hop_and_none_that_is_not_eligible() {
+    let mut scene = Scene::new("random");
+    let mut counts = [0_u32; 5];
+    for n in 0..300 {
+        let asked = scene.ask_from(3, n, &uri(n));
+        assert_eq!(asked.len(), 1);
+        counts[usize::try_from(asked[0]).unwrap()] += 1;
+        scene.answer(n, asked[0], &uri(n));
+    }
+    assert_eq!(counts[3], 0, "back to where it came from");
+    assert!(counts[2] > 100 && counts[4] > 100, "{counts:?}");
+}
+
+#[test]
+fn where_there_is_no_way_the_consumer_is_told() {
+    for strategy in ["random", "round-robin", "weighted", "sequential", "fast-route", "asf"] {
+        let mut scene = Scene::new(strategy);
+        for face in [2, 3, 4] {
+            scene.bed.remove_face(face);
+        }
+        assert_eq!(scene.ask(0, "/a/1"), [], "{strategy}");
+        assert_eq!(scene.left(SentKind::Nack(NO_ROUTE)), [1], "{strategy}");
+    }
+}
+
+#[test]
+fn nacks_come_back_when_the_last_upstream_has_refused() {
+    for strategy in ["random", "round-robin", "weighted", "sequential", "asf"] {
+        let mut scene = Scene::new(strategy);
+        let asked = scene.ask(0, "/a/1");
+        assert_eq!(scene.refuse(5, asked[0], "/a/1", NO_ROUTE), [1], "{strategy}");
+    }
+}
+
+#[test]
+fn fast_route_keeps_to_the_first_to_answer() {
+    let mut scene = Scene::new("fast-route");
+    assert_eq!(scene.ask(0, "/a/1"), [2, 3, 4]);
+    assert_eq!(scene.answer(50, 3, "/a/1"), [1]);
+    assert_eq!(scene.ask(60, "/a/2"), [3]);
+    assert_eq!(scene.ask(61, "/a/b/c"), [3], "the whole FIB prefix");
+    // The consumer asks again: the others, too.
+    assert_eq!(scene.ask(100, "/a/2"), [2, 3, 4]);
+    assert_eq!(scene.answer(110, 4, "/a/2"), [1]);
+    assert_eq!(scene.ask(120, "/a/3"), [4]);
+    // Another consumer's Interest is no reason to doubt, a refusal is.
+    assert_eq!(scene.refuse(130, 4, "/a/3", DUPLICATE), [1]);
+    assert_eq!(scene.ask(140, "/a/4"), [4]);
+    assert_eq!(scene.refuse(150, 4, "/a/4", NO_ROUTE), [1]);
+    assert_eq!(scene.ask(160, "/a/5"), [2, 3, 4]);
+    assert_eq!(scene.answer(170, 2, "/a/5"), [1]);
+    scene.bed.remove_face(2);
+    assert_eq!(scene.ask(180, "/a/6"), [3, 4]);
+}
+
+/// Lets `face` answer after `rtt` whatever asks it, for each Interest of a row; gives where they
+/// went first, and what else was asked.
+fn exchange(
+    scene: &mut Scene,
+    now: &mut Time,
+    number: u64,
+    rtt: impl Fn(Face) -> Option<Time>,
+) -> Vec<Face> {
+    let asked = scene.ask(*now, &uri(number));
+    let answers = asked.iter().filter_map(|&face| Some((rtt(face)?, face)));
+    match answers.min() {
+        Some((rtt, face)) => {
+            scene.answer(*now + rtt, face, &uri(number));
+            *now += rtt + 1;
+        }
+        // Longer than the lifetime of the Interest.
+        None => {
+            *now += 5000;
+            scene.bed.advance(*now);
+        }
+    }
+    asked
+}
+
+#[test]
+fn asf_probes_and_changes_to_the_faster_next_hop() {
+    let mut scene = Scene::new("asf/v=5/probing-interval~10000");
+    let rtt = |face: Face| {
+        Some(match face {
+            2 => 100,
+            3 => 20,
+            _ => 50,
+        })
+    };
+    let mut now = 1;
+    let rounds: Vec<_> = (0..600).map(|n| exchange(&mut scene, &mut now, n, rtt)).collect();
+    // The cheapest first, until the first probe, which comes within five seconds.
+    assert_eq!(rounds[0], [2]);
+    let first_probe = rounds.iter().position(|asked| asked.len() == 2).unwrap();
+    assert!(first_probe < 5000 / 101 + 2, "{first_probe}");
+    assert!(rounds[..first_probe].iter().all(|asked| *asked == [2]));
+    // Of two that are not measured, the cheaper one is probed, and it is the faster one.
+    assert_eq!(rounds[first_probe], [2, 3]);
+    assert_eq!(rounds[first_probe + 1], [3]);
+    // From then on every Interest goes there, and each interval another next hop as well.
+    let later = &rounds[first_probe + 1..];
+    assert!(later.iter().all(|asked| asked.contains(&3)), "{later:?}");
+    let probes = later.iter().filter(|asked| asked.len() == 2).count();
+    assert_eq!(probes, 1, "in {} ms", now);
+}
+
+#[test]
+fn asf_leaves_a_next_hop_that_times_out_and_comes_back() {
+    let mut scene = Scene::new("asf/v=5/probing-interval~60000/measurements-lifetime~300000");
+    let mut now = 1;
+    for n in 0..5 {
+        assert_eq!(exchange(&mut scene, &mut now, n, |_| Some(50)), [2]);
+    }
+    // The link is cut: two timeouts are passed over, the third is not.
+    let silent = |face: Face| (face != 2).then_some(80);
+    let asked: Vec<_> = (10..16).map(|n| exchange(&mut scene, &mut now, n, silent)).collect();
+    // One more where a probe was answered meanwhile: the timeout before it covers both.
+    let count = asked.iter().filter(|asked| asked.contains(&2)).count();
+    assert!((3..=4).contains(&count), "{asked:?}");
+    assert!(!asked[5].contains(&2), "{asked:?}");
+    // A refusal counts at once.
+    let asked = scene.ask(now, "/a/refused");
+    let refused = asked[0];
+    scene.refuse(now + 10, refused, "/a/refused", NO_ROUTE);
+    let next = scene.ask(now + 20, "/a/after");
+    assert!(!next.contains(&refused) || next.len() == 2, "{refused} in {next:?}");
+}
+
+#[test]
+fn asf_retransmits_to_those_not_asked_yet() {
+    let mut scene = Scene::new("asf");
+    assert_eq!(scene.ask(0, "/a/1"), [2]);
+    // Another next hop has not been asked: nothing to suppress.
+    assert_eq!(scene.ask(5, "/a/1"), [3]);
+    assert_eq!(scene.ask(10, "/a/1"), [4]);
+    // All are asked: the one asked longest ago, after the suppression interval.
+    assert_eq!(scene.ask(12, "/a/1"), [2]);
+    assert_eq!(scene.ask(14, "/a/1"), []);
+    assert_eq!(scene.ask(40, "/a/1"), [3]);
+}
+
+#[test]
+fn asf_probes_with_a_nonce_of_their_own() {
+    let mut scene = Scene::new("asf/v=5/probing-interval~1000");
+    let mut now = 1;
+    let nonces = (0..200).find_map(|n| {
+        let asked = exchange(&mut scene, &mut now, n, |_| None);
+        (asked.len() == 2).then_some(())
+    });
+    assert!(nonces.is_some(), "no probe");
+    scene.bed.sent.0.clear();
+    let mut wires = Vec::new();
+    for n in 300..340 {
+        scene.bed.sent.0.clear();
+        scene.bed.process(now, &[from(1, interest(&uri(n), 5000))]);
+        if scene.bed.sent.0.len() == 2 {
+            wires = scene.bed.sent.0.iter().map(|sent| sent.wire.clone()).collect();
+            break;
+        }
+        now += 5000;
+        scene.bed.advance(now);
+    }
+    let [first, second] = &wires[..] else { panic!("no second probe") };
+    let nonce = |wire: &[u8]| ndn_packet::Interest::parse(wire).unwrap().nonce();
+    assert_eq!(nonce(first), Some(5000));
+    assert_ne!(nonce(second), Some(5000));
+}
+
+#[test]
+fn parameters_out_of_bounds_are_refused() {
+    let (mut table, _) = ndn_forwarding::strategy::StrategyTable::with_best_route();
+    for bad in [
+        "asf/v=5/probing-interval~0",
+        "asf/v=5/max-timeouts~0",
+        "asf/v=5/measurements-lifetime~60000",
+        "asf/v=5/probing-interval~400000",
+        "asf/v=6",
+        "random/v=1/x~1",
+        "weighted/v=1/weights~0",
+        "weighted/v=1/weights~1,,2",
+        "weighted/v=1/weights~x",
+        "sequential/v=1/retx-suppression-initial~10",
+    ] {
+        let uri = format!("/localhost/nfd/strategy/{bad}");
+        let full: ndn_packet::Name = uri.parse().unwrap();
+        assert!(table.insert(full.as_ref()).is_err(), "{bad}");
+    }
+}
