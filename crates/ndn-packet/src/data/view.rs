@@ -1,7 +1,7 @@
 //! The parsed Data.
 
 use crate::error::{DecodeError, saturate};
-use crate::name::{Component, NameRef, NameScanner};
+use crate::name::{Component, NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
 use crate::tlv::{Front, Reader, Tlv, front};
@@ -84,8 +84,9 @@ impl<'a> Data<'a> {
         Self::parse_with(wire, |_| ())
     }
 
-    /// Reads a Data as [`Data::parse`] does, and lets `look` walk over the components of the name
-    /// while they are checked. What it sees may belong to a packet that turns out not to be valid.
+    /// Reads a Data as [`Data::parse`] does, and lets `look` walk over the
+    /// components of the name while they are checked. What it sees may belong to a packet that
+    /// turns out not to be valid.
     ///
     /// # Errors
     /// As [`Data::parse`].
@@ -100,11 +101,23 @@ impl<'a> Data<'a> {
         let mut scanner = NameScanner::within(wire, name_start..name_end);
         look(&mut scanner);
         let scan = scanner.finish()?;
-        let data = Self {
+        match Self::with_name(wire, name_offset, name_start..name_end, scan).usual_elements() {
+            Some(data) => Ok(data),
+            None => match Self::any_elements(wire, name_offset) {
+                Ok(data) => Ok(data),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// As it is if nothing follows the name.
+    #[inline(always)]
+    fn with_name(wire: &'a [u8], name_offset: usize, name: Range<usize>, scan: NameScan) -> Self {
+        Self {
             wire,
             content_type: ContentType::BLOB.0,
             freshness_ms: None,
-            name: Span::new(name_start, name_end),
+            name: Span::new(name.start, name.end),
             final_block_id: Span::NONE,
             content: Span::NONE,
             signature_info: Span::NONE,
@@ -112,17 +125,13 @@ impl<'a> Data<'a> {
             signed_portion: Span::new(name_offset, 0),
             name_count: scan.component_count,
             name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
-        };
-        match data.usual_elements(name_end) {
-            Some(data) => Ok(data),
-            None => data.any_elements(name_end),
         }
     }
 
     /// The elements behind the name, if they are what they are in most packets.
     #[inline(always)]
-    fn usual_elements(mut self, name_end: usize) -> Option<Self> {
-        let mut front = Front::new(self.wire, name_end);
+    fn usual_elements(mut self) -> Option<Self> {
+        let mut front = Front::new(self.wire, self.name.range().end);
         if let Some(meta_info) = front.take(types::META_INFO) {
             let mut inside = front.inside(meta_info)?;
             if let Some(value) = inside.take(types::CONTENT_TYPE) {
@@ -130,6 +139,9 @@ impl<'a> Data<'a> {
             }
             if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
                 self.freshness_ms = Some(inside.number(value)?);
+            }
+            if let Some(value) = inside.take(types::FINAL_BLOCK_ID) {
+                self.final_block_id = one_component(inside.inside(value)?)?;
             }
             if !inside.is_empty() {
                 return None;
@@ -146,20 +158,24 @@ impl<'a> Data<'a> {
 
     /// All elements behind the name, or what is wrong with them.
     #[inline(never)]
-    fn any_elements(mut self, name_end: usize) -> Result<Self, DecodeError> {
-        let mut reader = Reader::at(self.wire, name_end);
+    fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
+        let mut reader = Reader::at(wire, name_offset);
+        let name = reader.read_expected(types::NAME)?;
+        let scan = NameScanner::of_tlv(&name).finish()?;
+        let name = name.value_offset()..name.end();
+        let mut parsed = Self::with_name(wire, name_offset, name, scan);
         let mut last = rank::NAME;
         while let Some(tlv) = reader.next_tlv()? {
-            self.element(&tlv, &mut last)?;
+            parsed.element(&tlv, &mut last)?;
         }
-        let missing = |ty| Err(DecodeError::Missing { ty, offset: saturate(self.wire.len()) });
-        if !self.signature_info.is_some() {
+        let missing = |ty| Err(DecodeError::Missing { ty, offset: saturate(wire.len()) });
+        if !parsed.signature_info.is_some() {
             return missing(types::SIGNATURE_INFO);
         }
-        if !self.signature_value.is_some() {
+        if !parsed.signature_value.is_some() {
             return missing(types::SIGNATURE_VALUE);
         }
-        Ok(self)
+        Ok(parsed)
     }
 
     /// Takes one element behind the name.
@@ -315,6 +331,15 @@ impl<'a> Data<'a> {
     pub fn implicit_digest(&self, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> [u8; 32] {
         sha256(self.wire)
     }
+}
+
+/// The same, if nothing is wrong.
+#[inline(never)]
+fn one_component(inside: Front<'_>) -> Option<Span> {
+    let mut reader = inside.reader();
+    let component = reader.read().ok()?;
+    Component::from_tlv(&component).ok()?;
+    reader.is_empty().then(|| Span::new(component.offset(), component.end()))
 }
 
 /// The one component in FinalBlockId.

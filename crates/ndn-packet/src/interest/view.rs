@@ -3,7 +3,7 @@
 use crate::data::Data;
 use crate::error::{DecodeError, saturate};
 use crate::interest::ForwardingHint;
-use crate::name::{NameRef, NameScanner};
+use crate::name::{NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
 use crate::tlv::{Front, Reader, Tlv, front};
@@ -77,8 +77,9 @@ impl<'a> Interest<'a> {
         Self::parse_with(wire, |_| ())
     }
 
-    /// Reads an Interest as [`Interest::parse`] does, and lets `look` walk over the components of the name
-    /// while they are checked. What it sees may belong to a packet that turns out not to be valid.
+    /// Reads an Interest as [`Interest::parse`] does, and lets `look` walk over the
+    /// components of the name while they are checked. What it sees may belong to a packet that
+    /// turns out not to be valid.
     ///
     /// # Errors
     /// As [`Interest::parse`].
@@ -99,10 +100,22 @@ impl<'a> Interest<'a> {
         if scan.parameters_digest_count > 1 {
             return Err(DecodeError::RepeatedParametersDigest { offset: saturate(name_offset) });
         }
-        let interest = Self {
+        match Self::with_name(wire, name_start..name_end, scan).usual_elements() {
+            Some(interest) => Ok(interest),
+            None => match Self::any_elements(wire, name_offset) {
+                Ok(interest) => Ok(interest),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// As it is if nothing follows the name.
+    #[inline(always)]
+    fn with_name(wire: &'a [u8], name: Range<usize>, scan: NameScan) -> Self {
+        Self {
             wire,
             lifetime_ms: DEFAULT_LIFETIME_MS,
-            name: Span::new(name_start, name_end),
+            name: Span::new(name.start, name.end),
             forwarding_hint: Span::NONE,
             parameters_portion: Span::NONE,
             parameters: Span::NONE,
@@ -111,7 +124,7 @@ impl<'a> Interest<'a> {
             signature_value_tlv: 0,
             nonce_offset: 0,
             nonce: 0,
-            nonce_place: Span::new(name_end, 0).start,
+            nonce_place: Span::new(name.end, 0).start,
             hop_limit_offset: 0,
             name_count: scan.component_count,
             name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
@@ -120,17 +133,13 @@ impl<'a> Interest<'a> {
             must_be_fresh: false,
             has_lifetime: false,
             has_parameters_digest: scan.parameters_digest_count == 1,
-        };
-        match interest.usual_elements(name_end) {
-            Some(interest) => Ok(interest),
-            None => interest.any_elements(name_end),
         }
     }
 
     /// The elements behind the name, if they are what they are in most packets.
     #[inline(always)]
-    fn usual_elements(mut self, name_end: usize) -> Option<Self> {
-        let mut front = Front::new(self.wire, name_end);
+    fn usual_elements(mut self) -> Option<Self> {
+        let mut front = Front::new(self.wire, self.name.range().end);
         if front.take_array::<0>(types::CAN_BE_PREFIX).is_some() {
             self.can_be_prefix = true;
         }
@@ -154,13 +163,17 @@ impl<'a> Interest<'a> {
 
     /// All elements behind the name, or what is wrong with them.
     #[inline(never)]
-    fn any_elements(mut self, name_end: usize) -> Result<Self, DecodeError> {
-        let mut reader = Reader::at(self.wire, name_end);
+    fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
+        let mut reader = Reader::at(wire, name_offset);
+        let name = reader.read_expected(types::NAME)?;
+        let scan = NameScanner::of_tlv(&name).finish()?;
+        let name = name.value_offset()..name.end();
+        let mut parsed = Self::with_name(wire, name, scan);
         let mut last = rank::NAME;
         while let Some(tlv) = reader.next_tlv()? {
-            self.element(&tlv, &mut last)?;
+            parsed.element(&tlv, &mut last)?;
         }
-        Ok(self)
+        Ok(parsed)
     }
 
     /// Takes one element behind the name.

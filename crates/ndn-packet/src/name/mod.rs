@@ -11,6 +11,7 @@ mod uri;
 pub use component::{Component, ComponentType};
 pub use name_ref::{Components, NameRef};
 pub use owned::Name;
+pub(crate) use scanner::NameScan;
 pub use scanner::{NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
 
 /// The largest number of components a name may have here; what fits a packet of

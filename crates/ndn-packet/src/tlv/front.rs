@@ -4,7 +4,7 @@
 //! loop over whatever comes jumps to a place that is hard to predict for each element. What is not
 //! as usual is left to [`Reader`], which knows every rule and every error.
 
-use crate::error::DecodeError;
+use crate::error::{DecodeError, saturate};
 use crate::span::Span;
 use crate::tlv::Reader;
 use crate::types;
@@ -40,6 +40,11 @@ impl<'a> Front<'a> {
     #[inline(always)]
     pub(crate) fn inside(&self, span: Span) -> Option<Self> {
         Some(Self { buf: self.buf.get(..span.end as usize)?, pos: span.start as usize })
+    }
+
+    /// A reader that knows every rule, at the same place.
+    pub(crate) fn reader(&self) -> Reader<'a> {
+        Reader::at(self.buf, self.pos)
     }
 
     /// The number at `span`, if it has 1, 2, 4 or 8 bytes.
@@ -87,8 +92,9 @@ impl<'a> Front<'a> {
     #[inline(always)]
     pub(crate) fn take_array<const N: usize>(&mut self, ty: u32) -> Option<(u32, &'a [u8; N])> {
         let rest = self.buf.get(self.pos..)?;
-        let (&[first, len], value) = rest.split_first_chunk()?;
-        if u32::from(first) != ty || usize::from(len) != N {
+        let (header, value) = rest.split_first_chunk()?;
+        // One comparison for type and length.
+        if u32::from(u16::from_be_bytes(*header)) != ty << 8 | saturate(N) {
             return None;
         }
         let value = value.first_chunk()?;
