@@ -15,15 +15,35 @@ const OUTSTANDING: usize = 20_480;
 /// Interests, and as many Data, in one burst.
 const EXCHANGES_PER_BURST: u64 = 32;
 
+/// Longer than the lifetime of the Interests.
+const UNANSWERED_WARM_NANOS: u64 = 5_000_000_000;
+
 /// What the Interests of a case ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Names that were never asked for; so many of 1000 with CanBePrefix.
-    Unique { can_be_prefix_permille: u64 },
+    /// Names that were never asked for.
+    Unique(Mix),
     /// Names in the Content Store.
     Hits,
     /// A prefix of everything in the Content Store, with CanBePrefix.
     CommonPrefix,
+}
+
+/// Which Interests are not like the others: one in so many, 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Mix {
+    can_be_prefix_every: u64,
+    unanswered_every: u64,
+}
+
+impl Mix {
+    fn is_can_be_prefix(self, sequence: u64) -> bool {
+        self.can_be_prefix_every != 0 && sequence.is_multiple_of(self.can_be_prefix_every)
+    }
+
+    fn is_unanswered(self, sequence: u64) -> bool {
+        self.unanswered_every != 0 && sequence.is_multiple_of(self.unanswered_every)
+    }
 }
 
 /// One case.
@@ -44,7 +64,9 @@ const BASE: RigConfig = RigConfig {
 
 /// All cases.
 pub(super) fn cases() -> Vec<Case> {
-    let unique = Kind::Unique { can_be_prefix_permille: 0 };
+    let unique = Kind::Unique(Mix::default());
+    let can_be_prefix = Kind::Unique(Mix { can_be_prefix_every: 100, ..Mix::default() });
+    let unanswered = Kind::Unique(Mix { unanswered_every: 100, ..Mix::default() });
     let case = |name: &str, kind, config| Case { name: name.to_owned(), kind, config };
     let shaped = |components, prefix_count| RigConfig {
         shape: NameShape { components, prefix_count },
@@ -53,7 +75,9 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case("base", unique, BASE),
         case("cs-hits", Kind::Hits, BASE),
-        case("can-be-prefix-1%", Kind::Unique { can_be_prefix_permille: 10 }, BASE),
+        case("can-be-prefix-1%", can_be_prefix, BASE),
+        // They wait for 4 s, and their Nonces are remembered for 6 s.
+        case("unanswered-1%", unanswered, RigConfig { pit_entries: 1 << 18, ..BASE }),
         case("without-tokens", unique, RigConfig { with_tokens: false, ..BASE }),
         case("components-7", unique, shaped(7, 10_000)),
         case("components-13", unique, shaped(13, 10_000)),
@@ -73,6 +97,8 @@ struct Run {
     next_interest: u64,
     /// The next name to be answered.
     next_data: u64,
+    /// Interests that were not answered when it was their turn.
+    unanswered: u64,
     outstanding_max: usize,
 }
 
@@ -84,12 +110,13 @@ impl Case {
             kind: self.kind,
             next_interest: 0,
             next_data: 0,
+            unanswered: 0,
             outstanding_max: 0,
         };
         // First, because touching its memory takes longer than an Interest lives.
         let mut floor = run.floor();
         run.warm()?;
-        let before = Totals::of(&run.rig);
+        let before = Totals::of(&run);
         let (mut shard_ns, mut floor_ns) = (Vec::new(), Vec::new());
         let mut discarded = 0;
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
@@ -123,7 +150,7 @@ impl Case {
         let shape = &self.config.shape;
         match self.kind {
             Kind::CommonPrefix => shape.prefix(0).len(),
-            Kind::Unique { .. } | Kind::Hits => shape.name(0).len() - LAST_COMPONENT_LENGTH,
+            Kind::Unique(_) | Kind::Hits => shape.name(0).len() - LAST_COMPONENT_LENGTH,
         }
     }
 
@@ -134,22 +161,23 @@ impl Case {
         shard: &Spread,
         floor: &Spread,
     ) -> Result<PipelineCase> {
-        let totals = Totals::of(&run.rig);
+        let totals = Totals::of(run);
         let pit_inserts = totals.pit_inserts - before.pit_inserts;
         let cs_evictions = totals.cs_evictions - before.cs_evictions;
         let interests = totals.interests - before.interests;
         let hits = totals.hits - before.hits;
-        if let Kind::Unique { .. } = self.kind {
+        let answered = interests - (totals.unanswered - before.unanswered);
+        if let Kind::Unique(_) = self.kind {
             ensure!(pit_inserts == interests, "{hits} of {interests} Interests were not forwarded");
             ensure!(
-                cs_evictions == interests,
-                "the Content Store has evicted {cs_evictions} Data for {interests}"
+                cs_evictions == answered,
+                "the Content Store has evicted {cs_evictions} Data for {answered}"
             );
             ensure!(run.outstanding_max >= 20_000, "too few Interests are outstanding");
         } else {
             ensure!(hits == interests, "the Content Store answers all");
         }
-        ensure!(totals.data - before.data == interests, "every Interest is answered");
+        ensure!(totals.data - before.data == answered, "every Data is forwarded");
         ensure!(totals.dropped == 0, "{} packets were dropped", totals.dropped);
         let (resident_mib, huge_pages_mib) = resident_mib();
         Ok(PipelineCase {
@@ -181,13 +209,22 @@ impl Run {
     /// Interests without Data as the case is to have.
     fn warm(&mut self) -> Result<()> {
         let capacity = u64::from(self.rig.config.cs_packets);
-        let kind = std::mem::replace(&mut self.kind, Kind::Unique { can_be_prefix_permille: 0 });
+        let kind = std::mem::replace(&mut self.kind, Kind::Unique(Mix::default()));
         while self.rig.counters.cs_evictions.value() < 2 * capacity {
-            self.exchange_unique(EXCHANGES_PER_BURST, 0)?;
+            self.exchange_unique(EXCHANGES_PER_BURST, Mix::default())?;
         }
-        if !matches!(kind, Kind::Unique { .. }) {
+        if let Kind::Unique(mix) = kind
+            && mix.unanswered_every != 0
+        {
+            // Until what was never answered has begun to expire as fast as it comes.
+            let start = ndn_sys::clock::now();
+            while ndn_sys::clock::now() - start < UNANSWERED_WARM_NANOS {
+                self.exchange_unique(EXCHANGES_PER_BURST, mix)?;
+            }
+        }
+        if !matches!(kind, Kind::Unique(_)) {
             while self.next_data < self.next_interest {
-                self.answer(EXCHANGES_PER_BURST)?;
+                self.answer(EXCHANGES_PER_BURST, Mix::default())?;
                 self.rig.process()?;
             }
         }
@@ -202,9 +239,7 @@ impl Run {
         let bursts = exchanges.div_ceil(EXCHANGES_PER_BURST);
         for _ in 0..bursts {
             nanos += match self.kind {
-                Kind::Unique { can_be_prefix_permille } => {
-                    self.exchange_unique(EXCHANGES_PER_BURST, can_be_prefix_permille)?
-                }
+                Kind::Unique(mix) => self.exchange_unique(EXCHANGES_PER_BURST, mix)?,
                 Kind::Hits => self.exchange_hits(EXCHANGES_PER_BURST)?,
                 Kind::CommonPrefix => self.exchange_common_prefix(EXCHANGES_PER_BURST)?,
             };
@@ -213,11 +248,11 @@ impl Run {
     }
 
     /// New Interests, and Data for those that have waited longest, in one burst.
-    fn exchange_unique(&mut self, count: u64, can_be_prefix_permille: u64) -> Result<u64> {
+    fn exchange_unique(&mut self, count: u64, mix: Mix) -> Result<u64> {
         let shape = self.rig.config.shape;
         for _ in 0..count {
             let name = shape.name(self.next_interest);
-            if self.next_interest % 1000 < can_be_prefix_permille {
+            if mix.is_can_be_prefix(self.next_interest) {
                 let parent = &name[..name.len() - LAST_COMPONENT_LENGTH];
                 self.rig.receive_interest_for(parent, true)?;
             } else {
@@ -226,7 +261,7 @@ impl Run {
             self.next_interest += 1;
         }
         if self.rig.outstanding() >= OUTSTANDING {
-            self.answer(count)?;
+            self.answer(count, mix)?;
         }
         let nanos = self.rig.process()?;
         self.outstanding_max = self.outstanding_max.max(self.rig.outstanding());
@@ -254,9 +289,14 @@ impl Run {
     }
 
     /// Receives the Data for so many of the Interests that have waited longest.
-    fn answer(&mut self, count: u64) -> Result<()> {
+    fn answer(&mut self, count: u64, mix: Mix) -> Result<()> {
         for _ in 0..count.min(self.next_interest - self.next_data) {
-            self.rig.receive_data(self.next_data)?;
+            if mix.is_unanswered(self.next_data) {
+                self.rig.forget_interest()?;
+                self.unanswered += 1;
+            } else {
+                self.rig.receive_data(self.next_data)?;
+            }
             self.next_data += 1;
         }
         Ok(())
@@ -321,11 +361,12 @@ struct Totals {
     cs_evictions: u64,
     data: u64,
     dropped: u64,
+    unanswered: u64,
 }
 
 impl Totals {
-    fn of(rig: &Rig) -> Self {
-        let counters = &rig.counters;
+    fn of(run: &Run) -> Self {
+        let counters = &run.rig.counters;
         Self {
             interests: counters.in_interests.value(),
             hits: counters.cs_hits.value(),
@@ -333,6 +374,7 @@ impl Totals {
             cs_evictions: counters.cs_evictions.value(),
             data: counters.out_data.value(),
             dropped: counters.dropped_total(),
+            unanswered: run.unanswered,
         }
     }
 }

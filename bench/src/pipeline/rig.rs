@@ -254,6 +254,12 @@ impl Rig {
         Ok(())
     }
 
+    /// Lets the Interest that has waited longest wait for ever.
+    pub(super) fn forget_interest(&mut self) -> Result<()> {
+        self.output.tokens.pop_front().context("no Interest is outstanding")?;
+        Ok(())
+    }
+
     /// Interests upstream that have no Data yet.
     pub(super) fn outstanding(&self) -> usize {
         self.output.tokens.len()
