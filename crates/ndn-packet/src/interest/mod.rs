@@ -5,10 +5,12 @@ mod builder;
 mod builder_tests;
 mod forwarding_hint;
 mod nonce;
+mod parameters;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub use builder::InterestBuilder;
 pub use forwarding_hint::ForwardingHint;
-pub use view::{Interest, ParametersDigest};
+pub use parameters::ParametersDigest;
+pub use view::Interest;

@@ -15,13 +15,15 @@ pub(crate) struct Front<'a> {
     /// Ends where the enclosing element ends.
     buf: &'a [u8],
     pos: usize,
+    /// `buf` from `pos` on.
+    rest: &'a [u8],
 }
 
 impl<'a> Front<'a> {
     /// From `pos` in `buf` on.
     #[inline(always)]
     pub(crate) fn new(buf: &'a [u8], pos: usize) -> Self {
-        Self { buf, pos }
+        Self { buf, pos, rest: buf.get(pos..).unwrap_or_default() }
     }
 
     /// Offset of the next element.
@@ -33,13 +35,13 @@ impl<'a> Front<'a> {
     /// Whether all was read.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.pos == self.buf.len()
+        self.rest.is_empty()
     }
 
     /// The elements in the value at `span`.
     #[inline(always)]
     pub(crate) fn inside(&self, span: Span) -> Option<Self> {
-        Some(Self { buf: self.buf.get(..span.end as usize)?, pos: span.start as usize })
+        Some(Self::new(self.buf.get(..span.end as usize)?, span.start as usize))
     }
 
     /// A reader that knows every rule, at the same place.
@@ -62,27 +64,23 @@ impl<'a> Front<'a> {
     /// Takes the next element if it has the type `ty`, at most 252, and gives where its value lies.
     #[inline(always)]
     pub(crate) fn take(&mut self, ty: u32) -> Option<Span> {
-        let rest = self.buf.get(self.pos..)?;
-        let &[first, len] = rest.first_chunk()?;
+        let (&[first, len], value) = self.rest.split_first_chunk()?;
         if u32::from(first) != ty {
             return None;
         }
-        let (header_len, len) = match len {
-            0..253 => (2, usize::from(len)),
+        let (value_start, value, len) = match len {
+            0..253 => (self.pos + 2, value, usize::from(len)),
             253 => {
-                let &[_, _, high, low] = rest.first_chunk()?;
-                let len = usize::from(u16::from_be_bytes([high, low]));
+                let (&long, value) = value.split_first_chunk()?;
+                let len = usize::from(u16::from_be_bytes(long));
                 if len < 253 {
                     return None;
                 }
-                (4, len)
+                (self.pos + 4, value, len)
             }
             _ => return None,
         };
-        if header_len + len > rest.len() {
-            return None;
-        }
-        let value_start = self.pos + header_len;
+        self.rest = value.get(len..)?;
         self.pos = value_start + len;
         Some(Span::new(value_start, self.pos))
     }
@@ -91,15 +89,15 @@ impl<'a> Front<'a> {
     /// most 252. Gives the offset of the value, and the value.
     #[inline(always)]
     pub(crate) fn take_array<const N: usize>(&mut self, ty: u32) -> Option<(u32, &'a [u8; N])> {
-        let rest = self.buf.get(self.pos..)?;
-        let (header, value) = rest.split_first_chunk()?;
+        let (header, value) = self.rest.split_first_chunk()?;
         // One comparison for type and length.
         if u32::from(u16::from_be_bytes(*header)) != ty << 8 | saturate(N) {
             return None;
         }
-        let value = value.first_chunk()?;
+        let (value, rest) = value.split_first_chunk()?;
         let value_start = self.pos + 2;
         self.pos = value_start + N;
+        self.rest = rest;
         Some((Span::new(value_start, self.pos).start, value))
     }
 }
