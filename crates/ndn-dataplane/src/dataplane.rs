@@ -13,8 +13,9 @@ use ndn_forwarding::{
 use ndn_ring::PoolError;
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{FaceIndex, FibSnapshot, Ndt, SHARDS_MAX, Timestamp};
+use ndn_table::{FaceIndex, FibSnapshot, NdtError, SHARDS_MAX, Timestamp};
 
+use crate::balance::{Balanced, Balancer, EntryLoad};
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
@@ -27,6 +28,8 @@ use crate::worker::Crew;
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
+/// How long a packet may take from where it is dispatched into a PIT.
+const ON_THE_WAY: Duration = Duration::from_millis(200);
 
 /// What a data plane is made of.
 #[derive(Debug)]
@@ -106,7 +109,8 @@ pub struct Dataplane {
     /// The worker whose events are looked at first.
     next_events: usize,
     erasures: Erasures,
-    ndt: Arc<Ndt>,
+    /// None if there is only one worker.
+    balancer: Option<Balancer>,
 }
 
 impl Dataplane {
@@ -164,7 +168,7 @@ impl Dataplane {
             next_worker: 0,
             next_events: 0,
             erasures: Erasures::default(),
-            ndt: shared.ndt,
+            balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
         })
     }
 
@@ -296,10 +300,41 @@ impl Dataplane {
         Counters::total(self.workers.iter().map(|worker| &*worker.counters))
     }
 
-    /// Which worker's shard a name belongs to.
+    /// Which worker's shard a name belongs to, and the load of the shards; none if there is only
+    /// one.
     #[must_use]
-    pub fn ndt(&self) -> &Arc<Ndt> {
-        &self.ndt
+    pub fn balancer(&self) -> Option<&Balancer> {
+        self.balancer.as_ref()
+    }
+
+    /// Looks at the load of the shards, and moves names between them if it is uneven. With a
+    /// single worker, nothing happens.
+    pub fn balance(&mut self, now: Timestamp) -> Balanced {
+        let Self { balancer, workers, .. } = self;
+        let Some(balancer) = balancer else { return Balanced::default() };
+        let load_of = |entry| {
+            let loads = workers.iter().filter_map(|worker| worker.loads.as_deref());
+            loads.fold(EntryLoad::default(), |sum, load| EntryLoad {
+                count: sum.count.wrapping_add(load.count(entry)),
+                components: sum.components.max(load.components(entry)),
+            })
+        };
+        balancer.balance(now, load_of, |shard| pending_until(workers, shard, now))
+    }
+
+    /// Gives an entry of the dispatch table to a shard.
+    ///
+    /// # Errors
+    /// See [`NdtError`]; with a single worker, [`NdtError::NoSuchEntry`].
+    pub fn set_dispatch(
+        &mut self,
+        entry: usize,
+        shard: u8,
+        now: Timestamp,
+    ) -> Result<(), NdtError> {
+        let Self { balancer, workers, .. } = self;
+        let balancer = balancer.as_mut().ok_or(NdtError::NoSuchEntry)?;
+        balancer.set(entry, shard, |shard| pending_until(workers, shard, now))
     }
 
     /// Ends the workers and waits for them.
@@ -314,6 +349,13 @@ impl Dataplane {
         let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
     }
+}
+
+/// When nothing is pending any more in a shard that is pending now, or on its way there.
+fn pending_until(workers: &[WorkerView], shard: u8, now: Timestamp) -> Timestamp {
+    let latest =
+        workers.get(usize::from(shard)).map(|worker| worker.counters.latest_expiry_ns.value());
+    Timestamp::from_nanos(latest.unwrap_or(0)).max(now).plus(ON_THE_WAY)
 }
 
 /// One tap for the frames of several workers.

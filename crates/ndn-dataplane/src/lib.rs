@@ -10,6 +10,7 @@
 //! | [`Dataplane`] | the control thread's end |
 #![forbid(unsafe_code)]
 
+mod balance;
 mod command;
 mod dataplane;
 mod erasures;
@@ -22,6 +23,7 @@ mod start;
 mod view;
 mod worker;
 
+pub use balance::{Balanced, Balancer, EntryLoad};
 pub use command::{Command, CsSettings, NewFace, NewTransport};
 pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions};
 pub use event::{Event, FaceCreated};

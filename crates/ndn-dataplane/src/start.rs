@@ -87,6 +87,7 @@ impl Parts {
             calls: Arc::clone(faces.call_counters()),
             channels: channel_counters,
             exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
+            loads: crew.as_ref().map(|crew| Arc::clone(crew.dispatcher.loads())),
             sent: 0,
         };
         let prepared = Worker {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ndn_face::{CallCounters, ChannelCounters};
-use ndn_forwarding::Counters;
+use ndn_forwarding::{Counters, NdtLoads};
 use ndn_ring::PoolCounters;
 
 use crate::command::Command;
@@ -26,6 +26,8 @@ pub struct WorkerView {
     pub(crate) calls: Arc<CallCounters>,
     pub(crate) channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
     pub(crate) exchange: Option<Arc<ExchangeCounters>>,
+    /// What it has dispatched, if there are other workers.
+    pub(crate) loads: Option<Arc<NdtLoads>>,
     /// Commands sent.
     pub(crate) sent: u64,
 }

@@ -84,6 +84,9 @@ pub struct Counters {
     pub dead_nonces: Counter,
     /// Timers of strategies that were not set because too many were.
     pub strategy_timers_refused: Counter,
+    /// When the last of all Interests so far stops being pending, nanoseconds on the worker's
+    /// clock. Only counted by one of several shards.
+    pub latest_expiry_ns: Counter,
     /// Interests that entered the shard, and went on to the one that they belong to.
     pub passed_on_interests: Counter,
     /// Nacks that entered the shard, and went on to the one that they belong to.
@@ -145,6 +148,7 @@ impl Counters {
             strategy_timers_refused,
             passed_on_interests,
             passed_on_nacks,
+            latest_expiry_ns: _,
             dropped: _,
         } = self;
         [

@@ -42,7 +42,9 @@ mod unsolicited;
 pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
 pub use descriptor::{Descriptor, Flags, PacketKind};
-pub use dispatch::{Answer, Content, Crossing, DataVisit, Dispatcher, Parcel, Tour};
+pub use dispatch::{
+    Answer, Content, Crossing, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel, Tour,
+};
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
 pub use face_table::FaceTable;

@@ -48,6 +48,8 @@ pub(crate) struct Peers {
     pub(crate) shared: SharedTables,
     /// Messages for other shards.
     pub(crate) outbox: Vec<Crossing>,
+    /// When the last of all Interests so far stops being pending.
+    latest_expiry: Timestamp,
     tours: HashMap<(u32, u16), TourState>,
     #[expect(clippy::vec_box, reason = "they travel as boxes")]
     spare_visits: Vec<Box<DataVisit>>,
@@ -68,6 +70,7 @@ impl Peers {
             shard,
             shared,
             outbox: Vec::with_capacity(OUTBOX_LENGTH),
+            latest_expiry: Timestamp::ZERO,
             tours: HashMap::with_capacity(TOURS_MAX),
             spare_visits: Vec::with_capacity(SPARE_VISITS_MAX),
             copy_block: None,
@@ -103,6 +106,16 @@ impl Peers {
             visit.reset();
             self.spare_visits.push(visit);
         }
+    }
+
+    /// Notes until when an Interest is pending.
+    #[inline]
+    pub(crate) fn note_expiry(&mut self, expiry: Timestamp) {
+        self.latest_expiry = self.latest_expiry.max(expiry);
+    }
+
+    pub(crate) fn latest_expiry(&self) -> Timestamp {
+        self.latest_expiry
     }
 
     /// Whether this shard has published Interests.

@@ -279,5 +279,8 @@ impl Shard {
         counters.cs_inserts.set(cs.insertions);
         counters.cs_evictions.set(cs.evictions);
         counters.cs_bytes.set(pcct.cs_bytes_in_use() as u64);
+        if let Some(peers) = &self.tables.peers {
+            counters.latest_expiry_ns.set(peers.latest_expiry().as_nanos());
+        }
     }
 }

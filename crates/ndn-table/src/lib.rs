@@ -38,7 +38,7 @@ pub use fib::{
 };
 pub use key::{DataKey, InterestKey};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
-pub use ndt::{NDT_ENTRIES, Ndt, NdtError, NdtRoute, SHARDS_MAX, dispatch_components};
+pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CachedWire, CsCounters, CsError, CsIndex,
     CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX,

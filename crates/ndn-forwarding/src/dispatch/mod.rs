@@ -13,32 +13,43 @@
 //!   names yet another shard goes there first.
 
 mod crossing;
+mod load;
 mod parcel;
 
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
 use ndn_ring::PacketPool;
-use ndn_table::{Ndt, Token, dispatch_components};
+use ndn_table::{Ndt, Token};
 
 use crate::descriptor::Flags;
 use crate::{Burst, PacketKind};
 
 pub(crate) use crossing::Stage;
 pub use crossing::{Answer, Content, Crossing, DataVisit, Tour};
+pub use load::{LOAD_SAMPLE, NdtLoads};
 pub use parcel::Parcel;
 
 /// Finds the shard of each received packet.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Dispatcher {
     ndt: Arc<Ndt>,
+    loads: Arc<NdtLoads>,
+    /// Packets until the next one is counted.
+    until_sample: u32,
 }
 
 impl Dispatcher {
     /// A dispatcher by this table.
     #[must_use]
     pub fn new(ndt: Arc<Ndt>) -> Self {
-        Self { ndt }
+        Self { ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
+    }
+
+    /// What was dispatched, by entry.
+    #[must_use]
+    pub fn loads(&self) -> &Arc<NdtLoads> {
+        &self.loads
     }
 
     /// The shard that packet `index` of `burst` goes to. Notes in the packet what that shard has
@@ -47,13 +58,18 @@ impl Dispatcher {
     /// # Panics
     /// If there is no such packet, or it was moved to another burst.
     #[inline]
-    pub fn dispatch(&self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
+    pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref().expect("a packet that is there");
         let start = usize::from(descriptor.name_offset);
         let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
         let name = NameRef::from_validated(value, u16::from(descriptor.components));
-        let route = self.ndt.find(burst.prefix_hashes(index), dispatch_components(name));
+        let route = self.ndt.find(name, burst.prefix_hashes(index));
+        self.until_sample -= 1;
+        if self.until_sample == 0 {
+            self.until_sample = LOAD_SAMPLE;
+            self.loads.note(route.entry, usize::from(descriptor.components));
+        }
         let is_interest = descriptor.kind == PacketKind::Interest;
         let is_wide =
             route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);

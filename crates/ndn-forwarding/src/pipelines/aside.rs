@@ -3,7 +3,7 @@
 
 use ndn_packet::{Data, MAX_PACKET_SIZE};
 use ndn_ring::{FillBlock, PacketPool};
-use ndn_table::{FibSlot, PitIndex, dispatch_components};
+use ndn_table::{FibSlot, PitIndex};
 
 use super::Matches;
 use super::outgoing::OutgoingData;
@@ -44,8 +44,7 @@ impl Context<'_> {
     }
 
     fn shard_of_name(&mut self, rx: &RxPacket<'_>) -> u8 {
-        let components = dispatch_components(rx.name());
-        self.peers().shared.ndt.find(rx.hashes(), components).shard
+        self.peers().shared.ndt.find(rx.name(), rx.hashes()).shard
     }
 
     /// An Interest that this shard's Content Store does not answer, and that is wide or may

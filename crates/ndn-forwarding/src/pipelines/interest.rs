@@ -231,6 +231,9 @@ impl<'a> Context<'a> {
             expiry = others.max().unwrap_or(expiry);
         }
         tables.pcct.set_expiry(entry, expiry, self.now);
+        if let Some(peers) = &mut tables.peers {
+            peers.note_expiry(expiry);
+        }
         Ok(entry)
     }
 

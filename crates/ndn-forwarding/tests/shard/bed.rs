@@ -12,7 +12,7 @@ use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX, PcctConfig,
-    Timestamp, dispatch_components,
+    Timestamp,
 };
 
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
@@ -337,7 +337,7 @@ impl Bed {
         let name = NameRef::from_value(&value).unwrap();
         let mut hashes = [0; PREFIX_HASHES_MAX];
         let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
-        self.ndt().entry_index(&hashes[..count], dispatch_components(name))
+        self.ndt().first_entry(name, &hashes[..count])
     }
 
     /// Ends all moves in the dispatch table.

@@ -12,6 +12,9 @@ use crate::world::World;
 /// What a comparison looks at: all of a packet, but of our own tokens only the presence.
 pub type Seen = (Face, SentKind, Vec<u8>, Option<Vec<u8>>, u64, Option<u64>);
 
+/// So long before moves settle, nothing is pending any more; and longer than Nonces are remembered.
+const SETTLED_BEFORE_MS: u64 = 7_000;
+
 /// The PIT tokens that went out with Interests, by face and name.
 type OwnTokens = BTreeMap<(Face, Name), Vec<u8>>;
 
@@ -20,6 +23,11 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
     let (mut model, mut bed) = (world.model(), world.bed(shard_count));
     let mut own_tokens = OwnTokens::new();
     for (number, step) in steps.iter().enumerate() {
+        if step.changes.iter().any(|change| matches!(change, Change::Settle)) {
+            // What is pending ends in its time, and not only when somebody looks again.
+            model.advance(step.now - SETTLED_BEFORE_MS);
+            bed.advance(step.now - SETTLED_BEFORE_MS);
+        }
         step.changes.iter().for_each(|change| apply_change(&bed, change));
         let arrivals: Vec<Arrival> = step.ops.iter().map(|op| resolve(op, &own_tokens)).collect();
         bed.sent.0.clear();

@@ -12,7 +12,7 @@ use crate::name_hash::component_end;
 /// digest too, so all of them are left out.
 #[inline]
 #[must_use]
-pub fn dispatch_components(name: NameRef<'_>) -> usize {
+pub(super) fn dispatch_components(name: NameRef<'_>) -> usize {
     let value = name.value();
     let may_end_in_digest = value
         .len()

@@ -5,10 +5,13 @@
 //! a while after a change both shards are visited ([`NdtRoute::previous`]).
 
 mod dispatch_name;
+mod split;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use dispatch_name::dispatch_components;
+use ndn_packet::NameRef;
+
+use dispatch_name::dispatch_components;
 
 /// Entries of the table.
 pub const NDT_ENTRIES: usize = 1 << 16;
@@ -27,6 +30,8 @@ pub struct NdtRoute {
     /// The name is shorter than those below it are dispatched by: with CanBePrefix, it can match
     /// Data that belong to other shards.
     pub is_short: bool,
+    /// The entry that says so.
+    pub entry: u16,
 }
 
 /// One entry in one word.
@@ -51,6 +56,19 @@ impl Entry {
     }
 }
 
+/// One entry, for people and for balancing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NdtEntry {
+    /// Its shard.
+    pub shard: u8,
+    /// The shard before; the same if the entry is settled.
+    pub previous: u8,
+    /// Components that its names are dispatched by if it was split, else 0.
+    pub depth: u8,
+    /// Nothing of the entry is on its way from shard to shard.
+    pub is_settled: bool,
+}
+
 /// Why the table was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NdtError {
@@ -67,13 +85,15 @@ pub enum NdtError {
 /// The table: 65,536 words.
 ///
 /// The entry of a name is found by the keyed hash of its first `depth` components, or of all of
-/// them if it has fewer (without implicit digests at its end, see [`dispatch_components`]). An
+/// them if it has fewer (without implicit digests at its end, see `dispatch_name`). An
 /// entry that was split sends longer names on to the entry of a longer prefix.
 #[derive(Debug)]
 pub struct Ndt {
     entries: Box<[AtomicU32]>,
     depth: u8,
     shard_count: u8,
+    /// Entries that are being split.
+    splitting: AtomicU32,
 }
 
 impl Ndt {
@@ -93,6 +113,7 @@ impl Ndt {
             entries: (0..NDT_ENTRIES).map(entry).collect(),
             depth: u8::try_from(depth).unwrap_or(u8::MAX),
             shard_count: u8::try_from(shard_count).unwrap_or(u8::MAX),
+            splitting: AtomicU32::new(0),
         }
     }
 
@@ -108,45 +129,58 @@ impl Ndt {
         usize::from(self.depth)
     }
 
-    /// Where the name leads that has these prefix hashes, of which the first `components`
-    /// components count: see [`dispatch_components`].
+    /// Where a name leads. `hashes` are its prefix hashes.
     #[inline]
     #[must_use]
-    pub fn find(&self, hashes: &[u64], components: usize) -> NdtRoute {
+    pub fn find(&self, name: NameRef<'_>, hashes: &[u64]) -> NdtRoute {
+        let components = dispatch_components(name);
         let depth = self.depth().min(components);
-        let entry = self.entry(index_of(hashes[depth]));
+        let index = index_of(hashes[depth]);
+        let entry = self.entry(usize::from(index));
         if usize::from(entry.depth) <= depth {
             let is_short = components < self.depth();
-            return NdtRoute { shard: entry.shard, previous: entry.previous, is_short };
+            return NdtRoute {
+                shard: entry.shard,
+                previous: entry.previous,
+                is_short,
+                entry: index,
+            };
         }
-        self.find_split(entry, hashes, components)
-    }
-
-    /// The index of the entry that counts the load of a name: of the first entry on its way.
-    #[inline]
-    #[must_use]
-    pub fn entry_index(&self, hashes: &[u64], components: usize) -> usize {
-        index_of(hashes[self.depth().min(components)])
+        self.find_split(entry, name, hashes, components)
     }
 
     #[cold]
-    fn find_split(&self, first: Entry, hashes: &[u64], components: usize) -> NdtRoute {
+    fn find_split(
+        &self,
+        first: Entry,
+        name: NameRef<'_>,
+        hashes: &[u64],
+        components: usize,
+    ) -> NdtRoute {
         let depth = usize::from(first.depth);
-        let second = self.entry(index_of(hashes[depth.min(components)]));
+        let index = index_of(split::hash(name, hashes, depth.min(components)));
+        let second = self.entry(usize::from(index));
         let previous = if first.is_splitting { first.shard } else { second.previous };
-        NdtRoute { shard: second.shard, previous, is_short: components < depth }
+        NdtRoute { shard: second.shard, previous, is_short: components < depth, entry: index }
     }
 
-    /// Shard, previous shard and depth of an entry; the depth is 0 unless it was split.
+    /// The entry of a name as if nothing had been split: the one to split.
     #[must_use]
-    pub fn entry_parts(&self, index: usize) -> Option<(u8, u8, u8)> {
-        let word = self.entries.get(index)?.load(Ordering::Relaxed);
-        let entry = Entry::unpack(word);
-        Some((entry.shard, entry.previous, entry.depth))
+    pub fn first_entry(&self, name: NameRef<'_>, hashes: &[u64]) -> usize {
+        usize::from(index_of(hashes[self.depth().min(dispatch_components(name))]))
+    }
+
+    /// What an entry says; `None` if there is no such entry.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<NdtEntry> {
+        let entry = Entry::unpack(self.entries.get(index)?.load(Ordering::Relaxed));
+        let Entry { shard, previous, depth, .. } = entry;
+        Some(NdtEntry { shard, previous, depth, is_settled: !entry.is_moving() })
     }
 
     /// Gives an entry to another shard. The shard that had it is visited first until
-    /// [`settle`](Self::settle).
+    /// [`settle`](Self::settle). No split may be unsettled, since it says itself which shard is
+    /// visited first.
     ///
     /// # Errors
     /// See [`NdtError`]; nothing is changed then.
@@ -155,14 +189,17 @@ impl Ndt {
             return Err(NdtError::NoSuchShard);
         }
         let entry = self.checked(index)?;
+        if self.splitting.load(Ordering::Relaxed) != 0 {
+            return Err(NdtError::Unsettled);
+        }
         let previous = entry.shard;
         self.store(index, Entry { shard, previous, ..entry });
         Ok(())
     }
 
     /// Dispatches the names of an entry by their first `depth` components from now on. The shard
-    /// that has the entry is visited first until [`settle`](Self::settle). No other change may be
-    /// unsettled, since longer names may lead to any entry.
+    /// that has the entry is visited first until [`settle`](Self::settle). No move may be
+    /// unsettled, since longer names may lead to any entry, and only one shard can be first.
     ///
     /// # Errors
     /// See [`NdtError`]; nothing is changed then.
@@ -174,10 +211,12 @@ impl Ndt {
         if entry.depth != 0 {
             return Err(NdtError::Depth);
         }
-        if (0..NDT_ENTRIES).any(|other| self.entry(other).is_moving()) {
+        let moves = |entry: Entry| entry.shard != entry.previous;
+        if (0..NDT_ENTRIES).any(|other| moves(self.entry(other))) {
             return Err(NdtError::Unsettled);
         }
         let depth = u8::try_from(depth).map_err(|_| NdtError::Depth)?;
+        self.splitting.fetch_add(1, Ordering::Relaxed);
         self.store(index, Entry { depth, is_splitting: true, ..entry });
         Ok(())
     }
@@ -188,6 +227,9 @@ impl Ndt {
         let Some(word) = self.entries.get(index) else { return false };
         let entry = Entry::unpack(word.load(Ordering::Relaxed));
         let settled = Entry { previous: entry.shard, is_splitting: false, ..entry };
+        if entry.is_splitting {
+            self.splitting.fetch_sub(1, Ordering::Relaxed);
+        }
         self.store(index, settled);
         settled != entry
     }
@@ -216,9 +258,12 @@ impl Entry {
 
 /// The entry of a hash. These bits say nothing about the buckets of a shard's tables.
 #[inline]
-fn index_of(hash: u64) -> usize {
-    (hash >> 24) as usize & (NDT_ENTRIES - 1)
+fn index_of(hash: u64) -> u16 {
+    let [_, _, _, high, low, ..] = hash.to_le_bytes();
+    u16::from_le_bytes([high, low])
 }
+
+const _: () = assert!(NDT_ENTRIES == 1 << u16::BITS);
 
 #[cfg(test)]
 mod tests;

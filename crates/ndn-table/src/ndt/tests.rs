@@ -32,7 +32,8 @@ impl Oracle {
         self.shards.get(&index).copied().unwrap_or((index % SHARDS) as u8)
     }
 
-    fn route(&self, hashes: &[u64], components: usize) -> NdtRoute {
+    fn route(&self, hashes: &[u64]) -> NdtRoute {
+        let components = hashes.len() - 1;
         let first = (hashes[components.min(DEPTH)] >> 24) as usize % 65_536;
         let mut depth = DEPTH;
         let mut last = first;
@@ -46,7 +47,8 @@ impl Oracle {
         if depth > DEPTH && self.splitting.contains(&first) {
             previous = self.shard(first);
         }
-        NdtRoute { shard: self.shard(last), previous, is_short: components < depth }
+        let (shard, entry) = (self.shard(last), last as u16);
+        NdtRoute { shard, previous, is_short: components < depth, entry }
     }
 }
 
@@ -82,8 +84,7 @@ fn apply(table: &Ndt, oracle: &mut Oracle, change: &Change) {
     match *change {
         Change::Move(number, shard) => {
             let index = index(number);
-            let settled =
-                !oracle.previous.contains_key(&index) && !oracle.splitting.contains(&index);
+            let settled = !oracle.previous.contains_key(&index) && oracle.splitting.is_empty();
             let result = table.move_entry(index, shard);
             if usize::from(shard) >= SHARDS {
                 assert_eq!(result, Err(NdtError::NoSuchShard));
@@ -99,7 +100,7 @@ fn apply(table: &Ndt, oracle: &mut Oracle, change: &Change) {
         }
         Change::Split(number, depth) => {
             let index = index(number);
-            let is_settled = oracle.previous.is_empty() && oracle.splitting.is_empty();
+            let is_settled = oracle.previous.is_empty() && !oracle.splitting.contains(&index);
             let result = table.split_entry(index, depth);
             assert_eq!(
                 result.is_ok(),
@@ -131,10 +132,9 @@ proptest! {
             for number in 0..9 {
                 let name = name(number);
                 let hashes = hashes_of(name.as_ref());
-                let components = dispatch_components(name.as_ref());
                 prop_assert_eq!(
-                    table.find(&hashes, components),
-                    oracle.route(&hashes, components),
+                    table.find(name.as_ref(), &hashes),
+                    oracle.route(&hashes),
                     "{} after {:?}", name, changes
                 );
             }
@@ -147,12 +147,12 @@ fn every_shard_has_its_part() {
     let table = Ndt::new(7, 2);
     let mut counts = [0; 7];
     for index in 0..NDT_ENTRIES {
-        let (shard, previous, depth) = table.entry_parts(index).unwrap();
-        assert_eq!((previous, depth), (shard, 0));
-        counts[usize::from(shard)] += 1;
+        let entry = table.get(index).unwrap();
+        assert_eq!((entry.previous, entry.depth, entry.is_settled), (entry.shard, 0, true));
+        counts[usize::from(entry.shard)] += 1;
     }
     assert!(counts.iter().all(|&count: &usize| count.abs_diff(NDT_ENTRIES / 7) <= 1), "{counts:?}");
-    assert_eq!(table.entry_parts(NDT_ENTRIES), None);
+    assert_eq!(table.get(NDT_ENTRIES), None);
     assert_eq!(table.move_entry(NDT_ENTRIES, 0), Err(NdtError::NoSuchEntry));
     assert!(!table.settle(NDT_ENTRIES));
 }
@@ -177,4 +177,27 @@ fn digests_at_the_end_do_not_count() {
         let name = NameRef::from_value(&value).unwrap();
         assert_eq!(dispatch_components(name), expected, "{name:?}");
     }
+}
+
+#[test]
+fn segments_of_a_split_entry_stay_together_in_runs() {
+    let table = Ndt::new(8, 2);
+    let file = Name::from_uri("/data/file/v=1").unwrap();
+    let segment = |number: u64| {
+        let mut name = file.clone();
+        name.push_segment(number);
+        name
+    };
+    let route = |name: &Name| table.find(name.as_ref(), &hashes_of(name.as_ref()));
+    let first = table.first_entry(file.as_ref(), &hashes_of(file.as_ref()));
+    assert_eq!(usize::from(route(&segment(0)).entry), first);
+    table.split_entry(first, 4).unwrap();
+    table.settle(first);
+    for number in 0..64 {
+        assert_eq!(route(&segment(number)), route(&segment(0)));
+    }
+    let shards: std::collections::BTreeSet<u8> =
+        (0..64).map(|run| route(&segment(run * 64)).shard).collect();
+    assert_eq!(shards.len(), 8, "one file uses all shards");
+    assert!(route(&file).is_short);
 }
