@@ -162,7 +162,11 @@ impl Peer {
     }
 
     /// The program of `tests/interop` in this role.
-    fn interop(self, role: &str) -> Command {
+    ///
+    /// # Panics
+    /// It is not one of those.
+    #[must_use]
+    pub fn interop(self, role: &str) -> Command {
         let interop = root().join("tests/interop");
         let script = |interpreter: OsString, path: String| {
             let mut command = Command::new(interpreter);
