@@ -14,6 +14,8 @@ use crate::response::{ControlResponse, status};
 
 /// Commands that wait at one time; more are refused.
 const WAITING_MAX: usize = 256;
+/// Commands that wait from one face: nobody keeps the others from being heard.
+const WAITING_PER_FACE_MAX: usize = 16;
 /// Certificates that one command may ask for.
 const FETCHES_MAX: usize = 25;
 /// How long each may take.
@@ -46,6 +48,11 @@ impl WaitingTable {
         self.entries.iter().map(|entry| entry.deadline_ns).min()
     }
 
+    fn has_room_for(&self, requester: Requester) -> bool {
+        let of_face = self.entries.iter().filter(|entry| entry.requester == requester).count();
+        self.entries.len() < WAITING_MAX && of_face < WAITING_PER_FACE_MAX
+    }
+
     fn take_if(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let (taken, kept) =
             std::mem::take(&mut self.entries).into_iter().partition(|entry| is_wanted(entry));
@@ -66,7 +73,7 @@ impl ControlState {
         mut progress: Progress,
     ) -> Handled {
         let is_futile = progress.asked.contains(&name) || progress.asked.len() == FETCHES_MAX;
-        if is_futile || self.waiting.entries.len() >= WAITING_MAX {
+        if is_futile || !self.waiting.has_room_for(requester) {
             let reason = format!("certificate {name} cannot be had");
             return self.refuse_untrusted(interest, verb, signer, reason);
         }

@@ -1,0 +1,248 @@
+//! Who may manage a forwarder: trust rules over the network, certificates, replays, hostile commands.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use namewire_tests::{Forwarder, Settings, noise, wait_until};
+use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
+use ndn_packet::{Component, Data, Interest, LpPacket, Name, SignatureInfo};
+use ndn_security::{
+    Certificate, CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF,
+    Signer, key_name,
+};
+
+const RULES: &str = r#"
+[management]
+localhop_rib = '''
+rule
+{
+  id "commands"
+  for interest
+  filter
+  {
+    type name
+    regex ^<localhop><nfd><rib>[<register><unregister>]<>{1,3}$
+  }
+  checker
+  {
+    type customized
+    sig-type ecdsa-sha256
+    key-locator
+    {
+      type name
+      regex ^<>*<KEY><>{1,3}$
+    }
+  }
+}
+rule
+{
+  id "hierarchy"
+  for data
+  checker
+  {
+    type hierarchical
+  }
+}
+trust-anchor
+{
+  type file
+  file-name root.cert
+}
+'''
+"#;
+
+struct Identity {
+    key: Arc<PrivateKey>,
+    certificate: Certificate,
+}
+
+impl Identity {
+    fn new(uri: &str, issuer: Option<&Self>) -> Self {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let name = key_name(uri.parse::<Name>().unwrap().as_ref(), Component::generic(b"k"));
+        let now = i64::try_from(unix_ms() / 1000).unwrap();
+        let options = CertificateOptions {
+            issuer_id: SELF,
+            version: 1,
+            not_before_unix_s: now - 60,
+            not_after_unix_s: now + 3600,
+            description: &[],
+        };
+        let certificate = match issuer {
+            None => Certificate::self_sign(name.as_ref(), &key, &options).unwrap(),
+            Some(issuer) => {
+                let public = key.public_key().unwrap();
+                Certificate::issue(name.as_ref(), &public, &options, &issuer.signer()).unwrap()
+            }
+        };
+        Self { key, certificate }
+    }
+
+    fn signer(&self) -> KeySigner {
+        let locator = Locator::Name(self.certificate.key_name().to_name());
+        KeySigner::new(Arc::clone(&self.key), locator)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
+fn unix_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
+fn register(top: &str, uri: &str, signer: &dyn Signer, time_ms: u64) -> Vec<u8> {
+    let name = Some(uri.parse().unwrap());
+    let parameters = ControlParameters { name, ..ControlParameters::default() };
+    let nonce = time_ms.to_be_bytes();
+    let info =
+        SignatureInfo { time_ms: Some(time_ms), nonce: Some(&nonce), ..signer.signature_info() };
+    let packet_nonce = u32::try_from(time_ms % 1_000_000_007).unwrap();
+    let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
+    CommandBuilder::new(top.parse().unwrap())
+        .signed_interest(
+            Verb::RibRegister,
+            &parameters,
+            packet_nonce,
+            &info,
+            signer.signature_len_max(),
+            sign,
+        )
+        .unwrap()
+}
+
+/// A neighbour over UDP.
+struct Neighbour {
+    socket: UdpSocket,
+}
+
+impl Neighbour {
+    fn new(forwarder: &Forwarder) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", forwarder.port())).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Self { socket }
+    }
+
+    fn send(&self, wire: &[u8]) {
+        self.socket.send(wire).unwrap();
+    }
+
+    /// The next network packet, `None` if there is none for long.
+    fn receive(&self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 9000];
+        let length = self.socket.recv(&mut buffer).ok()?;
+        let packet = LpPacket::parse(&buffer[..length]).unwrap();
+        Some(packet.fragment().unwrap().to_vec())
+    }
+
+    /// Sends a command and gives its answer, if there is one; certificates that are asked for
+    /// meanwhile are given.
+    fn ask(&self, command: &[u8], certificates: &[&Certificate]) -> Option<ControlResponse> {
+        self.send(command);
+        loop {
+            let wire = self.receive()?;
+            if let Ok(interest) = Interest::parse(&wire) {
+                let wanted = certificates.iter().find(|c| c.name().starts_with(interest.name()));
+                if let Some(certificate) = wanted {
+                    self.send(certificate.wire());
+                }
+                continue;
+            }
+            let data = Data::parse(&wire).unwrap();
+            if data.name() == Interest::parse(command).unwrap().name() {
+                return ControlResponse::decode(data.content().unwrap()).ok();
+            }
+        }
+    }
+
+    fn code(&self, command: &[u8], certificates: &[&Certificate]) -> u32 {
+        self.ask(command, certificates).expect("an answer").code
+    }
+}
+
+fn hub(root: &Identity) -> Forwarder {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("root.cert");
+    std::fs::write(&file, root.certificate.to_text()).unwrap();
+    // The forwarder has read it once it listens.
+    Settings::new().udp().toml(&RULES.replace("root.cert", file.to_str().unwrap())).start()
+}
+
+#[test]
+fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
+    let root = Identity::new("/net", None);
+    let site = Identity::new("/net/site", Some(&root));
+    let user = Identity::new("/net/site/user", Some(&site));
+    let forwarder = hub(&root);
+    let neighbour = Neighbour::new(&forwarder);
+    let chain = [&user.certificate, &site.certificate];
+    let wire = register("/localhop/nfd", "/net/site/user/app", &user.signer(), unix_ms());
+    assert_eq!(neighbour.code(&wire, &chain), 200);
+    let routes = forwarder.output(&["nfdc", "route", "show", "/net/site/user/app"]);
+    assert!(routes.contains("origin=app"), "{routes}");
+
+    // The certificates are known now; nobody else gets in with them.
+    let wire = register("/localhop/nfd", "/net/other", &user.signer(), unix_ms());
+    assert_eq!(neighbour.code(&wire, &[]), 200);
+    let stranger = Identity::new("/net/site/user", None);
+    let wire = register("/localhop/nfd", "/stolen", &stranger.signer(), unix_ms());
+    assert_eq!(neighbour.code(&wire, &[&stranger.certificate]), 403);
+    let digest = register("/localhop/nfd", "/stolen", &DigestSigner, unix_ms());
+    assert_eq!(neighbour.code(&digest, &[]), 403);
+    wait_until("the refusals to be logged with their signer", || {
+        let said = forwarder.process.stderr();
+        (said.contains("refused") && said.contains("/net/site/user/KEY/k")).then_some(())
+    });
+    let routes = forwarder.run(&["nfdc", "route", "show", "/stolen"]);
+    assert_eq!(routes.status.code(), Some(6));
+}
+
+#[test]
+fn without_localhop_rules_neighbours_get_no_answer() {
+    let forwarder = Settings::new().udp().start();
+    let neighbour = Neighbour::new(&forwarder);
+    neighbour.socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    for top in ["/localhop/nfd", "/localhost/nfd"] {
+        neighbour.send(&register(top, "/a", &DigestSigner, unix_ms()));
+        let mut buffer = [0; 9000];
+        // A Nack may say that there is no route; nothing else.
+        if let Ok(length) = neighbour.socket.recv(&mut buffer) {
+            assert!(LpPacket::parse(&buffer[..length]).unwrap().nack().is_some(), "{top}");
+        }
+    }
+    assert_eq!(forwarder.run(&["nfdc", "route", "show", "/a"]).status.code(), Some(6));
+}
+
+#[test]
+fn a_flood_of_bad_commands_leaves_the_forwarder_as_it_was() {
+    let root = Identity::new("/net", None);
+    let forwarder = hub(&root);
+    let neighbour = Neighbour::new(&forwarder);
+    let stranger = Identity::new("/net/x", None);
+    let good = register("/localhop/nfd", "/x", &stranger.signer(), unix_ms());
+    let before = forwarder.resident_kib();
+    for round in 0..20_000_usize {
+        let mut wire = good.clone();
+        let noise = noise(round as u64, 8);
+        // Somewhere in the signature, the parameters or the name; or the whole command again.
+        let at = usize::from(u16::from_le_bytes([noise[0], noise[1]])) % wire.len();
+        if round % 4 != 0 {
+            wire[at] ^= noise[2];
+        }
+        neighbour.send(&wire);
+    }
+    let user = Identity::new("/net/user", Some(&root));
+    // The flood may still be queued, and commands that wait for a certificate in vain.
+    neighbour.socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    wait_until("a good command to get through", || {
+        let wire = register("/localhop/nfd", "/net/user", &user.signer(), unix_ms());
+        let answer = neighbour.ask(&wire, &[&user.certificate])?;
+        (answer.code == 200).then_some(())
+    });
+    let grown = forwarder.resident_kib().saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB more than before");
+    let lines = forwarder.process.stderr().lines().count();
+    assert!(lines < 2000, "{lines} lines of log");
+}
