@@ -19,6 +19,7 @@ use crate::wait_until;
 pub struct Settings {
     tcp: bool,
     udp: bool,
+    workers: Option<usize>,
     toml: String,
     arguments: Vec<String>,
 }
@@ -41,6 +42,13 @@ impl Settings {
     #[must_use]
     pub fn udp(mut self) -> Self {
         self.udp = true;
+        self
+    }
+
+    /// Has so many workers, whatever the others have.
+    #[must_use]
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = Some(count);
         self
     }
 
@@ -220,7 +228,7 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
         toml,
         "[forwarder]\nworkers = {}\n\
          [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}{}",
-        worker_count(),
+        settings.workers.unwrap_or_else(worker_count),
         socket.display(),
         settings.toml
     )

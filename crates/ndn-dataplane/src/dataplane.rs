@@ -10,10 +10,13 @@ use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions};
 use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
+use ndn_packet::NameRef;
 use ndn_ring::PoolError;
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{FaceIndex, FibSnapshot, NdtError, SHARDS_MAX, Timestamp};
+use ndn_table::{
+    FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX, Timestamp,
+};
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
@@ -111,6 +114,7 @@ pub struct Dataplane {
     erasures: Erasures,
     /// None if there is only one worker.
     balancer: Option<Balancer>,
+    hasher: NameHasher,
 }
 
 impl Dataplane {
@@ -160,7 +164,7 @@ impl Dataplane {
             view.thread = Some(spawn(number, worker, cpu)?);
             views.push(view);
         }
-        let Parts { event_waker, next_face_id, shared, .. } = parts;
+        let Parts { event_waker, next_face_id, shared, options, .. } = parts;
         Ok(Self {
             workers: views,
             event_waker,
@@ -169,6 +173,7 @@ impl Dataplane {
             next_events: 0,
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
+            hasher: options.shard.hasher,
         })
     }
 
@@ -305,6 +310,16 @@ impl Dataplane {
     #[must_use]
     pub fn balancer(&self) -> Option<&Balancer> {
         self.balancer.as_ref()
+    }
+
+    /// The entry of the dispatch table that a name belongs to; none if there is only one worker,
+    /// or the name is longer than any that is forwarded.
+    #[must_use]
+    pub fn dispatch_entry(&self, name: NameRef<'_>) -> Option<usize> {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = self.hasher.hash_prefixes(name, &mut hashes)?;
+        let route = self.balancer.as_ref()?.ndt().find(name, &hashes[..count]);
+        Some(usize::from(route.entry))
     }
 
     /// Looks at the load of the shards, and moves names between them if it is uneven. With a

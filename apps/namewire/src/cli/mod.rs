@@ -2,7 +2,8 @@
 //!
 //! `failure.rs` has the exit statuses, `connect.rs` how a forwarder is found, `output.rs` tables and
 //! JSON. Commands that manage a forwarder speak NFD's management protocol: they work on any forwarder
-//! that does, except `log` and `capture`, which need the control socket of this program.
+//! that does, except `log`, `capture`, `workers` and `ndt`, which need the control socket of this
+//! program.
 
 mod bench;
 mod capture;
@@ -19,6 +20,7 @@ mod interrupt;
 mod keys;
 mod log;
 mod manage;
+mod ndt;
 mod nfdc;
 mod output;
 mod part;
@@ -32,6 +34,7 @@ mod run;
 mod status;
 mod strategy;
 mod target;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -67,6 +70,8 @@ enum Command {
     Dissect(dissect::Options),
     Capture(capture::Options),
     Log(log::Options),
+    Workers(workers::Options),
+    Ndt(ndt::Options),
     Nfdc(nfdc::Options),
     Bench(bench::Options),
     #[command(subcommand)]
@@ -110,6 +115,8 @@ fn execute(command: &Command) -> Outcome {
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),
+        Command::Workers(options) => workers::run(options),
+        Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
         Command::Bench(options) => bench::run(options),
         Command::Config(command) => config::run(command),

@@ -1,5 +1,5 @@
-//! The local socket through which `namewire log`, `namewire capture` and, for what the workers
-//! count, `namewire status` reach a running forwarder.
+//! The local socket through which `namewire log`, `capture`, `workers`, `ndt` and, for what the
+//! workers count, `status` reach a running forwarder.
 //!
 //! A client sends one JSON object per line and gets one per line back: `{"result": ...}` or
 //! `{"error": "..."}`. `capture.start` is the exception: after its result line, the connection
@@ -14,8 +14,10 @@ mod protocol;
 mod server;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
-pub use protocol::{LogLevels, Request, Statistics, Version, WorkerStatistics};
-pub use server::{CaptureStream, ControlSocket, Handler};
+pub use protocol::{
+    Dispatch, DispatchEntry, LogLevels, Request, Statistics, Version, WorkerStatistics,
+};
+pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler};
 
 #[cfg(test)]
 mod tests;

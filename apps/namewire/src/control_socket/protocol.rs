@@ -24,6 +24,20 @@ pub enum Request {
     /// What the workers have done since the start: answered with [`Statistics`].
     #[serde(rename = "statistics")]
     Statistics,
+    /// Which worker names are dispatched to: answered with [`Dispatch`].
+    #[serde(rename = "ndt.list")]
+    NdtList,
+    /// Give the entry of a name to a worker: answered with the [`Dispatch`] after it.
+    #[serde(rename = "ndt.set")]
+    NdtSet {
+        /// The name, as a URI.
+        name: String,
+        /// The number of the worker.
+        worker: u8,
+    },
+    /// Even out the load of the workers now: answered with the [`Dispatch`] after it.
+    #[serde(rename = "ndt.balance")]
+    NdtBalance,
     /// Turn the connection into a pcapng capture, after an empty result.
     #[serde(rename = "capture.start")]
     CaptureStart {
@@ -76,6 +90,60 @@ pub struct WorkerStatistics {
     pub send_calls: u64,
     /// Frames that they took.
     pub sent_frames: u64,
+    /// Nanoseconds that it had nothing to do.
+    #[serde(default)]
+    pub waited_ns: u64,
+    /// Messages sent to other workers.
+    #[serde(default)]
+    pub crossings_sent: u64,
+    /// Messages taken from other workers.
+    #[serde(default)]
+    pub crossings_taken: u64,
+    /// Messages that were dropped because the queue to another worker was full.
+    #[serde(default)]
+    pub crossings_dropped: u64,
+    /// Times that another worker had to be woken.
+    #[serde(default)]
+    pub wakes: u64,
+    /// PIT entries in its shard.
+    #[serde(default)]
+    pub pit_entries: u64,
+    /// Packets in the Content Store of its shard.
+    #[serde(default)]
+    pub cs_entries: u64,
+    /// Packets that its shard has discarded.
+    #[serde(default)]
+    pub dropped: u64,
+}
+
+/// How names are dispatched to workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// Components that names are dispatched by, unless their entry was split.
+    pub depth: usize,
+    /// Load of each worker's shard of late, in packets counted by sample.
+    pub loads: Vec<u64>,
+    /// Entries of the table that have most load, or are not as they were at the start.
+    pub entries: Vec<DispatchEntry>,
+    /// Entries that this request has moved.
+    pub moved: usize,
+    /// Entries that this request has split.
+    pub split: usize,
+}
+
+/// An entry of the name dispatch table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DispatchEntry {
+    /// Its number.
+    pub entry: usize,
+    /// The worker that has it.
+    pub worker: u8,
+    /// The worker that had it before, until what is pending there has ended.
+    pub previous: Option<u8>,
+    /// Components that its names are dispatched by, if it was split.
+    pub depth: Option<u8>,
+    /// Its load of late, in packets counted by sample.
+    pub load: u32,
 }
 
 /// The answer to a request.

@@ -11,9 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ndn_packet::Name;
 use serde_json::Value;
 
-use super::protocol::{LINE_LEN_MAX, LogLevels, Request, Response, Statistics, Version};
+use super::protocol::{Dispatch, LINE_LEN_MAX, LogLevels, Request, Response, Statistics, Version};
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 
 /// Connections served at one time; further ones are closed at once.
@@ -40,11 +41,33 @@ pub trait Handler: Send + Sync + 'static {
     /// What the workers count.
     fn statistics(&self) -> Statistics;
 
+    /// Tells how names are dispatched to workers, or changes it.
+    ///
+    /// # Errors
+    /// Why it cannot be changed so.
+    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String>;
+
     /// Begins to capture. The forwarder stops when the stream's receiver is gone.
     ///
     /// # Errors
     /// Why not, such as a face that does not exist.
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String>;
+}
+
+/// What is asked about the dispatch of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DispatchAction {
+    /// Tell.
+    List,
+    /// Give the entry of a name to a worker.
+    Set {
+        /// The name.
+        name: Name,
+        /// The worker.
+        worker: u8,
+    },
+    /// Even out the load.
+    Balance,
 }
 
 /// A capture that goes on.
@@ -252,11 +275,25 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Err(reason) => return Response::Error(reason),
         },
         Request::Statistics => serde_json::to_value(handler.statistics()),
+        Request::NdtList => return dispatch(handler, DispatchAction::List),
+        Request::NdtBalance => return dispatch(handler, DispatchAction::Balance),
+        Request::NdtSet { name, worker } => match Name::from_uri(name) {
+            Ok(name) => return dispatch(handler, DispatchAction::Set { name, worker: *worker }),
+            Err(error) => return Response::Error(format!("{name} is no name: {error}")),
+        },
         Request::CaptureStart { .. } => {
             return Response::Error("a capture is no simple request".to_owned());
         }
     };
     result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
+}
+
+fn dispatch(handler: &dyn Handler, action: DispatchAction) -> Response {
+    match handler.dispatch(action).map(serde_json::to_value) {
+        Ok(Ok(value)) => Response::Result(value),
+        Ok(Err(error)) => Response::Error(error.to_string()),
+        Err(reason) => Response::Error(reason),
+    }
 }
 
 fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {

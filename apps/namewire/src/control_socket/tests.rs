@@ -33,6 +33,14 @@ impl Handler for Recorder {
         Statistics { workers: vec![idle, WorkerStatistics { receive_calls: 7, ..idle }] }
     }
 
+    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
+        match action {
+            DispatchAction::List => Ok(Dispatch { depth: 2, ..Dispatch::default() }),
+            DispatchAction::Balance => Ok(Dispatch { moved: 3, ..Dispatch::default() }),
+            DispatchAction::Set { name, worker } => Err(format!("{name} not to {worker}")),
+        }
+    }
+
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
         if filter.face_id == Some(99) {
             return Err("there is no face 99".to_owned());
@@ -191,4 +199,20 @@ fn a_socket_file_that_is_gone_or_replaced_does_not_matter_at_the_end() {
     assert!(ControlClient::connect(&setup.path).is_ok(), "the second one is still there");
     drop(second);
     assert!(!setup.path.exists());
+}
+
+#[test]
+fn the_dispatch_of_names_is_told_and_changed() {
+    let setup = setup();
+    let _socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut client = ControlClient::connect(&setup.path).unwrap();
+    let list: Dispatch = client.call(&Request::NdtList).unwrap();
+    assert_eq!(list.depth, 2);
+    let balanced: Dispatch = client.call(&Request::NdtBalance).unwrap();
+    assert_eq!(balanced.moved, 3);
+    for (name, message) in [("/a/b", "/a/b not to 7"), ("/%zz", "/%zz is no name")] {
+        let request = Request::NdtSet { name: name.to_owned(), worker: 7 };
+        let refused = client.call::<Dispatch>(&request).unwrap_err().to_string();
+        assert!(refused.starts_with(message), "{refused}");
+    }
 }

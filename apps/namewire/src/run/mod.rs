@@ -8,6 +8,7 @@
 //! | `settings` | from the configuration to what the data plane is made of |
 //! | `listeners` | the sockets to listen on, and what is said about them |
 //! | `control` | the control thread's loop |
+//! | `balance` | which worker has which names: looked at, evened out, told |
 //! | `faces` | faces as management sees them; making new ones |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
@@ -18,6 +19,7 @@
 //! | `stop` | signals |
 
 mod access;
+mod balance;
 mod captures;
 mod control;
 mod faces;
@@ -65,6 +67,8 @@ pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
     let figures = dataplane.workers().iter().map(|worker| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),
         calls: Arc::clone(worker.call_counters()),
+        shard: Arc::clone(worker.counters()),
+        exchange: worker.exchange_counters().cloned(),
     });
     let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;
     let control_socket = match config.control_socket_path() {

@@ -4,12 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
-use ndn_dataplane::WorkerCounters;
+use ndn_dataplane::{ExchangeCounters, WorkerCounters};
 use ndn_face::CallCounters;
+use ndn_forwarding::Counters;
 use ndn_sys::poll::Waker;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
-use crate::control_socket::{CaptureStream, Handler, Statistics, WorkerStatistics};
+use crate::control_socket::{
+    CaptureStream, Dispatch, DispatchAction, Handler, Statistics, WorkerStatistics,
+};
 use crate::logging::LogHandle;
 
 /// Packets that wait for a capture's reader at most.
@@ -24,6 +27,24 @@ pub(super) struct CaptureRequest {
     pub(super) answer: std::sync::mpsc::SyncSender<Result<CaptureStream, String>>,
 }
 
+/// A question about the dispatch of names, for the control thread.
+#[derive(Debug)]
+pub(super) struct DispatchRequest {
+    /// What is asked.
+    pub(super) action: DispatchAction,
+    /// Where the answer goes.
+    pub(super) answer: std::sync::mpsc::SyncSender<Result<Dispatch, String>>,
+}
+
+/// What an operator asks of the control thread.
+#[derive(Debug)]
+pub(super) enum OperatorRequest {
+    /// To capture.
+    Capture(CaptureRequest),
+    /// How names are dispatched.
+    Dispatch(DispatchRequest),
+}
+
 /// What one worker counts.
 #[derive(Debug)]
 pub(super) struct WorkerFigures {
@@ -31,11 +52,17 @@ pub(super) struct WorkerFigures {
     pub(super) rounds: Arc<WorkerCounters>,
     /// Its system calls.
     pub(super) calls: Arc<CallCounters>,
+    /// Its shard.
+    pub(super) shard: Arc<Counters>,
+    /// Its dealings with other workers, if there are any.
+    pub(super) exchange: Option<Arc<ExchangeCounters>>,
 }
 
 impl WorkerFigures {
     fn read(&self) -> WorkerStatistics {
-        let Self { rounds, calls } = self;
+        let Self { rounds, calls, shard, exchange } = self;
+        let crossings =
+            |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
         WorkerStatistics {
             rounds: rounds.rounds.value(),
             sleeps: rounds.sleeps.value(),
@@ -45,6 +72,14 @@ impl WorkerFigures {
             received_frames: calls.received_frames.value(),
             send_calls: calls.send_calls.value(),
             sent_frames: calls.sent_frames.value(),
+            waited_ns: rounds.waited_ns.value(),
+            crossings_sent: crossings(|exchange| exchange.sent.value()),
+            crossings_taken: crossings(|exchange| exchange.taken.value()),
+            crossings_dropped: crossings(ExchangeCounters::dropped_total),
+            wakes: crossings(|exchange| exchange.wakes.value()),
+            pit_entries: shard.pit_entries.value(),
+            cs_entries: shard.cs_entries.value(),
+            dropped: shard.dropped_total(),
         }
     }
 }
@@ -54,14 +89,14 @@ impl WorkerFigures {
 pub(super) struct Operator {
     log: LogHandle,
     workers: Vec<WorkerFigures>,
-    requests: Sender<CaptureRequest>,
+    requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
 }
 
 /// The control thread's end.
 #[derive(Debug)]
 pub(super) struct OperatorRequests {
-    pub(super) requests: Receiver<CaptureRequest>,
+    pub(super) requests: Receiver<OperatorRequest>,
     pub(super) waker: Arc<Waker>,
 }
 
@@ -91,10 +126,20 @@ impl Handler for Operator {
         Statistics { workers: self.workers.iter().map(WorkerFigures::read).collect() }
     }
 
+    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, answered) = sync_channel(1);
+        let request = OperatorRequest::Dispatch(DispatchRequest { action, answer });
+        self.requests.send(request).map_err(|_| stopping())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| stopping())?
+    }
+
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
         let stopping = || "the forwarder is stopping".to_owned();
         let (answer, answered) = sync_channel(1);
-        self.requests.send(CaptureRequest { filter, answer }).map_err(|_| stopping())?;
+        let request = OperatorRequest::Capture(CaptureRequest { filter, answer });
+        self.requests.send(request).map_err(|_| stopping())?;
         self.waker.wake();
         answered.recv().map_err(|_| stopping())?
     }

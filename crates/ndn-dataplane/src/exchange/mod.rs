@@ -58,6 +58,12 @@ pub struct ExchangeCounters {
 }
 
 impl ExchangeCounters {
+    /// Messages of any kind that were dropped.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        KINDS.iter().map(|&kind| self.dropped(kind).value()).sum()
+    }
+
     fn dropped(&self, kind: PacketKind) -> &Counter {
         match kind {
             PacketKind::Data => &self.dropped_data,

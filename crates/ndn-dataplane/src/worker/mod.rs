@@ -56,6 +56,8 @@ pub struct WorkerCounters {
     pub commands: Counter,
     /// Rounds of the loop.
     pub rounds: Counter,
+    /// Nanoseconds that the worker was ready to wait, whether it had to or not.
+    pub waited_ns: Counter,
     /// Rounds that waited in the kernel.
     pub sleeps: Counter,
     /// Bursts given to the shard.
@@ -128,13 +130,14 @@ impl Worker {
     }
 
     fn round(&mut self, events: &mut Events) {
-        let timeout = self.timeout(Timestamp::from_nanos(clock::now()));
+        let before = Timestamp::from_nanos(clock::now());
+        let timeout = self.timeout(before);
         self.counters.rounds.increment();
+        let mut waited = false;
         // Everyone who was ready is read before anyone is read again.
         if self.state.next_event >= events.len() {
-            if timeout != Some(Duration::ZERO) {
-                self.counters.sleeps.increment();
-            }
+            waited = timeout != Some(Duration::ZERO);
+            self.counters.sleeps.add(u64::from(waited));
             if let Err(error) = self.wait(events, timeout) {
                 // The poller is ours and its arguments are right: nothing sensible is left to do.
                 tracing::error!(%error, "cannot wait for packets");
@@ -144,6 +147,9 @@ impl Worker {
             self.state.next_event = 0;
         }
         let now = Timestamp::from_nanos(clock::now());
+        if waited {
+            self.counters.waited_ns.add(now.nanos_since(before));
+        }
         self.state.packets = 0;
         self.state.starved = false;
         self.pool.reclaim();

@@ -82,6 +82,19 @@ pub enum NdtError {
     Depth,
 }
 
+impl std::fmt::Display for NdtError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoSuchShard => "there is no such worker",
+            Self::NoSuchEntry => "there is no such entry",
+            Self::Unsettled => "an earlier change has not settled yet",
+            Self::Depth => "it cannot be split at that depth",
+        })
+    }
+}
+
+impl std::error::Error for NdtError {}
+
 /// The table: 65,536 words.
 ///
 /// The entry of a name is found by the keyed hash of its first `depth` components, or of all of

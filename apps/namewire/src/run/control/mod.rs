@@ -24,15 +24,17 @@ use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
 use ndn_management::{Collaborators, ControlConfig, ControlState, FACE_ID_INTERNAL, Now, Ticket};
 use ndn_sys::clock;
 use ndn_sys::poll::{Events, Interest, Poller};
+use ndn_table::Timestamp;
 use tracing::info;
 
 use refusals::Refusals;
 
 use super::access;
+use super::balance::{self, BalanceSchedule};
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
-use super::operator::OperatorRequests;
+use super::operator::{OperatorRequest, OperatorRequests};
 use super::reload::Reload;
 use super::settings;
 use super::static_setup::StaticSetup;
@@ -97,6 +99,7 @@ pub(super) struct Control {
     /// Interests to management are left from the last round.
     is_behind: bool,
     refusals: Refusals,
+    balance: BalanceSchedule,
 }
 
 impl Control {
@@ -143,6 +146,7 @@ impl Control {
             is_tapped: false,
             is_behind: false,
             refusals: Refusals::default(),
+            balance: BalanceSchedule::default(),
         };
         control.choose_strategies()?;
         control.work(now());
@@ -197,7 +201,8 @@ impl Control {
             return Some(RETRY);
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        let others = [self.state.next_deadline_ns(), self.statics.next_deadline_ns()];
+        let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
+        let others = [self.state.next_deadline_ns(), self.statics.next_deadline_ns(), balance];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -223,6 +228,8 @@ impl Control {
         for (remote, wanted) in self.statics.due(now.monotonic_ns) {
             self.create_face(now, &remote, wanted);
         }
+        let at = Timestamp::from_nanos(now.monotonic_ns);
+        self.balance.handle_timeout(at, &mut self.dataplane);
         self.tables.collect();
         if self.is_tapped && self.captures.tap().is_none() {
             self.is_tapped = false;
@@ -243,6 +250,16 @@ impl Control {
     fn serve_operator(&mut self) {
         self.operator.waker.reset();
         while let Ok(request) = self.operator.requests.try_recv() {
+            let request = match request {
+                OperatorRequest::Capture(request) => request,
+                OperatorRequest::Dispatch(request) => {
+                    let now = Timestamp::from_nanos(clock::now());
+                    let done = balance::serve(now, &mut self.dataplane, &request.action);
+                    // Whoever asked may be gone by now.
+                    let _ = request.answer.send(done);
+                    continue;
+                }
+            };
             let result = self.captures.start(request.filter, &self.faces);
             if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap()) {
                 self.is_tapped = true;

@@ -1,0 +1,103 @@
+//! Which worker has which names: looked at twice a second, evened out, and told to operators.
+
+use std::time::Duration;
+
+use ndn_dataplane::{Balanced, Balancer, Dataplane};
+use ndn_table::{NDT_ENTRIES, Timestamp};
+
+use crate::control_socket::{Dispatch, DispatchAction, DispatchEntry};
+
+/// Time between two looks at the load.
+const PERIOD: Duration = Duration::from_millis(500);
+/// Entries that are told of at most, those with most load first.
+const TOLD_MAX: usize = 64;
+
+/// When the load is looked at next.
+#[derive(Debug, Default)]
+pub(super) struct BalanceSchedule {
+    next: Timestamp,
+    /// Packets forwarded at the last look.
+    packets: u64,
+}
+
+impl BalanceSchedule {
+    /// When there is something to do; nothing with a single worker.
+    pub(super) fn next_deadline(&self, dataplane: &Dataplane) -> Option<Timestamp> {
+        dataplane.balancer().map(|_| self.next)
+    }
+
+    /// Evens out the load, if it is time and there is any.
+    pub(super) fn handle_timeout(&mut self, now: Timestamp, dataplane: &mut Dataplane) {
+        if dataplane.balancer().is_none() || now < self.next {
+            return;
+        }
+        self.next = now.plus(PERIOD);
+        let workers = dataplane.workers().iter();
+        let packets = workers.map(|worker| worker.worker_counters().packets.value()).sum();
+        let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
+        // Without traffic there is nothing to learn.
+        if std::mem::replace(&mut self.packets, packets) == packets && is_settled {
+            return;
+        }
+        report(dataplane.balance(now));
+    }
+}
+
+fn report(done: Balanced) {
+    if done.moved > 0 || done.split > 0 {
+        tracing::debug!(moved = done.moved, split = done.split, "names move between workers");
+    }
+}
+
+/// Does what an operator asks.
+pub(super) fn serve(
+    now: Timestamp,
+    dataplane: &mut Dataplane,
+    action: &DispatchAction,
+) -> Result<Dispatch, String> {
+    let mut done = Balanced::default();
+    match action {
+        DispatchAction::List => {}
+        DispatchAction::Balance => done = dataplane.balance(now),
+        DispatchAction::Set { name, worker } => {
+            let entry = dataplane.dispatch_entry(name.as_ref());
+            let entry = entry.ok_or_else(|| single_worker_or_long(dataplane))?;
+            let set = dataplane.set_dispatch(entry, *worker, now);
+            set.map_err(|error| error.to_string())?;
+            done.moved = 1;
+        }
+    }
+    let balancer = dataplane.balancer().ok_or_else(|| single_worker_or_long(dataplane))?;
+    Ok(Dispatch { moved: done.moved, split: done.split, ..describe(balancer) })
+}
+
+fn single_worker_or_long(dataplane: &Dataplane) -> String {
+    match dataplane.balancer() {
+        None => "there is one worker, which has all names".to_owned(),
+        Some(_) => "the name is longer than any that is forwarded".to_owned(),
+    }
+}
+
+fn describe(balancer: &Balancer) -> Dispatch {
+    let ndt = balancer.ndt();
+    let shard_count = ndt.shard_count();
+    let mut entries: Vec<DispatchEntry> = (0..NDT_ENTRIES)
+        .filter_map(|entry| {
+            let found = ndt.get(entry)?;
+            let load = balancer.load(entry);
+            let is_changed = found.depth != 0
+                || !found.is_settled
+                || usize::from(found.shard) != entry % shard_count;
+            (load > 0 || is_changed).then_some(DispatchEntry {
+                entry,
+                worker: found.shard,
+                previous: (!found.is_settled).then_some(found.previous),
+                depth: (found.depth != 0).then_some(found.depth),
+                load,
+            })
+        })
+        .collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.load));
+    entries.truncate(TOLD_MAX);
+    Dispatch { depth: ndt.depth(), loads: balancer.shard_loads(), entries, ..Dispatch::default() }
+}

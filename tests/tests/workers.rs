@@ -1,0 +1,59 @@
+//! Several workers, as an operator sees them.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use namewire_tests::{Forwarder, Settings, wait_until};
+
+/// A forwarder of several workers, whatever other tests have.
+fn start(workers: usize) -> Forwarder {
+    Settings::new().workers(workers).start()
+}
+
+#[test]
+fn a_file_that_is_one_hot_prefix_is_fetched_while_names_move() {
+    let forwarder = start(3);
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, namewire_tests::noise(1, 4_000_000)).unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/hot/file", &path, "--segment-size", "1000"]);
+    put.wait_for_output("published");
+    let copy = forwarder.directory().join("copy");
+    let copy_path = copy.display().to_string();
+    for round in 0..3 {
+        let _ = forwarder.output(&["get", "/hot/file", "-o", &copy_path, "--quiet"]);
+        assert!(std::fs::read(&file).unwrap() == std::fs::read(&copy).unwrap(), "round {round}");
+        std::fs::remove_file(&copy).unwrap();
+        let _ = forwarder.json(&["ndt", "balance"]);
+        let _ = forwarder.json(&["cs", "erase", "/hot"]);
+    }
+    let list = forwarder.json(&["ndt", "list"]);
+    assert_eq!(list["loads"].as_array().unwrap().len(), 3);
+    let entries = list["entries"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| !entry["depth"].is_null()), "split: {list}");
+}
+
+#[test]
+fn an_entry_goes_where_it_is_sent() {
+    let forwarder = start(2);
+    for worker in ["1", "0"] {
+        // Until the last move has settled, there is no other.
+        wait_until("the move", || {
+            let moved = forwarder.run(&["ndt", "set", "/a/b", worker]);
+            moved.status.success().then_some(())
+        });
+        let list = forwarder.output(&["ndt", "list"]);
+        assert!(list.contains("dispatched by 2 components"), "{list}");
+    }
+    let refused = forwarder.run(&["ndt", "set", "/a/b", "2"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such worker"));
+    let workers = forwarder.json(&["workers", "--seconds", "0.2"]);
+    assert_eq!(workers.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn one_worker_has_all_names() {
+    let forwarder = start(1);
+    let refused = forwarder.run(&["ndt", "list"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("one worker"));
+    let workers = forwarder.output(&["workers", "--seconds", "0.2"]);
+    assert!(workers.contains("busy"), "{workers}");
+}
