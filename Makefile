@@ -35,10 +35,9 @@ demo: build ## Publish and fetch a directory through a forwarder, and show what 
 	scripts/demo "$(BIN)"
 
 .PHONY: bench
-bench: cargo ## Measure the pipeline and the relay (minutes; see docs/ for how to read it)
-	$(CARGO) build --profile release-lto -p namewire
-	target/release-lto/namewire bench pipeline
-	target/release-lto/namewire bench relay
+bench: build ## Measure the pipeline and the relay (minutes; see docs/ for how to read it)
+	"$(BIN)" bench pipeline
+	"$(BIN)" bench relay
 
 ##@ Check
 
