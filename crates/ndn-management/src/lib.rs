@@ -12,6 +12,7 @@
 //! | [`dispatch()`], [`request`] | from an Interest to a typed request |
 //! | [`state`] | the control plane as a state machine: actions out, events and completions in |
 //! | [`client`] | the other side: command Interests |
+//! | [`readvertise`] | telling a routing daemon which prefixes are served here |
 //! | [`publisher`], [`notification`] | versions of datasets in segments; the event stream |
 //! | [`rib`], [`fib`], [`strategy_name`] | routes and inheritance; next hops; strategy names |
 //!
@@ -35,6 +36,7 @@ pub mod notification;
 pub mod numbers;
 pub mod parameters;
 pub mod publisher;
+pub mod readvertise;
 pub mod request;
 pub mod response;
 pub mod rib;
@@ -65,6 +67,7 @@ pub use fib::{Fib, FibFull};
 pub use notification::{Notification, NotificationStream};
 pub use parameters::ControlParameters;
 pub use publisher::{DatasetPublisher, PublisherLimits, Segment};
+pub use readvertise::Readvertise;
 pub use request::{AcceptedCommand, FaceOptions, Request};
 pub use response::{ControlResponse, status};
 pub use rib::{FibUpdate, NextHop, Registration, Rib, RibFull, Route};

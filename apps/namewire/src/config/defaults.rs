@@ -97,7 +97,7 @@ impl Default for Pool {
 
 impl Default for Management {
     fn default() -> Self {
-        Self { enabled: true, access: Access::default() }
+        Self { enabled: true, access: Access::default(), readvertise_nlsr: false }
     }
 }
 

@@ -19,7 +19,12 @@ impl Config {
         write_listeners(&mut writer, self, &default);
         write_tables(&mut writer, self, &default);
         write_faces(&mut writer, self, &default);
-        write_access(&mut writer, &self.management.access, &default.management.access);
+        writer.section("[management]");
+        let (own, other) = (&self.management, &default.management);
+        writer.changed("enabled", &own.enabled, &other.enabled, own.enabled);
+        let readvertise = own.readvertise_nlsr;
+        writer.changed("readvertise_nlsr", &readvertise, &other.readvertise_nlsr, readvertise);
+        write_access(&mut writer, &own.access, &other.access);
         write_log(&mut writer, self, &default);
         write_lists(&mut writer, self);
         writer.out
@@ -150,7 +155,6 @@ fn write_faces(writer: &mut Writer, config: &Config, default: &Config) {
 }
 
 fn write_access(writer: &mut Writer, own: &Access, default: &Access) {
-    writer.section("[management]");
     for (key, rules, default) in [
         ("localhost_rib", &own.localhost_rib, &default.localhost_rib),
         ("localhop_rib", &own.localhop_rib, &default.localhop_rib),
@@ -278,6 +282,8 @@ mod tests {
             congestion_interval = "50ms"
             congestion_threshold = "32KiB"
             [management]
+            enabled = false
+            readvertise_nlsr = true
             localhost_rib = "nobody"
             localhop_rib = '''
             rule { id "a b" for interest checker { type hierarchical } }

@@ -206,6 +206,8 @@ pub struct Management {
     pub enabled: bool,
     /// Who may do what.
     pub access: Access,
+    /// Whether NLSR, or a routing daemon that speaks as it does, is told of the routes of clients.
+    pub readvertise_nlsr: bool,
 }
 
 /// The local socket for log levels and captures.

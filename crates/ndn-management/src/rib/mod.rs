@@ -69,6 +69,8 @@ pub struct Rib {
     deadlines: BTreeSet<(u64, Key, u64, u64)>,
     /// Next hops at the last `take_updates` of every prefix touched since (`None`: no entry).
     touched: BTreeMap<Key, Option<Vec<NextHop>>>,
+    /// Prefixes whose own routes have changed, if anybody wants to know.
+    changed: Option<BTreeSet<Key>>,
     route_count: usize,
     routes_max: usize,
     generation: u64,
@@ -92,6 +94,7 @@ impl Rib {
             faces: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             touched: BTreeMap::new(),
+            changed: None,
             route_count: 0,
             routes_max,
             generation: 0,
@@ -217,6 +220,29 @@ impl Rib {
         removed
     }
 
+    /// Remembers from now on which prefixes change; those that have routes count as changed.
+    pub fn watch(&mut self) {
+        self.changed = Some(self.entries.keys().map(Arc::clone).collect());
+    }
+
+    /// The prefixes whose own routes have changed since the last call, if they are watched.
+    pub fn take_changed(&mut self) -> Vec<Name> {
+        let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
+        changed.iter().map(|key| name(key).to_name()).collect()
+    }
+
+    /// Whether any prefix has changed since then.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
+    }
+
+    /// The routes of `prefix`.
+    #[must_use]
+    pub fn routes(&self, prefix: NameRef<'_>) -> &[Route] {
+        self.entries.get(prefix.value()).map(Entry::routes).unwrap_or_default()
+    }
+
     /// What has to change in the FIB since the previous call, in canonical order of prefixes, each
     /// prefix at most once.
     pub fn take_updates(&mut self) -> Vec<FibUpdate> {
@@ -252,6 +278,9 @@ impl Rib {
         change: impl FnOnce(&mut Entry) -> T,
     ) -> T {
         self.generation += 1;
+        if let Some(changed) = &mut self.changed {
+            changed.insert(Arc::clone(key));
+        }
         let inherited = self.inherited(prefix);
         let before = self.entries.get(key).map(|entry| entry.next_hops().to_vec());
         self.touched.entry(Arc::clone(key)).or_insert(before);

@@ -11,6 +11,7 @@ mod config;
 mod datasets;
 mod faces;
 mod pending;
+mod readvertise;
 mod report;
 mod waiting;
 
@@ -33,7 +34,7 @@ use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
-use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
+use crate::{Fib, FibUpdate, Now, Readvertise, Rib, TopPrefix, Verb};
 use faces::FaceTable;
 use pending::PendingTable;
 use waiting::{Progress, WaitingTable};
@@ -79,6 +80,7 @@ pub struct ControlState {
     events: NotificationStream,
     pending: PendingTable,
     waiting: WaitingTable,
+    readvertise: Option<Readvertise>,
     outcomes: VecDeque<(u64, Handled)>,
     fib_updates: BTreeMap<Name, FibUpdate>,
     actions: VecDeque<Action>,
@@ -103,6 +105,7 @@ impl ControlState {
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
+            readvertise: None,
             outcomes: VecDeque::new(),
             fib_updates: BTreeMap::new(),
             actions: VecDeque::new(),
@@ -250,6 +253,7 @@ impl ControlState {
             self.pending.next_deadline_ns(),
             self.publisher.next_deadline_ns(),
             self.waiting.next_deadline_ns(),
+            self.readvertise_deadline_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -262,6 +266,7 @@ impl ControlState {
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
         self.give_up_waiting(now);
+        self.readvertise(now);
     }
 
     /// The next thing to do. FIB updates come first, in one batch per call.

@@ -107,6 +107,9 @@ impl ControlState {
             self.counters.malformed += 1;
             return;
         };
+        if self.is_answer_of_daemon(now, &data) {
+            return;
+        }
         let waiting = self.waiting.take_if(|entry| {
             entry.progress.asked.last().is_some_and(|name| data.name().starts_with(name.as_ref()))
         });

@@ -59,9 +59,7 @@ impl Reader<'_> {
                     self.no_effect(node, "prefixes are not registered on other routers yet");
                 }
                 "readvertise_nlsr" => {
-                    if self.yes_no(node) {
-                        self.no_effect(node, "routes are not told to NLSR yet");
-                    }
+                    self.config.management.readvertise_nlsr = self.yes_no(node);
                 }
                 _ => self.refuse_unknown(node, "rib"),
             }

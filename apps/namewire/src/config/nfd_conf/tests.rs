@@ -125,7 +125,8 @@ fn what_cannot_be_done_is_told_with_its_line() {
         .iter()
         .map(|warning| warning.split(':').nth(1).unwrap_or_default().to_owned())
         .collect();
-    assert_eq!(lines, ["2", "6", "7", "10", "11", "14"], "{:?}", warnings(text));
+    assert!(config(text).management.readvertise_nlsr);
+    assert_eq!(lines, ["2", "6", "7", "11", "14"], "{:?}", warnings(text));
 }
 
 #[test]

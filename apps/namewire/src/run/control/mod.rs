@@ -294,7 +294,9 @@ fn management(config: &Config) -> anyhow::Result<ControlState> {
         authorizer: Box::new(access),
         ..Collaborators::with_strategies(Catalog::default())
     };
-    Ok(ControlState::new(control, collaborators))
+    let mut state = ControlState::new(control, collaborators);
+    state.set_readvertise_nlsr(config.management.readvertise_nlsr);
+    Ok(state)
 }
 
 /// The data plane's end of the face between forwarding and management.

@@ -8,6 +8,7 @@
 mod datasets;
 mod faces;
 mod random;
+mod readvertise;
 mod tables;
 mod trust;
 
