@@ -81,6 +81,8 @@ impl Slot {
 #[derive(Debug, Default)]
 pub struct FaceTable {
     slots: Vec<Slot>,
+    /// Bytes of the PIT entries of each slot that are counted apart: those of long Interests.
+    long_bytes: Vec<usize>,
     /// The faces by their FaceId.
     by_id: HashMap<u64, FaceIndex>,
     count: usize,
@@ -101,12 +103,16 @@ impl FaceTable {
         let position = index.slot() as usize;
         if position >= self.slots.len() {
             self.slots.resize(position + 1, Slot::default());
+            self.long_bytes.resize(position + 1, 0);
         }
         let slot = &mut self.slots[position];
         self.count += usize::from(slot.flags == FaceFlags::default());
         // The entries of an earlier face end with nobody to count them for.
         let entries = if slot.is_live(index) { slot.entries } else { 0 };
         self.owner_count -= usize::from(slot.entries > 0 && entries == 0);
+        if !slot.is_live(index) {
+            self.long_bytes[position] = 0;
+        }
         let old_id = slot.face_id;
         *slot = Slot {
             face_id: properties.face_id,
@@ -203,9 +209,36 @@ impl FaceTable {
         }
     }
 
-    /// PIT entries that a face has made, and the number of faces that have made any.
-    pub(crate) fn entries_held(&self, index: FaceIndex) -> (usize, usize) {
-        (self.slot(index).map_or(0, |slot| slot.entries as usize), self.owner_count)
+    /// Counts the bytes of a long Interest that waits in a PIT entry of a face.
+    #[cold]
+    pub(crate) fn add_long_bytes(&mut self, index: FaceIndex, bytes: usize) {
+        if self.slot(index).is_some() {
+            self.long_bytes[index.slot() as usize] += bytes;
+        }
+    }
+
+    /// Counts its end, unless the face is gone.
+    #[cold]
+    pub(crate) fn subtract_long_bytes(&mut self, index: FaceIndex, bytes: usize) {
+        if self.slot(index).is_some() {
+            let held = &mut self.long_bytes[index.slot() as usize];
+            *held = held.saturating_sub(bytes);
+        }
+    }
+
+    /// Bytes of the long Interests that wait in PIT entries of a face.
+    pub(crate) fn long_bytes_held(&self, index: FaceIndex) -> usize {
+        self.slot(index).map_or(0, |_| self.long_bytes[index.slot() as usize])
+    }
+
+    /// PIT entries that a face has made.
+    pub(crate) fn entries_held(&self, index: FaceIndex) -> usize {
+        self.slot(index).map_or(0, |slot| slot.entries as usize)
+    }
+
+    /// Faces that have made a PIT entry that is still there.
+    pub(crate) fn owner_count(&self) -> usize {
+        self.owner_count
     }
 
     #[inline]
@@ -249,18 +282,34 @@ mod tests {
         table.insert(b, &properties(257));
         [a, a, b].into_iter().for_each(|face| table.add_entry(face));
         table.insert(a, &properties(256));
-        assert_eq!((table.entries_held(a), table.entries_held(b)), ((2, 2), (1, 2)));
+        let held = |table: &FaceTable, face| (table.entries_held(face), table.owner_count());
+        assert_eq!((held(&table, a), held(&table, b)), ((2, 2), (1, 2)));
         table.subtract_entry(a);
-        assert_eq!(table.entries_held(a), (1, 2));
+        assert_eq!(held(&table, a), (1, 2));
         table.insert(next, &properties(258));
-        assert_eq!((table.entries_held(a), table.entries_held(next)), ((0, 1), (0, 1)));
+        assert_eq!((held(&table, a), held(&table, next)), ((0, 1), (0, 1)));
         table.add_entry(next);
         table.subtract_entry(a);
-        assert_eq!(table.entries_held(next), (1, 2), "the entry of the face before");
+        assert_eq!(held(&table, next), (1, 2), "the entry of the face before");
         table.remove(next);
         table.subtract_entry(b);
         table.subtract_entry(next);
-        assert_eq!(table.entries_held(b), (0, 0));
+        assert_eq!(held(&table, b), (0, 0));
+    }
+
+    #[test]
+    fn bytes_of_long_interests_are_counted_for_the_face_that_sent_them() {
+        let mut table = FaceTable::new();
+        let (old, next) = (FaceIndex::new(2, 1), FaceIndex::new(2, 2));
+        table.insert(old, &properties(256));
+        table.add_long_bytes(old, 500);
+        table.add_long_bytes(old, 70);
+        table.subtract_long_bytes(old, 500);
+        table.insert(old, &properties(256));
+        assert_eq!(table.long_bytes_held(old), 70);
+        table.insert(next, &properties(257));
+        table.subtract_long_bytes(old, 70);
+        assert_eq!((table.long_bytes_held(old), table.long_bytes_held(next)), (0, 0));
     }
 
     #[test]

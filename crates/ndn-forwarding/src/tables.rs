@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_table::{DeadNonceList, FaceIndex, NameHasher, Pcct, PitIndex, TimerWheel};
+use ndn_table::{
+    DeadNonceList, FaceIndex, NameHasher, PIT_INTEREST_INLINE_MAX, Pcct, PitIndex, TimerWheel,
+};
 
 use crate::peers::Peers;
 use crate::strategy::Measurements;
@@ -42,27 +44,51 @@ const PIT_RESERVE_DIVISOR: usize = 8;
 /// divided evenly between the faces that have an entry: one that holds as many entries as its part,
 /// wherever they lie, makes no more. So a face whose Interests nobody answers cannot keep the
 /// others from forwarding. Parts shrink as more faces have entries; what was made when they were
-/// larger ends within the lifetime of its Interest.
+/// larger ends within the lifetime of its Interest. The bytes of Interests that are too long for
+/// their entry are divided in the same way.
 impl Tables {
-    /// Whether `face` may make one more PIT entry.
+    /// Whether `face` may make one more PIT entry, for an Interest of so many bytes.
     #[inline]
-    pub(crate) fn check_pit_share(&self, face: FaceIndex) -> Result<(), DropReason> {
+    pub(crate) fn check_pit_share(
+        &self,
+        face: FaceIndex,
+        wire_length: usize,
+    ) -> Result<(), DropReason> {
+        if wire_length > PIT_INTEREST_INLINE_MAX {
+            self.check_share_of_bytes(face, wire_length)?;
+        }
         let (length, capacity) = (self.pcct.pit_len(), self.pcct.pit_capacity());
         let reserve = capacity / PIT_RESERVE_DIVISOR;
         // One that is full says so itself.
         if length < capacity - reserve || length == capacity {
             return Ok(());
         }
-        self.check_share_of(face, reserve)
+        self.check_share_of_entries(face, reserve)
     }
 
     #[cold]
-    fn check_share_of(&self, face: FaceIndex, reserve: usize) -> Result<(), DropReason> {
-        let (held, owner_count) = self.faces.entries_held(face);
-        // A face without entries will be one more to divide between.
-        let divisor = owner_count + usize::from(held == 0);
-        let share = (reserve / divisor.max(1)).max(1);
-        if held < share { Ok(()) } else { Err(DropReason::PitShare) }
+    fn check_share_of_entries(&self, face: FaceIndex, reserve: usize) -> Result<(), DropReason> {
+        let held = self.faces.entries_held(face);
+        if held < self.share(reserve, held).max(1) { Ok(()) } else { Err(DropReason::PitShare) }
+    }
+
+    #[cold]
+    fn check_share_of_bytes(&self, face: FaceIndex, wire_length: usize) -> Result<(), DropReason> {
+        let (used, capacity) = self.pcct.pit_bytes();
+        let reserve = capacity / PIT_RESERVE_DIVISOR;
+        if used < capacity - reserve {
+            return Ok(());
+        }
+        let share = self.share(reserve, self.faces.entries_held(face));
+        let held = self.faces.long_bytes_held(face);
+        if held + wire_length <= share { Ok(()) } else { Err(DropReason::PitShare) }
+    }
+
+    /// The part of a reserve for a face that holds so many entries: one without any will be one
+    /// more to divide between.
+    fn share(&self, reserve: usize, entries_held: usize) -> usize {
+        let owner_count = self.faces.owner_count() + usize::from(entries_held == 0);
+        reserve / owner_count.max(1)
     }
 
     /// Takes note that the peer of a face sends PIT tokens; what one shard learns, all know.
@@ -77,8 +103,13 @@ impl Tables {
     /// Counts a new PIT entry for the face that made it.
     #[inline]
     pub(crate) fn note_pending(&mut self, entry: PitIndex, face: FaceIndex) {
-        self.pcct.entry_mut(entry).owner = face;
+        let pending = self.pcct.entry_mut(entry);
+        pending.owner = face;
+        let long_bytes = pending.long_bytes();
         self.faces.add_entry(face);
+        if long_bytes > 0 {
+            self.faces.add_long_bytes(face, long_bytes);
+        }
     }
 
     /// Erases a PIT entry.
@@ -89,7 +120,12 @@ impl Tables {
         {
             peers.withdraw(&self.pcct, &self.hasher, entry);
         }
-        self.faces.subtract_entry(self.pcct.entry(entry).owner);
+        let pending = self.pcct.entry(entry);
+        self.faces.subtract_entry(pending.owner);
+        let long_bytes = pending.long_bytes();
+        if long_bytes > 0 {
+            self.faces.subtract_long_bytes(pending.owner, long_bytes);
+        }
         self.pcct.erase(entry);
     }
 }

@@ -99,6 +99,11 @@ impl ByteSlab {
         self.chunk_count * CHUNK_SIZE
     }
 
+    /// Bytes that chunks in use may have.
+    pub(crate) fn limit(&self) -> usize {
+        self.chunk_limit * CHUNK_SIZE
+    }
+
     /// Changes how many bytes may be in use, up to what the slab was built for.
     pub(crate) fn set_limit(&mut self, bytes_max: usize) {
         self.chunk_limit = (bytes_max / CHUNK_SIZE).clamp(1, self.chunk_count_max);

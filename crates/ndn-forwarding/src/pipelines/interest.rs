@@ -200,7 +200,7 @@ impl<'a> Context<'a> {
         let entry = match pending {
             Some(entry) => entry,
             None => {
-                tables.check_pit_share(descriptor.face)?;
+                tables.check_pit_share(descriptor.face, rx.wire.len())?;
                 let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();

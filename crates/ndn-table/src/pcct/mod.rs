@@ -11,7 +11,7 @@
 //! | `cs_entry` | the 64-byte header of a cached Data and the eviction queues |
 //! | `cs` | find, insert |
 //! | `eviction` | which Data makes way, and that its lines are in the cache by then |
-//! | `prefix_tree`, `prefix_search` | CanBePrefix |
+//! | `prefix_tree`, `node_memo`, `prefix_search` | CanBePrefix |
 //! | `erase` | erase by prefix |
 //!
 //! An Interest and the Data that answers it have the same name and so the same hash: the bucket
@@ -25,6 +25,7 @@ mod cs_interface;
 mod data_match;
 mod erase;
 mod eviction;
+mod node_memo;
 mod pit;
 mod pit_entry;
 mod pit_interface;
@@ -39,7 +40,7 @@ pub use cs::{CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_I
 pub use cs_entry::{CachedWire, CsIndex};
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};
 pub use erase::EraseResult;
-pub use pit_entry::{PitEntry, PitIndex};
+pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex};
 pub use pit_interface::PitInsert;
 pub use prefix_search::FRESH_SEARCH_STEPS_MAX;
 pub use records::{

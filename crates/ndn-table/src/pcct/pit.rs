@@ -3,7 +3,7 @@
 use ndn_packet::NameRef;
 
 use super::data_match::{DigestWaiters, PrefixLengths};
-use super::pit_entry::{INLINE_INTEREST_LENGTH, PitEntry, PitFlags, PitIndex};
+use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex};
 use super::records::{InRecord, OutRecord, RecordList, RecordStore, TokenStore};
 use super::{PcctConfig, PitError, packet_has_name, packet_name};
 use crate::arena::Arena;
@@ -66,6 +66,11 @@ impl Pit {
 
     pub(super) fn capacity(&self) -> usize {
         self.entries.capacity()
+    }
+
+    /// Bytes in use for Interests that are too long for their entry, and how many there may be.
+    pub(super) fn bytes(&self) -> (usize, usize) {
+        (self.blocks.bytes_in_use(), self.blocks.limit())
     }
 
     /// Whether a reference of the index is one to a PIT entry.
@@ -150,7 +155,7 @@ impl Pit {
     ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
-        let block = if wire.len() <= INLINE_INTEREST_LENGTH {
+        let block = if wire.len() <= PIT_INTEREST_INLINE_MAX {
             BlockRef::NONE
         } else {
             let block = self.blocks.allocate(wire.len()).ok_or(PitError::BytesFull)?;

@@ -4,8 +4,8 @@ use super::records::{InRecord, OutRecord, RecordList};
 use crate::byte_slab::BlockRef;
 use crate::{FaceIndex, Timestamp};
 
-/// Interests up to this length lie in the entry itself.
-pub(super) const INLINE_INTEREST_LENGTH: usize = 128;
+/// Interests up to this many bytes lie in the entry itself.
+pub const PIT_INTEREST_INLINE_MAX: usize = 128;
 
 /// Names a PIT entry until it is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,7 @@ pub struct PitEntry {
     pub(super) in_first: InRecord,
     pub(super) out_first: OutRecord,
     /// Third and fourth line.
-    pub(super) inline: [u8; INLINE_INTEREST_LENGTH],
+    pub(super) inline: [u8; PIT_INTEREST_INLINE_MAX],
 }
 
 const _: () =
@@ -85,7 +85,7 @@ impl PitEntry {
         timer_count: 0,
         in_first: InRecord::EMPTY,
         out_first: OutRecord::EMPTY,
-        inline: [0; INLINE_INTEREST_LENGTH],
+        inline: [0; PIT_INTEREST_INLINE_MAX],
     };
 
     /// When the entry expires, [`Timestamp::MAX`] before the first
@@ -105,6 +105,13 @@ impl PitEntry {
     #[must_use]
     pub fn must_be_fresh(&self) -> bool {
         self.flags.has(PitFlags::MUST_BE_FRESH)
+    }
+
+    /// Length of an Interest that lies outside of the entry, 0 for others.
+    #[must_use]
+    #[inline]
+    pub fn long_bytes(&self) -> usize {
+        if self.block == BlockRef::NONE { 0 } else { usize::from(self.wire_length) }
     }
 
     /// Number of in-records.

@@ -30,6 +30,13 @@ impl Pcct {
         self.pit.capacity()
     }
 
+    /// Bytes in use for Interests longer than [`PIT_INTEREST_INLINE_MAX`](crate::PIT_INTEREST_INLINE_MAX),
+    /// in whole chunks, and how many there may be.
+    #[must_use]
+    pub fn pit_bytes(&self) -> (usize, usize) {
+        self.pit.bytes()
+    }
+
     /// In-records and out-records beyond the first of their entry.
     #[must_use]
     pub fn extra_record_counts(&self) -> (usize, usize) {

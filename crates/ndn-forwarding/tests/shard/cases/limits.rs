@@ -268,3 +268,33 @@ fn a_flood_leaves_the_others_their_share() {
     flood(&mut bed, 20_000, 1, 875);
     assert_eq!(bed.shards[0].pcct_mut().pit_len(), 875);
 }
+
+#[test]
+fn a_flood_of_long_interests_leaves_the_others_their_bytes() {
+    let case = Case::new("long flood").route("/hole", 2).route("/good", 3);
+    let mut bed = case.with(|world| world.pit_capacity = 1000).world.bed(1);
+    let long = "x".repeat(2000);
+    for serial in 0..2000 {
+        bed.process(0, &[from(1, interest(&format!("/hole/{long}/{serial}"), serial))]);
+    }
+    let (used, max) = bed.shards[0].pcct_mut().pit_bytes();
+    assert!(used >= max - max / 8, "{used} of {max} bytes");
+    assert!(bed.shards[0].pcct_mut().pit_len() < 875, "bytes ran out before entries");
+    assert!(bed.counters[0].dropped(DropReason::PitShare) > 1000);
+    // Others, with Interests of the same and of another length.
+    for (nonce, length) in (1_000_000..).zip([2000, 400, 5000, 20]) {
+        bed.sent.0.clear();
+        let name = format!("/good/{}", "y".repeat(length));
+        bed.process(0, &[from(MULTI_ACCESS, interest(&name, nonce))]);
+        bed.process(0, &[from(3, data(&name))]);
+        let answers = bed.sent.0.iter().filter(|sent| sent.face == MULTI_ACCESS).count();
+        assert_eq!(answers, 1, "{length} bytes");
+    }
+    assert_eq!(bed.counters[0].dropped(DropReason::PitFull), 0);
+    bed.advance(20_000);
+    for serial in 0..400 {
+        let name = format!("/hole/{long}/{serial}");
+        bed.process(20_000, &[from(1, interest(&name, 2_000_000 + serial))]);
+    }
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 400, "what has expired can be used again");
+}
