@@ -14,6 +14,8 @@ use crate::DropReason;
 
 /// The first probe of a namespace comes within this time.
 const FIRST_PROBE_MS: u64 = 5000;
+/// Shorter intervals are refused.
+const PROBING_INTERVAL_MS_MIN: u64 = 1000;
 /// Next hops that are considered for a probe.
 const CANDIDATES_MAX: usize = 32;
 
@@ -47,8 +49,8 @@ impl Asf {
         let refuse = |name, value: u64, reason| {
             Err(ParameterError::Value { name, value: value.to_string(), reason })
         };
-        if probing_interval_ms == 0 {
-            return refuse("probing-interval", probing_interval_ms, "it must be more than 0");
+        if probing_interval_ms < PROBING_INTERVAL_MS_MIN {
+            return refuse("probing-interval", probing_interval_ms, "it must be at least 1000");
         }
         if max_timeouts == 0 {
             return refuse("max-timeouts", max_timeouts, "it must be more than 0");

@@ -276,11 +276,22 @@ fn now() -> Now {
     Now { monotonic_ns: clock::now(), unix_us }
 }
 
+/// Schemes of the faces that can be made: UDP faces send from the sockets that listen.
+fn face_schemes(config: &Config) -> Vec<String> {
+    let udp = &config.listeners.udp;
+    let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
+    [("udp4", is_udp(true)), ("udp6", is_udp(false)), ("tcp4", true), ("tcp6", true)]
+        .into_iter()
+        .filter_map(|(scheme, is_possible)| is_possible.then(|| scheme.to_owned()))
+        .collect()
+}
+
 fn management(config: &Config) -> anyhow::Result<ControlState> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
         fib_entries_max: config.tables.fib_capacity,
+        face_schemes: face_schemes(config),
         cs_capacity_max: settings::cs_capacity_max(config) as u64,
         cs: ndn_management::CsConfiguration {
             capacity: config.tables.cs.capacity_packets as u64,

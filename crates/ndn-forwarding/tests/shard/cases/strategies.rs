@@ -272,7 +272,7 @@ fn asf_probes_with_a_nonce_of_their_own() {
 fn parameters_out_of_bounds_are_refused() {
     let (mut table, _) = ndn_forwarding::strategy::StrategyTable::with_best_route();
     for bad in [
-        "asf/v=5/probing-interval~0",
+        "asf/v=5/probing-interval~999",
         "asf/v=5/max-timeouts~0",
         "asf/v=5/measurements-lifetime~60000",
         "asf/v=5/probing-interval~400000",

@@ -1,0 +1,78 @@
+//! Hundreds of commands, right and wrong, to NFD and to Namewire: the answers are the same.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use namewire_tests::{Peer, Process, Settings, require, run_to_end, skip_unless_found, wait_until};
+use serde_json::Value;
+
+/// NFD without a network: only its Unix socket.
+const NFD_CONF: &str = "
+log { default_level NONE }
+tables { cs_max_packets 65536 }
+face_system { unix { path SOCKET } }
+authorizations { authorize { certfile any privileges { faces
+ fib
+ cs
+ strategy-choice
+} } }
+rib { localhost_security { trust-anchor { type any } } }
+";
+
+fn answers(transport: &str) -> Vec<Value> {
+    let mut command = Peer::Python.interop("commands");
+    command.env("NDN_CLIENT_TRANSPORT", transport);
+    let output = run_to_end(command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Where the answers differ on purpose.
+fn is_known_difference(command: &str, nfd: &Value, ours: &Value) -> bool {
+    let (code, same_code) = (&ours[0], nfd[0] == ours[0]);
+    // The reasons that parameters of strategies are refused for are our own words.
+    let is_strategy = command.starts_with("strategy-choice/set") && same_code && *code == 409;
+    // TCP faces can be made without a TCP listener.
+    let is_tcp = command.contains("tcp4://");
+    is_strategy || is_tcp
+}
+
+#[test]
+fn nfd_and_namewire_answer_alike() {
+    if !(require(&[Peer::Python]) && skip_unless_found("nfd")) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nfd.sock");
+    let conf = directory.path().join("nfd.conf");
+    std::fs::write(&conf, NFD_CONF.replace("SOCKET", socket.to_str().unwrap())).unwrap();
+    let mut command = Command::new("nfd");
+    command.arg("--config").arg(&conf).env("HOME", directory.path());
+    let _nfd = Process::start("nfd", command, directory.path());
+    wait_until("NFD's socket", || socket.exists().then_some(()));
+    let theirs = wait_until("NFD's RIB", || {
+        let answers = answers(&format!("unix://{}", socket.display()));
+        let is_up = |answer: &Value| {
+            answer["command"]
+                .as_str()?
+                .starts_with("rib/register")
+                .then(|| answer["answer"].is_array())
+        };
+        answers.iter().filter_map(is_up).all(|is_up| is_up).then_some(answers)
+    });
+    let forwarder = Settings::new().start();
+    let ours = answers(&forwarder.unix());
+    assert!(ours.len() > 200);
+    let mut differences = Vec::new();
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        let command = ours["command"].as_str().unwrap();
+        assert_eq!(theirs["command"], command);
+        let (nfd, own) = (&theirs["answer"], &ours["answer"]);
+        if nfd != own && !is_known_difference(command, nfd, own) {
+            differences.push(format!("{command}\n  NFD:      {nfd}\n  Namewire: {own}"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
