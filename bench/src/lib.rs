@@ -7,7 +7,10 @@ mod pipeline;
 mod relay;
 
 pub use machine::Machine;
-pub use pipeline::{PipelineCase, PipelineOptions, PipelineReport, run_pipeline};
+pub use pipeline::{
+    PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, run_pipeline,
+    run_shards,
+};
 pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
 
 /// The median; NaN of nothing.

@@ -54,12 +54,13 @@ pub(super) struct Case {
     config: RigConfig,
 }
 
-const BASE: RigConfig = RigConfig {
+pub(super) const BASE: RigConfig = RigConfig {
     shape: NameShape { components: 4, prefix_count: 10_000 },
     payload: 1000,
     cs_packets: 1_000_000,
     pit_entries: 65_536,
     with_tokens: true,
+    shard: 0,
 };
 
 /// All cases.

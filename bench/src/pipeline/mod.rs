@@ -10,9 +10,12 @@ mod case;
 mod floor;
 mod measure;
 mod rig;
+mod shards;
 mod traffic;
 
 use serde::Serialize;
+
+pub use shards::{ShardsCase, ShardsReport, run_shards};
 
 /// What to run.
 #[derive(Debug, Clone)]

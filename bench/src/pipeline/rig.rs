@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use ndn_forwarding::{
-    Burst, Counters, FaceProperties, FaceScope, Ingress, LpFields, PitToken, PitTokenPolicy,
-    RxFace, Shard, ShardConfig, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
+    Burst, Counters, Dispatcher, FaceProperties, FaceScope, Ingress, LpFields, PitToken,
+    PitTokenPolicy, RxFace, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket,
+    TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
-use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, Timestamp};
+use ndn_table::{
+    FaceIndex, FibConfig, FibWriter, NameHasher, Ndt, NextHop, PREFIX_HASHES_MAX, PcctConfig,
+    Timestamp,
+};
 
 use super::traffic::{DataTemplate, InterestTemplate, NameShape};
 
@@ -36,6 +40,8 @@ pub(super) struct RigConfig {
     pub(super) cs_packets: u32,
     pub(super) pit_entries: u32,
     pub(super) with_tokens: bool,
+    /// Number of the shard.
+    pub(super) shard: u8,
 }
 
 /// What the two faces do with what they are given: copy it, or keep large packets.
@@ -148,6 +154,15 @@ pub(super) struct Rig {
     consumer: RxFace,
     producer: RxFace,
     nonce: u32,
+    hasher: NameHasher,
+    /// What this one of several shards needs to know of the others.
+    others: Option<Others>,
+}
+
+#[derive(Debug)]
+struct Others {
+    ndt: Arc<Ndt>,
+    dispatcher: Dispatcher,
 }
 
 /// The hash key of the rigs.
@@ -172,7 +187,7 @@ impl Rig {
         let counters: Arc<Counters> = Arc::default();
         let mut shard = Shard::new(
             &ShardConfig {
-                shard: 0,
+                shard: config.shard,
                 hasher,
                 pcct: PcctConfig {
                     cs_bytes_max: cs_bytes(&config),
@@ -217,7 +232,28 @@ impl Rig {
             consumer: RxFace::new(CONSUMER, &properties),
             producer: RxFace::new(PRODUCER, &upstream),
             nonce: 0,
+            hasher,
+            others: None,
         })
+    }
+
+    /// Makes this one of several shards.
+    pub(super) fn join_others(&mut self, shared: &SharedTables) {
+        self.shard.join_others(shared.clone());
+        let ndt = Arc::clone(&shared.ndt);
+        let dispatcher = Dispatcher::new(Arc::clone(&ndt));
+        self.others = Some(Others { ndt, dispatcher });
+    }
+
+    /// Whether name `sequence` belongs to this shard.
+    pub(super) fn owns(&self, sequence: u64) -> bool {
+        let Some(others) = &self.others else { return true };
+        let name = self.config.shape.name(sequence);
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let components = u16::try_from(self.config.shape.components).unwrap_or(0);
+        let name = NameRef::from_validated(&name, components);
+        let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap_or(0);
+        others.ndt.find(name, &hashes[..count]).shard == self.config.shard
     }
 
     /// Receives an Interest for name `sequence`.
@@ -274,6 +310,12 @@ impl Rig {
             let block = &mut self.blocks[*block];
             let pushed = self.ingress.push(&mut self.burst, &self.pool, block, *length, lp, face);
             debug_assert!(pushed.is_ok());
+        }
+        if let Some(Others { dispatcher, .. }) = &mut self.others {
+            for index in 0..self.burst.len() {
+                let shard = dispatcher.dispatch(&mut self.burst, index, &self.pool);
+                ensure!(shard == self.config.shard, "a name of another shard");
+            }
         }
         let mut sink = Sink { pool: &self.pool, output: &mut self.output };
         let now = Timestamp::from_nanos(start);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    PipelineOptions, PipelineReport, RelayOptions, RelayReport, relay_udp, relay_unix,
-    run_pipeline, run_relay,
+    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, relay_udp,
+    relay_unix, run_pipeline, run_relay, run_shards,
 };
 
 use super::connect::positive_duration;
@@ -39,6 +39,10 @@ enum Bench {
         /// The processor to run on
         #[arg(long, value_name = "NUMBER")]
         cpu: Option<usize>,
+        /// Instead of the cases, so many shards side by side, each on a processor of its own, such
+        /// as 1,2
+        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
+        shards: Vec<usize>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -93,13 +97,17 @@ enum Bench {
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.bench {
-        Bench::Pipeline { filter, pairs, stretch, cpu, json } => {
+        Bench::Pipeline { filter, pairs, stretch, cpu, shards, json } => {
             let pipeline = PipelineOptions {
                 filter: filter.clone(),
                 pairs: *pairs,
                 stretch: *stretch,
                 cpu: *cpu,
             };
+            if !shards.is_empty() {
+                let report = run_shards(shards, &pipeline, |line| eprintln!("{line}"))?;
+                return if *json { print_json(&report) } else { print_shards(&report) };
+            }
             let report = run_pipeline(&pipeline, |line| eprintln!("{line}"))?;
             if *json { print_json(&report) } else { print_pipeline(&report) }
         }
@@ -135,6 +143,22 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn print_json(report: &impl serde::Serialize) -> Outcome {
     let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(output::print_json(&value)?)
+}
+
+fn print_shards(report: &ShardsReport) -> Outcome {
+    let mut table =
+        Table::new(&["shards", "ns/exchange", "exchanges/s", "speed-up", "of independent"]);
+    for case in &report.shards {
+        table.row(vec![
+            case.shards.to_string(),
+            format!("{:.0}", case.ns_per_exchange),
+            format!("{:.0}", case.exchanges_per_second),
+            format!("{:.2}", case.speedup),
+            format!("{:.2}", case.of_independent),
+        ]);
+    }
+    table.print("no shards")?;
+    Ok(())
 }
 
 fn print_pipeline(report: &PipelineReport) -> Outcome {

@@ -1,0 +1,199 @@
+//! `bench pipeline --shards`: several shards side by side, each with packets of its own.
+//!
+//! Names arrive where they belong, so nothing crosses; what is measured is whether shards that know
+//! of each other, dispatch every packet and share the dispatch table and the list of wide Interests
+//! are slower than shards that are alone. Each runs on a processor of its own.
+
+use anyhow::{Result, ensure};
+use ndn_forwarding::SharedTables;
+use serde::Serialize;
+
+use super::PipelineOptions;
+use super::case::BASE;
+use super::rig::{Rig, RigConfig};
+
+/// Interests that wait for Data at any time.
+const OUTSTANDING: usize = 8_192;
+/// Interests, and as many Data, in one burst.
+const EXCHANGES_PER_BURST: usize = 32;
+/// Packets in each Content Store: memory for several of them.
+const CS_PACKETS: u32 = 100_000;
+
+/// One number of shards.
+#[derive(Debug, Clone, Serialize)]
+pub struct ShardsCase {
+    /// Shards, one on each processor.
+    pub shards: usize,
+    /// Median time of one exchange in one of them.
+    pub ns_per_exchange: f64,
+    /// All together.
+    pub exchanges_per_second: f64,
+    /// As many shards that know nothing of each other, all together.
+    pub independent_per_second: f64,
+    /// Over one shard that is alone.
+    pub speedup: f64,
+    /// Over as many shards that know nothing of each other.
+    pub of_independent: f64,
+}
+
+/// What `--shards` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct ShardsReport {
+    /// Always `pipeline`.
+    pub bench: &'static str,
+    /// The machine.
+    pub machine: crate::Machine,
+    /// The processors that shards ran on.
+    pub cpus: Vec<usize>,
+    /// The rows.
+    pub shards: Vec<ShardsCase>,
+    /// That of the largest number of shards.
+    pub speedup: f64,
+}
+
+/// Runs the bench for each of `counts`; `progress` gets a line now and then.
+///
+/// # Errors
+/// When there is not enough memory or there are not enough processors, or a shard did not do what
+/// it should.
+pub fn run_shards(
+    counts: &[usize],
+    options: &PipelineOptions,
+    mut progress: impl FnMut(&str),
+) -> Result<ShardsReport> {
+    let cpus = ndn_sys::cpu::allowed_cpus()?;
+    let mut shards = Vec::new();
+    for &count in counts {
+        ensure!(count > 0 && count <= cpus.len(), "{count} shards on {} processors", cpus.len());
+        progress(&format!("{count} shards"));
+        shards.push(run_count(count, options, &cpus)?);
+    }
+    let most = shards.iter().max_by_key(|case: &&ShardsCase| case.shards);
+    Ok(ShardsReport {
+        bench: "pipeline",
+        machine: crate::Machine::read(),
+        cpus,
+        speedup: most.map_or(f64::NAN, |case| case.speedup),
+        shards,
+    })
+}
+
+fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<ShardsCase> {
+    let mut alone = runs(1, None)?;
+    let mut independent = runs(count, None)?;
+    let mut together = runs(count, (count > 1).then(|| SharedTables::new(count, 2)))?;
+    let (mut one, mut apart, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=options.pairs {
+        // In turn, so that what the host does meets all three alike.
+        let rates = [&mut alone, &mut independent, &mut together]
+            .map(|runs| stretch(runs, options.stretch, cpus));
+        let [of_one, of_apart, of_joined] = rates;
+        // The first round fills the Content Stores.
+        if round > 0 {
+            one.push(of_one?);
+            apart.push(of_apart?);
+            joined.push(of_joined?);
+        }
+    }
+    let [one, apart, joined] = [one, apart, joined].map(|rates| crate::median(rates.into_iter()));
+    for run in together.iter().chain(&independent) {
+        let counters = &run.rig.counters;
+        ensure!(counters.cs_hits.value() == 0, "names repeat too soon");
+        ensure!(counters.cs_evictions.value() > 0, "nothing was evicted");
+        ensure!(counters.dropped_total() == 0, "packets were dropped");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a handful of shards")]
+    let count_f64 = count as f64;
+    Ok(ShardsCase {
+        shards: count,
+        ns_per_exchange: 1e9 * count_f64 / joined,
+        exchanges_per_second: joined,
+        independent_per_second: apart,
+        speedup: joined / one,
+        of_independent: joined / apart,
+    })
+}
+
+/// A shard and the names that it is asked for.
+struct Run {
+    rig: Rig,
+    next_interest: u64,
+    next_data: u64,
+}
+
+fn runs(count: usize, shared: Option<SharedTables>) -> Result<Vec<Run>> {
+    (0..count)
+        .map(|number| {
+            let shard = if shared.is_some() { u8::try_from(number)? } else { 0 };
+            let config = RigConfig { cs_packets: CS_PACKETS, shard, ..BASE };
+            let prefix_length = config.shape.name(0).len();
+            let mut rig = Rig::new(config, prefix_length, ndn_sys::clock::now())?;
+            if let Some(shared) = &shared {
+                rig.join_others(shared);
+            }
+            Ok(Run { rig, next_interest: 0, next_data: 0 })
+        })
+        .collect()
+}
+
+/// So many exchanges in each shard, all at once; exchanges per second of all together.
+fn stretch(runs: &mut [Run], exchanges: u64, cpus: &[usize]) -> Result<f64> {
+    let rates: Vec<Result<f64>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = runs
+            .iter_mut()
+            .zip(cpus)
+            .map(|(run, &cpu)| {
+                scope.spawn(move || {
+                    ndn_sys::cpu::pin_thread(cpu)?;
+                    run.stretch(exchanges)
+                })
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a shard has panicked")))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    rates.into_iter().sum()
+}
+
+impl Run {
+    /// So many exchanges; how many in a second of forwarding.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn stretch(&mut self, exchanges: u64) -> Result<f64> {
+        let (mut nanos, mut done) = (0, 0);
+        while done < exchanges {
+            for _ in 0..EXCHANGES_PER_BURST {
+                self.next_interest = self.next_owned(self.next_interest);
+                self.rig.receive_interest(self.next_interest)?;
+                self.next_interest += 1;
+            }
+            if self.rig.outstanding() >= OUTSTANDING {
+                self.answer()?;
+            }
+            nanos += self.rig.process()?;
+            done += EXCHANGES_PER_BURST as u64;
+        }
+        // No Interest is to expire while the others take their turn.
+        while self.rig.outstanding() > 0 {
+            self.answer()?;
+            nanos += self.rig.process()?;
+        }
+        Ok(done as f64 * 1e9 / nanos as f64)
+    }
+
+    /// Receives the Data for the Interests that have waited longest.
+    fn answer(&mut self) -> Result<()> {
+        for _ in 0..EXCHANGES_PER_BURST.min(self.rig.outstanding()) {
+            self.next_data = self.next_owned(self.next_data);
+            self.rig.receive_data(self.next_data)?;
+            self.next_data += 1;
+        }
+        Ok(())
+    }
+
+    /// The next name from `sequence` on that belongs to the shard.
+    fn next_owned(&self, sequence: u64) -> u64 {
+        (sequence..).find(|&sequence| self.rig.owns(sequence)).unwrap_or(sequence)
+    }
+}
