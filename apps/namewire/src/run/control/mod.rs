@@ -282,7 +282,8 @@ fn face_schemes(config: &Config) -> Vec<String> {
     let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
     [("udp4", is_udp(true)), ("udp6", is_udp(false)), ("tcp4", true), ("tcp6", true)]
         .into_iter()
-        .filter_map(|(scheme, is_possible)| is_possible.then(|| scheme.to_owned()))
+        .filter(|(_, is_possible)| *is_possible)
+        .map(|(scheme, _)| scheme.to_owned())
         .collect()
 }
 

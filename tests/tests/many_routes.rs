@@ -1,0 +1,77 @@
+//! Routes by the thousand: registered, listed and gone with their face, while packets go on.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use namewire_tests::wire::PacketReader;
+use namewire_tests::{Settings, now, wait_until, wire};
+use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
+use ndn_packet::{Data, LpPacket, Name};
+
+const ROUTES: u64 = 5000;
+/// Commands on their way at a time.
+const WINDOW: u64 = 256;
+
+fn prefix(number: u64) -> Name {
+    let mut name: Name = "/many".parse().unwrap();
+    name.push_generic(format!("{}", number % 100)).push_generic(format!("{number}"));
+    name
+}
+
+fn register(number: u64) -> Vec<u8> {
+    let name = Some(prefix(number));
+    let parameters = ControlParameters { name, ..ControlParameters::default() };
+    CommandBuilder::default()
+        .digest_signed_interest(Verb::RibRegister, &parameters, number + 1, 1)
+        .unwrap()
+}
+
+#[test]
+fn thousands_of_routes_a_second_and_all_are_listed_once() {
+    let forwarder = Settings::new().start();
+    let mut stream = forwarder.connect();
+    let mut reader = PacketReader::new(&stream);
+    let started = now();
+    let mut sent = 0;
+    for answered in 0..ROUTES {
+        while sent < ROUTES && sent < answered + WINDOW {
+            stream.write_all(&register(sent)).unwrap();
+            sent += 1;
+        }
+        let answer = reader.next_packet().unwrap();
+        let data = Data::parse(LpPacket::parse(&answer).unwrap().fragment().unwrap()).unwrap();
+        let response = ControlResponse::decode(data.content().unwrap()).unwrap();
+        assert!(response.is_ok(), "{response:?}");
+    }
+    let per_second = f64::from(u32::try_from(ROUTES).unwrap()) / started.elapsed().as_secs_f64();
+    // Several thousand even without optimisation; a busy machine gets the benefit of the doubt.
+    assert!(per_second > 500.0, "{per_second:.0} routes/s");
+
+    // Another client lists them, in many segments of one version.
+    let listed = forwarder.output(&["nfdc", "route", "list", "origin", "app"]);
+    let names: BTreeSet<&str> = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("prefix=")?.split(' ').next())
+        .filter(|name| name.starts_with("/many/"))
+        .collect();
+    assert_eq!(names.len() as u64, ROUTES, "{per_second:.0} routes/s");
+    assert_eq!(listed.lines().filter(|line| line.contains("/many/")).count() as u64, ROUTES);
+
+    // An Interest finds the route of its longest prefix.
+    let uri = format!("{}/x", prefix(4711));
+    let mut consumer = forwarder.connect();
+    consumer.write_all(&wire::interest(&uri, 7)).unwrap();
+    let interest = reader.next_packet().unwrap();
+    let packet = LpPacket::parse(&interest).unwrap();
+    let interest = ndn_packet::Interest::parse(packet.fragment().unwrap()).unwrap();
+    assert_eq!(interest.name(), wire::name(&uri));
+
+    drop((stream, reader));
+    wait_until("the routes to be gone with their face", || {
+        let gone = forwarder.run(&["nfdc", "route", "show", &prefix(0).to_uri()]);
+        (gone.status.code() == Some(6)).then_some(())
+    });
+    let status = forwarder.json(&["status"]);
+    assert!(status["tables"]["fib_entries"].as_u64().is_none_or(|left| left < 10), "{status}");
+}
