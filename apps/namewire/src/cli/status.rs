@@ -46,6 +46,12 @@ fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
         .map_or_else(|_| Vec::new(), |statistics| statistics.workers)
 }
 
+/// Blocks of packet memory, of 64 KiB each.
+#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+fn blocks_to_mebibytes(blocks: u64) -> f64 {
+    blocks as f64 / 16.0
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn per_call(frames: u64, calls: u64) -> f64 {
     frames as f64 / calls.max(1) as f64
@@ -88,6 +94,16 @@ fn print(
                 "{:.1} received, {:.1} sent",
                 per_call(sum(|one| one.received_frames), sum(|one| one.receive_calls)),
                 per_call(sum(|one| one.sent_frames), sum(|one| one.send_calls)),
+            ),
+        ));
+        let mebibytes = |blocks: u64| format!("{:.1} MiB", blocks_to_mebibytes(blocks));
+        fields.push((
+            "packet memory",
+            format!(
+                "{} in use, at most {}; {} packets without",
+                mebibytes(sum(|one| one.packet_blocks)),
+                mebibytes(sum(|one| one.packet_blocks_max)),
+                grouped(sum(|one| one.packet_block_failures)),
             ),
         ));
     }

@@ -93,6 +93,15 @@ pub struct WorkerStatistics {
     /// Nanoseconds that it had nothing to do.
     #[serde(default)]
     pub waited_ns: u64,
+    /// Blocks of 64 KiB of packet memory in use.
+    #[serde(default)]
+    pub packet_blocks: u64,
+    /// The most that were in use at one time.
+    #[serde(default)]
+    pub packet_blocks_max: u64,
+    /// Times that a block was needed and all were in use.
+    #[serde(default)]
+    pub packet_block_failures: u64,
     /// Messages sent to other workers.
     #[serde(default)]
     pub crossings_sent: u64,

@@ -67,6 +67,7 @@ pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
     let figures = dataplane.workers().iter().map(|worker| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),
         calls: Arc::clone(worker.call_counters()),
+        pool: Arc::clone(worker.pool_counters()),
         shard: Arc::clone(worker.counters()),
         exchange: worker.exchange_counters().cloned(),
     });

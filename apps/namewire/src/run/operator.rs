@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use ndn_dataplane::{ExchangeCounters, WorkerCounters};
 use ndn_face::CallCounters;
 use ndn_forwarding::Counters;
+use ndn_ring::PoolCounters;
 use ndn_sys::poll::Waker;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
@@ -52,6 +53,8 @@ pub(super) struct WorkerFigures {
     pub(super) rounds: Arc<WorkerCounters>,
     /// Its system calls.
     pub(super) calls: Arc<CallCounters>,
+    /// Its packet memory.
+    pub(super) pool: Arc<PoolCounters>,
     /// Its shard.
     pub(super) shard: Arc<Counters>,
     /// Its dealings with other workers, if there are any.
@@ -60,7 +63,7 @@ pub(super) struct WorkerFigures {
 
 impl WorkerFigures {
     fn read(&self) -> WorkerStatistics {
-        let Self { rounds, calls, shard, exchange } = self;
+        let Self { rounds, calls, pool, shard, exchange } = self;
         let crossings =
             |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
         WorkerStatistics {
@@ -73,6 +76,9 @@ impl WorkerFigures {
             send_calls: calls.send_calls.value(),
             sent_frames: calls.sent_frames.value(),
             waited_ns: rounds.waited_ns.value(),
+            packet_blocks: u64::from(pool.blocks_in_use()),
+            packet_blocks_max: u64::from(pool.blocks_in_use_max()),
+            packet_block_failures: pool.allocation_failures(),
             crossings_sent: crossings(|exchange| exchange.sent.value()),
             crossings_taken: crossings(|exchange| exchange.taken.value()),
             crossings_dropped: crossings(ExchangeCounters::dropped_total),
