@@ -9,7 +9,7 @@ use namewire_tests::{Settings, now, wait_until, wire};
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use ndn_packet::{Data, LpPacket, Name};
 
-const ROUTES: u64 = 5000;
+const ROUTES: u64 = 20_000;
 /// Commands on their way at a time.
 const WINDOW: u64 = 256;
 

@@ -19,7 +19,8 @@ const DATA_TYPE: u8 = 6;
 const INTERESTS_PER_ROUND: usize = 64;
 
 impl Control {
-    /// Answers what came in by the internal face.
+    /// Takes what came in by the internal face; [`work`](Self::work) answers it. A round of commands
+    /// makes one version of the FIB: copying the pages that it changes costs more than the change.
     pub(super) fn handle_interests(&mut self, now: Now) {
         for _ in 0..INTERESTS_PER_ROUND {
             let Some(frame) = self.internal.receive() else {
@@ -36,7 +37,6 @@ impl Control {
             if wire.first() == Some(&DATA_TYPE) {
                 self.state.handle_data(now, wire);
                 self.report_outcomes();
-                self.work(now);
                 continue;
             }
             let telemetry = DataplaneTelemetry {
@@ -46,7 +46,6 @@ impl Control {
             };
             let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
             self.refusals.report(now, face_id, handled);
-            self.work(now);
         }
         self.is_behind = true;
     }
@@ -104,7 +103,6 @@ impl Control {
                 }
             }
             Action::SendData { wire, may_cache } => {
-                self.publish_tables();
                 self.unsent.push_back(reply_frame(&wire, may_cache));
             }
             Action::SendInterest { wire, next_hop } => {
