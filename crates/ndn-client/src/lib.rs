@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod answers;
 mod connection;
 mod content;
 mod endpoint;
@@ -25,6 +26,7 @@ mod transport;
 pub use address::{
     AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
 };
+pub use answers::Answers;
 pub use content::Content;
 pub use endpoint::{Endpoint, EndpointOptions, Flow, OpenError};
 pub use express::{ExpressError, InterestRequest};

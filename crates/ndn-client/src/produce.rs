@@ -53,6 +53,14 @@ impl Request {
         self.interest().name()
     }
 
+    pub(crate) fn token(&self) -> &PitToken {
+        &self.token
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn header(&self) -> LpHeader<'_> {
         LpHeader { pit_token: self.token.as_bytes(), ..LpHeader::default() }
     }

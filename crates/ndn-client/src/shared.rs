@@ -47,6 +47,13 @@ impl Output {
         }
     }
 
+    /// Appends packets that have their link headers already.
+    pub(crate) fn push_encoded(&mut self, packets: &[u8]) {
+        if self.connected {
+            self.bytes.extend_from_slice(packets);
+        }
+    }
+
     /// Appends a bare packet that `write` writes into a buffer of `length_max` bytes.
     pub(crate) fn push_with<E>(
         &mut self,

@@ -31,6 +31,7 @@ mod put;
 mod resolve;
 mod route;
 mod run;
+mod serve;
 mod status;
 mod strategy;
 mod target;
@@ -67,6 +68,7 @@ enum Command {
     Poke(poke::Options),
     Put(put::Options),
     Get(get::Options),
+    Serve(serve::Options),
     Dissect(dissect::Options),
     Capture(capture::Options),
     Log(log::Options),
@@ -112,6 +114,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Poke(options) => poke::run(options),
         Command::Put(options) => put::run(options),
         Command::Get(options) => get::run(options),
+        Command::Serve(options) => serve::run(options),
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),

@@ -1,0 +1,239 @@
+//! `namewire serve`: serves directories as the file service.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ndn_files::{Event, FileServer, Mount, RootOptions, ServerOptions, StartError};
+use ndn_packet::Name;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
+use super::failure::{Failure, Outcome};
+use super::interrupt::interrupted;
+use super::keys;
+use super::output::{self, bytes_for_people, grouped};
+
+/// Largest file of mounts: none that is written by hand comes near it.
+const MOUNTS_BYTES_MAX: u64 = 1 << 20;
+
+/// Serve directories
+///
+/// PREFIX/PATH/32=metadata tells version, size and times of a file, PREFIX/PATH/VERSION/SEGMENT is its
+/// content, PREFIX/PATH/32=ls lists a directory: the file service of NDN-DPDK, ndn6-tools and NDNts.
+/// Nothing outside the directory is served, whatever is asked for, and never a device or a pipe.
+/// Serves until it is interrupted.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// The directory
+    #[arg(required_unless_present = "mounts", requires = "prefix")]
+    directory: Option<PathBuf>,
+    /// Name of the directory
+    #[arg(long, short, value_parser = published_name, requires = "directory")]
+    prefix: Option<Name>,
+    /// Serve the mounts of this TOML file, too
+    ///
+    /// Each is a table [[mount]] with `prefix` and `directory`, and, if it is to differ from the
+    /// options here, `symlinks`, `hidden`, `other-file-systems`, `segment-size`.
+    #[arg(long, short, value_name = "FILE")]
+    mounts: Option<PathBuf>,
+    /// Follow symbolic links that stay within the directory
+    #[arg(long)]
+    symlinks: bool,
+    /// Serve files whose names begin with a period
+    #[arg(long)]
+    hidden: bool,
+    /// Go on into other file systems that are mounted within the directory
+    #[arg(long)]
+    other_file_systems: bool,
+    /// Content bytes in each segment [default: 8192, over UDP what fits a frame]
+    #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    segment_size: Option<u64>,
+    /// FreshnessPeriod of the segments
+    #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
+    freshness: Duration,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    sign: String,
+    /// Threads that read and sign [default: one for each processor, 16 at most]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Files that are kept open
+    #[arg(long, value_name = "FILES", default_value_t = ServerOptions::default().open_files_max)]
+    open_files: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+/// The file of mounts.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct MountFile {
+    mount: Vec<MountEntry>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct MountEntry {
+    prefix: String,
+    directory: PathBuf,
+    symlinks: Option<bool>,
+    hidden: Option<bool>,
+    other_file_systems: Option<bool>,
+    segment_size: Option<u64>,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let serving = ServerOptions {
+        signer: keys::signer(&options.sign)?,
+        freshness: options.freshness,
+        threads: options.threads,
+        open_files_max: options.open_files,
+        ..ServerOptions::default()
+    };
+    let mounts = mounts(options)?;
+    let described: Vec<_> = mounts.iter().map(describe).collect();
+    block_on_until_done(async {
+        let endpoint = options.connect.open().await?;
+        let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
+        tell_serving(options, &described)?;
+        interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
+        tell_served(options, &server)?;
+        // The forwarder drops the routes with the connection, whether or not it answers now.
+        let _ = server.stop().await;
+        Ok(())
+    })
+}
+
+fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
+    let mut mounts = Vec::new();
+    let defaults = RootOptions {
+        symlinks: options.symlinks,
+        other_file_systems: options.other_file_systems,
+        hidden: options.hidden,
+    };
+    if let (Some(directory), Some(prefix)) = (&options.directory, &options.prefix) {
+        mounts.push(open(prefix.clone(), directory, defaults, options.segment_size)?);
+    }
+    if let Some(file) = &options.mounts {
+        let base = file.parent().unwrap_or(Path::new(""));
+        for entry in read(file)?.mount {
+            let prefix = published_name(&entry.prefix).map_err(|error| {
+                Failure::Usage(format!("{}: {}: {error}", file.display(), entry.prefix))
+            })?;
+            let root = RootOptions {
+                symlinks: entry.symlinks.unwrap_or(defaults.symlinks),
+                other_file_systems: entry.other_file_systems.unwrap_or(defaults.other_file_systems),
+                hidden: entry.hidden.unwrap_or(defaults.hidden),
+            };
+            let segment_size = entry.segment_size.or(options.segment_size);
+            // Relative to the file, wherever the program is started.
+            mounts.push(open(prefix, &base.join(&entry.directory), root, segment_size)?);
+        }
+    }
+    Ok(mounts)
+}
+
+fn open(
+    prefix: Name,
+    directory: &Path,
+    options: RootOptions,
+    segment_size: Option<u64>,
+) -> Outcome<Mount> {
+    let mount = Mount::open(prefix, directory, options)
+        .map_err(|error| Failure::file(directory.display(), &error))?;
+    if segment_size == Some(0) {
+        return Err(Failure::Usage("a segment holds at least one byte".to_owned()));
+    }
+    // Longer ones than a packet can hold become shorter.
+    let segment_len = segment_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    Ok(Mount { segment_len: segment_len.map(|length| length.min(1 << 16)), ..mount })
+}
+
+fn read(file: &Path) -> Outcome<MountFile> {
+    let failed = |error: std::io::Error| Failure::file(file.display(), &error);
+    if std::fs::metadata(file).map_err(failed)?.len() > MOUNTS_BYTES_MAX {
+        let too_large = format!("{}: more than {MOUNTS_BYTES_MAX} bytes", file.display());
+        return Err(Failure::Usage(too_large));
+    }
+    let text = std::fs::read_to_string(file).map_err(failed)?;
+    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
+}
+
+fn describe(mount: &Mount) -> (String, String) {
+    (mount.prefix.to_uri(), mount.root.path().display().to_string())
+}
+
+fn tell_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
+    for (prefix, directory) in mounts {
+        if options.json {
+            output::print_json(&json!({ "prefix": prefix, "directory": directory }))?;
+        } else {
+            output::print_line(&format!("serving {directory} as {prefix}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_served(options: &Options, server: &FileServer) -> Outcome {
+    let counters = server.counters();
+    if options.json {
+        let mut report = serde_json::Map::new();
+        report.insert("content_bytes".to_owned(), counters.content_bytes().into());
+        for (event, name) in Event::ALL {
+            report.insert(name.to_owned(), counters.count(event).into());
+        }
+        return Ok(output::print_json(&report.into())?);
+    }
+    let line = format!(
+        "{} segments sent, {}; {} requests refused or not found",
+        grouped(counters.count(Event::Segment)),
+        bytes_for_people(counters.content_bytes()),
+        grouped(
+            [
+                Event::RefusedPath,
+                Event::RefusedEscape,
+                Event::RefusedSpecial,
+                Event::Denied,
+                Event::NotFound
+            ]
+            .into_iter()
+            .map(|event| counters.count(event))
+            .sum()
+        ),
+    );
+    Ok(output::print_line(&line)?)
+}
+
+fn failure(error: StartError) -> Failure {
+    if let StartError::Register(error) = error {
+        return error.into();
+    }
+    if matches!(error, StartError::MountedTwice(_)) {
+        return Failure::Usage(error.to_string());
+    }
+    Failure::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_from_a_file() {
+        let text = "[[mount]]\nprefix = \"/a\"\ndirectory = \"data\"\n\
+                    [[mount]]\nprefix = \"/b\"\ndirectory = \"/srv\"\nsegment-size = 4000\nhidden = true\n";
+        let file: MountFile = toml::from_str(text).unwrap();
+        assert_eq!(file.mount.len(), 2);
+        assert_eq!(file.mount[0].hidden, None);
+        assert_eq!((file.mount[1].segment_size, file.mount[1].hidden), (Some(4000), Some(true)));
+        for wrong in
+            ["[[mount]]\nprefix = \"/a\"\n", "[[mount]]\nprefix=\"/a\"\ndirectory=\"x\"\ntypo=1\n"]
+        {
+            assert!(toml::from_str::<MountFile>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A map of bounded weight that gives up what was not used for longest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Key of everything that belongs to a path: the value of its name.
+pub(crate) type Key = Arc<[u8]>;
+
+#[derive(Debug)]
+struct Slot<V> {
+    value: V,
+    weight: usize,
+    used: u64,
+}
+
+/// Values with weights, at most `weight_max` together.
+#[derive(Debug)]
+pub(crate) struct Lru<V> {
+    slots: HashMap<Key, Slot<V>>,
+    /// Keys by when they were used last.
+    order: BTreeMap<u64, Key>,
+    clock: u64,
+    weight: usize,
+    weight_max: usize,
+}
+
+impl<V> Lru<V> {
+    pub(crate) fn new(weight_max: usize) -> Self {
+        let (slots, order) = (HashMap::new(), BTreeMap::new());
+        Self { slots, order, clock: 0, weight: 0, weight_max }
+    }
+
+    /// The value, which now is the one used last.
+    pub(crate) fn find(&mut self, key: &[u8]) -> Option<&V> {
+        let slot = self.slots.get_mut(key)?;
+        self.clock += 1;
+        let name = self.order.remove(&slot.used)?;
+        self.order.insert(self.clock, name);
+        slot.used = self.clock;
+        Some(&slot.value)
+    }
+
+    /// Adds or replaces a value. One that is heavier than all may be together is not kept.
+    pub(crate) fn insert(&mut self, key: &Key, value: V, weight: usize) {
+        self.remove(key);
+        if weight > self.weight_max {
+            return;
+        }
+        while self.weight + weight > self.weight_max {
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                break;
+            };
+            let oldest = Arc::clone(oldest);
+            self.remove(&oldest);
+        }
+        self.clock += 1;
+        self.weight += weight;
+        self.order.insert(self.clock, Arc::clone(key));
+        self.slots.insert(Arc::clone(key), Slot { value, weight, used: self.clock });
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if let Some(slot) = self.slots.remove(key) {
+            self.order.remove(&slot.used);
+            self.weight -= slot.weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_list_does(operations in prop::collection::vec((0_u8..3, 0_u8..8, 0_usize..6), 0..200)) {
+            const WEIGHT_MAX: usize = 10;
+            let mut lru = Lru::new(WEIGHT_MAX);
+            // Used last at the end.
+            let mut list: Vec<(u8, usize, usize)> = Vec::new();
+            for (step, (operation, key, weight)) in operations.into_iter().enumerate() {
+                let name: Key = Arc::from([key]);
+                let place = list.iter().position(|entry| entry.0 == key);
+                match operation {
+                    0 => {
+                        let entry = place.map(|place| list.remove(place));
+                        prop_assert_eq!(lru.find(&name).copied(), entry.map(|entry| entry.1));
+                        list.extend(entry);
+                    }
+                    1 => {
+                        lru.insert(&name, step, weight * 2);
+                        place.map(|place| list.remove(place));
+                        while list.iter().map(|entry| entry.2).sum::<usize>() + weight * 2 > WEIGHT_MAX {
+                            list.remove(0);
+                        }
+                        list.push((key, step, weight * 2));
+                    }
+                    _ => {
+                        lru.remove(&name);
+                        place.map(|place| list.remove(place));
+                    }
+                }
+                prop_assert_eq!(lru.slots.len(), list.len());
+                prop_assert_eq!(lru.order.len(), list.len());
+                prop_assert_eq!(lru.weight, list.iter().map(|entry| entry.2).sum::<usize>());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_heavy_is_not_kept() {
+        let mut lru = Lru::new(10);
+        let key: Key = Arc::from([1]);
+        lru.insert(&key, 1, 11);
+        assert!(lru.find(&key).is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! What the server counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::path::Refusal;
+use crate::root::OpenFailure;
+
+/// What can become of an Interest, and what is done on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum Event {
+    /// A segment of a file or of a listing was sent.
+    Segment,
+    /// Metadata was sent.
+    Metadata,
+    /// An application Nack was sent.
+    Nack,
+    /// The name is none of the file service.
+    Unrecognised,
+    /// The path is not one that is served.
+    RefusedPath,
+    /// The path leads out of the mount, or through a symbolic link.
+    RefusedEscape,
+    /// A device, a pipe, a socket.
+    RefusedSpecial,
+    /// The file exists and this process may not read it.
+    Denied,
+    /// There is no such file, or no such segment.
+    NotFound,
+    /// The version is not that of the file.
+    WrongVersion,
+    /// The file changed while it was being read.
+    Changed,
+    /// Too many Interests waited, for this file or altogether.
+    Overload,
+    /// Reading failed, or an answer could not be made.
+    Failed,
+    /// A file was opened; all other uses found it open.
+    Opened,
+}
+
+impl Event {
+    /// All events with their names.
+    pub const ALL: [(Self, &'static str); 14] = [
+        (Self::Segment, "segments"),
+        (Self::Metadata, "metadata"),
+        (Self::Nack, "nacks"),
+        (Self::Unrecognised, "unrecognised"),
+        (Self::RefusedPath, "refused_path"),
+        (Self::RefusedEscape, "refused_escape"),
+        (Self::RefusedSpecial, "refused_special"),
+        (Self::Denied, "denied"),
+        (Self::NotFound, "not_found"),
+        (Self::WrongVersion, "wrong_version"),
+        (Self::Changed, "changed"),
+        (Self::Overload, "overload"),
+        (Self::Failed, "failed"),
+        (Self::Opened, "opened"),
+    ];
+}
+
+impl From<Refusal> for Event {
+    fn from(_: Refusal) -> Self {
+        Self::RefusedPath
+    }
+}
+
+impl From<OpenFailure> for Event {
+    fn from(failure: OpenFailure) -> Self {
+        match failure {
+            OpenFailure::NotFound => Self::NotFound,
+            OpenFailure::Outside | OpenFailure::Symlink => Self::RefusedEscape,
+            OpenFailure::Special => Self::RefusedSpecial,
+            OpenFailure::Denied => Self::Denied,
+            OpenFailure::Other(_) => Self::Failed,
+        }
+    }
+}
+
+/// Counters of a server.
+#[derive(Debug, Default)]
+pub struct Counters {
+    events: [AtomicU64; Event::ALL.len()],
+    content_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(&self, event: Event, count: u64) {
+        self.events[event as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_content(&self, bytes: u64) {
+        self.content_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How often it happened.
+    #[must_use]
+    pub fn count(&self, event: Event) -> u64 {
+        self.events[event as usize].load(Ordering::Relaxed)
+    }
+
+    /// Content bytes sent.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        self.content_bytes.load(Ordering::Relaxed)
+    }
+}

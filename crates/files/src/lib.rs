@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod cache;
+mod counters;
+mod listing;
+mod metadata;
+mod packet;
+mod path;
+mod place;
+mod read;
+mod request;
+mod root;
+mod schedule;
+mod serve;
+mod serve_list;
+mod server;
+mod stat;
+#[cfg(test)]
+mod tests;
+
+pub use counters::{Counters, Event};
+pub use metadata::{FileMetadata, MetadataError};
+pub use path::Refusal;
+pub use request::{LIST, METADATA};
+pub use root::{OpenFailure, Root, RootOptions};
+pub use server::{FileServer, Mount, ServerOptions, StartError};
+pub use stat::{FileKind, FileStat};

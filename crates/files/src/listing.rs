@@ -1,0 +1,71 @@
+//! Directory listings: names in order, each ended by a zero byte, those of directories by `/` before.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Dir, FileType};
+
+use crate::root::{OpenFailure, Root};
+use crate::stat::FileKind;
+
+/// Longest listing in bytes. A directory with more is not listed.
+pub(crate) const LISTING_LEN_MAX: usize = 64 << 20;
+
+/// Why there is no listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListFailure {
+    Open(OpenFailure),
+    TooLong,
+}
+
+impl<E: Into<OpenFailure>> From<E> for ListFailure {
+    fn from(error: E) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// Lists the open directory at `path`: what `root` serves of it.
+pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>, ListFailure> {
+    let mut entries: Vec<(Vec<u8>, bool)> = Vec::new();
+    let mut length = 0;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") || (!root.options().hidden && name.starts_with(b".")) {
+            continue;
+        }
+        let Some(is_directory) = is_directory(root, path, name, entry.file_type()) else {
+            continue;
+        };
+        length += name.len() + 1 + usize::from(is_directory);
+        if length > LISTING_LEN_MAX {
+            return Err(ListFailure::TooLong);
+        }
+        entries.push((name.to_vec(), is_directory));
+    }
+    entries.sort_unstable();
+    let mut listing = Vec::with_capacity(length);
+    for (name, is_directory) in entries {
+        listing.extend_from_slice(&name);
+        listing.extend_from_slice(if is_directory { b"/\0" } else { b"\0" });
+    }
+    Ok(listing)
+}
+
+/// Whether an entry is a directory; `None` for what is not served.
+fn is_directory(root: &Root, path: &Path, name: &[u8], kind: FileType) -> Option<bool> {
+    match kind {
+        FileType::RegularFile => Some(false),
+        FileType::Directory => Some(true),
+        FileType::Symlink | FileType::Unknown => {
+            // What the link leads to counts, if it may be followed.
+            let stat = root.stat(&path.join(OsStr::from_bytes(name))).ok()?;
+            Some(stat.kind == FileKind::Directory)
+        }
+        FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
+            None
+        }
+    }
+}

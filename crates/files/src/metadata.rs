@@ -1,0 +1,239 @@
+//! Metadata of files, as the file service writes it.
+
+use ndn_packet::tlv::{Reader, append_name, append_nested, append_number};
+use ndn_packet::{Component, DecodeError, Name, NameRef, types};
+
+use crate::stat::{FileKind, FileStat};
+
+/// TLV types of the file service.
+mod types_here {
+    pub(super) const SEGMENT_SIZE: u32 = 0xF500;
+    pub(super) const SIZE: u32 = 0xF502;
+    pub(super) const MODE: u32 = 0xF504;
+    pub(super) const ATIME: u32 = 0xF506;
+    pub(super) const BTIME: u32 = 0xF508;
+    pub(super) const CTIME: u32 = 0xF50A;
+    pub(super) const MTIME: u32 = 0xF50C;
+}
+
+/// Why metadata cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// It cannot be read.
+    #[error("malformed metadata: {0}")]
+    Malformed(#[from] DecodeError),
+    /// It contradicts itself.
+    #[error("contradictory metadata: {0}")]
+    Contradiction(&'static str),
+}
+
+/// Metadata of a file or directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMetadata {
+    /// Name with version, of the file or of the directory's listing.
+    pub name: Name,
+    /// Number of the last segment; files only.
+    pub final_segment: Option<u64>,
+    /// Content bytes of each segment but the last; files only.
+    pub segment_size: Option<u64>,
+    /// Length in bytes; files only.
+    pub size: Option<u64>,
+    /// Type and permissions as in `st_mode`.
+    pub mode: u64,
+    /// Last access, in nanoseconds since 1970.
+    pub atime_ns: Option<u64>,
+    /// Creation, in nanoseconds since 1970.
+    pub btime_ns: Option<u64>,
+    /// Last change of the inode, in nanoseconds since 1970.
+    pub ctime_ns: Option<u64>,
+    /// Last change of content, in nanoseconds since 1970.
+    pub mtime_ns: Option<u64>,
+}
+
+impl FileMetadata {
+    /// Metadata of what `stat` describes; `segments` are the size and the last number of its segments,
+    /// of a regular file only.
+    pub(crate) fn new(name: Name, stat: &FileStat, segments: Option<(u64, u64)>) -> Self {
+        let is_file = stat.kind == FileKind::Regular;
+        Self {
+            name,
+            final_segment: segments.map(|(_, last)| last),
+            segment_size: segments.map(|(size, _)| size),
+            size: is_file.then_some(stat.size),
+            mode: stat.mode.into(),
+            atime_ns: Some(stat.atime_ns),
+            btime_ns: stat.btime_ns,
+            ctime_ns: Some(stat.ctime_ns),
+            mtime_ns: Some(stat.mtime_ns),
+        }
+    }
+
+    /// Whether it is of a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+
+    /// Version, from the name.
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        self.name.as_ref().last().and_then(|last| last.as_version())
+    }
+
+    /// As the content of a Data.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        append_name(&mut out, self.name.as_ref());
+        if let Some(last) = self.final_segment {
+            append_nested(&mut out, types::FINAL_BLOCK_ID, |out| {
+                append_number(out, ndn_packet::ComponentType::SEGMENT.tlv_type(), last);
+            });
+        }
+        let mut number = |ty, value: Option<u64>| {
+            if let Some(value) = value {
+                append_number(&mut out, ty, value);
+            }
+        };
+        number(types_here::SEGMENT_SIZE, self.segment_size);
+        number(types_here::SIZE, self.size);
+        number(types_here::MODE, Some(self.mode));
+        number(types_here::ATIME, self.atime_ns);
+        number(types_here::BTIME, self.btime_ns);
+        number(types_here::CTIME, self.ctime_ns);
+        number(types_here::MTIME, self.mtime_ns);
+        out
+    }
+
+    /// Reads the content of a Data. Elements that are not known and not critical are skipped.
+    ///
+    /// # Errors
+    /// `Malformed`; `Contradiction` if the size is not that of the segments.
+    pub fn decode(content: &[u8]) -> Result<Self, MetadataError> {
+        let mut reader = Reader::new(content);
+        let name = NameRef::from_tlv(&reader.read_expected(types::NAME)?)?.to_name();
+        let mut found = Self {
+            name,
+            final_segment: None,
+            segment_size: None,
+            size: None,
+            mode: 0,
+            atime_ns: None,
+            btime_ns: None,
+            ctime_ns: None,
+            mtime_ns: None,
+        };
+        while let Some(element) = reader.next_tlv()? {
+            match element.ty() {
+                types::FINAL_BLOCK_ID => {
+                    let component = element.reader().read()?;
+                    found.final_segment = Component::from_tlv(&component)?.as_segment();
+                }
+                types_here::SEGMENT_SIZE => found.segment_size = Some(element.number()?),
+                types_here::SIZE => found.size = Some(element.number()?),
+                types_here::MODE => found.mode = element.number()?,
+                types_here::ATIME => found.atime_ns = Some(element.number()?),
+                types_here::BTIME => found.btime_ns = Some(element.number()?),
+                types_here::CTIME => found.ctime_ns = Some(element.number()?),
+                types_here::MTIME => found.mtime_ns = Some(element.number()?),
+                _ => element.skip_unrecognized()?,
+            }
+        }
+        found.check()?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), MetadataError> {
+        let (Some(size), Some(segment_size)) = (self.size, self.segment_size) else {
+            return Ok(());
+        };
+        if segment_size == 0 {
+            return Err(MetadataError::Contradiction("segments without bytes"));
+        }
+        let last = size.div_ceil(segment_size).saturating_sub(1);
+        if self.final_segment.is_some_and(|stated| stated != last) {
+            return Err(MetadataError::Contradiction(
+                "the last segment is not where the size ends",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn example() -> FileMetadata {
+        FileMetadata {
+            name: Name::from_uri("/x/file/v=1700000000123456789").unwrap(),
+            final_segment: Some(2),
+            segment_size: Some(8192),
+            size: Some(20_000),
+            mode: 0o100_644,
+            atime_ns: Some(1),
+            btime_ns: None,
+            ctime_ns: Some(3),
+            mtime_ns: Some(1_700_000_000_123_456_789),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let metadata = example();
+        assert_eq!(FileMetadata::decode(&metadata.encode()), Ok(metadata.clone()));
+        assert!(!metadata.is_directory());
+        assert_eq!(metadata.version(), metadata.mtime_ns);
+        let directory = FileMetadata {
+            final_segment: None,
+            segment_size: None,
+            size: None,
+            mode: 0o040_755,
+            ..example()
+        };
+        assert_eq!(FileMetadata::decode(&directory.encode()), Ok(directory.clone()));
+        assert!(directory.is_directory());
+    }
+
+    #[test]
+    fn unknown_elements_are_skipped_unless_they_are_critical() {
+        let mut content = example().encode();
+        append_number(&mut content, 0xF5FE, 7);
+        assert_eq!(FileMetadata::decode(&content), Ok(example()));
+        append_number(&mut content, 0xF5FF, 7);
+        assert!(matches!(FileMetadata::decode(&content), Err(MetadataError::Malformed(_))));
+    }
+
+    #[test]
+    fn sizes_that_contradict_each_other_are_refused() {
+        for (size, segment_size, last) in [(20_000, 0, 2), (20_000, 8192, 3), (0, 8192, 1)] {
+            let metadata = FileMetadata {
+                size: Some(size),
+                segment_size: Some(segment_size),
+                final_segment: Some(last),
+                ..example()
+            };
+            let read = FileMetadata::decode(&metadata.encode());
+            assert!(matches!(read, Err(MetadataError::Contradiction(_))), "{read:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            cut in 0_usize..200,
+            flip in any::<(usize, u8)>(),
+        ) {
+            let _ = FileMetadata::decode(&bytes);
+            let mut content = example().encode();
+            let at = flip.0 % content.len();
+            content[at] ^= flip.1;
+            content.truncate(cut);
+            let _ = FileMetadata::decode(&content);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Segments as packets: laid out first, then filled by the reader, then signed, so that content is
+//! read right into its place.
+
+use std::ops::Range;
+
+use ndn_packet::tlv::{
+    Number, Writer, append_nested, append_number, append_tlv, header_len, number_tlv_len, tlv_len,
+};
+use ndn_packet::{ComponentType, EncodeError, Name, types};
+use ndn_security::{SignError, Signer};
+
+/// Longest encoded type and length of a Data: its value has at most 65535 bytes.
+const DATA_HEADER_LEN_MAX: usize = 4;
+/// Longest encoded segment number component.
+const SEGMENT_COMPONENT_LEN_MAX: usize = 10;
+/// Bytes kept free of a packet for the link header that forwarders put before it.
+const LINK_HEADER_LEN: usize = 64;
+
+/// What the segments of one version of an object have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// Name with version.
+    pub(crate) name: Name,
+    /// Length of the object.
+    pub(crate) size: u64,
+    /// Content bytes of each segment but the last.
+    pub(crate) segment_len: usize,
+    /// Number of the last segment.
+    pub(crate) final_segment: u64,
+    /// MetaInfo, encoded.
+    meta_info: Vec<u8>,
+}
+
+/// What the packets of a server have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PacketLimits {
+    /// Content bytes of each segment that are aimed at.
+    pub(crate) segment_len: usize,
+    /// Longest packet.
+    pub(crate) packet_len_max: usize,
+    /// FreshnessPeriod of segments.
+    pub(crate) freshness_ms: u64,
+}
+
+impl Layout {
+    /// `None` if not even a byte fits beside the name.
+    pub(crate) fn new(
+        name: Name,
+        size: u64,
+        limits: &PacketLimits,
+        seal: &Seal<'_>,
+    ) -> Option<Self> {
+        let overhead = DATA_HEADER_LEN_MAX
+            + tlv_len(types::NAME, name.value().len() + SEGMENT_COMPONENT_LEN_MAX)
+            + meta_info(limits.freshness_ms, u64::MAX).len()
+            + header_len(types::CONTENT, limits.segment_len)
+            + seal.len_max()
+            + LINK_HEADER_LEN;
+        let room = limits.packet_len_max.checked_sub(overhead)?;
+        let segment_len = limits.segment_len.min(room);
+        let per_segment = u64::try_from(segment_len).ok().filter(|length| *length > 0)?;
+        let final_segment = size.div_ceil(per_segment).saturating_sub(1);
+        let meta_info = meta_info(limits.freshness_ms, final_segment);
+        Some(Self { name, size, segment_len, final_segment, meta_info })
+    }
+
+    /// Offset and length of a segment's content.
+    pub(crate) fn extent(&self, segment: u64) -> (u64, usize) {
+        let per_segment = u64::try_from(self.segment_len).unwrap_or(u64::MAX);
+        let offset = segment.saturating_mul(per_segment);
+        let rest = self.size.saturating_sub(offset).min(per_segment);
+        (offset, usize::try_from(rest).unwrap_or(self.segment_len))
+    }
+
+    /// Bytes that [`Self::lay_out`] may use.
+    pub(crate) fn packet_len_max(&self, seal: &Seal<'_>) -> usize {
+        DATA_HEADER_LEN_MAX
+            + tlv_len(types::NAME, self.name.value().len() + SEGMENT_COMPONENT_LEN_MAX)
+            + self.meta_info.len()
+            + tlv_len(types::CONTENT, self.segment_len)
+            + seal.len_max()
+    }
+
+    /// Writes all of a segment's packet but content and signature to the front of `out`.
+    pub(crate) fn lay_out(
+        &self,
+        segment: u64,
+        seal: &Seal<'_>,
+        out: &mut [u8],
+    ) -> Result<Slot, EncodeError> {
+        let (_, content_len) = self.extent(segment);
+        let number = Number::new(segment);
+        let component_type = ComponentType::SEGMENT.tlv_type();
+        let component_len = tlv_len(component_type, number.as_bytes().len());
+        let value = out.get_mut(DATA_HEADER_LEN_MAX..).ok_or(EncodeError::BufferTooSmall)?;
+        let mut writer = Writer::new(value);
+        writer.header(types::NAME, self.name.value().len() + component_len)?;
+        writer.bytes(self.name.value())?;
+        writer.tlv(component_type, number.as_bytes())?;
+        writer.bytes(&self.meta_info)?;
+        writer.header(types::CONTENT, content_len)?;
+        let content_start = DATA_HEADER_LEN_MAX + writer.len();
+        let content = content_start..content_start + content_len;
+        let info = out.get_mut(content.end..).ok_or(EncodeError::BufferTooSmall)?;
+        Writer::new(info).bytes(&seal.info)?;
+        Ok(Slot { signed_end: content.end + seal.info.len(), content })
+    }
+}
+
+/// MetaInfo with FreshnessPeriod and FinalBlockId.
+fn meta_info(freshness_ms: u64, final_segment: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(
+        number_tlv_len(types::FRESHNESS_PERIOD, freshness_ms) + SEGMENT_COMPONENT_LEN_MAX + 6,
+    );
+    append_nested(&mut out, types::META_INFO, |out| {
+        append_number(out, types::FRESHNESS_PERIOD, freshness_ms);
+        append_nested(out, types::FINAL_BLOCK_ID, |out| {
+            append_number(out, ComponentType::SEGMENT.tlv_type(), final_segment);
+        });
+    });
+    out
+}
+
+/// Where the parts of a packet are that is laid out.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    /// The content, to be filled.
+    pub(crate) content: Range<usize>,
+    signed_end: usize,
+}
+
+/// A signer with its SignatureInfo, encoded.
+pub(crate) struct Seal<'a> {
+    signer: &'a dyn Signer,
+    info: Vec<u8>,
+}
+
+impl<'a> Seal<'a> {
+    pub(crate) fn new(signer: &'a dyn Signer) -> Result<Self, EncodeError> {
+        let signature_info = signer.signature_info();
+        let mut info = vec![0; signature_info.encoded_len(types::SIGNATURE_INFO)];
+        signature_info.write(types::SIGNATURE_INFO, &mut Writer::new(&mut info))?;
+        Ok(Self { signer, info })
+    }
+
+    fn len_max(&self) -> usize {
+        self.info.len() + tlv_len(types::SIGNATURE_VALUE, self.signer.signature_len_max())
+    }
+
+    /// Signs the packet that `slot` describes, whose content is there, and returns where it lies in
+    /// `out`. `signature` is scratch space.
+    pub(crate) fn close(
+        &self,
+        slot: &Slot,
+        out: &mut [u8],
+        signature: &mut Vec<u8>,
+    ) -> Result<Range<usize>, SignError> {
+        let too_small = || SignError::Encode(EncodeError::BufferTooSmall);
+        let signed = out.get(DATA_HEADER_LEN_MAX..slot.signed_end).ok_or_else(too_small)?;
+        let mut value = [0; 1024];
+        let value = match value.get_mut(..self.signer.signature_len_max()) {
+            Some(value) => value,
+            None => return Err(too_small()),
+        };
+        let length = self.signer.sign(&[signed], value)?;
+        signature.clear();
+        append_tlv(signature, types::SIGNATURE_VALUE, &value[..length]);
+        let end = slot.signed_end + signature.len();
+        out.get_mut(slot.signed_end..end).ok_or_else(too_small)?.copy_from_slice(signature);
+        let value_len = end - DATA_HEADER_LEN_MAX;
+        let start = DATA_HEADER_LEN_MAX
+            .checked_sub(header_len(types::DATA, value_len))
+            .ok_or_else(too_small)?;
+        Writer::new(&mut out[start..DATA_HEADER_LEN_MAX])
+            .header(types::DATA, value_len)
+            .map_err(SignError::Encode)?;
+        Ok(start..end)
+    }
+}
+
+impl std::fmt::Debug for Seal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seal").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ndn_packet::{Data, DataBuilder};
+    use ndn_security::{
+        DigestSigner, HmacKey, KeySigner, KeyType, Locator, NullSigner, PrivateKey, sign_data,
+        verify_data,
+    };
+
+    use super::*;
+
+    const LIMITS: PacketLimits =
+        PacketLimits { segment_len: 8192, packet_len_max: 8800, freshness_ms: 10_000 };
+
+    fn name() -> Name {
+        Name::from_uri("/x/file/v=1700000000123456789").unwrap()
+    }
+
+    fn packet(layout: &Layout, seal: &Seal<'_>, segment: u64, object: &[u8]) -> Vec<u8> {
+        let mut out = vec![0xee; layout.packet_len_max(seal)];
+        let slot = layout.lay_out(segment, seal, &mut out).unwrap();
+        let (offset, length) = layout.extent(segment);
+        let offset = usize::try_from(offset).unwrap();
+        out[slot.content.clone()].copy_from_slice(&object[offset..offset + length]);
+        let range = seal.close(&slot, &mut out, &mut Vec::new()).unwrap();
+        out[range].to_vec()
+    }
+
+    #[test]
+    fn packets_are_those_of_the_builder() {
+        let hmac = HmacKey::new(b"key", Locator::Name(Name::from_uri("/key").unwrap()));
+        let signers: [&dyn Signer; 3] = [&DigestSigner, &NullSigner, &hmac];
+        for signer in signers {
+            let seal = Seal::new(signer).unwrap();
+            for size in [0, 1, 100, 8191, 8192, 8193, 30_000] {
+                let object: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
+                let layout =
+                    Layout::new(name(), u64::try_from(size).unwrap(), &LIMITS, &seal).unwrap();
+                for segment in 0..=layout.final_segment {
+                    let found = packet(&layout, &seal, segment, &object);
+                    let content = object.chunks(8192).nth(usize::try_from(segment).unwrap());
+                    let mut full = name();
+                    full.push_segment(segment);
+                    let expected = DataBuilder::new(&full)
+                        .freshness_ms(10_000)
+                        .final_segment(layout.final_segment)
+                        .content(content.unwrap_or_default());
+                    assert!(found == sign_data(&expected, signer).unwrap(), "{size} {segment}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn signatures_of_any_length_are_in_order() {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
+        let seal = Seal::new(&signer).unwrap();
+        let verifier = key.public_key().unwrap();
+        for size in [0_u64, 20, 60, 140, 8192] {
+            let layout = Layout::new(name(), size, &LIMITS, &seal).unwrap();
+            for _ in 0..20 {
+                let found = packet(&layout, &seal, 0, &[7; 8192]);
+                verify_data(&Data::parse(&found).unwrap(), &verifier).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_and_small_packets_make_segments_shorter() {
+        let seal = Seal::new(&DigestSigner).unwrap();
+        for packet_len_max in [300, 1452, 8800] {
+            let limits = PacketLimits { packet_len_max, ..LIMITS };
+            for length in [10, 100, 250] {
+                let mut long = name();
+                long.push_generic(vec![b'x'; length]).push_version(u64::MAX);
+                let Some(layout) = Layout::new(long, u64::MAX, &limits, &seal) else {
+                    assert_eq!((packet_len_max, length), (300, 250));
+                    continue;
+                };
+                assert!(layout.packet_len_max(&seal) + LINK_HEADER_LEN <= packet_len_max);
+                assert_eq!(layout.extent(layout.final_segment + 1).1, 0);
+            }
+        }
+    }
+}

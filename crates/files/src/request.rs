@@ -1,0 +1,110 @@
+//! What an Interest asks for.
+
+use ndn_packet::{Component, ComponentType, Interest};
+
+/// Keyword component of metadata (Realtime Data Retrieval protocol).
+pub const METADATA: Component<'static> = Component::keyword(b"metadata");
+/// Keyword component of directory listings.
+pub const LIST: Component<'static> = Component::keyword(b"ls");
+
+/// Most components behind the path.
+const SUFFIX_LEN_MAX: usize = 3;
+
+/// What of a file or directory is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// `32=metadata`
+    Metadata,
+    /// `32=ls/32=metadata`
+    ListMetadata,
+    /// `v=<version>/seg=<segment>`
+    Segment { version: u64, segment: u64 },
+    /// `32=ls/v=<version>/seg=<segment>`
+    ListSegment { version: u64, segment: u64 },
+}
+
+/// A request for something at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Classified {
+    /// Number of components of the mount and of the path.
+    pub(crate) path_end: usize,
+    pub(crate) wanted: Wanted,
+}
+
+/// Reads the name of an Interest under a mount whose prefix has `mount_len` components. `None` for
+/// what is none of the file service.
+pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Classified> {
+    let name = interest.name();
+    let mut suffix = [Component::generic(&[]); SUFFIX_LEN_MAX];
+    let mut suffix_len = 0;
+    let mut path_end = mount_len;
+    for component in name.components().skip(mount_len) {
+        if suffix_len == 0 && component.ty() == ComponentType::GENERIC {
+            path_end += 1;
+            continue;
+        }
+        *suffix.get_mut(suffix_len)? = component;
+        suffix_len += 1;
+    }
+    let wanted = wanted(&suffix[..suffix_len], interest.can_be_prefix())?;
+    Some(Classified { path_end, wanted })
+}
+
+fn wanted(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Wanted> {
+    match suffix {
+        [METADATA] if can_be_prefix => Some(Wanted::Metadata),
+        [LIST, METADATA] if can_be_prefix => Some(Wanted::ListMetadata),
+        [version, segment] => {
+            let (version, segment) = (version.as_version()?, segment.as_segment()?);
+            Some(Wanted::Segment { version, segment })
+        }
+        [LIST, version, segment] => {
+            let (version, segment) = (version.as_version()?, segment.as_segment()?);
+            Some(Wanted::ListSegment { version, segment })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::{InterestBuilder, Name};
+
+    use super::*;
+
+    fn classified(uri: &str, can_be_prefix: bool) -> Option<Classified> {
+        let name = Name::from_uri(uri).unwrap();
+        let interest = InterestBuilder::new(&name).can_be_prefix(can_be_prefix).to_vec().unwrap();
+        classify(&Interest::parse(&interest).unwrap(), 1)
+    }
+
+    #[test]
+    fn the_suffix_tells_what_is_wanted() {
+        let of = |path_end, wanted| Some(Classified { path_end, wanted });
+        assert_eq!(classified("/x/a/b/32=metadata", true), of(3, Wanted::Metadata));
+        assert_eq!(classified("/x/32=metadata", true), of(1, Wanted::Metadata));
+        assert_eq!(classified("/x/a/32=ls/32=metadata", true), of(2, Wanted::ListMetadata));
+        let segment = Wanted::Segment { version: 7, segment: 300 };
+        assert_eq!(classified("/x/a/v=7/seg=300", false), of(2, segment));
+        let segment = Wanted::ListSegment { version: 7, segment: 0 };
+        assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
+    }
+
+    #[test]
+    fn everything_else_is_none_of_the_service() {
+        for (uri, can_be_prefix) in [
+            ("/x", true),
+            ("/x/a", true),
+            ("/x/a/32=metadata", false),
+            ("/x/a/32=ls", true),
+            ("/x/a/v=7", true),
+            ("/x/a/seg=0/v=7", false),
+            ("/x/a/32=ls/v=7", false),
+            ("/x/a/32=other/v=7/seg=0", false),
+            ("/x/a/32=ls/v=7/seg=0/b", false),
+            ("/x/a/v=7/b/seg=0", false),
+        ] {
+            assert_eq!(classified(uri, can_be_prefix), None, "{uri}");
+        }
+    }
+}

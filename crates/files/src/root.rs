@@ -1,0 +1,140 @@
+//! A directory that nothing leads out of.
+//!
+//! The kernel resolves every path with `openat2`: beneath the directory, through no magic links of
+//! `/proc`, and through symbolic links and mount points only by choice. There is no window between a
+//! check and its use.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::stat::{FileKind, FileStat};
+
+/// Attempts at a path while directories are being renamed.
+const ATTEMPTS_MAX: usize = 8;
+
+/// What may be reached below a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RootOptions {
+    /// Follow symbolic links that stay below the directory.
+    pub symlinks: bool,
+    /// Go on into other file systems that are mounted below it.
+    pub other_file_systems: bool,
+    /// Serve files whose name begins with a period, and what is in such directories.
+    pub hidden: bool,
+}
+
+/// Why a file cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenFailure {
+    /// There is none.
+    #[error("there is no such file")]
+    NotFound,
+    /// The path leads out of the directory, or into another file system.
+    #[error("the path leads out of the directory")]
+    Outside,
+    /// The path goes through a symbolic link.
+    #[error("the path goes through a symbolic link")]
+    Symlink,
+    /// A device, a pipe, a socket.
+    #[error("not a regular file or directory")]
+    Special,
+    /// This process may not read it.
+    #[error("permission denied")]
+    Denied,
+    /// Something that may be different the next time: no descriptors left, a failing disk.
+    #[error("{0}")]
+    Other(Errno),
+}
+
+/// A file or directory that was opened for reading.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) stat: FileStat,
+}
+
+/// A directory, and what may be reached below it.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    path: PathBuf,
+    options: RootOptions,
+}
+
+impl Root {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the kernel has no `openat2` (before Linux 5.6, or forbidden).
+    pub fn open(path: &Path, options: RootOptions) -> std::io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let root = Self { directory, path: path.to_owned(), options };
+        root.resolve(Path::new("."), flags)?;
+        Ok(root)
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What may be reached.
+    #[must_use]
+    pub fn options(&self) -> RootOptions {
+        self.options
+    }
+
+    /// State of a file, which need not be readable.
+    pub(crate) fn stat(&self, path: &Path) -> Result<FileStat, OpenFailure> {
+        let found = self.resolve(path, OFlags::PATH | OFlags::CLOEXEC)?;
+        let stat = FileStat::of(found)?;
+        if stat.kind == FileKind::Special { Err(OpenFailure::Special) } else { Ok(stat) }
+    }
+
+    /// Opens a regular file or directory for reading. Special files are not opened at all: that can
+    /// block, or rewind a tape.
+    pub(crate) fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure> {
+        let before = self.stat(path)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let file = self.resolve(path, flags)?;
+        let stat = FileStat::of(&file)?;
+        // It may have been replaced in between.
+        if stat.kind != before.kind {
+            return Err(OpenFailure::Special);
+        }
+        Ok(Opened { file: file.into(), stat })
+    }
+
+    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, !self.options.symlinks);
+        resolve.set(ResolveFlags::NO_XDEV, !self.options.other_file_systems);
+        for _ in 0..ATTEMPTS_MAX {
+            let found = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve);
+            // A rename elsewhere leaves the kernel unsure whether `..` was beneath.
+            if !matches!(found, Err(Errno::AGAIN | Errno::INTR)) {
+                return found;
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+impl From<Errno> for OpenFailure {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Self::NotFound,
+            Errno::XDEV => Self::Outside,
+            Errno::LOOP => Self::Symlink,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            other => Self::Other(other),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The server: mounts, threads, registrations.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ndn_client::{Endpoint, ForwarderAddress, Handler, RegisterError, Registration, Request};
+use ndn_packet::{MAX_PACKET_SIZE, Name};
+use ndn_security::{DigestSigner, Signer};
+
+use crate::counters::{Counters, Event};
+use crate::packet::PacketLimits;
+use crate::request::classify;
+use crate::root::{Root, RootOptions};
+use crate::schedule::{Limits, Schedule};
+use crate::serve::{Job, MountPoint, Scratch, Service};
+
+/// Content bytes of a segment where packets may have their full length.
+const SEGMENT_LEN_DEFAULT: usize = 8192;
+/// UDP payload that fits an Ethernet frame, over IPv6.
+const UDP_PACKET_LEN: usize = 1452;
+/// Requests of one file that are served together.
+const BATCH: usize = 16;
+/// Most threads by default.
+const THREADS_MAX_DEFAULT: usize = 16;
+
+/// A directory to be served.
+#[derive(Debug)]
+pub struct Mount {
+    /// Name of the directory.
+    pub prefix: Name,
+    /// The directory.
+    pub root: Root,
+    /// Content bytes of each segment; `None`: what the transport takes. Names that are long, and
+    /// packets that may not be longer, make them shorter.
+    pub segment_len: Option<usize>,
+}
+
+impl Mount {
+    /// Opens `directory` to be served as `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`].
+    pub fn open(prefix: Name, directory: &Path, options: RootOptions) -> std::io::Result<Self> {
+        Ok(Self { prefix, root: Root::open(directory, options)?, segment_len: None })
+    }
+}
+
+/// How a server works.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Signs everything.
+    pub signer: Arc<dyn Signer>,
+    /// FreshnessPeriod of segments.
+    pub freshness: Duration,
+    /// FreshnessPeriod of metadata and of Nacks.
+    pub metadata_freshness: Duration,
+    /// How long an open file is used without a look at what its path leads to. That the file itself
+    /// has not changed is checked with every read.
+    pub stat_validity: Duration,
+    /// Threads; `None`: as many as there are processors, 16 at most.
+    pub threads: Option<usize>,
+    /// Files kept open.
+    pub open_files_max: usize,
+    /// Bytes of directory listings that are kept.
+    pub listing_bytes_max: usize,
+    /// Requests that wait, altogether; more are dropped.
+    pub requests_max: usize,
+    /// Requests that wait for one file; more are dropped.
+    pub requests_per_file_max: usize,
+    /// Longest packet; `None`: what fits the transport.
+    pub packet_len_max: Option<usize>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            signer: Arc::new(DigestSigner),
+            freshness: Duration::from_secs(10),
+            metadata_freshness: Duration::from_millis(10),
+            stat_validity: Duration::from_secs(1),
+            threads: None,
+            open_files_max: 256,
+            listing_bytes_max: 64 << 20,
+            requests_max: 16_384,
+            requests_per_file_max: 4096,
+            packet_len_max: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerOptions").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Two mounts of one name.
+    #[error("{0} is mounted twice")]
+    MountedTwice(String),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+    /// A prefix cannot be served.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
+struct Inner {
+    service: Service,
+    schedule: Schedule<Job>,
+}
+
+/// Serves directories over one connection. Dropped, it ends.
+pub struct FileServer {
+    inner: Arc<Inner>,
+    registrations: Vec<Registration>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl FileServer {
+    /// Serves `mounts` over `endpoint`, and registers their prefixes.
+    ///
+    /// # Errors
+    /// `MountedTwice`, `Thread`, `Register`.
+    pub async fn start(
+        endpoint: &Endpoint,
+        mounts: Vec<Mount>,
+        options: &ServerOptions,
+    ) -> Result<Self, StartError> {
+        let service = Service::new(
+            Arc::clone(&options.signer),
+            milliseconds(options.metadata_freshness),
+            u64::try_from(options.stat_validity.as_nanos()).unwrap_or(u64::MAX),
+            options.open_files_max.max(1),
+            options.listing_bytes_max,
+        );
+        let limits = Limits {
+            total: options.requests_max.max(1),
+            per_file: options.requests_per_file_max.max(1),
+            batch: BATCH,
+        };
+        let inner = Arc::new(Inner { service, schedule: Schedule::new(limits) });
+        let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
+        server.start_threads(options)?;
+        let packet_len_max = options.packet_len_max.unwrap_or_else(|| packet_len_of(endpoint));
+        for mount in mounts {
+            let limits = PacketLimits {
+                segment_len: mount.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT),
+                packet_len_max: packet_len_max.min(MAX_PACKET_SIZE),
+                freshness_ms: milliseconds(options.freshness),
+            };
+            let prefix = mount.prefix.clone();
+            let mount = Arc::new(MountPoint { prefix: mount.prefix, root: mount.root, limits });
+            let handler = MountHandler { inner: Arc::clone(&server.inner), mount };
+            let registered = endpoint.produce(&prefix, handler).await;
+            let registration = registered.map_err(|error| {
+                if let RegisterError::InUse(name) = error {
+                    StartError::MountedTwice(name)
+                } else {
+                    StartError::Register(error)
+                }
+            })?;
+            server.registrations.push(registration);
+        }
+        Ok(server)
+    }
+
+    fn start_threads(&mut self, options: &ServerOptions) -> Result<(), StartError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = options.threads.unwrap_or(processors.min(THREADS_MAX_DEFAULT)).max(1);
+        for number in 0..count {
+            let inner = Arc::clone(&self.inner);
+            let thread = std::thread::Builder::new()
+                .name(format!("files-{number}"))
+                .spawn(move || inner.work())
+                .map_err(StartError::Thread)?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
+
+    /// What the server has done.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.inner.service.counters
+    }
+
+    /// Ends, and waits until the forwarder has removed the routes.
+    ///
+    /// # Errors
+    /// The forwarder refuses, or does not answer.
+    pub async fn stop(mut self) -> Result<(), ndn_client::CommandError> {
+        for registration in self.registrations.drain(..) {
+            registration.unregister().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        self.registrations.clear();
+        // Threads end with what they are at. They are not waited for: one may wait for a connection.
+        self.inner.schedule.close();
+    }
+}
+
+impl std::fmt::Debug for FileServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileServer").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// What each thread does.
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        let mut jobs = Vec::with_capacity(BATCH);
+        while let Some(key) = self.schedule.take(&mut jobs) {
+            self.service.serve(&key, &mut jobs, &mut scratch);
+        }
+    }
+}
+
+/// Takes the Interests of one mount.
+struct MountHandler {
+    inner: Arc<Inner>,
+    mount: Arc<MountPoint>,
+}
+
+impl Handler for MountHandler {
+    fn handle(&self, request: Request) {
+        let counters = &self.inner.service.counters;
+        let Some(classified) = classify(&request.interest(), self.mount.prefix.len()) else {
+            counters.add(Event::Unrecognised, 1);
+            return;
+        };
+        let key = request.name().prefix(classified.path_end).to_name();
+        let job = Job {
+            request,
+            mount: Arc::clone(&self.mount),
+            path_end: classified.path_end,
+            wanted: classified.wanted,
+        };
+        if self.inner.schedule.push(key.value(), job).is_err() {
+            counters.add(Event::Overload, 1);
+        }
+    }
+}
+
+/// Longest packet that needs no fragmentation on the way to the forwarder.
+fn packet_len_of(endpoint: &Endpoint) -> usize {
+    match endpoint.address() {
+        Some(ForwarderAddress::Udp { .. }) => UDP_PACKET_LEN,
+        _ => MAX_PACKET_SIZE,
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,91 @@
+//! What is known of a file: from `statx`.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A device, a pipe, a socket: never served.
+    Special,
+}
+
+/// State of a file. Two that are equal but for the access time are of the same content, as far as the
+/// file system can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// What it is.
+    pub kind: FileKind,
+    /// Length in bytes; of a directory it means nothing.
+    pub size: u64,
+    /// Type and permissions as in `st_mode`.
+    pub mode: u16,
+    /// Last access, in nanoseconds since 1970.
+    pub atime_ns: u64,
+    /// Creation, in nanoseconds since 1970; `None` if the file system does not keep it.
+    pub btime_ns: Option<u64>,
+    /// Last change of content, owner, permissions or links, in nanoseconds since 1970.
+    pub ctime_ns: u64,
+    /// Last change of content, in nanoseconds since 1970: the version.
+    pub mtime_ns: u64,
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl FileStat {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// Those of `statx`.
+    pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
+        Ok(Self::from_statx(&found))
+    }
+
+    fn from_statx(found: &Statx) -> Self {
+        let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::RegularFile => FileKind::Regular,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => FileKind::Special,
+        };
+        let has_btime = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Self {
+            kind,
+            size: found.stx_size,
+            mode: found.stx_mode,
+            atime_ns: nanoseconds(found.stx_atime),
+            btime_ns: has_btime.then(|| nanoseconds(found.stx_btime)),
+            ctime_ns: nanoseconds(found.stx_ctime),
+            mtime_ns: nanoseconds(found.stx_mtime),
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+        }
+    }
+
+    /// Whether the content is the same now, as far as the file system can tell.
+    ///
+    /// Since Linux 6.13 the usual file systems give a change that follows a look at the time a time of
+    /// its own. Before, two changes within one tick of the clock (4 ms) had the same.
+    #[must_use]
+    pub fn is_same_content(&self, now: &Self) -> bool {
+        (self.kind, self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
+            == (now.kind, now.size, now.mtime_ns, now.ctime_ns, now.device, now.inode)
+    }
+}
+
+/// Times before 1970 count as 1970.
+fn nanoseconds(time: StatxTimestamp) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.into())
+}

@@ -1,0 +1,5 @@
+//! The server and a consumer, connected to each other without a forwarder between them.
+
+mod bed;
+mod confinement;
+mod service;

@@ -1,0 +1,65 @@
+//! Answers that are made on threads of the application and sent many at a time.
+
+use std::sync::Arc;
+
+use ndn_packet::LpHeader;
+
+use crate::lp::append_packet;
+use crate::produce::Request;
+use crate::shared::Shared;
+
+/// Bytes at which a batch is sent, however many answers it holds.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// Answers to Interests, gathered so that they take the lock of their connection once. For threads
+/// that may block: a batch waits while the output of its connection is full.
+#[derive(Default)]
+pub struct Answers {
+    bytes: Vec<u8>,
+    shared: Option<Arc<Shared>>,
+}
+
+impl Answers {
+    /// A batch without answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an encoded Data packet as the answer to `request`. Sends what was gathered before if
+    /// that was for another connection, or is much.
+    pub fn push(&mut self, request: &Request, data: &[u8]) {
+        let header = LpHeader { pit_token: request.token().as_bytes(), ..LpHeader::default() };
+        self.push_packet(request, &header, data);
+    }
+
+    fn push_packet(&mut self, request: &Request, header: &LpHeader<'_>, packet: &[u8]) {
+        let shared = request.shared();
+        let other = self.shared.as_ref().is_some_and(|current| !Arc::ptr_eq(current, shared));
+        if other || self.bytes.len() >= BATCH_BYTES {
+            self.send();
+        }
+        if self.shared.is_none() {
+            self.shared = Some(Arc::clone(shared));
+        }
+        append_packet(&mut self.bytes, header, packet);
+    }
+
+    /// Sends all that was gathered, once the output of the connection has room.
+    pub fn send(&mut self) {
+        let Some(shared) = self.shared.take() else {
+            return;
+        };
+        let mut tables = shared.lock_with_space();
+        tables.output.push_encoded(&self.bytes);
+        drop(tables);
+        shared.output_ready.notify_one();
+        self.bytes.clear();
+    }
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
