@@ -3,14 +3,16 @@
 use std::fmt::Debug;
 
 use ndn_management::{
-    Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters, ControlResponse,
-    ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity, FaceCapabilities,
-    FaceEventNotification, FacePersistency, FaceProperties, FaceQueryFilter, FaceRecord, FaceScope,
-    FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus, LinkType, Now, RibEntry,
-    StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
+    AccessControl, Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters,
+    ControlResponse, ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity,
+    FaceCapabilities, FaceEventNotification, FacePersistency, FaceProperties, FaceQueryFilter,
+    FaceRecord, FaceScope, FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus,
+    LinkType, Now, RibEntry, StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
 };
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest};
+use ndn_security::info::Node;
+use ndn_security::trust::TrustPolicy;
 
 /// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
 pub fn management(bytes: &[u8]) {
@@ -102,11 +104,27 @@ fn face(face_id: u64, remote_uri: &str, scope: FaceScope) -> FaceRecord {
 /// The application that sends the Interests, and a face that commands may name.
 const FACES: [(u64, FaceScope); 2] = [(256, FaceScope::Local), (257, FaceScope::NonLocal)];
 
+/// The network may register what it has certificates for, of which there are none.
+fn access() -> AccessControl {
+    let rules = "rule { id a for interest checker { type customized key-locator {
+        type name regex ^<>*<KEY><>{1,3}$ } } checker { type customized sig-type sha256 } }
+        rule { id b for data checker { type hierarchical } }";
+    let node = Node::parse_single("rules", rules).expect("rules");
+    let policy = TrustPolicy::from_info(&node, &mut |_| Ok(Vec::new())).expect("rules");
+    let mut access = AccessControl::anybody_local();
+    access.set_localhop_rib(policy.clone());
+    access.set_announcements(policy);
+    access
+}
+
 fn interests(mut bytes: &[u8]) {
     let strategies =
         StrategyList::new().with("best-route", 5, |_| Ok(())).with("asf", 5, |_| Ok(()));
-    let mut state =
-        ControlState::new(ControlConfig::default(), Collaborators::with_strategies(strategies));
+    let collaborators = Collaborators {
+        authorizer: Box::new(access()),
+        ..Collaborators::with_strategies(strategies)
+    };
+    let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let mut now = Now { monotonic_ns: 1, unix_us: 1_700_000_000_000_000 };
     for (face_id, scope) in FACES {
         state.face_created(now, face(face_id, "fd://1", scope));
@@ -115,6 +133,7 @@ fn interests(mut bytes: &[u8]) {
         let Some((packet, rest)) = bytes.split_at_checked(len) else { break };
         bytes = rest;
         state.handle_interest(now, packet, FACES[0].0, &Nothing);
+        state.handle_data(now, packet);
         carry_out(&mut state, now, Interest::parse(packet).ok().as_ref());
         now.monotonic_ns += 1_000_000;
         now.unix_us += 1000;
