@@ -61,7 +61,7 @@ rib
 mw-nfd
 {
   input-thread-core-assign { }
-  forwarding-worker-core-assign 0
+  forwarding-worker-core-assign 1,2
   prefix-length-for-distribution 2
 }
 "#;

@@ -69,7 +69,13 @@ pub(super) fn load_nfd_conf(file: &std::path::Path) -> Outcome<Config> {
     for warning in &read.warnings {
         eprintln!("namewire: warning: {warning}");
     }
-    Ok(read.config)
+    let mut config = read.config;
+    // MW-NFD's sample names processors that a small machine does not have.
+    if let Err(failure) = check_processors(&config) {
+        eprintln!("namewire: warning: {failure}; the workers run on any");
+        config.forwarder.cpus.clear();
+    }
+    Ok(config)
 }
 
 /// The problems, drawn into the lines of the file on a terminal, one per line otherwise.

@@ -93,6 +93,8 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("addresses", &own.udp.addresses, &default.udp.addresses, addresses);
     writer.changed("port", &own.udp.port, &default.udp.port, own.udp.port);
     writer.section("[forwarder]");
+    let workers = config.forwarder.workers;
+    writer.changed("workers", &workers, &Config::default().forwarder.workers, workers);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
 }
@@ -263,7 +265,8 @@ mod tests {
             [listeners.udp]
             port = 7001
             [forwarder]
-            cpus = [3]
+            workers = 2
+            cpus = [3, 4]
             [tables]
             pit_capacity = 100
             dead_nonce_lifetime = "1500ms"

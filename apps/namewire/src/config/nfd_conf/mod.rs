@@ -12,12 +12,13 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use ndn_packet::Name;
+use ndn_packet::tlv::decode_number;
+use ndn_packet::{ComponentType, Name};
 use ndn_security::info::{InfoError, Node};
 
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
-    UnsolicitedPolicy,
+    UnsolicitedPolicy, WORKERS_MAX,
 };
 
 /// A configuration, and what of the file it leaves out.
@@ -289,6 +290,7 @@ impl<'d> Reader<'d> {
         for node in &section.children {
             let (prefix, strategy) = (self.name(node, &node.key), self.name(node, &node.value));
             let (Some(prefix), Some(strategy)) = (prefix, strategy) else { continue };
+            let strategy = with_typed_version(&strategy);
             let known =
                 ndn_forwarding::strategy::StrategyTable::default().insert(strategy.as_ref());
             if let Err(error) = known {
@@ -325,12 +327,33 @@ impl<'d> Reader<'d> {
             let text = format!("`{}` is not a list of processors such as 1,2-4", node.value);
             return self.refuse(node, text);
         };
-        if cores.len() > 1 {
-            let text = format!("{} workers are asked for, one is used", cores.len());
-            self.warn(node, text);
+        let is_repeated = (1..cores.len()).any(|index| cores[..index].contains(&cores[index]));
+        if is_repeated || cores.len() > WORKERS_MAX {
+            let text = format!("`{}` names a processor twice, or too many", node.value);
+            return self.refuse(node, text);
         }
-        self.config.forwarder.cpus = cores.into_iter().take(1).collect();
+        self.config.forwarder.workers = cores.len();
+        self.config.forwarder.cpus = cores;
     }
+}
+
+/// Versions were components that begin with 0xFD before they had a type (NFD 0.7 and older, MW-NFD).
+fn with_typed_version(strategy: &Name) -> Name {
+    let mut typed = Name::new();
+    for component in strategy.components() {
+        match component.value() {
+            [0xFD, digits @ ..] if component.ty() == ComponentType::GENERIC => {
+                match decode_number(digits) {
+                    Some(version) => typed.push_version(version),
+                    None => typed.push(component),
+                };
+            }
+            _ => {
+                typed.push(component);
+            }
+        }
+    }
+    typed
 }
 
 /// The processors of a list such as `4-6,8`.

@@ -145,6 +145,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("authorizations {\n authorize {\n certfile any privileges {\n all\n}\n}\n}", 4),
         ("rib {\n localhop_security { trust-anchor { type any } }\n auto_prefix_propagate x\n}", 3),
         ("mw-nfd {\n forwarding-worker-core-assign a-b\n}", 2),
+        ("mw-nfd {\n forwarding-worker-core-assign 1,1\n}", 2),
         ("general {\n shell /bin/sh\n}", 2),
         ("face_system {\n", 1),
     ] {
@@ -163,8 +164,21 @@ fn cores_of_mw_nfd() {
     let text = with_unix(
         "mw-nfd { input-thread-core-assign {\n}\nforwarding-worker-core-assign 3,4 prefix-length-for-distribution 2 }",
     );
-    assert_eq!(config(&text).forwarder.cpus, [3]);
-    assert_eq!(warnings(&text).len(), 2);
+    let forwarder = config(&text).forwarder;
+    assert_eq!((forwarder.workers, forwarder.cpus), (2, vec![3, 4]));
+    assert_eq!(warnings(&text).len(), 1);
+}
+
+#[test]
+fn versions_of_strategies_may_be_written_as_before_they_had_a_type() {
+    let strategy = |uri: &str| {
+        let text = with_unix(&format!("tables {{ strategy_choice {{ / {uri} }} }}"));
+        config(&text).strategy_choices[0].strategy.to_uri()
+    };
+    let base = "/localhost/nfd/strategy/best-route";
+    assert_eq!(strategy(&format!("{base}/%FD%05")), format!("{base}/v=5"));
+    assert_eq!(strategy(&format!("{base}/v=5")), format!("{base}/v=5"));
+    assert_eq!(strategy(base), base);
 }
 
 #[test]
