@@ -1,0 +1,153 @@
+//! `namewire serve`, with our own client and those of other projects, through `namewire run`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use namewire_tests::{Forwarder, Peer, Process, Settings, Transport, noise, require, run_to_end};
+use rustix::process::Signal;
+
+const FILE_BYTES: usize = 3 * 1024 * 1024 + 77;
+
+struct Bed {
+    _server: Process,
+    forwarder: Forwarder,
+    served: PathBuf,
+}
+
+impl Bed {
+    /// Serves a directory of a few files as `/files`.
+    fn new(settings: &Settings, arguments: &[&str]) -> Self {
+        let forwarder = settings.start();
+        let served = forwarder.directory().join("served");
+        fs::create_dir_all(served.join("sub/empty-directory")).unwrap();
+        for (seed, path, length) in [
+            (1, "large", FILE_BYTES),
+            (2, "sub/small", 100),
+            (3, "sub/empty", 0),
+            (4, "sub/ü b", 8192),
+        ] {
+            fs::write(served.join(path), noise(seed, length)).unwrap();
+        }
+        fs::write(served.join(".hidden"), b"secret").unwrap();
+        let directory = served.display().to_string();
+        let mut server = forwarder.spawn(
+            "server",
+            &[&["serve", directory.as_str(), "--prefix", "/files"], arguments].concat(),
+        );
+        server.wait_for_output("serving ");
+        Self { _server: server, forwarder, served }
+    }
+
+    fn assert_fetched(&self, peer: Peer, transport: &Transport, path: &str) {
+        let uri = format!("/files/{path}");
+        let found = peer.fetch(transport, &uri, self.forwarder.directory());
+        assert!(
+            found == fs::read(self.served.join(path)).unwrap(),
+            "{} fetches {uri}",
+            peer.name()
+        );
+    }
+}
+
+/// All regular files below a directory that are not hidden, by their paths.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut rest = vec![directory.to_owned()];
+    while let Some(next) = rest.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                rest.push(path);
+            } else if !path.file_name().unwrap().as_encoded_bytes().starts_with(b".") {
+                let name = path.strip_prefix(directory).unwrap().to_owned();
+                found.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn unix(forwarder: &Forwarder) -> Transport {
+    Transport(forwarder.unix())
+}
+
+#[test]
+fn our_own_client_fetches_files() {
+    let bed = Bed::new(&Settings::new(), &[]);
+    let transport = unix(&bed.forwarder);
+    for path in ["large", "sub/small", "sub/empty", "sub/%C3%BC%20b"] {
+        let uri = format!("/files/{path}");
+        let found = Peer::Namewire.fetch(&transport, &uri, bed.forwarder.directory());
+        let file = path.replace("%C3%BC%20b", "ü b");
+        assert!(found == fs::read(bed.served.join(file)).unwrap(), "{path}");
+    }
+    let missing = bed.forwarder.run(&["get", "/files/missing", "-o", "-"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no such object"));
+}
+
+#[test]
+fn other_projects_clients_fetch_files() {
+    for peer in [Peer::Python, Peer::Ndnts, Peer::NdnJs, Peer::Chunks, Peer::Ndnd] {
+        if !require(&[peer]) {
+            continue;
+        }
+        let bed = Bed::new(&Settings::new(), &[]);
+        bed.assert_fetched(peer, &unix(&bed.forwarder), "large");
+    }
+}
+
+#[test]
+fn the_file_client_of_ndnts_fetches_a_tree() {
+    if !require(&[Peer::Ndnts]) {
+        return;
+    }
+    let bed = Bed::new(&Settings::new(), &[]);
+    let out = bed.forwarder.directory().join("out");
+    let mut command = Peer::Ndnts.interop("files");
+    command.args(["/files"]).arg(&out).env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix());
+    let output = run_to_end(command);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{complaint}");
+    assert!(files(&out) == files(&bed.served));
+    assert!(out.join("sub/empty-directory").is_dir());
+    assert!(!out.join(".hidden").exists());
+}
+
+#[test]
+fn segments_are_as_long_as_wanted() {
+    let bed = Bed::new(&Settings::new().tcp(), &["--segment-size", "1300"]);
+    bed.assert_fetched(Peer::Namewire, &Transport(bed.forwarder.tcp()), "large");
+    let metadata = bed.forwarder.run(&["peek", "-Pf", "/files/large/32=metadata"]);
+    assert!(metadata.stdout.windows(4).any(|bytes| bytes == [0xf5, 0x00, 2, 0x05]), "{metadata:?}");
+}
+
+#[test]
+fn mounts_come_from_a_file_and_the_end_is_reported() {
+    let forwarder = Settings::new().start();
+    for (directory, content) in [("one", "first"), ("two", "second")] {
+        let directory = forwarder.directory().join(directory);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join(".file"), content).unwrap();
+    }
+    let mounts = forwarder.directory().join("mounts.toml");
+    let text = "[[mount]]\nprefix = \"/a\"\ndirectory = \"one\"\nhidden = true\n\
+                [[mount]]\nprefix = \"/a/b\"\ndirectory = \"two\"\n";
+    fs::write(&mounts, text).unwrap();
+    let mut server =
+        forwarder.spawn("server", &["serve", "--json", "--mounts", &mounts.display().to_string()]);
+    server.wait_for_output("/a/b");
+    let fetched = forwarder.output(&["get", "/a/.file", "-o", "-", "--quiet"]);
+    assert_eq!(fetched, "first");
+    // The other mount has its own rules.
+    assert_eq!(forwarder.run(&["get", "/a/b/.file", "-o", "-"]).status.code(), Some(1));
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    let report = server.stdout();
+    let report: serde_json::Value =
+        serde_json::Deserializer::from_str(&report).into_iter().last().unwrap().unwrap();
+    assert_eq!((&report["segments"], &report["content_bytes"]), (&1.into(), &5.into()));
+    assert!(report["refused_path"].as_u64() >= Some(1), "{report}");
+}
