@@ -3,6 +3,7 @@
 
 mod address;
 mod answers;
+mod connect;
 mod connection;
 mod content;
 mod endpoint;
@@ -15,6 +16,7 @@ mod pending;
 mod ping;
 mod produce;
 mod publish;
+mod rdr;
 mod register;
 mod shared;
 #[cfg(test)]
@@ -27,8 +29,9 @@ pub use address::{
     AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
 };
 pub use answers::Answers;
+pub use connect::{EndpointOptions, OpenError};
 pub use content::Content;
-pub use endpoint::{Endpoint, EndpointOptions, Flow, OpenError};
+pub use endpoint::{Endpoint, Flow};
 pub use express::{ExpressError, InterestRequest};
 pub use manage::{CommandError, Management};
 pub use pending::{FlowEvent, ReceivedData};

@@ -14,16 +14,11 @@ use thiserror::Error;
 use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
 use crate::fetch::{Discovery, FetchError, FetchOptions, Verification};
-use crate::register::register_prefix;
 
 /// How long one transmission of a command waits for its answer.
 const COMMAND_LIFETIME_MS: u64 = 5_000;
 /// Attempts of a command, each signed anew.
 const COMMAND_ATTEMPTS: u32 = 2;
-/// Pause before prefixes that could not be registered again are tried once more.
-const REGISTER_PAUSE: Duration = Duration::from_secs(1);
-/// Attempts to register a prefix again.
-const REGISTER_ATTEMPTS: u32 = 10;
 
 /// Bytes of a dataset.
 const DATASET_LEN_MAX: usize = 1 << 30;
@@ -215,21 +210,10 @@ fn command_name(verb: Verb) -> String {
     format!("{}/{}", verb.module().as_str(), verb.as_str())
 }
 
-/// Registers all prefixes of `endpoint` again after a reconnection.
-pub(crate) async fn register_again(endpoint: Endpoint) {
-    let mut prefixes = endpoint.shared().lock().routes.registered();
-    for attempt in 1..=REGISTER_ATTEMPTS {
-        let mut failed = Vec::new();
-        for prefix in prefixes {
-            if let Err(error) = register_prefix(&endpoint, &prefix).await {
-                tracing::warn!(%prefix, %error, attempt, "a prefix cannot be registered again");
-                failed.push(prefix);
-            }
-        }
-        if failed.is_empty() {
-            return;
-        }
-        prefixes = failed;
-        tokio::time::sleep(REGISTER_PAUSE * attempt).await;
+impl Endpoint {
+    /// Commands and datasets of the forwarder.
+    #[must_use]
+    pub fn management(&self) -> Management {
+        Management::new(self.clone())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_packet::tlv::append_name;
-use ndn_packet::{Component, DataBuilder, Interest, MAX_PACKET_SIZE, Name};
+use ndn_packet::{DataBuilder, Interest, MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
 use thiserror::Error;
 
@@ -14,10 +14,8 @@ use crate::content::Content;
 use crate::endpoint::{Endpoint, unix_ms};
 use crate::manage::CommandError;
 use crate::produce::{Handler, Request};
+use crate::rdr::METADATA;
 use crate::register::{RegisterError, Registration};
-
-/// Keyword component of metadata (Realtime Data Retrieval protocol).
-pub(crate) const METADATA: Component<'static> = Component::keyword(b"metadata");
 
 /// Requests that wait for a blocking thread; more are dropped.
 const QUEUE_LEN_MAX: usize = 4096;

@@ -1,11 +1,15 @@
 //! Prefixes that the forwarder sends here.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use ndn_management::{ControlParameters, Verb, route_flag};
 use ndn_packet::Name;
 use thiserror::Error;
 
 use crate::endpoint::Endpoint;
 use crate::manage::CommandError;
+use crate::produce::Handler;
 
 /// Why a prefix cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -25,6 +29,43 @@ pub enum RegisterError {
     },
 }
 
+/// Pause before prefixes that could not be registered again are tried once more.
+const REGISTER_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to register a prefix again.
+const REGISTER_ATTEMPTS: u32 = 10;
+
+impl Endpoint {
+    /// Serves `prefix` and registers it at the forwarder, so that Interests come. A prefix has one
+    /// handler; of nested prefixes the longest one that matches gets the Interest.
+    ///
+    /// A handler that owns an `Endpoint` keeps its own connection alive until it is unregistered.
+    ///
+    /// # Errors
+    /// `InUse` if this endpoint serves the prefix already; `Command` if the forwarder refuses.
+    pub async fn produce(
+        &self,
+        prefix: &Name,
+        handler: impl Handler,
+    ) -> Result<Registration, RegisterError> {
+        let registration = self.attach(prefix, handler)?;
+        registration.register().await
+    }
+
+    /// Serves `prefix` without telling the forwarder, for prefixes that are routed here otherwise.
+    ///
+    /// # Errors
+    /// `InUse` if this endpoint serves the prefix already.
+    pub fn attach(
+        &self,
+        prefix: &Name,
+        handler: impl Handler,
+    ) -> Result<Registration, RegisterError> {
+        let id = self.shared().lock().routes.insert(prefix, Arc::new(handler));
+        let id = id.ok_or_else(|| RegisterError::InUse(prefix.to_uri()))?;
+        Ok(Registration::new(self.clone(), prefix.clone(), id))
+    }
+}
+
 /// A prefix that is served; dropped, it is no longer.
 #[derive(Debug)]
 pub struct Registration {
@@ -35,11 +76,11 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(crate) fn new(endpoint: Endpoint, prefix: Name, route_id: u64) -> Self {
+    fn new(endpoint: Endpoint, prefix: Name, route_id: u64) -> Self {
         Self { endpoint, prefix, route_id, registered: false }
     }
 
-    pub(crate) async fn register(mut self) -> Result<Self, RegisterError> {
+    async fn register(mut self) -> Result<Self, RegisterError> {
         register_prefix(&self.endpoint, &self.prefix)
             .await
             .map_err(|error| RegisterError::Command { prefix: self.prefix.to_uri(), error })?;
@@ -93,11 +134,27 @@ fn prefix_parameters(prefix: &Name) -> ControlParameters {
 }
 
 /// Asks the forwarder for a route to this face.
-pub(crate) async fn register_prefix(
-    endpoint: &Endpoint,
-    prefix: &Name,
-) -> Result<(), CommandError> {
+async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), CommandError> {
     let parameters =
         ControlParameters { flags: Some(route_flag::CHILD_INHERIT), ..prefix_parameters(prefix) };
     endpoint.management().command(Verb::RibRegister, &parameters).await.map(|_| ())
+}
+
+/// Registers all prefixes of `endpoint` again after a reconnection.
+pub(crate) async fn register_again(endpoint: Endpoint) {
+    let mut prefixes = endpoint.shared().lock().routes.registered();
+    for attempt in 1..=REGISTER_ATTEMPTS {
+        let mut failed = Vec::new();
+        for prefix in prefixes {
+            if let Err(error) = register_prefix(&endpoint, &prefix).await {
+                tracing::warn!(%prefix, %error, attempt, "a prefix cannot be registered again");
+                failed.push(prefix);
+            }
+        }
+        if failed.is_empty() {
+            return;
+        }
+        prefixes = failed;
+        tokio::time::sleep(REGISTER_PAUSE * attempt).await;
+    }
 }

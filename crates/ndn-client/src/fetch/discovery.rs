@@ -9,7 +9,7 @@ use super::{FetchError, FetchOptions};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
-use crate::publish::METADATA;
+use crate::rdr::METADATA;
 
 /// How long metadata has before the object itself is asked for as well.
 const METADATA_HEAD_START: Duration = Duration::from_millis(300);

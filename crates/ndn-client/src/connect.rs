@@ -1,0 +1,121 @@
+//! Opening an endpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use ndn_management::TopPrefix;
+use ndn_security::{DigestSigner, Signer};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::address::{AddressError, Candidates, ForwarderAddress};
+use crate::connection::Connection;
+use crate::endpoint::{Common, Endpoint};
+use crate::register::register_again;
+use crate::shared::{ConnectionState, Shared};
+use crate::transport::{ConnectError, Socket};
+
+/// Largest datagram that is sent by default: what NFD takes as the MTU of its UDP faces.
+const MTU_DEFAULT: usize = 8800;
+
+/// Why there is no endpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What names the forwarder is not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// No forwarder answers there.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// How an endpoint connects.
+#[derive(Clone)]
+pub struct EndpointOptions {
+    /// Where the forwarder is; `None`: as the environment and `client.conf` say.
+    pub address: Option<ForwarderAddress>,
+    /// Signs management commands. Forwarders accept DigestSha256 from local applications by default.
+    pub command_signer: Arc<dyn Signer>,
+    /// Larger packets are fragmented when they go by UDP.
+    pub mtu: usize,
+}
+
+impl Default for EndpointOptions {
+    fn default() -> Self {
+        Self { address: None, command_signer: Arc::new(DigestSigner), mtu: MTU_DEFAULT }
+    }
+}
+
+impl std::fmt::Debug for EndpointOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointOptions").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// Connects to the forwarder that the environment or `client.conf` names, or to the usual
+    /// sockets. Later, a lost connection is set up again, and prefixes are registered again.
+    ///
+    /// # Errors
+    /// When the address is malformed or nobody answers there; the message says what was tried.
+    pub async fn open() -> Result<Self, OpenError> {
+        Self::connect(EndpointOptions::default()).await
+    }
+
+    /// As [`Self::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn connect(options: EndpointOptions) -> Result<Self, OpenError> {
+        let candidates = match &options.address {
+            Some(address) => Candidates::given(address.clone()),
+            None => Candidates::from_environment()?,
+        };
+        let (socket, address) = Socket::connect(&candidates).await?;
+        tracing::debug!(%address, "connected to the forwarder");
+        Ok(Self::start(socket, Some(candidates), Some(address), &options))
+    }
+
+    /// Runs over a byte stream that is connected already. When it ends, the endpoint is closed.
+    pub fn from_stream(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        options: &EndpointOptions,
+    ) -> Self {
+        Self::start(Socket::of_stream(reader, writer), None, None, options)
+    }
+
+    fn start(
+        socket: Socket,
+        candidates: Option<Candidates>,
+        address: Option<ForwarderAddress>,
+        options: &EndpointOptions,
+    ) -> Self {
+        let shared = Shared::new(ConnectionState::Connected);
+        shared.lock().output.set_connected(true);
+        let top = match &socket {
+            Socket::Stream(..) => TopPrefix::Localhost,
+            Socket::Datagram(_) => TopPrefix::Localhop,
+        };
+        let common = Arc::new(Common {
+            shared: Arc::clone(&shared),
+            command_signer: Arc::clone(&options.command_signer),
+            command_prefix: top.to_name(),
+            last_command_ms: AtomicU64::new(0),
+            address,
+        });
+        let weak = Arc::downgrade(&common);
+        let connection = Connection {
+            shared,
+            candidates,
+            mtu: options.mtu,
+            on_reconnect: Box::new(move || {
+                if let Some(common) = weak.upgrade() {
+                    tokio::spawn(register_again(Self::of(common)));
+                }
+            }),
+        };
+        let endpoint = Self::of(common);
+        tokio::spawn(connection.run(socket));
+        endpoint
+    }
+}
