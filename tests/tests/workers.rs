@@ -47,6 +47,9 @@ fn an_entry_goes_where_it_is_sent() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no such worker"));
     let workers = forwarder.json(&["workers", "--seconds", "0.2"]);
     assert_eq!(workers.as_array().unwrap().len(), 2);
+    for worker in workers.as_array().unwrap() {
+        assert!(worker["busy"].as_f64().unwrap() < 0.5, "nothing to do: {worker}");
+    }
 }
 
 #[test]

@@ -217,12 +217,24 @@ impl PacketPool {
     #[inline]
     fn give_back(&self, block_index: u32, references: u64) {
         let count = &self.references[block_index as usize];
-        // A handle cannot be copied, so no more references come back than were given out.
-        let left = count.get().checked_sub(references).expect("references of a block");
+        let left = match count.get().checked_sub(references) {
+            Some(left) => left,
+            None => self.count_retained(block_index, references),
+        };
         count.set(left);
         if left == 0 {
             self.free_block(block_index);
         }
+    }
+
+    /// What is left of a block when more references come back than were counted here: handles that
+    /// other threads have retained came back to this one. With all of theirs counted, there are
+    /// enough, since a handle cannot be copied.
+    #[cold]
+    fn count_retained(&self, block_index: u32, references: u64) -> u64 {
+        let retained = self.registration.shared().home.take_retained(block_index);
+        let known = self.references[block_index as usize].get() + retained;
+        known.checked_sub(references).expect("references of a block")
     }
 
     /// Frees a block with no reference that is known here, unless another thread has retained a

@@ -8,7 +8,9 @@ use ndn_dataplane::{ExchangeCounters, WorkerCounters};
 use ndn_face::CallCounters;
 use ndn_forwarding::Counters;
 use ndn_ring::PoolCounters;
+use ndn_sys::clock;
 use ndn_sys::poll::Waker;
+use ndn_table::Timestamp;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
@@ -75,10 +77,10 @@ impl WorkerFigures {
             received_frames: calls.received_frames.value(),
             send_calls: calls.send_calls.value(),
             sent_frames: calls.sent_frames.value(),
-            waited_ns: rounds.waited_ns.value(),
             packet_blocks: u64::from(pool.blocks_in_use()),
             packet_blocks_max: u64::from(pool.blocks_in_use_max()),
             packet_block_failures: pool.allocation_failures(),
+            waited_ns: rounds.waited_until(Timestamp::from_nanos(clock::now())),
             crossings_sent: crossings(|exchange| exchange.sent.value()),
             crossings_taken: crossings(|exchange| exchange.taken.value()),
             crossings_dropped: crossings(ExchangeCounters::dropped_total),

@@ -58,6 +58,8 @@ pub struct WorkerCounters {
     pub rounds: Counter,
     /// Nanoseconds that the worker was ready to wait, whether it had to or not.
     pub waited_ns: Counter,
+    /// Since when it has been waiting, on its clock; 0 while it works.
+    pub waiting_since_ns: Counter,
     /// Rounds that waited in the kernel.
     pub sleeps: Counter,
     /// Bursts given to the shard.
@@ -68,6 +70,16 @@ pub struct WorkerCounters {
     pub no_block: Counter,
     /// UDP peers that got no face, because there are as many as there may be.
     pub refused_peers: Counter,
+}
+
+impl WorkerCounters {
+    /// Nanoseconds of waiting until `now`, the wait that goes on included.
+    #[must_use]
+    pub fn waited_until(&self, now: Timestamp) -> u64 {
+        let since = self.waiting_since_ns.value();
+        let now_waiting = if since == 0 { 0 } else { now.as_nanos().saturating_sub(since) };
+        self.waited_ns.value() + now_waiting
+    }
 }
 
 /// One worker: a shard, its faces, and what they need.
@@ -137,7 +149,10 @@ impl Worker {
         // Everyone who was ready is read before anyone is read again.
         if self.state.next_event >= events.len() {
             waited = timeout != Some(Duration::ZERO);
-            self.counters.sleeps.add(u64::from(waited));
+            if waited {
+                self.counters.sleeps.increment();
+                self.counters.waiting_since_ns.set(before.as_nanos());
+            }
             if let Err(error) = self.wait(events, timeout) {
                 // The poller is ours and its arguments are right: nothing sensible is left to do.
                 tracing::error!(%error, "cannot wait for packets");
@@ -148,6 +163,7 @@ impl Worker {
         }
         let now = Timestamp::from_nanos(clock::now());
         if waited {
+            self.counters.waiting_since_ns.set(0);
             self.counters.waited_ns.add(now.nanos_since(before));
         }
         self.state.packets = 0;
