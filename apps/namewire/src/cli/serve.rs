@@ -34,7 +34,7 @@ pub(super) struct Options {
     prefix: Option<Name>,
     /// Serve the mounts of this TOML file, too
     ///
-    /// Each is a table [[mount]] with `prefix` and `directory`, and, if it is to differ from the
+    /// Each is a table `[[mount]]` with `prefix` and `directory`, and, if it is to differ from the
     /// options here, `symlinks`, `hidden`, `other-file-systems`, `segment-size`.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
