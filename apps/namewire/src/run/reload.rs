@@ -29,8 +29,9 @@ impl Control {
 
     fn apply(&mut self, config: Config, log: &LogHandle) -> Result<(), String> {
         // What can fail comes first.
-        let access = access::access_control(&config.management.access)
+        let mut access = access::access_control(&config.management.access)
             .map_err(|error| format!("{error:#}"))?;
+        access.refuse_signed_before(super::control::now().unix_ms());
         let mut strategies = ndn_forwarding::strategy::StrategyTable::default();
         for choice in &config.strategy_choices {
             strategies.insert(choice.strategy.as_ref()).map_err(|error| error.to_string())?;

@@ -102,6 +102,17 @@ impl AccessControl {
         self.announcements = policy;
     }
 
+    /// Refuses commands that were signed at `unix_ms` or earlier where signatures count. Who takes
+    /// over from another `AccessControl` does not know which commands that one has carried out.
+    pub fn refuse_signed_before(&mut self, unix_ms: u64) {
+        let of_modules = self.privileges.values_mut().filter_map(|privilege| match privilege {
+            Privilege::Holders(guarded) => Some(guarded),
+            Privilege::Anybody => None,
+        });
+        let guarded = of_modules.chain([&mut self.localhost_rib]).chain(&mut self.localhop_rib);
+        guarded.for_each(|guarded| guarded.replay.refuse_signed_before(unix_ms));
+    }
+
     /// The policy for a command, `None` where anybody is let in.
     fn guarded(&mut self, command: &Command<'_>) -> Result<Option<&mut Guarded>, &'static str> {
         let module = command.verb.module();

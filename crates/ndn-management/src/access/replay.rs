@@ -21,6 +21,8 @@ pub(super) struct ReplayGuard {
     /// the same name count no more.
     order: VecDeque<(Name, u64)>,
     notes: u64,
+    /// Nothing that was signed before then is new.
+    floor_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +38,9 @@ impl ReplayGuard {
         if timestamp_ms.abs_diff(now.unix_ms()) > GRACE_MS {
             return Err("the timestamp is too far from the forwarder's clock".to_owned());
         }
+        if timestamp_ms <= self.floor_ms {
+            return Err("the command was signed before the rules were read again".to_owned());
+        }
         match self.last.get(key) {
             Some(record)
                 if record.timestamp_ms >= timestamp_ms
@@ -45,6 +50,11 @@ impl ReplayGuard {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Refuses what was signed at `unix_ms` or earlier.
+    pub(super) fn refuse_signed_before(&mut self, unix_ms: u64) {
+        self.floor_ms = unix_ms;
     }
 
     /// Remembers a command that was found good.
@@ -96,6 +106,15 @@ mod tests {
         for (timestamp, good) in [(9_880_000, true), (9_879_999, false), (10_120_001, false)] {
             assert_eq!(guard.check(now, &name("/b"), timestamp).is_ok(), good, "{timestamp}");
         }
+    }
+
+    #[test]
+    fn what_was_signed_before_a_time_is_never_new() {
+        let mut guard = ReplayGuard::default();
+        guard.refuse_signed_before(10_000_000);
+        let now = at(10_000_005);
+        assert!(guard.check(now, &name("/a"), 10_000_000).is_err());
+        assert!(guard.check(now, &name("/a"), 10_000_001).is_ok());
     }
 
     #[test]

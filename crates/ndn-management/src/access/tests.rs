@@ -190,6 +190,17 @@ fn a_command_is_taken_once_and_in_its_time() {
 }
 
 #[test]
+fn who_takes_over_refuses_what_the_one_before_may_have_taken() {
+    let admin = Identity::new("/admin", KeyType::Ecdsa);
+    let mut access = AccessControl::default();
+    access.grant(Module::Fib, Arc::clone(&admin.certificate));
+    access.refuse_signed_before(TIME_MS);
+    let command = |time| signed(LOCALHOST, Verb::FibAddNextHop, &admin.signer(), Some(time));
+    assert!(is_rejected(&ask(&mut access, &command(TIME_MS))));
+    assert!(is_accepted(&ask(&mut access, &command(TIME_MS + 1))));
+}
+
+#[test]
 fn signatures_that_name_no_key_are_not_answered() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let mut access = AccessControl::default();

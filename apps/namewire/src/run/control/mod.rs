@@ -271,7 +271,7 @@ impl Control {
     }
 }
 
-fn now() -> Now {
+pub(super) fn now() -> Now {
     let unix_us = u64::try_from(clock::wall_clock().as_micros()).unwrap_or(u64::MAX);
     Now { monotonic_ns: clock::now(), unix_us }
 }
