@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-use crate::config::{Log, LogLevel};
+use crate::config::{Log, LogLevel, is_module};
 
 /// Changes the levels of a running program.
 #[derive(Clone)]
@@ -97,14 +97,6 @@ fn merge(current: &Targets, directives: &str) -> Result<Targets, String> {
         };
     }
     Ok(merged)
-}
-
-/// Whether a text has the form of a module path, such as `ndn_face` or `ndn_table::fib`.
-pub fn is_module(text: &str) -> bool {
-    let is_word = |part: &str| {
-        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    text.split("::").all(is_word)
 }
 
 fn write_directives(filter: &Targets) -> String {

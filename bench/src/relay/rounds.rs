@@ -12,7 +12,7 @@ use super::endpoint::Endpoint;
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Layout};
 use super::programs::{Addresses, CS_CAPACITY, Program, Running};
-use super::statistics::Calls;
+use super::statistics::{Calls, to_f64};
 use super::{RelayCase, RelayOptions, attach};
 
 /// The window while a cache is filled.
@@ -279,9 +279,4 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
         spread: (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max)),
         rounds_discarded: rounds.len() - quiet.len(),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures of a benchmark, far below 2^53")]
-pub(super) fn to_f64(number: u64) -> f64 {
-    number as f64
 }

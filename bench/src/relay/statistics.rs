@@ -8,8 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::rounds::to_f64;
-
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sums since the start of the program.
@@ -93,6 +91,12 @@ impl Calls {
         let ratio = |packets, calls: u64| to_f64(packets) / to_f64(calls.max(1));
         (ratio(self.received_frames, self.receive_calls), ratio(self.sent_frames, self.send_calls))
     }
+}
+
+/// A count, for arithmetic.
+#[expect(clippy::cast_precision_loss, reason = "figures of a benchmark, far below 2^53")]
+pub(super) fn to_f64(number: u64) -> f64 {
+    number as f64
 }
 
 #[cfg(test)]

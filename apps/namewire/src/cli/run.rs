@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use crate::config::{Config, LogLevel};
-use crate::logging::is_module;
+use crate::config::{Config, LogLevel, is_module};
 
 /// Run the forwarder
 ///

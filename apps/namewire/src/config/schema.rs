@@ -15,7 +15,6 @@ use super::error::Problem;
 use super::reader::{Findings, FromToml, Section, one_of};
 use super::types::*;
 use super::units::{ByteSize, format_duration};
-use crate::logging::is_module;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -228,6 +228,14 @@ pub struct Log {
     pub modules: BTreeMap<String, LogLevel>,
 }
 
+/// Whether a text has the form of a module path, such as `ndn_face` or `ndn_table::fib`.
+pub fn is_module(text: &str) -> bool {
+    let is_word = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    text.split("::").all(is_word)
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
