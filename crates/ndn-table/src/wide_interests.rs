@@ -54,9 +54,9 @@ impl Home {
         }
     }
 
-    /// Every slot that a hash may be in: two buckets.
+    /// Every slot that a hash may be in: two buckets, of bits that do not choose the shard.
     fn places(&self, hash: u64) -> impl Iterator<Item = &Slot> {
-        [(hash >> 54) as usize, (hash >> 32) as usize % BUCKETS].into_iter().flat_map(|bucket| {
+        [(hash >> 54) as usize, (hash % BUCKETS as u64) as usize].into_iter().flat_map(|bucket| {
             let start = bucket * BUCKET_SLOTS;
             &self.slots[start..start + BUCKET_SLOTS]
         })
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_full_table_says_so_and_stays_as_it_is() {
-        const BOTH: u64 = 7 << 54 | 7 << 32;
+        const BOTH: u64 = 7 << 54 | 7;
         let table = WideInterests::new(1);
         let later = Timestamp::MAX;
         let mut published = 0;

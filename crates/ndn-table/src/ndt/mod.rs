@@ -269,11 +269,12 @@ impl Entry {
     }
 }
 
-/// The entry of a hash. These bits say nothing about the buckets of a shard's tables.
+/// The entry of a hash, from bits that choose neither a bucket of a shard's tables (the lower 32) nor
+/// a tag there (the highest 8): with any of them a shard would use a part of its tables only.
 #[inline]
 fn index_of(hash: u64) -> u16 {
-    let [_, _, _, high, low, ..] = hash.to_le_bytes();
-    u16::from_le_bytes([high, low])
+    let [_, _, _, _, low, high, ..] = hash.to_le_bytes();
+    u16::from_le_bytes([low, high])
 }
 
 const _: () = assert!(NDT_ENTRIES == 1 << u16::BITS);

@@ -34,14 +34,14 @@ impl Oracle {
 
     fn route(&self, hashes: &[u64]) -> NdtRoute {
         let components = hashes.len() - 1;
-        let first = (hashes[components.min(DEPTH)] >> 24) as usize % 65_536;
+        let first = (hashes[components.min(DEPTH)] >> 32) as usize % 65_536;
         let mut depth = DEPTH;
         let mut last = first;
         if components >= DEPTH
             && let Some(&split) = self.depths.get(&first)
         {
             depth = split;
-            last = (hashes[components.min(split)] >> 24) as usize % 65_536;
+            last = (hashes[components.min(split)] >> 32) as usize % 65_536;
         }
         let mut previous = self.previous.get(&last).copied().unwrap_or(self.shard(last));
         if depth > DEPTH && self.splitting.contains(&first) {
@@ -77,7 +77,7 @@ fn name(number: usize) -> Name {
 fn index(number: usize) -> usize {
     let name = name(number);
     let hashes = hashes_of(name.as_ref());
-    (hashes[name.as_ref().len().min(DEPTH)] >> 24) as usize % 65_536
+    (hashes[name.as_ref().len().min(DEPTH)] >> 32) as usize % 65_536
 }
 
 fn apply(table: &Ndt, oracle: &mut Oracle, change: &Change) {

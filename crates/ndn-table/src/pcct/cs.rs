@@ -3,7 +3,7 @@
 use super::cs_entry::{CachedWire, CsEntry, CsIndex, QueueKind, Queues};
 use super::eviction::{HELD_BLOCKS_MAX, TIMERS_PER_ENTRY_MAX};
 use super::pit::Pit;
-use super::prefix_tree::PrefixTree;
+use super::prefix_tree::{PrefixTree, TreeFull};
 use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_has_name, packet_name};
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
@@ -367,12 +367,11 @@ impl Cs {
         if index.insert(key.name_hash(), place).is_ok() {
             for _ in 0..=EVICTIONS_PER_INSERT_MAX {
                 let Self { tree, entries, blocks, .. } = self;
-                if tree.link(entries, blocks, place, name, key.hashes).is_ok() {
-                    return Ok(());
-                }
-                // Prefixes that nobody else needs go with their Data.
-                if !self.evict(index) {
-                    break;
+                match tree.link(entries, blocks, place, name, key.hashes) {
+                    Ok(()) => return Ok(()),
+                    // Prefixes that nobody else needs go with their Data.
+                    Err(TreeFull::Nodes) if self.evict(index) => {}
+                    Err(TreeFull::Nodes | TreeFull::Index) => break,
                 }
             }
             index.remove(key.name_hash(), place);

@@ -33,9 +33,14 @@ const NODE_BIT: u32 = 1 << 31;
 /// Bounds of freshness are rounded up to this, so that they seldom change on the way to the root.
 const BOUND_GRANULARITY_NANOS: u64 = 1 << 30;
 
-/// The arena or the index of the nodes is full.
+/// Why a Data cannot be hung into the tree.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TreeFull;
+pub(super) enum TreeFull {
+    /// There is no node left; there will be, once other Data go.
+    Nodes,
+    /// The neighbourhood of its edge in the index is full, whatever goes elsewhere.
+    Index,
+}
 
 /// A name prefix at which the names of cached Data part (or once parted).
 #[derive(Debug)]
@@ -143,7 +148,7 @@ impl PrefixTree {
         let is_filed = edge_depth < depth;
         let edge = if is_filed { hashes[edge_depth] } else { 0 };
         if is_filed && self.index.insert(edge, place).is_err() {
-            return Err(TreeFull);
+            return Err(TreeFull::Index);
         }
         self.last = parent;
         let entry = &mut entries[place];
@@ -246,10 +251,10 @@ impl PrefixTree {
         let edge = self.hasher.hash_value(prefix_value(other, depth + 1));
         let (new_depth, old_edge) = (u8::try_from(depth).unwrap_or(u8::MAX), hashes[edge_depth]);
         let fresh = || Node::new(hashes[depth], old_edge, parent, new_depth);
-        let place = self.nodes.allocate(fresh).ok_or(TreeFull)?;
+        let place = self.nodes.allocate(fresh).ok_or(TreeFull::Nodes)?;
         if is_filed && self.index.insert(edge, child.reference()).is_err() {
             self.nodes.release(place);
-            return Err(TreeFull);
+            return Err(TreeFull::Index);
         }
         self.nodes[place] = fresh();
         self.nodes[place].fresh_bound = bound;

@@ -73,7 +73,6 @@ impl Pcct {
         self.cs.tree.prefetch_parents(key.hashes);
     }
 
-    /// Asks for what a bucket names; whether any of it is cached Data.
     /// Third stage for a Data: the newest Data below the node that it is going to hang on.
     #[inline]
     pub fn prefetch_data_sibling(&self, key: &DataKey<'_>) {
@@ -82,6 +81,7 @@ impl Pcct {
         }
     }
 
+    /// Asks for what a bucket names; whether any of it is cached Data.
     #[inline(always)]
     fn prefetch_entries(&self, hash: u64) -> bool {
         let mut has_cached = false;
