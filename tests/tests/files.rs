@@ -124,6 +124,63 @@ fn segments_are_as_long_as_wanted() {
     assert!(metadata.stdout.windows(4).any(|bytes| bytes == [0xf5, 0x00, 2, 0x05]), "{metadata:?}");
 }
 
+/// The file of a new key, with which to sign and to verify.
+fn key(directory: &Path, name: &str) -> String {
+    let file = directory.join(name);
+    let key = ndn_security::PrivateKey::generate(ndn_security::KeyType::Ecdsa).unwrap();
+    fs::write(&file, key.to_pem().unwrap()).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn one_signature_vouches_for_a_file() {
+    let keys = tempfile::tempdir().unwrap();
+    let (trusted, other) = (key(keys.path(), "server"), key(keys.path(), "other"));
+    for more in [&["--sign-segments"][..], &[]] {
+        let bed = Bed::new(&Settings::new(), &[&["--sign", trusted.as_str()], more].concat());
+        let out = bed.forwarder.directory().join("out");
+        let out = out.to_str().unwrap();
+        for path in ["large", "sub/empty"] {
+            let uri = format!("/files/{path}");
+            let get = |key: &str| bed.forwarder.run(&["get", &uri, "-o", out, "--verify", key]);
+            let fetched = get(&trusted);
+            assert!(fetched.status.success(), "{fetched:?}");
+            assert!(fs::read(out).unwrap() == fs::read(bed.served.join(path)).unwrap());
+            fs::remove_file(out).unwrap();
+            // Whoever signs with another key is not believed, and nothing is left behind.
+            let refused = get(&other);
+            assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+            assert!(!Path::new(out).exists());
+        }
+    }
+}
+
+#[test]
+fn an_older_version_does_not_come_back() {
+    let keys = tempfile::tempdir().unwrap();
+    let trusted = key(keys.path(), "server");
+    let bed = Bed::new(
+        &Settings::new().toml("[tables.cs]\nadmit = false\nserve = false"),
+        &["--sign", trusted.as_str()],
+    );
+    let file = bed.served.join("large");
+    let out = bed.forwarder.directory().join("out");
+    let out = out.to_str().unwrap();
+    let get = |more: &[&str]| {
+        let arguments = ["get", "/files/large", "-o", out, "--verify", trusted.as_str()];
+        bed.forwarder.run(&[&arguments, more].concat()).status.code()
+    };
+    assert_eq!(get(&[]), Some(0));
+    let newest = fs::read(&file).unwrap();
+    fs::write(&file, noise(9, 10_000)).unwrap();
+    let hour_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(hour_ago).unwrap();
+    assert_eq!(get(&[]), Some(5));
+    assert!(fs::read(out).unwrap() == newest);
+    assert_eq!(get(&["--allow-older"]), Some(0));
+    assert!(fs::read(out).unwrap() == noise(9, 10_000));
+}
+
 #[test]
 fn mounts_come_from_a_file_and_the_end_is_reported() {
     let forwarder = Settings::new().start();

@@ -38,11 +38,15 @@ pub enum Event {
     Failed,
     /// A file was opened; all other uses found it open.
     Opened,
+    /// A node of a manifest was sent.
+    ManifestNode,
+    /// A manifest was made; all other uses found it made.
+    ManifestBuilt,
 }
 
 impl Event {
     /// All events with their names.
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 16] = [
         (Self::Segment, "segments"),
         (Self::Metadata, "metadata"),
         (Self::Nack, "nacks"),
@@ -57,6 +61,8 @@ impl Event {
         (Self::Overload, "overload"),
         (Self::Failed, "failed"),
         (Self::Opened, "opened"),
+        (Self::ManifestNode, "manifest_nodes"),
+        (Self::ManifestBuilt, "manifests_built"),
     ];
 }
 

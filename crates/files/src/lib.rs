@@ -4,6 +4,7 @@
 mod cache;
 mod counters;
 mod listing;
+mod manifest;
 mod metadata;
 mod packet;
 mod path;
@@ -14,15 +15,17 @@ mod root;
 mod schedule;
 mod serve;
 mod serve_list;
+mod serve_manifest;
 mod server;
 mod stat;
 #[cfg(test)]
 mod tests;
 
 pub use counters::{Counters, Event};
+pub use manifest::{Manifest, ManifestError, fetch_manifest};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;
-pub use request::{LIST, METADATA};
+pub use request::{LIST, MANIFEST, METADATA};
 pub use root::{OpenFailure, Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};
 pub use stat::{FileKind, FileStat};

@@ -14,6 +14,8 @@ mod types_here {
     pub(super) const BTIME: u32 = 0xF508;
     pub(super) const CTIME: u32 = 0xF50A;
     pub(super) const MTIME: u32 = 0xF50C;
+    /// Ours: holds the name of the manifest. Even, so that others skip it.
+    pub(super) const MANIFEST: u32 = 0xF520;
 }
 
 /// Why metadata cannot be used.
@@ -49,6 +51,8 @@ pub struct FileMetadata {
     pub ctime_ns: Option<u64>,
     /// Last change of content, in nanoseconds since 1970.
     pub mtime_ns: Option<u64>,
+    /// Name of the manifest with version; of files of servers that have one.
+    pub manifest: Option<Name>,
 }
 
 impl FileMetadata {
@@ -66,6 +70,7 @@ impl FileMetadata {
             btime_ns: stat.btime_ns,
             ctime_ns: Some(stat.ctime_ns),
             mtime_ns: Some(stat.mtime_ns),
+            manifest: None,
         }
     }
 
@@ -103,6 +108,11 @@ impl FileMetadata {
         number(types_here::BTIME, self.btime_ns);
         number(types_here::CTIME, self.ctime_ns);
         number(types_here::MTIME, self.mtime_ns);
+        if let Some(manifest) = &self.manifest {
+            append_nested(&mut out, types_here::MANIFEST, |out| {
+                append_name(out, manifest.as_ref());
+            });
+        }
         out
     }
 
@@ -123,6 +133,7 @@ impl FileMetadata {
             btime_ns: None,
             ctime_ns: None,
             mtime_ns: None,
+            manifest: None,
         };
         while let Some(element) = reader.next_tlv()? {
             match element.ty() {
@@ -137,6 +148,10 @@ impl FileMetadata {
                 types_here::BTIME => found.btime_ns = Some(element.number()?),
                 types_here::CTIME => found.ctime_ns = Some(element.number()?),
                 types_here::MTIME => found.mtime_ns = Some(element.number()?),
+                types_here::MANIFEST => {
+                    let name = element.reader().read_expected(types::NAME)?;
+                    found.manifest = Some(NameRef::from_tlv(&name)?.to_name());
+                }
                 _ => element.skip_unrecognized()?,
             }
         }
@@ -178,6 +193,7 @@ mod tests {
             btime_ns: None,
             ctime_ns: Some(3),
             mtime_ns: Some(1_700_000_000_123_456_789),
+            manifest: Some(Name::from_uri("/x/file/32=manifest/v=7").unwrap()),
         }
     }
 

@@ -155,14 +155,38 @@ impl<'a> Seal<'a> {
         out: &mut [u8],
         signature: &mut Vec<u8>,
     ) -> Result<Range<usize>, SignError> {
+        let signer = self.signer;
+        Self::end(slot, out, signature, signer.signature_len_max(), |signed, value| {
+            signer.sign(&[signed], value)
+        })
+    }
+
+    /// As [`Self::close`], with a signature that was made before.
+    pub(crate) fn close_with(
+        &self,
+        slot: &Slot,
+        out: &mut [u8],
+        signature: &mut Vec<u8>,
+        known: &[u8],
+    ) -> Result<Range<usize>, SignError> {
+        Self::end(slot, out, signature, known.len(), |_, value| {
+            value.copy_from_slice(known);
+            Ok(known.len())
+        })
+    }
+
+    fn end(
+        slot: &Slot,
+        out: &mut [u8],
+        signature: &mut Vec<u8>,
+        signature_len_max: usize,
+        sign: impl FnOnce(&[u8], &mut [u8]) -> Result<usize, SignError>,
+    ) -> Result<Range<usize>, SignError> {
         let too_small = || SignError::Encode(EncodeError::BufferTooSmall);
         let signed = out.get(DATA_HEADER_LEN_MAX..slot.signed_end).ok_or_else(too_small)?;
         let mut value = [0; 1024];
-        let value = match value.get_mut(..self.signer.signature_len_max()) {
-            Some(value) => value,
-            None => return Err(too_small()),
-        };
-        let length = self.signer.sign(&[signed], value)?;
+        let value = value.get_mut(..signature_len_max).ok_or_else(too_small)?;
+        let length = sign(signed, value)?;
         signature.clear();
         append_tlv(signature, types::SIGNATURE_VALUE, &value[..length]);
         let end = slot.signed_end + signature.len();

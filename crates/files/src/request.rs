@@ -7,6 +7,9 @@ pub const METADATA: Component<'static> = Component::keyword(b"metadata");
 /// Keyword component of directory listings.
 pub const LIST: Component<'static> = Component::keyword(b"ls");
 
+/// Keyword component of manifests.
+pub const MANIFEST: Component<'static> = Component::keyword(b"manifest");
+
 /// Most components behind the path.
 const SUFFIX_LEN_MAX: usize = 3;
 
@@ -21,6 +24,8 @@ pub(crate) enum Wanted {
     Segment { version: u64, segment: u64 },
     /// `32=ls/v=<version>/seg=<segment>`
     ListSegment { version: u64, segment: u64 },
+    /// `32=manifest/v=<version>/seg=<node>`
+    Manifest { version: u64, node: u64 },
 }
 
 /// A request for something at a path.
@@ -62,6 +67,10 @@ fn wanted(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Wanted> {
             let (version, segment) = (version.as_version()?, segment.as_segment()?);
             Some(Wanted::ListSegment { version, segment })
         }
+        [MANIFEST, version, node] => {
+            let (version, node) = (version.as_version()?, node.as_segment()?);
+            Some(Wanted::Manifest { version, node })
+        }
         _ => None,
     }
 }
@@ -88,6 +97,8 @@ mod tests {
         assert_eq!(classified("/x/a/v=7/seg=300", false), of(2, segment));
         let segment = Wanted::ListSegment { version: 7, segment: 0 };
         assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
+        let node = Wanted::Manifest { version: 7, node: 9 };
+        assert_eq!(classified("/x/a/32=manifest/v=7/seg=9", false), of(2, node));
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_client::{Answers, Request};
 use ndn_packet::{ContentType, DataBuilder, Name};
-use ndn_security::{Signer, sign_data};
+use ndn_security::{DigestSigner, Signer, sign_data};
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event};
+use crate::manifest::manifest_name;
 use crate::metadata::FileMetadata;
 use crate::packet::{Layout, PacketLimits, Seal, Slot};
 use crate::place::{Place, Refused, failed_to_stat};
@@ -16,6 +17,7 @@ use crate::read::read_run;
 use crate::request::Wanted;
 use crate::root::{OpenFailure, Opened, Root};
 use crate::serve_list::Listing;
+use crate::serve_manifest::ManifestCache;
 use crate::stat::{FileKind, FileStat};
 
 /// Attempts at what changes while it is being read.
@@ -41,15 +43,19 @@ pub(crate) struct MountPoint {
 
 /// A regular file that is open, with one version's segments.
 #[derive(Debug)]
-struct OpenFile {
-    opened: Opened,
-    layout: Layout,
+pub(crate) struct OpenFile {
+    pub(crate) opened: Opened,
+    pub(crate) layout: Layout,
     checked_ns: u64,
 }
 
 /// What the server's threads share.
 pub(crate) struct Service {
+    /// Signs everything but the segments of files.
     pub(crate) signer: Arc<dyn Signer>,
+    /// Signs the segments of files: DigestSha256 where there are manifests.
+    pub(crate) segment_signer: Arc<dyn Signer>,
+    pub(crate) manifests: Option<ManifestCache>,
     pub(crate) counters: Counters,
     pub(crate) metadata_freshness_ms: u64,
     /// How long an open file is used without a look at what its path leads to.
@@ -69,13 +75,20 @@ pub(crate) struct Scratch {
 impl Service {
     pub(crate) fn new(
         signer: Arc<dyn Signer>,
+        manifests: Option<ManifestCache>,
         metadata_freshness_ms: u64,
         stat_validity_ns: u64,
         files_max: usize,
         listing_bytes_max: usize,
     ) -> Self {
+        let segment_signer: Arc<dyn Signer> = match manifests {
+            Some(_) => Arc::new(DigestSigner),
+            None => Arc::clone(&signer),
+        };
         Self {
             signer,
+            segment_signer,
+            manifests,
             counters: Counters::default(),
             metadata_freshness_ms,
             stat_validity_ns,
@@ -105,6 +118,10 @@ impl Service {
                     let content = content.and_then(|place| self.metadata(place, job.wanted));
                     self.answer_metadata(&job, content, scratch);
                 }
+                Wanted::Manifest { version, node } => {
+                    let place = place.as_ref().map_err(|refused| *refused);
+                    self.answer_node(place, version, node, job, scratch);
+                }
                 Wanted::ListSegment { version, segment } => {
                     if let Err(refused) = place
                         .as_ref()
@@ -128,7 +145,7 @@ impl Service {
     }
 
     /// Counts, and tells the consumer where that is wanted.
-    fn refuse(&self, request: &Request, refused: Refused, scratch: &mut Scratch) {
+    pub(crate) fn refuse(&self, request: &Request, refused: Refused, scratch: &mut Scratch) {
         self.counters.add(refused.event, 1);
         if refused.tell {
             let name = request.name().to_name();
@@ -205,11 +222,17 @@ impl Service {
         let segment_size = u64::try_from(file.layout.segment_len).unwrap_or(u64::MAX);
         let segments = (segment_size, file.layout.final_segment);
         let name = file.layout.name.clone();
-        Ok(FileMetadata::new(name, &file.opened.stat, Some(segments)))
+        let manifest = self.has_manifest(&file.layout).then(|| manifest_name(&name));
+        let metadata = FileMetadata::new(name, &file.opened.stat, Some(segments));
+        Ok(FileMetadata { manifest, ..metadata })
     }
 
     /// The file at a place, open. `now` is what its path leads to just now, where that is known.
-    fn file(&self, place: &Place<'_>, now: Option<&FileStat>) -> Result<Arc<OpenFile>, Refused> {
+    pub(crate) fn file(
+        &self,
+        place: &Place<'_>,
+        now: Option<&FileStat>,
+    ) -> Result<Arc<OpenFile>, Refused> {
         let cached = self.files().find(place.key).map(Arc::clone);
         let now_ns = ndn_sys::clock::now();
         if let Some(file) = cached {
@@ -231,7 +254,7 @@ impl Service {
         self.counters.add(Event::Opened, 1);
         let mut name = place.name.clone();
         name.push_version(opened.stat.mtime_ns);
-        let seal = self.seal()?;
+        let seal = self.segment_seal()?;
         let layout = Layout::new(name, opened.stat.size, &place.mount.limits, &seal)
             .ok_or(Refused { event: Event::RefusedPath, tell: true })?;
         let file = Arc::new(OpenFile { opened, layout, checked_ns: now_ns });
@@ -241,6 +264,10 @@ impl Service {
 
     pub(crate) fn seal(&self) -> Result<Seal<'_>, Refused> {
         Seal::new(self.signer.as_ref()).map_err(|_| Refused::silently(Event::Failed))
+    }
+
+    fn segment_seal(&self) -> Result<Seal<'_>, Refused> {
+        Seal::new(self.segment_signer.as_ref()).map_err(|_| Refused::silently(Event::Failed))
     }
 
     /// Answers the segments of one file, together.
@@ -310,7 +337,8 @@ impl Service {
         scratch: &mut Scratch,
     ) -> Result<bool, Refused> {
         let failed = |_| Refused::silently(Event::Failed);
-        let seal = self.seal()?;
+        let seal = self.segment_seal()?;
+        let built = self.built(file);
         let stride = file.layout.packet_len_max(&seal);
         if scratch.packets.len() < stride * wanted.len() {
             scratch.packets.resize(stride * wanted.len(), 0);
@@ -331,10 +359,15 @@ impl Service {
             return Ok(false);
         }
         let mut content_bytes = 0;
-        for (((_, slot), (_, _, job)), out) in
+        for (((segment, slot), (_, _, job)), out) in
             slots.iter().zip(wanted).zip(scratch.packets.chunks_mut(stride))
         {
-            match seal.close(slot, out, &mut scratch.signature) {
+            let known = built.as_ref().and_then(|built| built.signature(*segment));
+            let closed = match known {
+                Some(known) => seal.close_with(slot, out, &mut scratch.signature, known),
+                None => seal.close(slot, out, &mut scratch.signature),
+            };
+            match closed {
                 Ok(range) => scratch.answers.push(&job.request, &out[range]),
                 Err(error) => {
                     tracing::warn!(name = %file.layout.name, %error, "a segment cannot be signed");

@@ -15,6 +15,7 @@ use crate::request::classify;
 use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
 use crate::serve::{Job, MountPoint, Scratch, Service};
+use crate::serve_manifest::ManifestCache;
 
 /// Content bytes of a segment where packets may have their full length.
 const SEGMENT_LEN_DEFAULT: usize = 8192;
@@ -69,6 +70,11 @@ pub struct ServerOptions {
     pub requests_max: usize,
     /// Requests that wait for one file; more are dropped.
     pub requests_per_file_max: usize,
+    /// Whether files have manifests, which `signer` signs; their segments then have DigestSha256.
+    /// Without, `signer` signs every segment.
+    pub manifests: bool,
+    /// Bytes of manifests that are kept. Files whose manifest would be larger have none.
+    pub manifest_bytes_max: usize,
     /// Longest packet; `None`: what fits the transport.
     pub packet_len_max: Option<usize>,
 }
@@ -85,6 +91,8 @@ impl Default for ServerOptions {
             listing_bytes_max: 64 << 20,
             requests_max: 16_384,
             requests_per_file_max: 4096,
+            manifests: true,
+            manifest_bytes_max: 256 << 20,
             packet_len_max: None,
         }
     }
@@ -133,18 +141,21 @@ impl FileServer {
         mounts: Vec<Mount>,
         options: &ServerOptions,
     ) -> Result<Self, StartError> {
-        let service = Service::new(
-            Arc::clone(&options.signer),
-            milliseconds(options.metadata_freshness),
-            u64::try_from(options.stat_validity.as_nanos()).unwrap_or(u64::MAX),
-            options.open_files_max.max(1),
-            options.listing_bytes_max,
-        );
         let limits = Limits {
             total: options.requests_max.max(1),
             per_file: options.requests_per_file_max.max(1),
             batch: BATCH,
         };
+        let manifests =
+            options.manifests.then(|| ManifestCache::new(options.manifest_bytes_max, limits));
+        let service = Service::new(
+            Arc::clone(&options.signer),
+            manifests,
+            milliseconds(options.metadata_freshness),
+            u64::try_from(options.stat_validity.as_nanos()).unwrap_or(u64::MAX),
+            options.open_files_max.max(1),
+            options.listing_bytes_max,
+        );
         let inner = Arc::new(Inner { service, schedule: Schedule::new(limits) });
         let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
         server.start_threads(options)?;
@@ -175,13 +186,18 @@ impl FileServer {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = options.threads.unwrap_or(processors.min(THREADS_MAX_DEFAULT)).max(1);
         for number in 0..count {
-            let inner = Arc::clone(&self.inner);
-            let thread = std::thread::Builder::new()
-                .name(format!("files-{number}"))
-                .spawn(move || inner.work())
-                .map_err(StartError::Thread)?;
-            self.threads.push(thread);
+            self.start_thread(format!("files-{number}"), Inner::work)?;
         }
+        if self.inner.service.manifests.is_some() {
+            self.start_thread("files-manifest".to_owned(), Inner::work_on_manifests)?;
+        }
+        Ok(())
+    }
+
+    fn start_thread(&mut self, name: String, work: fn(&Inner)) -> Result<(), StartError> {
+        let inner = Arc::clone(&self.inner);
+        let thread = std::thread::Builder::new().name(name).spawn(move || work(&inner));
+        self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }
 
@@ -208,6 +224,9 @@ impl Drop for FileServer {
         self.registrations.clear();
         // Threads end with what they are at. They are not waited for: one may wait for a connection.
         self.inner.schedule.close();
+        if let Some(manifests) = &self.inner.service.manifests {
+            manifests.waiting.close();
+        }
     }
 }
 
@@ -224,6 +243,20 @@ impl Inner {
         let mut jobs = Vec::with_capacity(BATCH);
         while let Some(key) = self.schedule.take(&mut jobs) {
             self.service.serve(&key, &mut jobs, &mut scratch);
+        }
+    }
+}
+
+impl Inner {
+    /// What the thread does that makes manifests, one after the other.
+    fn work_on_manifests(&self) {
+        let Some(manifests) = &self.service.manifests else {
+            return;
+        };
+        let mut scratch = Scratch::default();
+        let mut jobs = Vec::with_capacity(BATCH);
+        while let Some(key) = manifests.waiting.take(&mut jobs) {
+            self.service.serve_after_building(&key, &mut jobs, &mut scratch);
         }
     }
 }

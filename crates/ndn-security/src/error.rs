@@ -113,6 +113,9 @@ pub enum VerifyError {
     /// The Interest's ParametersSha256Digest component does not match its parameters.
     #[error("the ParametersSha256Digest component of the Interest does not match its parameters")]
     ParametersDigestMismatch,
+    /// The packet is not the one that a manifest lists in its place.
+    #[error("the packet is not the one that the manifest lists")]
+    NotListed,
 }
 
 /// Why a packet is not a certificate, or a certificate could not be made.

@@ -9,12 +9,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndn_client::Endpoint;
 use ndn_client::fetch::{
     Discovery, FetchConfig, FetchError, FetchOptions, FetchProgress, FoundObject, ObjectStream,
-    WindowMode,
+    Verification, WindowMode,
 };
+use ndn_files::ManifestError;
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, kind_of_fetch, name, positive_duration};
+use super::connect::{ConnectOptions, block_on, kind_of, kind_of_fetch, name, positive_duration};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output::{bytes_for_people, grouped};
@@ -65,6 +66,9 @@ pub(super) struct Options {
     /// Start over, whatever an interrupted fetch has left
     #[arg(long)]
     restart: bool,
+    /// Take an older version than the one that FILE was fetched as, with a key, before
+    #[arg(long)]
+    allow_older: bool,
     /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
@@ -139,6 +143,14 @@ async fn start(
     target: &mut Target,
 ) -> Outcome<(ObjectStream, Already)> {
     let found = endpoint.find(&options.name, fetching).await.map_err(failure)?;
+    if let Target::File(part) = target
+        && matches!(fetching.verification, Verification::Verifier(_))
+        && !options.allow_older
+    {
+        part.refuse_older(found.name())?;
+    }
+    let (found, fetching) = under_manifest(endpoint, found, fetching).await?;
+    let fetching = &fetching;
     let mut already = Already::default();
     if let Target::File(part) = target {
         let origin =
@@ -158,6 +170,41 @@ async fn start(
         }
     }
     Ok((endpoint.fetch_found(found, already.segments, fetching), already))
+}
+
+/// Where a key is to vouch for the object and there is a manifest, the key vouches for that, and the
+/// manifest for the segments.
+async fn under_manifest(
+    endpoint: &Endpoint,
+    found: FoundObject,
+    fetching: &FetchOptions,
+) -> Outcome<(FoundObject, FetchOptions)> {
+    if !matches!(fetching.verification, Verification::Verifier(_)) {
+        return Ok((found, fetching.clone()));
+    }
+    let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
+    match manifest {
+        // Metadata of other services is not that of files.
+        Ok(None) | Err(ManifestError::Metadata(_)) => Ok((found, fetching.clone())),
+        Ok(Some(manifest)) => {
+            let verification = manifest.verification();
+            Ok((manifest.to_found(), FetchOptions { verification, ..fetching.clone() }))
+        }
+        Err(error) => Err(manifest_failure(&error)),
+    }
+}
+
+fn manifest_failure(error: &ManifestError) -> Failure {
+    let kind = if let ManifestError::Unanswered(error) = error {
+        kind_of(error)
+    } else if let ManifestError::Fetch(error) = error {
+        kind_of_fetch(error)
+    } else if matches!(error, ManifestError::Malformed { .. }) {
+        Failure::Failed
+    } else {
+        Failure::Unverified
+    };
+    kind(error.to_string())
 }
 
 /// What is there of the object, if it begins as the object does and so has the same segments.

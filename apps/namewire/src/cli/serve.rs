@@ -55,6 +55,12 @@ pub(super) struct Options {
     freshness: Duration,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
     sign: String,
+    /// Sign every segment, instead of a manifest of each file
+    ///
+    /// A manifest lists the digests of all segments, so that one signature is checked and made for a
+    /// version. Consumers that know nothing of manifests and want every packet signed need this.
+    #[arg(long)]
+    sign_segments: bool,
     /// Threads that read and sign [default: one for each processor, 16 at most]
     #[arg(long)]
     threads: Option<usize>,
@@ -91,6 +97,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         signer: keys::signer(&options.sign)?,
         freshness: options.freshness,
         threads: options.threads,
+        manifests: !options.sign_segments,
         open_files_max: options.open_files,
         ..ServerOptions::default()
     };

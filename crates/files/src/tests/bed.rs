@@ -16,7 +16,7 @@ pub(super) struct Bed {
     pub(super) directory: TempDir,
     pub(super) server: FileServer,
     pub(super) consumer: Endpoint,
-    _producer: Endpoint,
+    producer: Endpoint,
 }
 
 pub(super) fn name(uri: &str) -> Name {
@@ -60,7 +60,7 @@ impl Bed {
         let mut mount = Mount::open(name("/x"), directory.path(), root).unwrap();
         mount.segment_len = segment_len;
         let server = FileServer::start(&producer, vec![mount], &options).await.unwrap();
-        Self { directory, server, consumer, _producer: producer }
+        Self { directory, server, consumer, producer }
     }
 
     pub(super) async fn new() -> Self {
@@ -115,6 +115,25 @@ impl Bed {
         let options = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
         let stream = self.consumer.fetch(&name(uri), &options).await?;
         stream.collect(usize::MAX).await
+    }
+
+    /// As someone who knows nothing of manifests fetches it.
+    pub(super) async fn fetch_digest_only(&self, uri: &str) -> Vec<u8> {
+        let options = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
+        let stream = self.consumer.fetch(&name(uri), &options).await.unwrap();
+        stream.collect(usize::MAX).await.unwrap()
+    }
+
+    /// Metadata, whoever signed it.
+    pub(super) async fn metadata_of(&self, uri: &str) -> FileMetadata {
+        let options = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
+        let found = self.consumer.find(&name(uri), &options).await.unwrap();
+        FileMetadata::decode(found.metadata().unwrap()).unwrap()
+    }
+
+    /// The server's side of the connection.
+    pub(super) fn producer(&self) -> &Endpoint {
+        &self.producer
     }
 
     pub(super) fn count(&self, event: crate::Event) -> u64 {

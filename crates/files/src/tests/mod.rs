@@ -2,4 +2,5 @@
 
 mod bed;
 mod confinement;
+mod manifests;
 mod service;

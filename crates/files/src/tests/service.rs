@@ -47,7 +47,8 @@ async fn segments_are_as_long_as_wanted_and_fit_the_packet() {
 async fn slow_signatures_are_made_on_all_threads() {
     let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
     let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
-    let options = ServerOptions { signer: Arc::new(signer), ..ServerOptions::default() };
+    let options =
+        ServerOptions { signer: Arc::new(signer), manifests: false, ..Default::default() };
     let bed = Bed::with(RootOptions::default(), options, None).await;
     let content = bytes(5, 1_000_000);
     bed.write("file", &content);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{Component, ContentType, Name, NameRef, types};
 
@@ -39,11 +40,26 @@ pub struct FoundObject {
     pub(crate) data: Option<ReceivedData>,
     /// Whether `data` is the whole object, which is not segmented.
     pub(crate) whole: bool,
+    /// Content of the metadata that told the version.
+    pub(crate) metadata: Option<Bytes>,
 }
 
 impl FoundObject {
     fn of_name(prefix: Name) -> Self {
-        Self { prefix, final_segment: None, data: None, whole: false }
+        Self { prefix, final_segment: None, data: None, whole: false, metadata: None }
+    }
+
+    /// An object of which name and last segment are known from elsewhere: segments that state another
+    /// last one end a fetch.
+    #[must_use]
+    pub fn known(name: Name, final_segment: u64) -> Self {
+        Self { final_segment: Some(final_segment), ..Self::of_name(name) }
+    }
+
+    /// Content of the metadata that told the version, if that was how it was found.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Bytes> {
+        self.metadata.as_ref()
     }
 
     /// Name of the object with its version; segment numbers follow it.
@@ -84,8 +100,10 @@ pub(crate) async fn discover(
             tokio::select! {
                 biased;
                 found = &mut metadata => match found {
-                    // The producer says so itself.
-                    Err(error @ FetchError::NotFound { .. }) => Err(error),
+                    // The producer says so itself, or somebody speaks for it who may not.
+                    Err(error @ (FetchError::NotFound { .. } | FetchError::Verification { .. })) => {
+                        Err(error)
+                    }
                     Err(_) => prefix.await,
                     found => found,
                 },
@@ -141,7 +159,8 @@ async fn by_metadata(
     let received = ask(endpoint, &metadata_name, options).await?;
     let content = received.content();
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
-    parse_metadata(&content).ok_or_else(malformed)
+    let found = parse_metadata(&content).ok_or_else(malformed)?;
+    Ok(FoundObject { metadata: Some(content), ..found })
 }
 
 /// Content of metadata: a Name, and in the file-server protocol a FinalBlockId behind it.
@@ -168,7 +187,8 @@ async fn by_prefix(
     let segmented = segment.is_some() && found.len() > name.len();
     let prefix = if segmented { found.parent() } else { found }.to_name();
     let final_segment = data.final_block_id().and_then(|last| last.as_segment());
-    Ok(FoundObject { prefix, final_segment, data: Some(received.clone()), whole: !segmented })
+    let whole = !segmented;
+    Ok(FoundObject { prefix, final_segment, data: Some(received.clone()), whole, metadata: None })
 }
 
 #[cfg(test)]

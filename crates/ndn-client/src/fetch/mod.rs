@@ -111,6 +111,15 @@ pub struct FetchProgress {
     pub rto: Duration,
 }
 
+/// Checks whole packets, by what is known of them from elsewhere.
+pub trait PacketVerifier: Send + Sync {
+    /// Whether `data` is the packet that is expected.
+    ///
+    /// # Errors
+    /// `NotListed`, or what else is wrong.
+    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError>;
+}
+
 /// Which signatures are checked.
 #[derive(Clone, Default)]
 pub enum Verification {
@@ -121,6 +130,8 @@ pub enum Verification {
     Digest,
     /// All, with this verifier.
     Verifier(Arc<dyn Verifier>),
+    /// All packets as a whole, their signatures only as far as this does.
+    Packets(Arc<dyn PacketVerifier>),
 }
 
 impl Verification {
@@ -140,6 +151,7 @@ impl Verification {
                 }
             }
             Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
+            Self::Packets(verifier) => verifier.check(data),
         }
     }
 }
@@ -150,6 +162,7 @@ impl std::fmt::Debug for Verification {
             Self::Skip => "Skip",
             Self::Digest => "Digest",
             Self::Verifier(_) => "Verifier",
+            Self::Packets(_) => "Packets",
         })
     }
 }

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use ndn_packet::Name;
 use ndn_security::{Sha256, sha256};
 use serde::{Deserialize, Serialize};
 
@@ -150,11 +151,30 @@ impl PartFile {
         Ok(())
     }
 
+    /// Refuses `name` if the file that is there is a newer version of the same object: who can replay
+    /// old packets must not be able to bring an old version back.
+    pub(super) fn refuse_older(&self, name: &Name) -> Outcome {
+        let Some(there) = version::read(&self.path) else {
+            return Ok(());
+        };
+        let version = |name: &Name| name.as_ref().last().and_then(|last| last.as_version());
+        if there.as_ref().parent() == name.as_ref().parent() && version(name) < version(&there) {
+            return Err(Failure::Unverified(format!(
+                "{}: {name} is older than {there}, which is there already (--allow-older takes it)",
+                self.path.display()
+            )));
+        }
+        Ok(())
+    }
+
     /// Gives the file its name, and the mode and the owner of the file that had it before.
     pub(super) fn complete(mut self) -> Outcome {
         let completed = self.writer.flush().and_then(|()| {
             if let Ok(before) = fs::metadata(&self.path) {
                 take_after(self.writer.get_ref(), &before)?;
+            }
+            if let Some(origin) = &self.origin {
+                version::write(self.writer.get_ref(), &origin.name);
             }
             fs::rename(&self.part, &self.path)
         });
@@ -333,6 +353,32 @@ fn hex(digest: Sha256) -> String {
 /// What identifies a key in a sidecar, without giving a shared one away.
 pub(super) fn fingerprint(key: &[u8]) -> String {
     sha256(key).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Which version a file is: kept beside it by file systems that have extended attributes.
+mod version {
+    use std::fs::File;
+    use std::path::Path;
+
+    use ndn_packet::Name;
+    use rustix::fs::XattrFlags;
+
+    const ATTRIBUTE: &str = "user.namewire.object";
+    /// Longer names are not kept.
+    const URI_LEN_MAX: usize = 4096;
+
+    pub(super) fn read(path: &Path) -> Option<Name> {
+        let mut buffer = [0; URI_LEN_MAX];
+        let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut buffer[..]).ok()?;
+        Name::from_uri(std::str::from_utf8(buffer.get(..length)?).ok()?).ok()
+    }
+
+    /// Best effort: not all file systems have a place for it.
+    pub(super) fn write(file: &File, uri: &str) {
+        if uri.len() <= URI_LEN_MAX {
+            let _ = rustix::fs::fsetxattr(file, ATTRIBUTE, uri.as_bytes(), XattrFlags::empty());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,240 @@
+//! The consumer's side: a manifest is fetched, checked node by node, and then checks segments.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ndn_client::fetch::{FetchError, FetchOptions, FoundObject, PacketVerifier, Verification};
+use ndn_client::{Endpoint, ExpressError, InterestRequest};
+use ndn_packet::{ContentType, Data, Name};
+use ndn_security::{Sha256Digest, VerifyError, sha256};
+
+use super::root::{Root, digests_of};
+use super::tree::Tree;
+use crate::metadata::{FileMetadata, MetadataError};
+
+/// Why there is no manifest to check segments with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// The metadata cannot be used.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The root does not come.
+    #[error("the manifest cannot be fetched: {0}")]
+    Unanswered(#[source] ExpressError),
+    /// The root is not signed by who is trusted.
+    #[error("the manifest {name} does not verify: {reason}")]
+    Untrusted {
+        /// Name of the root.
+        name: String,
+        /// Why not.
+        #[source]
+        reason: VerifyError,
+    },
+    /// The root cannot be read.
+    #[error("the manifest {name} cannot be used: {reason}")]
+    Malformed {
+        /// Name of the root.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The root is of another object, or of another version.
+    #[error("the manifest {name} is of {of}")]
+    OfAnother {
+        /// Name of the root.
+        name: String,
+        /// What it is of.
+        of: String,
+    },
+    /// The metadata and the manifest contradict each other.
+    #[error("the metadata states another size than the manifest {name}")]
+    SizeDiffers {
+        /// Name of the root.
+        name: String,
+    },
+    /// A node is not the one that is listed.
+    #[error("node {node} of the manifest {name} is not the one that the manifest lists")]
+    Node {
+        /// Name of the manifest.
+        name: String,
+        /// Number of the node.
+        node: u64,
+    },
+    /// A node does not come.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+/// A manifest that was checked: what every segment of a version has to be.
+#[derive(Debug)]
+pub struct Manifest {
+    name: Name,
+    size: u64,
+    segment_size: u64,
+    digests: Vec<Sha256Digest>,
+}
+
+impl Manifest {
+    /// Name of the object with its version.
+    #[must_use]
+    pub fn object(&self) -> &Name {
+        &self.name
+    }
+
+    /// Length of the object in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Content bytes of each segment but the last.
+    #[must_use]
+    pub fn segment_size(&self) -> u64 {
+        self.segment_size
+    }
+
+    /// Number of segments.
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        u64::try_from(self.digests.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The object, to be fetched with [`Self::verification`]: it ends where the manifest says.
+    #[must_use]
+    pub fn to_found(&self) -> FoundObject {
+        FoundObject::known(self.name.clone(), self.segments().saturating_sub(1))
+    }
+
+    /// Checks the segments of the object.
+    #[must_use]
+    pub fn verification(self: &Arc<Self>) -> Verification {
+        Verification::Packets(Arc::<Self>::clone(self))
+    }
+}
+
+impl PacketVerifier for Manifest {
+    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+        // The digest is over the name, too; the number only finds it.
+        let segment = data.name().last().and_then(|last| last.as_segment());
+        let listed = segment.and_then(|segment| self.digests.get(usize::try_from(segment).ok()?));
+        match listed {
+            Some(listed) if *listed == sha256(data.wire()) => Ok(()),
+            _ => Err(VerifyError::NotListed),
+        }
+    }
+}
+
+/// Keeps the implicit digests of the packets that pass.
+#[derive(Default)]
+struct Recorder {
+    digests: Mutex<HashMap<u64, Sha256Digest>>,
+}
+
+impl PacketVerifier for Recorder {
+    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+        let node = data.name().last().and_then(|last| last.as_segment());
+        let node = node.ok_or(VerifyError::NotListed)?;
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first one that comes is the one whose content is kept.
+        digests.entry(node).or_insert_with(|| sha256(data.wire()));
+        Ok(())
+    }
+}
+
+/// Fetches and checks the manifest of what was found; `None` if its metadata names none. `options`
+/// say how, and with which key the root is to be signed.
+///
+/// # Errors
+/// All of [`ManifestError`].
+pub async fn fetch_manifest(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    options: &FetchOptions,
+) -> Result<Option<Arc<Manifest>>, ManifestError> {
+    let Some(metadata) = found.metadata() else {
+        return Ok(None);
+    };
+    let metadata = FileMetadata::decode(metadata)?;
+    let Some(name) = &metadata.manifest else {
+        return Ok(None);
+    };
+    let (root, tree) = fetch_root(endpoint, name, found.name(), options).await?;
+    if metadata.size.is_some_and(|size| size != root.size) {
+        return Err(ManifestError::SizeDiffers { name: name.to_uri() });
+    }
+    let digests = fetch_nodes(endpoint, name, &root, &tree, options).await?;
+    let Root { name, size, segment_size, .. } = root;
+    Ok(Some(Arc::new(Manifest { name, size, segment_size, digests })))
+}
+
+async fn fetch_root(
+    endpoint: &Endpoint,
+    name: &Name,
+    object: &Name,
+    options: &FetchOptions,
+) -> Result<(Root, Tree), ManifestError> {
+    let mut root_name = name.clone();
+    root_name.push_segment(0);
+    let uri = root_name.to_uri();
+    // It may take a while until it is made.
+    let request = InterestRequest::new(root_name)
+        .lifetime(options.lifetime)
+        .retransmissions(options.config.retransmissions_max);
+    let received = endpoint.express(&request).await.map_err(ManifestError::Unanswered)?;
+    let data = received.data();
+    if let Err(reason) = options.verification.check(&data) {
+        return Err(ManifestError::Untrusted { name: uri, reason });
+    }
+    if data.content_type() != ContentType::MANIFEST {
+        let reason = format!("it is a {}", data.content_type());
+        return Err(ManifestError::Malformed { name: uri, reason });
+    }
+    let (root, tree) = Root::decode(data.content().unwrap_or_default()).map_err(|error| {
+        ManifestError::Malformed { name: uri.clone(), reason: error.to_string() }
+    })?;
+    if root.name != *object {
+        return Err(ManifestError::OfAnother { name: uri, of: root.name.to_uri() });
+    }
+    Ok((root, tree))
+}
+
+/// Fetches the other nodes; returns the digests of the segments.
+async fn fetch_nodes(
+    endpoint: &Endpoint,
+    name: &Name,
+    root: &Root,
+    tree: &Tree,
+    options: &FetchOptions,
+) -> Result<Vec<Sha256Digest>, ManifestError> {
+    let mut expected: VecDeque<Sha256Digest> = root.digests.iter().copied().collect();
+    if tree.nodes() == 1 {
+        return Ok(expected.into());
+    }
+    let recorder = Arc::new(Recorder::default());
+    let fetching = FetchOptions {
+        verification: Verification::Packets(Arc::<Recorder>::clone(&recorder)),
+        ..options.clone()
+    };
+    let found = FoundObject::known(name.clone(), tree.nodes() - 1);
+    let mut stream = endpoint.fetch_found(found, 1, &fetching);
+    for node in 1..tree.nodes() {
+        let wrong = || ManifestError::Node { name: name.to_uri(), node };
+        let content = stream.next().await?.ok_or_else(wrong)?;
+        let received = {
+            let mut digests = recorder.digests.lock().unwrap_or_else(PoisonError::into_inner);
+            digests.remove(&node)
+        };
+        // Nodes list those that come later, and then the segments.
+        let listed = expected.pop_front().ok_or_else(wrong)?;
+        if received != Some(listed) {
+            return Err(wrong());
+        }
+        let digests = digests_of(&content).ok_or_else(wrong)?;
+        if u64::try_from(digests.len()) != Ok(tree.digests_of(node)) {
+            return Err(wrong());
+        }
+        expected.extend(digests);
+    }
+    Ok(expected.into())
+}

@@ -1,0 +1,11 @@
+//! Manifests: one signature for all segments of a version (docs/manifest.md has the format).
+
+mod build;
+mod fetch;
+mod root;
+mod tree;
+
+pub use fetch::{Manifest, ManifestError, fetch_manifest};
+
+pub(crate) use build::{BuildFailure, Built, build, weight_of};
+pub(crate) use root::manifest_name;

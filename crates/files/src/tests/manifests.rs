@@ -1,0 +1,234 @@
+//! Manifests from server to consumer, honest and not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_client::Request;
+use ndn_client::fetch::{FetchError, FetchFailure, FetchOptions, FoundObject, Verification};
+use ndn_packet::{ContentType, Data, DataBuilder, Name};
+use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey, Signer, sign_data};
+
+use super::bed::{Bed, bytes, name};
+use crate::{
+    Event, FileMetadata, Manifest, ManifestError, RootOptions, ServerOptions, fetch_manifest,
+};
+
+fn key() -> (Arc<dyn Signer>, FetchOptions) {
+    let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
+    let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
+    let verification = Verification::Verifier(Arc::new(key.public_key().unwrap()));
+    let lifetime = Duration::from_millis(500);
+    let options = FetchOptions { verification, lifetime, ..FetchOptions::default() };
+    (Arc::new(signer), options)
+}
+
+async fn with_key(segment_len: usize) -> (Bed, FetchOptions) {
+    let (signer, options) = key();
+    let serving = ServerOptions { signer, ..ServerOptions::default() };
+    (Bed::with(RootOptions::default(), serving, Some(segment_len)).await, options)
+}
+
+async fn manifest(
+    bed: &Bed,
+    uri: &str,
+    options: &FetchOptions,
+) -> Result<Option<Arc<Manifest>>, ManifestError> {
+    let found = bed.consumer.find(&name(uri), options).await.unwrap();
+    fetch_manifest(&bed.consumer, &found, options).await
+}
+
+async fn fetch(
+    bed: &Bed,
+    manifest: &Arc<Manifest>,
+    options: &FetchOptions,
+) -> Result<Vec<u8>, FetchError> {
+    let options = FetchOptions { verification: manifest.verification(), ..options.clone() };
+    bed.consumer.fetch_found(manifest.to_found(), 0, &options).collect(usize::MAX).await
+}
+
+#[tokio::test]
+async fn one_signature_covers_files_of_any_size() {
+    // With segments of 200 bytes a node lists five: three levels below the root.
+    for (segment_len, sizes) in
+        [(200, vec![0, 1, 200, 201, 1000, 1001, 50_000]), (8192, vec![0, 8192, 3_000_000])]
+    {
+        let (bed, options) = with_key(segment_len).await;
+        for size in sizes {
+            let content = bytes(size, size);
+            let file = format!("file-{size}");
+            bed.write(&file, &content);
+            let uri = format!("/x/{file}");
+            let manifest = manifest(&bed, &uri, &options).await.unwrap().unwrap();
+            assert_eq!(manifest.size(), u64::try_from(size).unwrap());
+            assert_eq!(
+                manifest.segments(),
+                u64::try_from(size.div_ceil(segment_len).max(1)).unwrap()
+            );
+            assert!(fetch(&bed, &manifest, &options).await.unwrap() == content, "{size}");
+            // Segments have a valid DigestSha256 for those who know nothing of manifests.
+            assert!(bed.fetch_digest_only(&uri).await == content, "{size}");
+        }
+        assert!(bed.count(Event::ManifestBuilt) <= 7);
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_is_made_once_for_a_version() {
+    let (bed, options) = with_key(1000).await;
+    bed.write("file", &bytes(1, 100_000));
+    let first = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    assert_eq!(bed.count(Event::ManifestBuilt), 1);
+    bed.write("file", &bytes(2, 100_000));
+    let second = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    assert_eq!(bed.count(Event::ManifestBuilt), 2);
+    assert!(fetch(&bed, &second, &options).await.unwrap() == bytes(2, 100_000));
+    // The old version is gone; nothing of the new one passes for it.
+    let old = fetch(&bed, &first, &options).await.unwrap_err();
+    assert!(matches!(
+        old,
+        FetchError::Failed { failure: FetchFailure::ApplicationNack { .. }, .. }
+    ));
+}
+
+#[tokio::test]
+async fn who_signed_with_another_key_is_not_believed() {
+    let (bed, _) = with_key(1000).await;
+    let (_, other) = key();
+    bed.write("file", &bytes(1, 100_000));
+    // Neither the metadata ...
+    let found = bed.consumer.find(&name("/x/file"), &other).await;
+    assert!(matches!(found, Err(FetchError::Verification { .. })), "{found:?}");
+    // ... nor the manifest.
+    let digest = FetchOptions::default();
+    let found = bed.consumer.find(&name("/x/file"), &digest).await.unwrap();
+    let refused = fetch_manifest(&bed.consumer, &found, &other).await.unwrap_err();
+    assert!(matches!(refused, ManifestError::Untrusted { .. }), "{refused}");
+}
+
+/// Checks `segment` of an honest server against its manifest, after `change` had it.
+async fn changed(
+    segment: u64,
+    change: impl Fn(&mut Vec<u8>),
+) -> Result<(), ndn_security::VerifyError> {
+    use ndn_client::fetch::PacketVerifier;
+    let (bed, options) = with_key(1000).await;
+    bed.write("file", &bytes(1, 100_000));
+    let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    let request =
+        ndn_client::InterestRequest::new(name(&format!("{}/seg={segment}", manifest.object())));
+    let received = bed.consumer.express(&request).await.unwrap();
+    let mut wire = received.wire().to_vec();
+    change(&mut wire);
+    manifest.check(&Data::parse(&wire).unwrap())
+}
+
+/// The same packet with other content, under a valid DigestSha256.
+fn forge(wire: &mut Vec<u8>, name: &Name, content: &[u8]) {
+    let data = DataBuilder::new(name).freshness_ms(10_000).final_segment(99).content(content);
+    *wire = sign_data(&data, &DigestSigner).unwrap();
+}
+
+#[tokio::test]
+async fn segments_that_are_not_listed_are_refused() {
+    changed(7, |_| {}).await.unwrap();
+    let flipped = changed(7, |wire| *wire.last_mut().unwrap() ^= 1).await;
+    assert_eq!(flipped, Err(ndn_security::VerifyError::NotListed));
+    let forged = changed(7, |wire| {
+        let name = Data::parse(wire).unwrap().name().to_name();
+        forge(wire, &name, &[0; 1000]);
+    });
+    assert_eq!(forged.await, Err(ndn_security::VerifyError::NotListed));
+    let moved = changed(7, |wire| {
+        let data = Data::parse(wire).unwrap();
+        let (content, mut name) =
+            (data.content().unwrap().to_vec(), data.name().parent().to_name());
+        name.push_segment(8);
+        forge(wire, &name, &content);
+    });
+    assert_eq!(moved.await, Err(ndn_security::VerifyError::NotListed));
+    let beyond = changed(7, |wire| {
+        let mut name = Data::parse(wire).unwrap().name().parent().to_name();
+        name.push_segment(100);
+        forge(wire, &name, &[0; 10]);
+    });
+    assert_eq!(beyond.await, Err(ndn_security::VerifyError::NotListed));
+}
+
+#[tokio::test]
+async fn an_object_ends_where_its_manifest_says() {
+    let (bed, options) = with_key(1000).await;
+    bed.write("file", &bytes(1, 100_000));
+    let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    // Who truncates has to state another last segment, and such a packet is not listed.
+    let truncated = FoundObject::known(manifest.object().clone(), 49);
+    let options = FetchOptions { verification: manifest.verification(), ..options };
+    let fetched = bed.consumer.fetch_found(truncated, 0, &options).collect(usize::MAX).await;
+    let wrong = FetchFailure::FinalBlockIdChanged { known: 49, now: 99 };
+    assert!(matches!(fetched, Err(FetchError::Failed { failure, .. }) if failure == wrong));
+}
+
+#[tokio::test]
+async fn nodes_that_are_not_listed_are_refused() {
+    let (signer, options) = key();
+    // One server tells of the manifest, another has a node that is not in it.
+    let (bed, _) = with_key(200).await;
+    bed.write("file", &bytes(1, 10_000));
+    let version = bed.metadata_of("/x/file").await;
+    let producer = name("/forged");
+    let root_name = name("/forged/file/32=manifest/v=1");
+    let packets: Vec<(Name, Vec<u8>)> = forged_manifest(&root_name, signer.as_ref(), &version);
+    let answer = move |request: Request| {
+        let asked = request.name().to_name();
+        if let Some((_, packet)) = packets.iter().find(|(name, _)| name.starts_with(asked.as_ref()))
+        {
+            request.answer(packet);
+        }
+    };
+    let _attached = bed.producer().attach(&producer, answer).unwrap();
+    let refused = manifest(&bed, "/forged/file", &options).await.unwrap_err();
+    assert!(matches!(refused, ManifestError::Node { node: 2, .. }), "{refused}");
+}
+
+/// Metadata, a root that lists two nodes, and only the first of those.
+fn forged_manifest(
+    manifest: &Name,
+    signer: &dyn Signer,
+    like: &FileMetadata,
+) -> Vec<(Name, Vec<u8>)> {
+    use ndn_packet::tlv::{append_name, append_number, append_tlv};
+    let node = |number: u64, signer: &dyn Signer, content: &[u8]| {
+        let mut name = manifest.clone();
+        name.push_segment(number);
+        let data = DataBuilder::new(&name)
+            .content_type(ContentType::MANIFEST)
+            .final_segment(2)
+            .content(content);
+        (name.clone(), sign_data(&data, signer).unwrap())
+    };
+    let object = name("/forged/file/v=1");
+    let metadata = FileMetadata {
+        name: object.clone(),
+        final_segment: Some(3),
+        segment_size: Some(200),
+        size: Some(800),
+        manifest: Some(manifest.clone()),
+        ..like.clone()
+    };
+    let metadata_name = name("/forged/file/32=metadata/v=1/seg=0");
+    let data = metadata.encode();
+    let data = DataBuilder::new(&metadata_name).final_segment(0).content(&data);
+    let metadata = (metadata_name.clone(), sign_data(&data, signer).unwrap());
+    let first = node(1, &DigestSigner, &[1; 64]);
+    let listed = node(2, &DigestSigner, &[2; 64]);
+    let instead = node(2, &DigestSigner, &[3; 64]);
+    let mut root = Vec::new();
+    append_number(&mut root, 0xF530, 1);
+    append_name(&mut root, object.as_ref());
+    append_number(&mut root, 0xF500, 200);
+    append_number(&mut root, 0xF502, 800);
+    append_number(&mut root, 0xF532, 2);
+    let digests = [ndn_security::sha256(&first.1), ndn_security::sha256(&listed.1)];
+    append_tlv(&mut root, 0xF534, digests.as_flattened());
+    vec![metadata, node(0, signer, &root), first, instead]
+}
