@@ -56,7 +56,7 @@ impl Home {
 
     /// Every slot that a hash may be in: two buckets, of bits that do not choose the shard.
     fn places(&self, hash: u64) -> impl Iterator<Item = &Slot> {
-        [(hash >> 54) as usize, (hash % BUCKETS as u64) as usize].into_iter().flat_map(|bucket| {
+        [(hash >> 54) as usize, (hash & 0x3FF) as usize].into_iter().flat_map(|bucket| {
             let start = bucket * BUCKET_SLOTS;
             &self.slots[start..start + BUCKET_SLOTS]
         })

@@ -54,6 +54,8 @@ struct Datagram {
     /// Frames of one length go together: by this, longest first. All fragments of a packet have
     /// the length of the first here, so that they stay together.
     first_length: usize,
+    /// How many frames have come before it since the queue was empty.
+    serial: u64,
     /// Where its copied bytes lie in the queue's buffer.
     start: usize,
     copied: usize,
@@ -73,6 +75,8 @@ pub(crate) struct DatagramQueue {
     bytes: Vec<u8>,
     datagrams: Vec<Datagram>,
     pending_bytes: usize,
+    /// Frames that have come since the queue was empty.
+    pushed: u64,
     /// So many frames at the front are in the order in which they go out; new ones do not
     /// overtake them.
     ordered: usize,
@@ -107,6 +111,7 @@ impl DatagramQueue {
             bytes: Vec::new(),
             datagrams: Vec::new(),
             pending_bytes: 0,
+            pushed: 0,
             ordered: 0,
             mixed: false,
             blocked: false,
@@ -149,7 +154,9 @@ impl DatagramQueue {
             .datagrams
             .get(self.ordered)
             .is_some_and(|first| first.to.face != to.face || first.first_length != first_length);
-        self.datagrams.push(Datagram { to, first_length, start, copied, large });
+        let serial = self.pushed;
+        self.datagrams.push(Datagram { to, first_length, serial, start, copied, large });
+        self.pushed += 1;
         self.pending_bytes += length;
         Ok(())
     }
@@ -203,12 +210,12 @@ impl DatagramQueue {
     }
 
     /// Makes neighbours of what can go as one message: UDP promises no order, and one call for
-    /// each frame costs more than everything else. Stable for frames of one face and length, by
-    /// their place.
+    /// each frame costs more than everything else. Frames of one face and length stay in the order
+    /// in which they came.
     fn order(&mut self) {
         if std::mem::take(&mut self.mixed) {
             self.datagrams[self.ordered..]
-                .sort_unstable_by_key(|one| (one.to.face, Reverse(one.first_length), one.start));
+                .sort_unstable_by_key(|one| (one.to.face, Reverse(one.first_length), one.serial));
         }
         self.ordered = self.datagrams.len();
     }
@@ -295,6 +302,14 @@ impl DatagramQueue {
     /// Forgets the first `done` frames, and copies what the others hold of pool blocks.
     fn keep_rest(&mut self, done: usize, pool: &PacketPool) {
         self.release(done, pool);
+        self.ordered = self.datagrams.len();
+        self.blocked = true;
+        let keeps_bytes = self.bytes.len() <= 2 * self.pending_bytes + KEPT_BYTES;
+        if keeps_bytes && self.datagrams.iter().all(|one| one.large.is_none()) {
+            // Copying all that waits each time that the kernel takes a little would cost more than
+            // sending it.
+            return;
+        }
         let mut rest = Vec::with_capacity(self.pending_bytes);
         for datagram in &mut self.datagrams {
             let start = rest.len();
@@ -307,8 +322,6 @@ impl DatagramQueue {
             datagram.copied = rest.len() - start;
         }
         self.bytes = rest;
-        self.ordered = self.datagrams.len();
-        self.blocked = true;
     }
 
     /// Removes the first `count` frames.
@@ -327,6 +340,7 @@ impl DatagramQueue {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
+        self.pushed = 0;
         self.ordered = 0;
         self.mixed = false;
         self.blocked = false;

@@ -161,6 +161,28 @@ fn equal_lengths_become_neighbours_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn large_packets_of_one_length_stay_in_order() {
+    let pool = PacketPool::new(8).unwrap();
+    let mut queue = DatagramQueue::new(false);
+    let mut fill = pool.allocate_block().unwrap();
+    for seed in 0..60_u8 {
+        let length = 3000 - usize::from(seed % 2) * 100;
+        if fill.remaining() < length {
+            fill = pool.allocate_block().unwrap();
+        }
+        fill.spare_mut()[..length].fill(seed);
+        fill.commit(length);
+        let handle = fill.carve(length);
+        push(&mut queue, 1, (&[], pool.bytes(&handle)), Some(&handle), &pool);
+        pool.release(handle);
+    }
+    let received = sent(&mut queue, &pool);
+    let mut expected: Vec<_> = (0..60_u8).collect();
+    expected.sort_by_key(|seed| seed % 2);
+    assert_eq!(received.iter().map(|one| one[0]).collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn fragments_of_a_packet_stay_together() {
     let pool = PacketPool::new(1).unwrap();
     let mut queue = DatagramQueue::new(false);
