@@ -149,7 +149,7 @@ async fn start(
     {
         part.refuse_older(found.name())?;
     }
-    let (found, fetching) = under_manifest(endpoint, found, fetching).await?;
+    let (mut found, fetching) = under_manifest(endpoint, found, fetching).await?;
     let fetching = &fetching;
     let mut already = Already::default();
     if let Target::File(part) = target {
@@ -158,7 +158,7 @@ async fn start(
         let origin = found.is_segmented().then_some(origin);
         let resumed = match &origin {
             Some(origin) if !options.restart => {
-                resume(endpoint, &found, fetching, part, origin).await?
+                resume(endpoint, &mut found, fetching, part, origin).await?
             }
             _ => None,
         };
@@ -208,9 +208,12 @@ fn manifest_failure(error: &ManifestError) -> Failure {
 }
 
 /// What is there of the object, if it begins as the object does and so has the same segments.
+///
+/// All of them may be there already: then nobody would answer for the next one, so the final segment
+/// is to be known.
 async fn resume(
     endpoint: &Endpoint,
-    found: &FoundObject,
+    found: &mut FoundObject,
     fetching: &FetchOptions,
     part: &mut PartFile,
     origin: &Origin,
@@ -218,7 +221,14 @@ async fn resume(
     let Some(progress) = part.resume(origin)? else {
         return Ok(None);
     };
-    let first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?.content();
+    let first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?;
+    found.note_final_segment(&first);
+    if found.final_segment().is_none() {
+        let last = progress.segments - 1;
+        let last = endpoint.fetch_segment(found, last, fetching).await.map_err(failure)?;
+        found.note_final_segment(&last);
+    }
+    let first = first.content();
     let same =
         u64::try_from(first.len()) == Ok(progress.segment_len) && part.head(first.len())? == first;
     Ok(same.then_some(progress))

@@ -68,6 +68,18 @@ impl FoundObject {
         &self.prefix
     }
 
+    /// The final segment, as far as is known.
+    #[must_use]
+    pub fn final_segment(&self) -> Option<u64> {
+        self.final_segment
+    }
+
+    /// Takes note of the final segment that a segment tells in its FinalBlockId, unless it is known.
+    pub fn note_final_segment(&mut self, segment: &ReceivedData) {
+        let told = segment.data().final_block_id().and_then(|last| last.as_segment());
+        self.final_segment = self.final_segment.or(told);
+    }
+
     /// Whether the object has segments; one without them is a single Data, and here already.
     #[must_use]
     pub fn is_segmented(&self) -> bool {
