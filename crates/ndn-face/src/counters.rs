@@ -32,6 +32,8 @@ pub enum LinkDropReason {
     ReassemblyFull,
     /// A message of which no fragment came for 500 ms.
     ReassemblyTimeout,
+    /// On a reliable link, a frame whose Sequence has come before.
+    DuplicateSequence,
 
     // On departure.
     /// The link cannot take the packet even in fragments.
@@ -42,11 +44,13 @@ pub enum LinkDropReason {
     Down,
     /// The kernel refused the packet.
     SendError,
+    /// On a reliable link, a packet of which a frame was lost as often as it may be sent.
+    RetransmissionsExhausted,
 }
 
 impl LinkDropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Malformed,
         Self::UnknownType,
         Self::Truncated,
@@ -59,10 +63,12 @@ impl LinkDropReason {
         Self::ReassemblyTooLong,
         Self::ReassemblyFull,
         Self::ReassemblyTimeout,
+        Self::DuplicateSequence,
         Self::OverMtu,
         Self::QueueFull,
         Self::Down,
         Self::SendError,
+        Self::RetransmissionsExhausted,
     ];
 
     /// The name in metrics and log lines.
@@ -81,10 +87,12 @@ impl LinkDropReason {
             Self::ReassemblyTooLong => "reassembly_too_long",
             Self::ReassemblyFull => "reassembly_full",
             Self::ReassemblyTimeout => "reassembly_timeout",
+            Self::DuplicateSequence => "duplicate_sequence",
             Self::OverMtu => "over_mtu",
             Self::QueueFull => "queue_full",
             Self::Down => "down",
             Self::SendError => "send_error",
+            Self::RetransmissionsExhausted => "retransmissions_exhausted",
         }
     }
 }
@@ -115,6 +123,10 @@ pub struct FaceCounters {
     pub out_bytes: Counter,
     /// Congestion marks that this face has set.
     pub out_marks: Counter,
+    /// Frames that a reliable link has sent again.
+    pub out_retransmissions: Counter,
+    /// Frames of a reliable link that the peer has acknowledged.
+    pub out_acknowledged: Counter,
     /// Bytes in the output queue after the last flush: a level, not a sum.
     pub queued_bytes: Counter,
     /// When the face last received something, nanoseconds on the worker's clock.
@@ -167,6 +179,6 @@ mod tests {
         let mut names = LinkDropReason::ALL.map(LinkDropReason::name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
-        assert_eq!(counters.dropped_total(), 120);
+        assert_eq!(counters.dropped_total(), 153);
     }
 }

@@ -37,6 +37,9 @@ pub struct LinkOptions {
     pub mtu: Option<usize>,
     /// Send IncomingFaceId.
     pub local_fields: bool,
+    /// Have frames acknowledged, and send them again until they are (NDNLPv2, "Link
+    /// Reliability"). The peer must do the same.
+    pub reliability: bool,
     /// Mark packets while the output queue is long.
     pub congestion_marking: bool,
     /// How long the queue must have been long before the first mark; also the longest time
@@ -58,6 +61,7 @@ impl LinkOptions {
         Self {
             mtu: None,
             local_fields: false,
+            reliability: false,
             congestion_marking: true,
             congestion_interval: CONGESTION_INTERVAL,
             congestion_threshold: CONGESTION_THRESHOLD,

@@ -44,6 +44,7 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
     let mut flags = 0;
     for (bit, is_set) in [
         (face_flag::LOCAL_FIELDS, options.properties.local_fields),
+        (face_flag::LP_RELIABILITY, options.link.reliability),
         (face_flag::CONGESTION_MARKING, options.link.congestion_marking),
     ] {
         flags |= if is_set { bit } else { 0 };
@@ -197,6 +198,9 @@ pub(super) fn apply(change: &ndn_management::request::FaceOptions, options: &mut
     if let Some(local_fields) = change.local_fields {
         options.properties.local_fields = local_fields;
         options.link.local_fields = local_fields;
+    }
+    if let Some(reliability) = change.lp_reliability {
+        options.link.reliability = reliability;
     }
     if let Some(marking) = change.congestion_marking {
         options.link.congestion_marking = marking;

@@ -6,12 +6,16 @@
 
 mod congestion;
 mod reassembler;
+mod reliability;
 mod send;
 
+#[cfg(test)]
+mod reliability_tests;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_forwarding::{LpFields, PitToken};
 use ndn_packet::{LpPacket, MAX_PACKET_SIZE, types};
@@ -21,12 +25,18 @@ use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
 
 use congestion::CongestionMarker;
 use reassembler::{Fragment, Reassembler};
+use reliability::Reliability;
 
 pub use reassembler::ReassemblyLimits;
 pub use send::FrameSink;
 
 /// CachePolicyType NoCache (NDNLPv2, "Cache Policy").
 const NO_CACHE: u64 = 1;
+
+/// On a reliable link a missing fragment comes again: the first timeout, and as long for its way.
+const RELIABLE_REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// And others go on arriving meanwhile.
+const RELIABLE_MESSAGES_MAX: usize = 512;
 
 /// What a frame turned out to hold.
 #[derive(Debug)]
@@ -59,6 +69,8 @@ pub struct LinkService {
     marker: CongestionMarker,
     /// Made with the first fragment: most faces never see one.
     reassembler: Option<Box<Reassembler>>,
+    /// There while the link is reliable.
+    reliability: Option<Box<Reliability>>,
 }
 
 impl LinkService {
@@ -66,13 +78,16 @@ impl LinkService {
     /// that a restart does not repeat recent numbers.
     #[must_use]
     pub fn new(options: LinkOptions, counters: Arc<FaceCounters>, first_sequence: u64) -> Self {
-        Self {
+        let mut service = Self {
             options,
             counters,
             next_sequence: first_sequence,
             marker: CongestionMarker::default(),
             reassembler: None,
-        }
+            reliability: None,
+        };
+        service.set_options(options);
+        service
     }
 
     /// The settings.
@@ -81,9 +96,26 @@ impl LinkService {
         &self.options
     }
 
-    /// Changes the settings, for packets from now on.
+    /// Changes the settings, for packets from now on. A link that is no longer reliable forgets
+    /// what it has sent.
     pub fn set_options(&mut self, options: LinkOptions) {
         self.options = options;
+        if !options.reliability {
+            self.reliability = None;
+        } else if self.reliability.is_none() {
+            // Of another range than the Sequences, so that nobody takes one for the other.
+            let first = !self.next_sequence;
+            self.reliability = Some(Box::new(Reliability::new(first)));
+        }
+    }
+
+    /// Whether frames are acknowledged, and sent again until they are. Then
+    /// [`next_deadline`](Self::next_deadline) changes with every frame, and what
+    /// [`resend`](Self::resend) sends is due with it.
+    #[inline]
+    #[must_use]
+    pub fn is_reliable(&self) -> bool {
+        self.reliability.is_some()
     }
 
     /// The counters.
@@ -105,10 +137,16 @@ impl LinkService {
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
-        let Self { options, counters, reassembler, .. } = self;
+        let Self { options, counters, reassembler, reliability, .. } = self;
         counters.in_frames.increment();
         counters.in_bytes.add(frame.len() as u64);
-        let result = decode(now, frame, &options.reassembly, counters, reassembler, memory);
+        let reliability = reliability.as_deref_mut();
+        let mut limits = options.reassembly;
+        if reliability.is_some() {
+            limits.timeout = limits.timeout.max(RELIABLE_REASSEMBLY_TIMEOUT);
+            limits.messages_max = limits.messages_max.max(RELIABLE_MESSAGES_MAX);
+        }
+        let result = decode(now, frame, &limits, counters, reassembler, reliability, memory);
         if let Err(reason) = &result {
             counters.dropped(*reason).increment();
         }
@@ -118,7 +156,9 @@ impl LinkService {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.reassembler.as_ref().map(|reassembler| reassembler.next_deadline())
+        let reassembly = self.reassembler.as_ref().map(|reassembler| reassembler.next_deadline());
+        let Some(reliability) = &self.reliability else { return reassembly };
+        [reassembly, reliability.next_deadline()].into_iter().flatten().min()
     }
 
     /// Drops the messages that have been in pieces for too long, and memory that is not needed.
@@ -146,6 +186,7 @@ fn decode<'a>(
     limits: &ReassemblyLimits,
     counters: &FaceCounters,
     reassembler: &'a mut Option<Box<Reassembler>>,
+    reliability: Option<&mut Reliability>,
     memory: &mut Budget,
 ) -> Result<Received<'a>, LinkDropReason> {
     match frame.first().map(|first| u32::from(*first)) {
@@ -154,7 +195,9 @@ fn decode<'a>(
             accept(counters, frame, &fields)?;
             Ok(Received::Packet { offset: 0, fields })
         }
-        Some(types::LP_PACKET) => decode_lp(now, frame, limits, counters, reassembler, memory),
+        Some(types::LP_PACKET) => {
+            decode_lp(now, frame, limits, counters, reassembler, reliability, memory)
+        }
         Some(_) => Err(LinkDropReason::UnknownType),
         None => Err(LinkDropReason::Malformed),
     }
@@ -166,9 +209,15 @@ fn decode_lp<'a>(
     limits: &ReassemblyLimits,
     counters: &FaceCounters,
     reassembler: &'a mut Option<Box<Reassembler>>,
+    reliability: Option<&mut Reliability>,
     memory: &mut Budget,
 ) -> Result<Received<'a>, LinkDropReason> {
     let lp = LpPacket::parse(frame).map_err(|_| LinkDropReason::Malformed)?;
+    if let Some(reliability) = reliability
+        && !reliability.receive(now, &lp, counters)
+    {
+        return Err(LinkDropReason::DuplicateSequence);
+    }
     let (Some(offset), Some(payload)) = (lp.fragment_offset(), lp.fragment()) else {
         return Ok(Received::Nothing);
     };
@@ -204,8 +253,8 @@ fn accept(counters: &FaceCounters, packet: &[u8], fields: &LpFields) -> Result<(
     Ok(())
 }
 
-/// The fields that concern forwarding. The others are read, checked, and not used here: Ack and
-/// TxSequence because the peer may be reliable without asking us to be, PrefixAnnouncement and
+/// The fields that concern forwarding. The others are read, checked, and not used here:
+/// PrefixAnnouncement and
 /// IncomingFaceId because no one here asked for them.
 fn fields_of(lp: &LpPacket<'_>) -> Result<LpFields, LinkDropReason> {
     let pit_token = PitToken::new(lp.pit_token().unwrap_or_default());

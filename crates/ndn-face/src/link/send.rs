@@ -80,7 +80,8 @@ impl LinkService {
             TxKind::Interest | TxKind::Data => None,
         };
         let frame_max = self.options.mtu.unwrap_or(usize::MAX);
-        let has_fields = !packet.pit_token.is_empty() || incoming_face_id.is_some();
+        let has_fields =
+            !packet.pit_token.is_empty() || incoming_face_id.is_some() || self.is_reliable();
         if !has_fields && nack.is_none() && mark == 0 && packet.wire.len() <= frame_max {
             sink.push_frame(&[], packet.wire, packet.handle)?;
             self.count_frame(packet.wire.len());
@@ -93,10 +94,13 @@ impl LinkService {
             congestion_mark: (mark != 0).then_some(mark),
             ..LpHeader::default()
         };
+        if self.is_reliable() {
+            return self.send_reliably(now, &header, packet, frame_max, sink);
+        }
         if header.encoded_len(packet.wire.len()) + packet.wire.len() <= frame_max {
             return self.push(&header, packet.wire, packet.handle, sink);
         }
-        self.send_fragments(&header, packet.wire, frame_max, sink)
+        self.send_fragments(now, &header, packet.wire, frame_max, sink)
     }
 
     /// The congestion mark that a packet came with, or one of our own.
@@ -109,9 +113,37 @@ impl LinkService {
         packet.congestion_mark.max(1)
     }
 
+    /// Every frame has its Sequence, by which the peer knows it when it comes again.
+    #[cold]
+    fn send_reliably(
+        &mut self,
+        now: Timestamp,
+        header: &LpHeader<'_>,
+        packet: &TxPacket<'_>,
+        frame_max: usize,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let whole =
+            LpHeader { sequence: Some(self.next_sequence), tx_sequence: Some(0), ..*header };
+        if whole.encoded_len(packet.wire.len()) + packet.wire.len() > frame_max {
+            return self.send_fragments(now, header, packet.wire, frame_max, sink);
+        }
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        self.push_reliably(now, &whole, packet.wire, packet.handle, sink)
+    }
+
+    /// Sends frames again that are lost, and acknowledgements that are due.
+    pub fn resend(&mut self, now: Timestamp, sink: &mut impl FrameSink) {
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        if let Some(reliability) = &mut self.reliability {
+            reliability.handle_timeout(now, frame_max, sink, &self.counters);
+        }
+    }
+
     /// Cuts `payload` into frames of `frame_max` bytes. The fields of `header` go with the first.
     fn send_fragments(
         &mut self,
+        now: Timestamp,
         header: &LpHeader<'_>,
         payload: &[u8],
         frame_max: usize,
@@ -122,15 +154,16 @@ impl LinkService {
             sequence: Some(0),
             frag_index: Some(FRAGMENTS_MAX as u64),
             frag_count: Some(FRAGMENTS_MAX as u64),
+            tx_sequence: self.is_reliable().then_some(0),
             ..LpHeader::default()
         };
         let room = |header: &LpHeader<'_>| {
             let room = frame_max.saturating_sub(header.encoded_len(frame_max));
             if room == 0 { Err(LinkDropReason::OverMtu) } else { Ok(room) }
         };
-        let numbers = (numbered.sequence, numbered.frag_index, numbered.frag_count);
-        let (sequence, frag_index, frag_count) = numbers;
-        let first_room = room(&LpHeader { sequence, frag_index, frag_count, ..*header })?;
+        let LpHeader { sequence, frag_index, frag_count, tx_sequence, .. } = numbered;
+        let first = LpHeader { sequence, frag_index, frag_count, tx_sequence, ..*header };
+        let first_room = room(&first)?;
         let other_room = room(&numbered)?;
         let first_length = first_room.min(payload.len());
         let count = 1 + (payload.len() - first_length).div_ceil(other_room);
@@ -148,7 +181,27 @@ impl LinkService {
                 ..fields
             };
             self.next_sequence = self.next_sequence.wrapping_add(1);
-            self.push(&fields, piece, None, sink)?;
+            if self.is_reliable() {
+                self.push_reliably(now, &fields, piece, None, sink)?;
+            } else {
+                self.push(&fields, piece, None, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_reliably(
+        &mut self,
+        now: Timestamp,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        if let Some(reliability) = &mut self.reliability {
+            let length = reliability.send(now, header, payload, handle, frame_max, sink)?;
+            self.count_frame(length);
         }
         Ok(())
     }

@@ -12,28 +12,28 @@ use proptest::prelude::*;
 use super::*;
 use crate::{CONGESTION_INTERVAL, CONGESTION_THRESHOLD, LinkDropReason as Reason};
 
-fn service(mtu: Option<usize>) -> LinkService {
+pub(super) fn service(mtu: Option<usize>) -> LinkService {
     let options = LinkOptions { mtu, local_fields: true, ..LinkOptions::stream() };
     // Numbers run over on the way.
     LinkService::new(options, Arc::default(), u64::MAX - 3)
 }
 
-fn memory() -> Budget {
+pub(super) fn memory() -> Budget {
     Budget::new(1 << 20)
 }
 
-fn at(millis: u64) -> Timestamp {
+pub(super) fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
 /// A Data-like TLV; the link service looks at the type alone.
-fn wire(length: usize, seed: u8) -> Vec<u8> {
+pub(super) fn wire(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect();
     bytes[0] = 6;
     bytes
 }
 
-fn packet(wire: &[u8]) -> TxPacket<'_> {
+pub(super) fn packet(wire: &[u8]) -> TxPacket<'_> {
     TxPacket {
         kind: TxKind::Data,
         wire,
@@ -46,8 +46,8 @@ fn packet(wire: &[u8]) -> TxPacket<'_> {
 
 /// An output queue that takes everything.
 #[derive(Default)]
-struct Frames {
-    frames: Vec<Vec<u8>>,
+pub(super) struct Frames {
+    pub(super) frames: Vec<Vec<u8>>,
     queued_bytes: usize,
 }
 
@@ -310,7 +310,7 @@ fn unfinished_messages_never_pile_up() {
 
 #[test]
 fn the_limits_of_reassembly_can_be_set() {
-    let timeout = std::time::Duration::from_millis(70);
+    let timeout = Duration::from_millis(70);
     let reassembly = ReassemblyLimits { fragments_max: 3, messages_max: 2, timeout };
     let options = LinkOptions { reassembly, ..LinkOptions::stream() };
     let mut receiver = LinkService::new(options, Arc::default(), 0);

@@ -181,8 +181,8 @@ impl FaceSet {
             Ok(Received::Nothing) | Err(_) => {}
         }
         block.skip(end.saturating_sub(block.carved_offset()));
-        if !is_packet {
-            // A fragment may have started a timer.
+        if !is_packet || link.is_reliable() {
+            // A fragment may have started a timer, and so has a frame to acknowledge.
             self.arm(index);
         }
         true

@@ -75,6 +75,47 @@ impl FaceSet {
         }
     }
 
+    /// Sends what is due on a reliable face. It goes out with the next flush.
+    pub(super) fn resend(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Self { faces, channels, tap, .. } = self;
+        let Some(Face { link, transport, listed, .. }) = face_in(faces, index) else { return };
+        let bytes_max = link.options().queue_bytes_max;
+        let tap = Tap { tap: tap.as_deref_mut(), now, face: index };
+        match transport {
+            Transport::Stream(stream) => {
+                if !matches!(stream.connection, Connection::Up(_)) {
+                    return;
+                }
+                let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
+                let budget = &mut self.output_budget;
+                link.resend(now, &mut StreamSink { queue, pool, budget, bytes_max, tap });
+                if !*listed && !queue.is_blocked() {
+                    *listed = true;
+                    self.unflushed.push(index);
+                }
+            }
+            Transport::Datagram { channel: id, peer } => {
+                let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+                let Some(channel) = channel else { return };
+                let to = Destination { face: index, peer: *peer };
+                let queue = &mut channel.queue;
+                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                link.resend(now, &mut sink);
+                if !channel.listed && !channel.waits_writable {
+                    channel.listed = true;
+                    self.unflushed_channels.push(*id);
+                }
+            }
+            Transport::Internal(end) => {
+                link.resend(now, &mut InternalSink { end, tap });
+                if !*listed {
+                    *listed = true;
+                    self.unflushed.push(index);
+                }
+            }
+        }
+    }
+
     pub(super) fn flush_channel(&mut self, id: ChannelId, pool: &PacketPool) {
         let Self { channels, faces, poller, writer, calls, .. } = self;
         let Some(channel) = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
@@ -143,6 +184,9 @@ impl TxSink for FaceSink<'_> {
                     set.unflushed.push(index);
                 }
             }
+        }
+        if link.is_reliable() {
+            set.arm(index);
         }
     }
 }

@@ -23,9 +23,13 @@ impl FaceSet {
             let Some(face) = face_in(&mut self.faces, index) else { continue };
             face.deadline = None;
             face.link.handle_timeout(now, &mut self.reassembly_budget);
+            let is_reliable = face.link.is_reliable();
             if face.idle_deadline().is_some_and(|deadline| deadline <= now) {
                 self.close(index, CloseReason::Idle, pool);
                 continue;
+            }
+            if is_reliable {
+                self.resend(now, index, pool);
             }
             self.poll_reconnect(now, index);
             self.arm(index);

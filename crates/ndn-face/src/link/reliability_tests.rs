@@ -1,0 +1,349 @@
+//! Reliable links on virtual time: two ends, and a link between them that loses frames.
+#![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_forwarding::TxPacket;
+use ndn_packet::LpHeader;
+use ndn_ring::PacketHandle;
+use proptest::prelude::*;
+
+use super::tests::{Frames, at, memory, packet, wire};
+use super::*;
+use crate::LinkDropReason as Reason;
+
+fn reliable(mtu: usize) -> LinkService {
+    let options = LinkOptions { reliability: true, ..LinkOptions::datagram(mtu) };
+    // Sequences and TxSequences run over on the way.
+    LinkService::new(options, Arc::default(), u64::MAX - 3)
+}
+
+fn send(end: &mut LinkService, now: Timestamp, data: &[u8]) -> Vec<Vec<u8>> {
+    let mut sink = Frames::default();
+    end.send(now, &packet(data), &mut sink).unwrap();
+    sink.frames
+}
+
+fn resend(end: &mut LinkService, now: Timestamp) -> Vec<Vec<u8>> {
+    let mut sink = Frames::default();
+    end.resend(now, &mut sink);
+    sink.frames
+}
+
+/// What `frame` is made of: the packet, or nothing, or a reason.
+fn receive(end: &mut LinkService, now: Timestamp, frame: &[u8]) -> Result<Option<Vec<u8>>, Reason> {
+    match end.receive(now, frame, &mut memory()) {
+        Ok(Received::Packet { offset, .. }) => Ok(Some(frame[offset..].to_vec())),
+        Ok(Received::Reassembled { packet, .. }) => Ok(Some(packet.to_vec())),
+        Ok(Received::Nothing) => Ok(None),
+        Err(reason) => Err(reason),
+    }
+}
+
+fn tx_sequence(frame: &[u8]) -> u64 {
+    LpPacket::parse(frame).unwrap().tx_sequence().unwrap()
+}
+
+fn acks(frame: &[u8]) -> Vec<u64> {
+    LpPacket::parse(frame).unwrap().acks().collect()
+}
+
+fn ack(tx_sequences: &[u64]) -> Vec<u8> {
+    let header = LpHeader { acks: tx_sequences, ..LpHeader::default() };
+    let mut frame = vec![0; header.encoded_len_idle()];
+    header.write_idle(&mut frame).unwrap();
+    frame
+}
+
+#[test]
+fn what_arrives_is_acknowledged_after_5_ms_and_then_forgotten() {
+    let (mut near, mut far) = (reliable(1400), reliable(1400));
+    let data = wire(300, 1);
+    let frames = send(&mut near, at(0), &data);
+    assert_eq!(frames.len(), 1);
+    assert_eq!(near.next_deadline(), Some(at(1000)), "the first timeout");
+    assert_eq!(receive(&mut far, at(10), &frames[0]), Ok(Some(data)));
+    assert_eq!(far.next_deadline(), Some(at(15)));
+    assert!(resend(&mut far, at(14)).is_empty());
+    let idle = resend(&mut far, at(15));
+    assert_eq!(idle.len(), 1);
+    assert_eq!(acks(&idle[0]), [tx_sequence(&frames[0])]);
+    assert_eq!((far.next_deadline(), far.counters().out_frames.value()), (None, 1));
+    assert_eq!(receive(&mut near, at(25), &idle[0]), Ok(None));
+    assert_eq!((near.next_deadline(), near.counters().out_acknowledged.value()), (None, 1));
+    assert!(resend(&mut near, at(60_000)).is_empty());
+}
+
+#[test]
+fn acknowledgements_travel_with_frames_of_the_other_direction() {
+    let (mut near, mut far) = (reliable(1400), reliable(1400));
+    let sent: Vec<_> = (0..100).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
+    for frame in &sent {
+        receive(&mut far, at(1), frame).unwrap();
+    }
+    let long = send(&mut far, at(2), &wire(1300, 7));
+    let short = send(&mut far, at(2), &wire(100, 7));
+    assert!(long[0].len() <= 1400 && short[0].len() <= 1400);
+    let carried: Vec<_> = [&long[0], &short[0]].into_iter().flat_map(|frame| acks(frame)).collect();
+    assert!(carried.len() > 60, "{}", carried.len());
+    let idle = resend(&mut far, at(6));
+    let all: Vec<_> =
+        carried.into_iter().chain(idle.iter().flat_map(|frame| acks(frame))).collect();
+    assert_eq!(all, sent.iter().map(|frame| tx_sequence(frame)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_frame_is_sent_again_three_times_and_then_its_packet_is_given_up() {
+    let mut near = reliable(500);
+    let frames = send(&mut near, at(0), &wire(1200, 1));
+    assert_eq!(frames.len(), 3);
+    // All but the second arrive.
+    receive(&mut near, at(100), &ack(&[tx_sequence(&frames[0]), tx_sequence(&frames[2])])).unwrap();
+    // 100 ms, then + 4 * 37.5 ms of variation, then without a measurement as before.
+    let mut now = near.next_deadline().unwrap();
+    assert_eq!(now, Timestamp::from_nanos(250_000_000));
+    let mut seen = BTreeSet::from([tx_sequence(&frames[1])]);
+    for _ in 0..3 {
+        let again = resend(&mut near, now);
+        assert_eq!(again.len(), 1);
+        assert!(seen.insert(tx_sequence(&again[0])), "a TxSequence of its own");
+        let (old, new) =
+            (LpPacket::parse(&frames[1]).unwrap(), LpPacket::parse(&again[0]).unwrap());
+        assert_eq!(old.fragment(), new.fragment());
+        assert_eq!(old.sequence(), new.sequence());
+        assert_eq!((old.frag_index(), old.frag_count()), (new.frag_index(), new.frag_count()));
+        now = near.next_deadline().unwrap();
+    }
+    assert!(resend(&mut near, now).is_empty());
+    assert_eq!(near.next_deadline(), None);
+    assert_eq!(near.counters().out_retransmissions.value(), 3);
+    assert_eq!(near.counters().dropped(Reason::RetransmissionsExhausted).value(), 1);
+}
+
+#[test]
+fn giving_a_packet_up_forgets_its_other_fragments_and_no_others() {
+    let mut near = reliable(500);
+    let mut lost = send(&mut near, at(0), &wire(1200, 1));
+    for round in 1..=3 {
+        lost = resend(&mut near, at(round * 1000));
+        assert_eq!(lost.len(), 3);
+        if round == 3 {
+            send(&mut near, at(3001), &wire(100, 2));
+        }
+    }
+    assert!(resend(&mut near, at(4000)).is_empty());
+    assert_eq!(near.counters().dropped(Reason::RetransmissionsExhausted).value(), 1);
+    assert_eq!(near.next_deadline(), Some(at(4001)), "the other packet");
+    receive(&mut near, at(4000), &ack(&[tx_sequence(&lost[0])])).unwrap();
+    assert_eq!(near.counters().out_acknowledged.value(), 0);
+}
+
+#[test]
+fn three_later_acknowledgements_mean_a_loss() {
+    let mut near = reliable(1400);
+    let sent: Vec<_> = (0..5).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
+    let later: Vec<_> = sent[1..].iter().map(|frame| tx_sequence(frame)).collect();
+    // The same one twice counts once; one that was never sent does not count.
+    receive(&mut near, at(10), &ack(&[later[0], later[0], later[1], 77])).unwrap();
+    assert!(resend(&mut near, at(10)).is_empty());
+    receive(&mut near, at(10), &ack(&[later[2]])).unwrap();
+    assert_eq!(near.next_deadline(), Some(Timestamp::ZERO), "at once");
+    let again = resend(&mut near, at(10));
+    assert_eq!(again.len(), 1);
+    let lp = LpPacket::parse(&again[0]).unwrap();
+    assert_eq!(lp.fragment(), Some(&wire(50, 0)[..]));
+    assert_eq!(lp.tx_sequence(), Some(later[3].wrapping_add(1)));
+}
+
+#[test]
+fn a_frame_that_comes_again_is_acknowledged_and_dropped() {
+    let (mut near, mut far) = (reliable(1400), reliable(1400));
+    let first = send(&mut near, at(0), &wire(50, 1));
+    let again = resend(&mut near, at(1000));
+    assert!(receive(&mut far, at(1000), &first[0]).unwrap().is_some());
+    assert_eq!(receive(&mut far, at(1001), &again[0]), Err(Reason::DuplicateSequence));
+    assert_eq!(far.counters().in_data.value(), 1);
+    let idle = resend(&mut far, at(1005));
+    assert_eq!(acks(&idle[0]), [tx_sequence(&first[0]), tx_sequence(&again[0])]);
+    // Long after that, the number may be another frame's.
+    assert!(receive(&mut far, at(3000), &first[0]).unwrap().is_some());
+}
+
+#[test]
+fn fields_survive_a_retransmission() {
+    let mut near = reliable(1400);
+    near.set_options(LinkOptions { local_fields: true, ..*near.options() });
+    let data = wire(50, 1);
+    let sent = TxPacket {
+        pit_token: &[9; 32],
+        congestion_mark: 2,
+        incoming_face_id: Some(260),
+        ..packet(&data)
+    };
+    near.send(at(0), &sent, &mut Frames::default()).unwrap();
+    let again = resend(&mut near, at(1000));
+    let lp = LpPacket::parse(&again[0]).unwrap();
+    assert_eq!(lp.pit_token(), Some(&[9; 32][..]));
+    assert_eq!((lp.congestion_mark(), lp.incoming_face_id()), (Some(2), Some(260)));
+}
+
+#[test]
+fn without_reliability_nothing_is_numbered_or_acknowledged() {
+    let (mut near, mut plain) =
+        (reliable(1400), LinkService::new(LinkOptions::datagram(1400), Arc::default(), 0));
+    let frames = send(&mut near, at(0), &wire(50, 1));
+    assert!(receive(&mut plain, at(0), &frames[0]).unwrap().is_some());
+    assert_eq!(plain.next_deadline(), None);
+    let data = wire(50, 2);
+    assert_eq!(send(&mut plain, at(0), &data), [data]);
+    near.set_options(LinkOptions { reliability: false, ..*near.options() });
+    assert!(!near.is_reliable() && near.next_deadline().is_none());
+    assert!(resend(&mut near, at(5000)).is_empty());
+}
+
+#[test]
+fn what_a_silent_peer_costs_is_limited() {
+    let mut near = reliable(8800);
+    for seed in 0..40_000_u32 {
+        let frames = send(&mut near, at(0), &wire(if seed < 20_000 { 100 } else { 8000 }, 1));
+        let protected = LpPacket::parse(&frames[0]).unwrap().tx_sequence().is_some();
+        assert_eq!(protected, seed < 16_384, "the rest goes unprotected");
+    }
+    let mut sent_again = 0;
+    for round in 1..=4 {
+        sent_again += resend(&mut near, at(1000 * round)).len();
+    }
+    assert_eq!(sent_again, 3 * 16_384);
+    assert_eq!(near.next_deadline(), None);
+    // Nor does one that sends without end.
+    let mut far = reliable(8800);
+    for sequence in 0..200_000 {
+        let header = LpHeader {
+            sequence: Some(sequence),
+            tx_sequence: Some(sequence),
+            ..LpHeader::default()
+        };
+        let mut frame = vec![0; header.encoded_len(2) + 2];
+        header.write(&[6, 0], &mut frame).unwrap();
+        receive(&mut far, at(0), &frame).unwrap();
+    }
+    let acks: usize = resend(&mut far, at(5)).iter().map(|frame| acks(frame).len()).sum();
+    assert_eq!(acks, 8192);
+}
+
+#[test]
+fn a_queue_without_room_costs_one_attempt() {
+    struct Full;
+    impl FrameSink for Full {
+        fn queued_bytes(&self) -> usize {
+            0
+        }
+        fn push_frame(
+            &mut self,
+            _: &[u8],
+            _: &[u8],
+            _: Option<&PacketHandle>,
+        ) -> Result<(), Reason> {
+            Err(Reason::QueueFull)
+        }
+    }
+    let mut near = reliable(1400);
+    assert_eq!(near.send(at(0), &packet(&wire(50, 1)), &mut Full), Err(Reason::QueueFull));
+    assert_eq!(near.next_deadline(), None, "nobody waits for it");
+    send(&mut near, at(0), &wire(50, 1));
+    near.resend(at(1000), &mut Full);
+    assert_eq!(near.counters().out_retransmissions.value(), 0);
+    assert_eq!(resend(&mut near, at(2000)).len(), 1);
+}
+
+/// Runs both ends until nothing is left to do. Each frame takes 10 ms, or is lost if `loses`.
+fn run(packets: &[Vec<u8>], mut loses: impl FnMut() -> bool) -> (Vec<Vec<u8>>, [LinkService; 2]) {
+    let mut ends = [reliable(500), reliable(500)];
+    let mut memory = memory();
+    let mut flying: BTreeMap<(Timestamp, usize), (usize, Vec<u8>)> = BTreeMap::new();
+    let mut delivered = Vec::new();
+    let mut count = 0;
+    let mut launch = |flying: &mut BTreeMap<_, _>, now: Timestamp, to, frames: Vec<Vec<u8>>| {
+        for frame in frames {
+            count += 1;
+            assert!(frame.len() <= 500);
+            if !loses() {
+                flying.insert((now.plus(Duration::from_millis(10)), count), (to, frame));
+            }
+        }
+    };
+    for (millis, data) in (0..).zip(packets) {
+        let frames = send(&mut ends[0], at(millis), data);
+        launch(&mut flying, at(millis), 1, frames);
+    }
+    loop {
+        let arrival = flying.first_key_value().map(|((when, _), _)| *when);
+        let deadlines = ends.iter().filter_map(LinkService::next_deadline);
+        let Some(now) = deadlines.chain(arrival).min() else { break };
+        let now = now.max(at(packets.len() as u64));
+        assert!(now < at(300_000), "it comes to an end");
+        while let Some(entry) = flying.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (to, frame) = entry.remove();
+            match ends[to].receive(now, &frame, &mut memory) {
+                Ok(Received::Packet { offset, .. }) => delivered.push(frame[offset..].to_vec()),
+                Ok(Received::Reassembled { packet, .. }) => delivered.push(packet.to_vec()),
+                Ok(Received::Nothing) | Err(_) => {}
+            }
+        }
+        for (index, end) in ends.iter_mut().enumerate() {
+            end.handle_timeout(now, &mut memory);
+            launch(&mut flying, now, 1 - index, resend(end, now));
+        }
+    }
+    assert_eq!(memory.used(), 0);
+    (delivered, ends)
+}
+
+proptest! {
+    /// Whatever is lost: every packet arrives, or one of the ends knows that it was given up.
+    #[test]
+    fn every_packet_arrives_or_is_given_up(
+        lengths in prop::collection::vec(60_usize..1500, 1..40),
+        seed in any::<u64>(),
+        loss_percent in 0_u64..60,
+    ) {
+        let packets: Vec<_> = (0u8..).zip(&lengths).map(|(seed, &len)| wire(len, seed)).collect();
+        let mut state = seed | 1;
+        let (delivered, [near, far]) = run(&packets, || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % 100 < loss_percent
+        });
+        let distinct: BTreeSet<_> = delivered.iter().collect();
+        let given_up = near.counters().dropped(Reason::RetransmissionsExhausted).value();
+        let in_pieces = [Reason::ReassemblyTimeout, Reason::ReassemblyFull]
+            .map(|reason| far.counters().dropped(reason).value())
+            .iter()
+            .sum::<u64>();
+        prop_assert!(distinct.iter().all(|data| packets.contains(data)));
+        let all: BTreeSet<_> = packets.iter().collect();
+        prop_assert!(distinct.len() + (given_up + in_pieces) as usize >= all.len());
+        if loss_percent == 0 {
+            prop_assert_eq!((delivered.len(), given_up), (packets.len(), 0));
+            prop_assert_eq!(near.counters().out_retransmissions.value(), 0);
+        }
+    }
+}
+
+/// One frame in twenty is lost: with reliability all arrive, without it they do not.
+#[test]
+fn a_lossy_link_delivers_everything() {
+    let packets: Vec<_> = (0..250_u8).map(|seed| wire(400, seed)).collect();
+    let mut state = 1_u64;
+    let loses = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33).is_multiple_of(20)
+    };
+    let (mut delivered, [near, _]) = run(&packets, loses);
+    delivered.sort();
+    let mut all = packets;
+    all.sort();
+    assert_eq!(delivered, all);
+    assert!(near.counters().out_retransmissions.value() >= 8);
+}
