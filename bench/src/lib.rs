@@ -5,6 +5,7 @@ mod config_text;
 mod machine;
 mod pipeline;
 mod relay;
+mod transfer;
 
 pub use machine::Machine;
 pub use pipeline::{
@@ -12,6 +13,7 @@ pub use pipeline::{
     run_shards,
 };
 pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
+pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};
 
 /// The median; NaN of nothing.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

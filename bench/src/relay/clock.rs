@@ -11,12 +11,12 @@ fn nanoseconds(time: Timespec) -> u64 {
 }
 
 /// Monotonic time.
-pub(super) fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
 /// CPU time of this thread, user and kernel.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
@@ -29,11 +29,11 @@ pub(crate) fn steal_ns() -> u64 {
 }
 
 /// Waits, off the measured stretches.
-pub(super) fn pause(duration: Duration) {
+pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
 /// Time since 1970.
-pub(super) fn wall_ns() -> u64 {
+pub(crate) fn wall_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }

@@ -12,7 +12,7 @@ mod dumb;
 mod endpoint;
 mod generator;
 mod layout;
-mod programs;
+pub(crate) mod programs;
 mod rounds;
 mod statistics;
 mod window;

@@ -13,13 +13,13 @@ use super::clock;
 use super::dumb::PRODUCER_SUFFIX;
 
 /// The cache of every program, in packets.
-pub(super) const CS_CAPACITY: u32 = 65_536;
+pub(crate) const CS_CAPACITY: u32 = 65_536;
 /// How long a program may take to listen.
 const START_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// A program under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Program {
+pub(crate) enum Program {
     /// This binary's `run`.
     Namewire,
     /// This binary's `bench dumb-relay`.
@@ -32,7 +32,7 @@ pub(super) enum Program {
 
 impl Program {
     /// The name in cases and messages.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Namewire => "namewire",
             Self::Dumb => "dumb",
@@ -42,7 +42,7 @@ impl Program {
     }
 
     /// Where its executable is, if it can be had.
-    pub(super) fn locate(self) -> Option<PathBuf> {
+    pub(crate) fn locate(self) -> Option<PathBuf> {
         match self {
             Self::Namewire | Self::Dumb => std::env::current_exe().ok(),
             Self::Nfd | Self::Ndnd => std::env::var_os("PATH").and_then(|path| {
@@ -56,27 +56,27 @@ impl Program {
 
 /// Ports and paths of one run.
 #[derive(Debug, Clone)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     /// A folder of our own for sockets, configuration and logs.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The UDP port that the program listens on.
-    pub(super) udp_port: u16,
+    pub(crate) udp_port: u16,
     /// The UDP port of the producer.
-    pub(super) producer_port: u16,
+    pub(crate) producer_port: u16,
     /// The UDP ports of the consumers.
-    pub(super) consumer_ports: Vec<u16>,
+    pub(crate) consumer_ports: Vec<u16>,
     /// Whether the exchanges go over UDP.
-    pub(super) udp: bool,
+    pub(crate) udp: bool,
 }
 
 impl Addresses {
     /// The Unix socket of the program.
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("forwarder.sock")
     }
 
     /// Where a program tells how many system calls it made, if it does.
-    pub(super) fn statistics_socket(&self, program: Program) -> Option<PathBuf> {
+    pub(crate) fn statistics_socket(&self, program: Program) -> Option<PathBuf> {
         match program {
             Program::Namewire => Some(self.socket().with_extension("control.sock")),
             Program::Dumb => Some(self.folder.join("statistics.sock")),
@@ -85,7 +85,7 @@ impl Addresses {
     }
 
     /// Where the producer connects: the dumb relay has a socket of its own for it.
-    pub(super) fn producer_socket(&self, program: Program) -> PathBuf {
+    pub(crate) fn producer_socket(&self, program: Program) -> PathBuf {
         let mut path = self.socket().into_os_string();
         if program == Program::Dumb {
             path.push(PRODUCER_SUFFIX);
@@ -96,14 +96,14 @@ impl Addresses {
 
 /// A started program; ended when dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
     /// Starts `program`, pinned to `cpu`, and waits until it listens.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: Program,
         executable: &Path,
         addresses: &Addresses,
@@ -179,13 +179,13 @@ impl Running {
     }
 
     /// CPU time of all its threads so far, user and kernel, in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> io::Result<u64> {
+    pub(crate) fn cpu_ns(&self) -> io::Result<u64> {
         let time = ndn_sys::cpu::process_time(self.child.id())?;
         Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Resident memory in bytes.
-    pub(super) fn resident_bytes(&self) -> io::Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let kib = text
             .lines()

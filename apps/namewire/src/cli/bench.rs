@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, relay_udp,
-    relay_unix, run_pipeline, run_relay, run_shards,
+    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, TransferOptions,
+    TransferReport, relay_udp, relay_unix, run_pipeline, run_relay, run_shards, run_transfer,
 };
 
 use super::connect::positive_duration;
@@ -71,6 +71,27 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// A file through server, forwarder and fetcher, verified, beside what the processors would allow
+    ///
+    /// The file is in memory and goes to memory. All programs share the processors. `ndnd` is measured
+    /// too if it is found.
+    Transfer {
+        /// Only cases whose name contains this, such as manifest
+        #[arg(long)]
+        filter: Option<String>,
+        /// Length of the file in MiB
+        #[arg(long, default_value_t = TransferOptions::default().bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+        mib: u64,
+        /// Fetches per case
+        #[arg(long, default_value_t = TransferOptions::default().rounds)]
+        rounds: usize,
+        /// The processors to share; the forwarder runs on the first
+        #[arg(long, value_delimiter = ',', default_values_t = TransferOptions::default().cpus)]
+        cpus: Vec<usize>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// The yardstick of `bench relay`, which starts it by itself
     #[command(hide = true)]
     DumbRelay {
@@ -122,6 +143,16 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_relay(&relay, |line| eprintln!("{line}"))?;
             if *json { print_json(&report) } else { print_relay(&report) }
         }
+        Bench::Transfer { filter, mib, rounds, cpus, json } => {
+            let transfer = TransferOptions {
+                filter: filter.clone(),
+                bytes: mib << 20,
+                rounds: *rounds,
+                cpus: cpus.clone(),
+            };
+            let report = run_transfer(&transfer, |line| eprintln!("{line}"))?;
+            if *json { print_json(&report) } else { print_transfer(&report) }
+        }
         Bench::DumbRelay {
             unix,
             consumers,
@@ -159,6 +190,36 @@ fn print_shards(report: &ShardsReport) -> Outcome {
     }
     table.print("no shards")?;
     Ok(())
+}
+
+fn print_transfer(report: &TransferReport) -> Outcome {
+    let headings = [
+        "CASE",
+        ">MB/s",
+        ">FROM",
+        ">TO",
+        ">BOUND",
+        ">SHARE",
+        ">SERVER s",
+        ">FORWARDER s",
+        ">FETCHER s",
+    ];
+    let mut table = Table::new(&headings);
+    for case in &report.cases {
+        let (from, to) = case.spread;
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.0}", case.goodput_mb_per_s),
+            format!("{from:.0}"),
+            format!("{to:.0}"),
+            case.cpu_bound_mb_per_s.map_or_else(String::new, |bound| format!("{bound:.0}")),
+            case.share_of_cpu_bound.map_or_else(String::new, |share| format!("{share:.2}")),
+            format!("{:.2}", case.cpu_s.server),
+            format!("{:.2}", case.cpu_s.forwarder),
+            format!("{:.2}", case.cpu_s.fetcher),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
 }
 
 fn print_pipeline(report: &PipelineReport) -> Outcome {

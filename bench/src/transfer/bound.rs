@@ -1,0 +1,128 @@
+//! What a transfer cannot do without, measured in the same run: reading the file, two hops over Unix
+//! sockets, the copy into the Content Store, the digest, writing the file.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Mode;
+use crate::relay::clock::thread_cpu_ns;
+
+/// Bytes in one piece.
+const PIECE: usize = 64 * 1024;
+/// Bytes of a packet.
+const PACKET: usize = 8192;
+/// Pieces in one measurement.
+const PIECES: u64 = 2048;
+/// Measurements; the best counts, as for anything that sets a bound.
+const ATTEMPTS: usize = 5;
+
+/// Nanoseconds of CPU time per byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Costs {
+    /// SHA-256 of packets.
+    pub sha256: f64,
+    /// Reading from page cache.
+    pub file_read: f64,
+    /// Writing and reading at both ends of a Unix socket.
+    pub socket: f64,
+    /// Copying in memory, from and to what is not in the cache.
+    pub copy: f64,
+    /// Writing to tmpfs.
+    pub file_write: f64,
+}
+
+impl Costs {
+    /// Measures them in `folder`.
+    pub(super) fn measure(folder: &Path) -> anyhow::Result<Self> {
+        let bytes = vec![0x5a_u8; PIECE];
+        let mut buffer = vec![0_u8; PIECE];
+        let path = folder.join("costs");
+        let file =
+            fs::File::options().create(true).read(true).write(true).truncate(true).open(&path)?;
+        let offset = |piece: u64| piece * u64::try_from(PIECE).unwrap_or(0);
+        let file_write = best(|| {
+            // New pages each time, as for a file that is fetched.
+            file.set_len(0)?;
+            timed(|piece| file.write_all_at(&bytes, offset(piece)))
+        })?;
+        let file_read = best(|| timed(|piece| file.read_exact_at(&mut buffer, offset(piece))))?;
+        let (mut one, mut other) = UnixStream::pair()?;
+        let socket = best(|| {
+            timed(|_| {
+                one.write_all(&bytes)?;
+                other.read_exact(&mut buffer)
+            })
+        })?;
+        let sha256 = best(|| {
+            timed(|_| {
+                for packet in bytes.chunks(PACKET) {
+                    std::hint::black_box(ndn_security::sha256(std::hint::black_box(packet)));
+                }
+                Ok(())
+            })
+        })?;
+        let large = vec![0x5a_u8; PIECE * 512];
+        let mut store = vec![0_u8; PIECE * 512];
+        let copy = best(|| {
+            timed(|piece| {
+                let start = usize::try_from(piece % 512).unwrap_or(0) * PIECE;
+                store[start..start + PIECE].copy_from_slice(&large[start..start + PIECE]);
+                std::hint::black_box(&mut store);
+                Ok(())
+            })
+        })?;
+        fs::remove_file(path)?;
+        Ok(Self { sha256, file_read, socket, copy, file_write })
+    }
+}
+
+/// CPU nanoseconds per byte of `step`, called for each piece.
+fn timed(mut step: impl FnMut(u64) -> std::io::Result<()>) -> std::io::Result<f64> {
+    let before = thread_cpu_ns();
+    for piece in 0..PIECES {
+        step(piece)?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a time of less than a minute")]
+    let nanoseconds = (thread_cpu_ns() - before) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "128 MiB")]
+    let bytes = (PIECES * PIECE as u64) as f64;
+    Ok(nanoseconds / bytes)
+}
+
+fn best(mut measure: impl FnMut() -> std::io::Result<f64>) -> std::io::Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..ATTEMPTS {
+        best = best.min(measure()?);
+    }
+    Ok(best)
+}
+
+/// What the processors allow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Bound {
+    pub(super) mb_per_s: f64,
+}
+
+impl Bound {
+    /// `None` for what is bound by signatures.
+    pub(super) fn of(mode: Mode, costs: &Costs, cpus: usize) -> Option<Self> {
+        let path = costs.file_read + 2.0 * costs.socket + costs.copy + costs.file_write;
+        let work = match mode {
+            Mode::Manifest => path + costs.sha256,
+            // The server reads everything once more, and hashes it for the signature and the digest.
+            Mode::ManifestCold => path + costs.file_read + 3.0 * costs.sha256,
+            // The server signs with what the fetcher checks.
+            Mode::Digest => path + 2.0 * costs.sha256,
+            Mode::Unverified => path + costs.sha256,
+            Mode::Ecdsa => return None,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a few processors")]
+        let cpus = cpus as f64;
+        Some(Self { mb_per_s: cpus * 1000.0 / work })
+    }
+}
