@@ -156,6 +156,59 @@ fn one_signature_vouches_for_a_file() {
 }
 
 #[test]
+fn a_tree_is_fetched_with_all_that_is_in_it() {
+    let keys = tempfile::tempdir().unwrap();
+    let trusted = key(keys.path(), "server");
+    let bed = Bed::new(&Settings::new(), &["--sign", trusted.as_str()]);
+    fs::create_dir(bed.served.join("many")).unwrap();
+    for number in 0..500 {
+        fs::write(bed.served.join(format!("many/{number}")), noise(number, 10_000)).unwrap();
+    }
+    let out = bed.forwarder.directory().join("out");
+    let out_uri = out.to_str().unwrap();
+    let tree = ["get", "/files", "--recursive", "-o", out_uri, "--verify", trusted.as_str()];
+    let report = bed.forwarder.json(&tree);
+    assert_eq!((&report["files"], &report["failed"]), (&504.into(), &0.into()), "{report}");
+    assert!(files(&out) == files(&bed.served));
+    assert!(out.join("sub/empty-directory").is_dir());
+    // Nothing is left of how they were written.
+    let hidden = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
+    assert!(!fs::read_dir(out.join("many")).unwrap().any(|entry| hidden(&entry.unwrap())));
+    // A file that cannot be written does not keep the others from being fetched.
+    fs::remove_file(out.join("sub/small")).unwrap();
+    fs::create_dir(out.join("sub/small")).unwrap();
+    fs::write(bed.served.join("sub/empty"), b"no more").unwrap();
+    assert_eq!(bed.forwarder.run(&tree).status.code(), Some(2));
+    assert_eq!(fs::read(out.join("sub/empty")).unwrap(), b"no more");
+    let no_directory = bed.forwarder.run(&["get", "/files/large", "-r", "-o", out_uri]);
+    assert_eq!(no_directory.status.code(), Some(1));
+}
+
+#[test]
+fn parts_of_a_file_are_fetched() {
+    let keys = tempfile::tempdir().unwrap();
+    let trusted = key(keys.path(), "server");
+    let bed = Bed::new(&Settings::new(), &["--sign", trusted.as_str()]);
+    let whole = fs::read(bed.served.join("large")).unwrap();
+    let last = FILE_BYTES - 1;
+    let get = |range: &str| {
+        let arguments = ["get", "/files/large", "-o", "-", "--quiet", "--verify", trusted.as_str()];
+        bed.forwarder.run(&[&arguments[..], &["--range", range]].concat())
+    };
+    for (range, expected) in [
+        ("0-0".to_owned(), 0..1),
+        ("8191-8192".to_owned(), 8191..8193),
+        ("100000-300000".to_owned(), 100_000..300_001),
+        (format!("{last}-"), last..FILE_BYTES),
+        ("8192-999999999999".to_owned(), 8192..FILE_BYTES),
+    ] {
+        let found = get(&range);
+        assert!(found.status.success() && found.stdout == whole[expected], "{range}");
+    }
+    assert_eq!(get(&format!("{FILE_BYTES}-")).status.code(), Some(2));
+}
+
+#[test]
 fn an_older_version_does_not_come_back() {
     let keys = tempfile::tempdir().unwrap();
     let trusted = key(keys.path(), "server");

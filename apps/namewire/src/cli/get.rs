@@ -6,21 +6,20 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use ndn_client::Endpoint;
 use ndn_client::fetch::{
-    Discovery, FetchConfig, FetchError, FetchOptions, FetchProgress, FoundObject, ObjectStream,
-    Verification, WindowMode,
+    Discovery, FetchConfig, FetchOptions, FetchProgress, ObjectStream, WindowMode,
 };
-use ndn_files::ManifestError;
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, kind_of, kind_of_fetch, name, positive_duration};
+use super::connect::{ConnectOptions, block_on, name, positive_duration};
 use super::failure::{Failure, Outcome};
+use super::fetch_file::{Already, Policy, abandon, failure, start};
 use super::keys;
-use super::output::{bytes_for_people, grouped};
-use super::part::{Origin, PartFile, Progress};
+use super::output::{self, bytes_for_people, grouped};
+
 use super::target::Target;
+use super::{range, tree};
 
 /// Segments written at once.
 const BATCH: usize = 256;
@@ -63,6 +62,15 @@ pub(super) struct Options {
     /// long again until the version is found (for four lifetimes at most).
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
+    /// Fetch a directory of a file server with all that is in it, into the directory -o
+    ///
+    /// Many files are fetched at a time. One that cannot be fetched is told of, and the others go on;
+    /// the exit status is that of the first failure.
+    #[arg(long, short, conflicts_with_all = ["range", "discover"])]
+    recursive: bool,
+    /// Fetch only the bytes from A to B, counted from 0, both included; `A-` ends with the file
+    #[arg(long, value_name = "A-B", value_parser = range::parse)]
+    range: Option<range::ByteRange>,
     /// Start over, whatever an interrupted fetch has left
     #[arg(long)]
     restart: bool,
@@ -92,12 +100,23 @@ enum Discover {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let fetching = fetch_options(options)?;
+    let policy = Policy {
+        fetching: fetch_options(options)?,
+        identity: keys::identity(&options.verify)?,
+        allow_older: options.allow_older,
+        restart: options.restart,
+    };
+    if options.recursive {
+        return run_tree(options, &policy);
+    }
     let mut target = Target::open(options.output.as_deref())?;
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
         let started = now();
-        let (stream, already) = start(&endpoint, &fetching, options, &mut target).await?;
+        if let Some(range) = options.range {
+            return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
+        }
+        let (stream, already) = start(&endpoint, &options.name, &policy, &mut target).await?;
         receive(stream, already, &mut target, options, started).await
     });
     match fetched {
@@ -113,125 +132,32 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Keeps what a later fetch can go on with, unless there is something wrong with it.
-fn abandon(target: Target, failure: &Failure) {
-    match failure {
-        Failure::Interrupted | Failure::NoAnswer(_) | Failure::Unreachable(_) => {
-            if let Some(bytes) = target.keep() {
-                let kept = bytes_for_people(bytes);
-                eprintln!("namewire: {kept} are kept; the same command goes on from there");
-            }
-        }
-        Failure::Usage(_) | Failure::Unverified(_) | Failure::Failed(_) | Failure::OutputClosed => {
-            target.discard()
-        }
-    }
-}
-
-/// What an interrupted fetch has left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Already {
-    segments: u64,
-    bytes: u64,
-}
-
-/// Finds the object and starts to fetch what is not there yet.
-async fn start(
-    endpoint: &Endpoint,
-    fetching: &FetchOptions,
-    options: &Options,
-    target: &mut Target,
-) -> Outcome<(ObjectStream, Already)> {
-    let found = endpoint.find(&options.name, fetching).await.map_err(failure)?;
-    if let Target::File(part) = target
-        && matches!(fetching.verification, Verification::Verifier(_))
-        && !options.allow_older
-    {
-        part.refuse_older(found.name())?;
-    }
-    let (mut found, fetching) = under_manifest(endpoint, found, fetching).await?;
-    let fetching = &fetching;
-    let mut already = Already::default();
-    if let Target::File(part) = target {
-        let origin =
-            Origin { name: found.name().to_uri(), verification: keys::identity(&options.verify)? };
-        let origin = found.is_segmented().then_some(origin);
-        let resumed = match &origin {
-            Some(origin) if !options.restart => {
-                resume(endpoint, &mut found, fetching, part, origin).await?
-            }
-            _ => None,
-        };
-        match resumed {
-            Some(progress) => {
-                already = Already { segments: progress.segments, bytes: progress.bytes };
-            }
-            None => part.begin(origin)?,
-        }
-    }
-    Ok((endpoint.fetch_found(found, already.segments, fetching), already))
-}
-
-/// Where a key is to vouch for the object and there is a manifest, the key vouches for that, and the
-/// manifest for the segments.
-async fn under_manifest(
-    endpoint: &Endpoint,
-    found: FoundObject,
-    fetching: &FetchOptions,
-) -> Outcome<(FoundObject, FetchOptions)> {
-    if !matches!(fetching.verification, Verification::Verifier(_)) {
-        return Ok((found, fetching.clone()));
-    }
-    let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
-    match manifest {
-        // Metadata of other services is not that of files.
-        Ok(None) | Err(ManifestError::Metadata(_)) => Ok((found, fetching.clone())),
-        Ok(Some(manifest)) => {
-            let verification = manifest.verification();
-            Ok((manifest.to_found(), FetchOptions { verification, ..fetching.clone() }))
-        }
-        Err(error) => Err(manifest_failure(&error)),
-    }
-}
-
-fn manifest_failure(error: &ManifestError) -> Failure {
-    let kind = if let ManifestError::Unanswered(error) = error {
-        kind_of(error)
-    } else if let ManifestError::Fetch(error) = error {
-        kind_of_fetch(error)
-    } else if matches!(error, ManifestError::Malformed { .. }) {
-        Failure::Failed
-    } else {
-        Failure::Unverified
+/// Fetches a directory with all that is in it.
+fn run_tree(options: &Options, policy: &Policy) -> Outcome {
+    let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
+        return Err(Failure::Usage("a directory needs -o DIRECTORY to go to".to_owned()));
     };
-    kind(error.to_string())
-}
-
-/// What is there of the object, if it begins as the object does and so has the same segments.
-///
-/// All of them may be there already: then nobody would answer for the next one, so the final segment
-/// is to be known.
-async fn resume(
-    endpoint: &Endpoint,
-    found: &mut FoundObject,
-    fetching: &FetchOptions,
-    part: &mut PartFile,
-    origin: &Origin,
-) -> Outcome<Option<Progress>> {
-    let Some(progress) = part.resume(origin)? else {
-        return Ok(None);
-    };
-    let first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?;
-    found.note_final_segment(&first);
-    if found.final_segment().is_none() {
-        let last = progress.segments - 1;
-        let last = endpoint.fetch_segment(found, last, fetching).await.map_err(failure)?;
-        found.note_final_segment(&last);
+    let started = now();
+    let fetched = block_on(async {
+        let endpoint = options.connect.open().await?;
+        tree::fetch(&endpoint, &options.name, output, policy).await
+    })?;
+    let elapsed = now() - started;
+    if options.json {
+        output::print_json(&json!({
+            "name": options.name.to_string(),
+            "files": fetched.files,
+            "directories": fetched.directories,
+            "bytes": fetched.bytes,
+            "failed": fetched.failed,
+            "seconds": elapsed.as_secs_f64(),
+        }))?;
+    } else if !options.quiet {
+        let (files, bytes) = (grouped(fetched.files), bytes_for_people(fetched.bytes));
+        let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
+        eprintln!("{files} files, {bytes} in {:.3} s, {rate}/s", elapsed.as_secs_f64());
     }
-    let first = first.content();
-    let same =
-        u64::try_from(first.len()) == Ok(progress.segment_len) && part.head(first.len())? == first;
-    Ok(same.then_some(progress))
+    fetched.failure.map_or(Ok(()), Err)
 }
 
 fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
@@ -290,7 +216,7 @@ async fn receive(
 }
 
 #[expect(clippy::disallowed_methods, reason = "for people: how long a fetch took")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
@@ -338,11 +264,11 @@ fn per_second(amount: u64, elapsed: Duration) -> u64 {
     u64::try_from(u128::from(amount) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-struct Report {
-    name: Name,
-    already: Already,
-    progress: FetchProgress,
-    elapsed: Duration,
+pub(super) struct Report {
+    pub(super) name: Name,
+    pub(super) already: Already,
+    pub(super) progress: FetchProgress,
+    pub(super) elapsed: Duration,
 }
 
 impl Report {
@@ -357,7 +283,7 @@ impl Report {
         if on_stdout || !options.json {
             eprintln!("{text}");
         } else {
-            super::output::print_line(&text)?;
+            output::print_line(&text)?;
         }
         Ok(())
     }
@@ -400,10 +326,6 @@ impl Report {
             "rtt_ms": progress.rtt.map(milliseconds),
         })
     }
-}
-
-fn failure(error: FetchError) -> Failure {
-    kind_of_fetch(&error)(error.to_string())
 }
 
 #[cfg(test)]

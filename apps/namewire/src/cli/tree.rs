@@ -1,0 +1,197 @@
+//! `namewire get --recursive`: a directory of a file server with all that is in it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ndn_client::Endpoint;
+use ndn_client::fetch::{Discovery, FetchOptions};
+use ndn_files::FileMetadata;
+use ndn_packet::Name;
+use tokio::task::JoinSet;
+
+use super::failure::{Failure, Outcome};
+use super::fetch_file::{Policy, abandon, failure, start};
+use super::target::Target;
+
+/// Files that are fetched at a time.
+const FILES_AT_A_TIME: usize = 64;
+/// Longest listing in bytes.
+const LISTING_LEN_MAX: usize = 64 << 20;
+/// Deepest directory.
+const DEPTH_MAX: usize = 128;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) bytes: u64,
+    /// Files that could not be fetched.
+    pub(super) failed: u64,
+    /// Why the first of them could not.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Fetched {
+    fn take(&mut self, result: Result<Outcome<u64>, tokio::task::JoinError>) {
+        let result = result.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())));
+        match result {
+            Ok(bytes) => {
+                self.files += 1;
+                self.bytes += bytes;
+            }
+            Err(failure) => {
+                eprintln!("namewire: {failure}");
+                self.failed += 1;
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+}
+
+/// An entry of a listing.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    file_name: Vec<u8>,
+    is_directory: bool,
+}
+
+/// Fetches the directory `name` into `output`, which is made if it is not there.
+pub(super) async fn fetch(
+    endpoint: &Endpoint,
+    name: &Name,
+    output: &Path,
+    policy: &Policy,
+) -> Outcome<Fetched> {
+    let mut fetched = Fetched::default();
+    let mut fetching = JoinSet::new();
+    let mut directories = vec![(name.clone(), output.to_owned())];
+    while let Some((name, path)) = directories.pop() {
+        let entries = list(endpoint, &name, policy).await?;
+        fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
+        fetched.directories += 1;
+        for entry in entries {
+            let mut below = name.clone();
+            below.push_generic(&entry.file_name);
+            let path = path.join(OsStr::from_bytes(&entry.file_name));
+            if entry.is_directory {
+                directories.push((below, path));
+                continue;
+            }
+            while fetching.len() >= FILES_AT_A_TIME {
+                if let Some(result) = fetching.join_next().await {
+                    fetched.take(result);
+                }
+            }
+            fetching.spawn(one(endpoint.clone(), below, path, policy.clone()));
+        }
+        if directories.len() > 1 << 20
+            || directories.iter().any(|(below, _)| below.len() > name.len() + DEPTH_MAX)
+        {
+            return Err(Failure::Failed(format!("{name}: too many directories")));
+        }
+    }
+    while let Some(result) = fetching.join_next().await {
+        fetched.take(result);
+    }
+    Ok(fetched)
+}
+
+/// Fetches one file; returns its length.
+async fn one(endpoint: Endpoint, name: Name, path: PathBuf, policy: Policy) -> Outcome<u64> {
+    let mut target = Target::open(Some(&path))?;
+    match copy(&endpoint, &name, &policy, &mut target).await {
+        Ok(bytes) => {
+            target.complete()?;
+            Ok(bytes)
+        }
+        Err(failure) => {
+            abandon(target, &failure);
+            Err(failure)
+        }
+    }
+}
+
+async fn copy(
+    endpoint: &Endpoint,
+    name: &Name,
+    policy: &Policy,
+    target: &mut Target,
+) -> Outcome<u64> {
+    let (mut stream, already) = start(endpoint, name, policy, target).await?;
+    let mut bytes = already.bytes;
+    while let Some(chunk) = stream.next().await.map_err(failure)? {
+        target.write(&chunk)?;
+        bytes += u64::try_from(chunk.len()).unwrap_or(0);
+    }
+    Ok(bytes)
+}
+
+/// What is in a directory.
+async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<Entry>> {
+    let fetching = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
+    let found = endpoint.find(name, &fetching).await.map_err(failure)?;
+    let metadata = found.metadata().map(|content| FileMetadata::decode(content));
+    if !metadata.and_then(Result::ok).is_some_and(|metadata| metadata.is_directory()) {
+        return Err(Failure::Failed(format!("{name} is not a directory of a file server")));
+    }
+    let listing = endpoint.fetch_found(found, 0, &fetching);
+    let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
+    parse(&listing).ok_or_else(|| {
+        Failure::Failed(format!("{name}: the listing has an entry that is no file name"))
+    })
+}
+
+/// Reads a listing. It comes from somebody else: an entry that is not just a file name, and could lead
+/// out of the directory, makes all of it unusable.
+fn parse(listing: &[u8]) -> Option<Vec<Entry>> {
+    let Some(listing) = listing.strip_suffix(&[0]) else {
+        return listing.is_empty().then(Vec::new);
+    };
+    let mut entries = Vec::new();
+    for entry in listing.split(|byte| *byte == 0) {
+        let (file_name, is_directory) = match entry.strip_suffix(b"/") {
+            Some(file_name) => (file_name, true),
+            None => (entry, false),
+        };
+        if matches!(file_name, b"" | b"." | b"..") || file_name.contains(&b'/') {
+            return None;
+        }
+        entries.push(Entry { file_name: file_name.to_vec(), is_directory });
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_read() {
+        let entry = |name: &str, is_directory| Entry { file_name: name.into(), is_directory };
+        assert_eq!(parse(b"a/\0b c\0"), Some(vec![entry("a", true), entry("b c", false)]));
+        assert_eq!(parse(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn entries_that_could_lead_out_make_a_listing_unusable() {
+        for attack in [
+            &b"../\0"[..],
+            b"..\0",
+            b".\0",
+            b"./\0",
+            b"/\0",
+            b"\0",
+            b"a\0\0b\0",
+            b"/etc/passwd\0",
+            b"a/b\0",
+            b"../../etc/passwd\0",
+            b"a//\0",
+            b"no end",
+        ] {
+            assert_eq!(parse(attack), None, "{}", String::from_utf8_lossy(attack));
+        }
+    }
+}
