@@ -148,6 +148,10 @@ impl Context<'_> {
     fn end_tour(&mut self, rx: &RxPacket<'_>, tour: Tour, strategies: &StrategyTable) {
         self.peers().end_tour(tour.entry);
         let Some(entry) = self.tables.pcct.find_token(tour.entry) else { return };
+        // The token is a hint: its entry may have ended, and its place be another's by now.
+        if self.tables.pcct.find_interest(rx.interest_key()) != Some(entry) {
+            return;
+        }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
             self.finalize_unsatisfied(entry);
             return;
@@ -164,6 +168,11 @@ impl Context<'_> {
     pub(crate) fn answer_from_tour(&mut self, answer: &Answer, wire: &[u8]) {
         self.peers().end_tour(answer.entry);
         let Some(entry) = self.tables.pcct.find_token(answer.entry) else { return };
+        // The token is a hint: its entry may have ended, and its place be another's by now.
+        let wanted = self.tables.pcct.interest_name(entry);
+        if !Data::parse(wire).is_ok_and(|data| data.name().starts_with(wanted)) {
+            return;
+        }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
             self.finalize_unsatisfied(entry);
             return;

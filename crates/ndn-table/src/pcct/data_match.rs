@@ -31,8 +31,9 @@ impl PrefixLengths {
     }
 }
 
-/// Counters of [`DigestWaiters`].
-const DIGEST_COUNTERS: usize = 4096;
+/// Counters of [`DigestWaiters`] for each entry that the PIT may have: with as many digests waiting
+/// as there is room for, one Data in eight is hashed in vain.
+const DIGEST_COUNTERS_PER_ENTRY: usize = 8;
 
 /// For which Data names entries with an implicit digest wait, by a part of the keyed hash.
 ///
@@ -42,37 +43,43 @@ const DIGEST_COUNTERS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct DigestWaiters {
     total: u32,
-    counts: Box<[u32; DIGEST_COUNTERS]>,
+    /// As many as a power of two. Their memory is touched where digests wait only.
+    counts: Vec<u32>,
 }
 
 impl DigestWaiters {
-    pub(super) fn new() -> Self {
-        Self { total: 0, counts: Box::new([0; DIGEST_COUNTERS]) }
+    /// Counters for a PIT of so many entries.
+    pub(super) fn new(pit_entries_max: usize) -> Self {
+        let count = (pit_entries_max * DIGEST_COUNTERS_PER_ENTRY).next_power_of_two();
+        Self { total: 0, counts: vec![0; count] }
     }
 
     pub(super) fn add(&mut self, data_hash: u64) {
         self.total += 1;
-        self.counts[Self::place(data_hash)] += 1;
+        let place = self.place(data_hash);
+        self.counts[place] += 1;
     }
 
     pub(super) fn subtract(&mut self, data_hash: u64) {
         self.total -= 1;
-        self.counts[Self::place(data_hash)] -= 1;
+        let place = self.place(data_hash);
+        self.counts[place] -= 1;
     }
 
     /// Whether an entry may wait for Data of the name with this hash.
     #[inline(always)]
     fn may_include(&self, data_hash: u64) -> bool {
-        self.total != 0 && self.counts[Self::place(data_hash)] != 0
+        self.total != 0 && self.counts[self.place(data_hash)] != 0
     }
 
+    /// The lowest bits of the hash.
     #[inline(always)]
-    fn place(data_hash: u64) -> usize {
-        (data_hash >> 52) as usize
+    fn place(&self, data_hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the number of counters")]
+        let place = data_hash as usize & (self.counts.len() - 1);
+        place
     }
 }
-
-const _: () = assert!(DIGEST_COUNTERS == 1 << (64 - 52));
 
 impl Pit {
     /// Finds every entry that a Data satisfies; whether anything is cached under its hash.
@@ -206,5 +213,25 @@ impl PitMatches {
     fn push(&mut self, place: PitIndex) {
         self.entries[self.len] = place;
         self.len += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NameHasher;
+
+    #[test]
+    fn few_data_are_hashed_in_vain_even_when_the_pit_is_full_of_digests() {
+        const ENTRIES: u32 = 16_384;
+        let hasher = NameHasher::new(*b"key of the tests");
+        let hash = |number: u32| hasher.hash_value(&number.to_be_bytes());
+        let mut waiters = DigestWaiters::new(ENTRIES as usize);
+        (0..ENTRIES).for_each(|number| waiters.add(hash(number)));
+        assert!((0..ENTRIES).all(|number| waiters.may_include(hash(number))));
+        let others = (ENTRIES..2 * ENTRIES).filter(|&number| waiters.may_include(hash(number)));
+        assert!(others.count() < ENTRIES as usize / 7);
+        (0..ENTRIES).for_each(|number| waiters.subtract(hash(number)));
+        assert!(waiters.counts.iter().all(|&count| count == 0) && !waiters.may_include(hash(0)));
     }
 }

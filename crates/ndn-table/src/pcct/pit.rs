@@ -55,7 +55,7 @@ impl Pit {
             blocks: ByteSlab::new(config.pit_bytes_max),
             wheel: TimerWheel::new(entries * usize::from(TIMERS_PER_ENTRY_MAX), config.now),
             prefix_lengths: PrefixLengths::EMPTY,
-            digest_waiters: DigestWaiters::new(),
+            digest_waiters: DigestWaiters::new(entries),
             hasher,
         }
     }
