@@ -4,7 +4,7 @@ use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, PREFIX_HASHES_MAX};
 
 use crate::descriptor::Descriptor;
-use crate::{DropReason, PacketKind, PitToken};
+use crate::{PacketKind, PitToken};
 
 /// Packets in a burst at most.
 pub const BURST_SIZE: usize = 64;
@@ -86,25 +86,6 @@ impl Burst {
         }
         self.len = 0;
         self.prefix_hashes_used = 0;
-    }
-
-    /// Moves packet `index` of `source` to the end of this burst: for dispatch to another shard.
-    ///
-    /// # Errors
-    /// [`DropReason::BurstFull`]; the packet then stays in `source`.
-    ///
-    /// # Panics
-    /// If `source` has no packet `index` or it was moved before.
-    pub fn transfer(&mut self, source: &mut Self, index: usize) -> Result<(), DropReason> {
-        let next = self.next_packet().ok_or(DropReason::BurstFull)?;
-        let hashes = source.hashes_of(&source.descriptors[index]);
-        next.prefix_hashes[..hashes.len()].copy_from_slice(hashes);
-        *next.long_token = source.long_tokens[index];
-        let moved = &mut source.descriptors[index];
-        let handle = moved.handle.take().expect("a packet is moved once");
-        *next.descriptor = Descriptor { handle: None, ..*moved };
-        self.append(handle);
-        Ok(())
     }
 
     /// What packet `index` is.

@@ -122,8 +122,7 @@ impl Shard {
         self.apply(now, &packets, tx);
     }
 
-    /// Frees what was evicted from the Content Store during the burst, whose bytes the sink may
-    /// have used until now, and publishes the levels of the tables.
+    /// Gives back what the tables kept for the next packet of the burst, and publishes their levels.
     pub fn end_burst(&mut self) {
         self.tables.pcct.end_burst();
         self.publish_levels();

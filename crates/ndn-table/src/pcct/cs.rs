@@ -1,7 +1,7 @@
 //! Content Store: lookup, admission, eviction.
 
-use super::cs_entry::{CachedWire, CsEntry, CsIndex, QueueKind, Queues};
-use super::eviction::{HELD_BLOCKS_MAX, TIMERS_PER_ENTRY_MAX};
+use super::cs_entry::{CsEntry, CsIndex, QueueKind, Queues};
+use super::eviction::TIMERS_PER_ENTRY_MAX;
 use super::pit::Pit;
 use super::prefix_tree::{PrefixTree, TreeFull};
 use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_has_name, packet_name};
@@ -44,13 +44,11 @@ pub(super) struct Cs {
     pub(super) tree: PrefixTree,
     pub(super) queues: Queues,
     pub(super) blocks: ByteSlab,
-    pub(super) held: Vec<BlockRef>,
     pub(super) wheel: TimerWheel,
     pub(super) policy: CsPolicy,
     pub(super) capacity: usize,
     pub(super) admit: bool,
     pub(super) serve: bool,
-    pub(super) burst: u32,
     /// Entries of the victims' queue that lie about a dozen and two dozen before its end; [`NONE`] when the position was lost.
     pub(super) header_cursor: u32,
     pub(super) lines_cursor: u32,
@@ -69,13 +67,11 @@ impl Cs {
             tree: PrefixTree::new(packets, config.cs_prefix_nodes_max as usize, hasher),
             queues: Queues::EMPTY,
             blocks: ByteSlab::new(config.cs_bytes_max),
-            held: Vec::with_capacity(HELD_BLOCKS_MAX),
             wheel: TimerWheel::new(timers, config.now),
             policy: config.cs_policy,
             capacity: packets,
             admit: true,
             serve: true,
-            burst: 0,
             header_cursor: NONE,
             lines_cursor: NONE,
             counters: CsCounters::default(),
@@ -106,15 +102,6 @@ impl Cs {
 
     pub(super) fn set_bytes_max(&mut self, bytes: usize) {
         self.blocks.set_limit(bytes);
-    }
-
-    pub(super) fn wire(&self, wire: CachedWire) -> &[u8] {
-        self.blocks.bytes(wire.block, usize::from(wire.length))
-    }
-
-    pub(super) fn cached_wire(&self, place: CsIndex) -> CachedWire {
-        let entry = &self.entries[place.0];
-        CachedWire { block: entry.block, length: entry.wire_length }
     }
 
     /// The whole packet.
@@ -161,7 +148,6 @@ impl Cs {
             return None;
         };
         self.counters.hits += 1;
-        self.entries[place].served_burst = self.burst;
         if self.policy == CsPolicy::Lru && self.entries[place].newer != NONE {
             self.requeue(place, QueueKind::Main);
         }
@@ -271,7 +257,6 @@ impl Cs {
         let entry = &mut self.entries[place];
         entry.hash = key.name_hash();
         entry.fresh_until = fresh_until;
-        entry.served_burst = self.burst.wrapping_sub(1);
         entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.is_in_use = true;

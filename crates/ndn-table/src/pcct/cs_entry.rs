@@ -8,14 +8,6 @@ use crate::byte_slab::BlockRef;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CsIndex(pub(super) u32);
 
-/// Where the bytes of a cached Data lie; valid until [`Pcct::end_burst`](crate::Pcct::end_burst),
-/// even when the Data is evicted meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CachedWire {
-    pub(super) block: BlockRef,
-    pub(super) length: u16,
-}
-
 /// One cached Data. The packet lies in the byte slab.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -34,8 +26,6 @@ pub(super) struct CsEntry {
     pub(super) sibling_newer: u32,
     pub(super) sibling_older: u32,
     pub(super) block: BlockRef,
-    /// Number of the burst that last handed out the bytes.
-    pub(super) served_burst: u32,
     pub(super) wire_length: u16,
     pub(super) name_components: u8,
     pub(super) queue: QueueKind,
@@ -61,7 +51,6 @@ impl CsEntry {
         sibling_newer: NONE,
         sibling_older: NONE,
         block: BlockRef::NONE,
-        served_burst: 0,
         wire_length: 0,
         name_components: 0,
         queue: QueueKind::Main,

@@ -1,7 +1,7 @@
 //! The Content Store as a shard calls it.
 
 use super::cs::Arrival;
-use super::{CachedWire, CsCounters, CsError, CsIndex, CsPolicy, EraseResult, Pcct};
+use super::{CsCounters, CsError, CsIndex, CsPolicy, EraseResult, Pcct};
 use crate::{DataKey, InterestKey, Timestamp};
 
 /// The Content Store.
@@ -107,19 +107,6 @@ impl Pcct {
     #[inline]
     pub fn data(&self, index: CsIndex) -> &[u8] {
         self.cs.packet(index.0)
-    }
-
-    /// Where the packet lies, for use until [`Self::end_burst`]. Only for a Data that
-    /// [`Self::find_data`] returned in this burst.
-    #[must_use]
-    pub fn cached_wire(&self, index: CsIndex) -> CachedWire {
-        self.cs.cached_wire(index)
-    }
-
-    /// The bytes behind [`Self::cached_wire`].
-    #[must_use]
-    pub fn wire(&self, wire: CachedWire) -> &[u8] {
-        self.cs.wire(wire)
     }
 
     /// Copies a Data into the Content Store, evicting what the policy names. `wire` is the whole

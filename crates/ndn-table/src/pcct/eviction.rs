@@ -8,9 +8,6 @@ use crate::arena::NONE;
 use crate::hash_index::HashIndex;
 use crate::timer_wheel::Step;
 
-/// Blocks that were handed out in a burst and evicted in the same burst.
-pub(super) const HELD_BLOCKS_MAX: usize = 1024;
-
 /// Records in the timer wheel for one slot at most (priority FIFO).
 pub(super) const TIMERS_PER_ENTRY_MAX: u8 = 2;
 
@@ -63,8 +60,7 @@ impl Cs {
         true
     }
 
-    /// Takes an entry out of everything and frees its memory: at once, or, if this burst has
-    /// handed out its bytes, when the burst ends.
+    /// Takes an entry out of everything and frees its memory.
     #[inline]
     pub(super) fn remove(&mut self, index: &mut HashIndex, place: u32) {
         self.forget_cursor(place);
@@ -74,20 +70,12 @@ impl Cs {
         entry.is_in_use = false;
         let removed = index.remove(entry.hash, place);
         debug_assert!(removed);
-        if entry.served_burst == self.burst && self.held.len() < HELD_BLOCKS_MAX {
-            self.held.push(entry.block);
-        } else {
-            self.blocks.release(entry.block);
-        }
+        self.blocks.release(entry.block);
         self.entries.release(place);
     }
 
-    /// Everything handed out may be used again.
+    /// Gives back the block that was kept for the next Data.
     pub(super) fn end_burst(&mut self) {
-        self.burst = self.burst.wrapping_add(1);
-        for block in self.held.drain(..) {
-            self.blocks.release(block);
-        }
         self.blocks.release_spare();
     }
 

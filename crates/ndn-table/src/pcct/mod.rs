@@ -37,7 +37,7 @@ mod stages;
 
 pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 pub use cs::{CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX};
-pub use cs_entry::{CachedWire, CsIndex};
+pub use cs_entry::CsIndex;
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};
 pub use erase::EraseResult;
 pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex};
@@ -107,7 +107,7 @@ impl Pcct {
         }
     }
 
-    /// Ends a burst: bytes of cached Data handed out in it may be used again.
+    /// Ends a burst: the memory that its last eviction left for the next Data is free for others.
     pub fn end_burst(&mut self) {
         self.cs.end_burst();
     }
