@@ -9,12 +9,18 @@ use aws_lc_rs::signature::{
 };
 use zeroize::Zeroizing;
 
-use crate::der::{self, DerReader};
+use crate::der::{self, DerError, DerReader};
 use crate::digest::{Sha256Digest, digest_parts, sha256};
 use crate::pbes2::{self, EncryptionSeed};
 use crate::{KeyError, PublicKey, SignError, base64_text, oid};
 
 const WHAT: &str = "the private key";
+
+/// Tags of the optional fields of ECPrivateKey: the curve and the public point.
+const CONTEXT_0: u8 = 0xa0;
+const CONTEXT_1: u8 = 0xa1;
+/// More than an ECPrivateKey of P-256 has, 121 bytes.
+const EC_PRIVATE_KEY_LEN_MAX: usize = 160;
 
 /// Kinds of asymmetric keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,7 +117,7 @@ impl PrivateKey {
             (0, Some(der::INTEGER)) => {
                 Inner::Rsa(Box::new(rsa::KeyPair::from_der(input).map_err(rejected)?))
             }
-            _ => return Err(bad(der::DerError::BadValue)),
+            _ => return Err(bad(DerError::BadValue)),
         };
         Self::from_inner(inner)
     }
@@ -172,6 +178,43 @@ impl PrivateKey {
     /// `Crypto` if the library fails.
     pub fn to_pem(&self) -> Result<Zeroizing<String>, KeyError> {
         Ok(base64_text::encode_pem("PRIVATE KEY", &self.to_pkcs8_der()?))
+    }
+
+    /// The key as the file TPM of ndn-cxx keeps it: lines of base64 over SEC 1 ECPrivateKey with its
+    /// curve (RFC 5915), PKCS#1 RSAPrivateKey (RFC 8017), or PKCS#8 for Ed25519, which has no older
+    /// form. [`Self::from_text`] reads it.
+    ///
+    /// # Errors
+    /// `Crypto` if the library fails.
+    pub fn to_key_file_text(&self) -> Result<Zeroizing<String>, KeyError> {
+        let pkcs8 = self.to_pkcs8_der()?;
+        let inner = |der| -> Result<_, DerError> {
+            let mut reader = DerReader::of_sequence(der)?;
+            reader.unsigned()?;
+            reader.sequence()?;
+            reader.element(der::OCTET_STRING)
+        };
+        let bad = KeyError::der(WHAT);
+        Ok(match &self.inner {
+            Inner::Ed25519(_) => base64_text::encode_lines(&pkcs8),
+            Inner::Rsa(_) => base64_text::encode_lines(inner(&pkcs8).map_err(bad)?),
+            Inner::Ecdsa(pair) => {
+                let mut reader = inner(&pkcs8).and_then(DerReader::of_sequence).map_err(&bad)?;
+                reader.unsigned().map_err(&bad)?;
+                let secret = reader.element(der::OCTET_STRING).map_err(&bad)?;
+                let curve = der::element(der::OBJECT_IDENTIFIER, &[oid::P256]);
+                let point = der::element(der::BIT_STRING, &[&[0], pair.public_key().as_ref()]);
+                // Reserved at once: a vector that grows leaves copies of the secret behind.
+                let mut body = Zeroizing::new(Vec::with_capacity(EC_PRIVATE_KEY_LEN_MAX));
+                body.extend_from_slice(&der::unsigned(1));
+                der::write_element(&mut body, der::OCTET_STRING, secret);
+                der::write_element(&mut body, CONTEXT_0, &curve);
+                der::write_element(&mut body, CONTEXT_1, &point);
+                let mut whole = Zeroizing::new(Vec::with_capacity(EC_PRIVATE_KEY_LEN_MAX));
+                der::write_element(&mut whole, der::SEQUENCE, &body);
+                base64_text::encode_lines(&whole)
+            }
+        })
     }
 
     /// The key as encrypted PKCS#8 DER (PBKDF2-HMAC-SHA-256, AES-256-CBC).

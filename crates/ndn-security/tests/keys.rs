@@ -41,6 +41,10 @@ fn generated_keys_sign_and_survive_every_form() {
         assert_eq!(from_der.spki(), key.spki());
         let from_pem = PrivateKey::from_text(&key.to_pem().unwrap(), None).unwrap();
         assert_eq!(from_pem.spki(), key.spki());
+        let file = key.to_key_file_text().unwrap();
+        let from_file = PrivateKey::from_text(&file, None).unwrap();
+        assert_eq!(from_file.spki(), key.spki());
+        assert_signs(&from_file);
         let seed = EncryptionSeed { salt: [1; 16], iv: [2; 16] };
         let encrypted = key.to_encrypted_der(b"secret", &seed).unwrap();
         let decrypted = PrivateKey::from_encrypted_der(&encrypted, b"secret").unwrap();
@@ -62,6 +66,11 @@ fn private_keys_of_other_programs_are_read() {
         let key = PrivateKey::from_text(&vector(file), passphrase).expect(file);
         assert_eq!(key.key_type(), key_type, "{file}");
         assert_signs(&key);
+    }
+    for file in ["rsa-pkcs1.privkey", "ec-sec1.privkey"] {
+        let key = PrivateKey::from_text(&vector(file), None).unwrap();
+        let again = key.to_key_file_text().unwrap();
+        assert_eq!(again.trim_end(), vector(file).trim_end(), "as ndnsec wrote it");
     }
     for (file, spki_file) in [
         ("ec-sec1.pem", "ec-sec1.spki"),

@@ -1,0 +1,129 @@
+//! Errors; each names the file or the name that it is about.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ndn_security::{CertificateError, KeyError};
+use thiserror::Error;
+
+/// Why the key chain could not do what it was asked to.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeyChainError {
+    /// A locator names a store of a kind that is not implemented.
+    #[error("{origin}: there is no support for a {what} at `{locator}`, only for `{supported}:`")]
+    Locator {
+        /// The variable or the file that says so.
+        origin: String,
+        /// PIB or TPM.
+        what: &'static str,
+        /// What it says.
+        locator: String,
+        /// The scheme that is implemented.
+        supported: &'static str,
+    },
+    /// The PIB belongs to another TPM. (ndn-cxx would empty the PIB.)
+    #[error(
+        "{path}: this key chain keeps its private keys at `{expected}`, not at `{found}`: see NDN_CLIENT_TPM and client.conf"
+    )]
+    TpmMismatch {
+        /// The database.
+        path: PathBuf,
+        /// What the database says.
+        expected: String,
+        /// What the environment says.
+        found: String,
+    },
+    /// There is no database yet.
+    #[error("{}: there is no key chain yet", .0.display())]
+    NoKeyChain(PathBuf),
+    /// Another program holds the database.
+    #[error("{}: the key chain is locked by another program", .0.display())]
+    Locked(PathBuf),
+    /// The database, its file or its directory cannot be written.
+    #[error("{}: the key chain cannot be written: the file or its directory is read-only", .0.display())]
+    ReadOnly(PathBuf),
+    /// The database failed otherwise.
+    #[error("{path}: {source}")]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// A row of the database cannot be read.
+    #[error("{path}: {what} in the key chain is malformed")]
+    Malformed {
+        /// The database.
+        path: PathBuf,
+        /// Which part.
+        what: String,
+    },
+    /// A file or a directory failed.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The private key of a key in the PIB is not in the TPM.
+    #[error("{key}: its private key is missing: there is no file {}", path.display())]
+    NoPrivateKey {
+        /// Name of the key.
+        key: String,
+        /// The file that should be.
+        path: PathBuf,
+    },
+    /// A private key is unusable.
+    #[error("{key}: {source}")]
+    Key {
+        /// Name of the key, or of the file.
+        key: String,
+        /// Why.
+        source: KeyError,
+    },
+    /// A certificate is unusable, or could not be made.
+    #[error("{name}: {source}")]
+    Certificate {
+        /// Name of the certificate or key.
+        name: String,
+        /// Why.
+        source: CertificateError,
+    },
+    /// There is nothing of that name.
+    #[error("{0} is no identity, key or certificate of this key chain")]
+    NotFound(String),
+    /// An identity without keys, or a key without certificates.
+    #[error("{name} has no {what}")]
+    Without {
+        /// The identity or the key.
+        name: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// There is no default identity.
+    #[error("the key chain has no default identity")]
+    NoDefaultIdentity,
+    /// The key is already there.
+    #[error("{0} exists already")]
+    Exists(String),
+}
+
+impl KeyChainError {
+    pub(crate) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
+        move |source| {
+            use rusqlite::ErrorCode;
+            let path = path.to_owned();
+            match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
+                Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
+                _ => Self::Database { path, source },
+            }
+        }
+    }
+
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File { path: path.to_owned(), source }
+    }
+}

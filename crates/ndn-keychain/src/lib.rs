@@ -1,0 +1,16 @@
+//! ndn-cxx's key chain: identities, keys and certificates in an SQLite database (the PIB), private
+//! keys in files (the TPM), both where ndn-cxx, `ndnsec` and python-ndn look for them.
+//!
+//! Time and randomness are arguments; the database and the files are what this crate is about.
+#![forbid(unsafe_code)]
+
+mod error;
+mod key_chain;
+mod location;
+mod pib;
+mod tpm;
+
+pub use error::KeyChainError;
+pub use key_chain::{KeyChain, KeyId, NewDefault};
+pub use location::{Locations, PIB_VARIABLE, TPM_VARIABLE};
+pub use pib::{Access, CertificateEntry, IdentityEntry, KeyEntry};

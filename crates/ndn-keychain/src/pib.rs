@@ -1,0 +1,286 @@
+//! The PIB: an SQLite database with the tables of ndn-cxx's `pib-sqlite3`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ndn_packet::{Name, NameRef, tlv, types};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row};
+
+use crate::KeyChainError;
+use crate::tpm::create_directory;
+
+/// How long another program may hold the database before we give up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
+
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// What is to be done with a key chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is written; the key chain has to exist.
+    Read,
+    /// The key chain is made where there is none.
+    Write,
+}
+
+/// An identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityEntry {
+    /// Its name.
+    pub name: Name,
+    /// Whether it is the default identity.
+    pub is_default: bool,
+}
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyEntry {
+    /// Its name.
+    pub name: Name,
+    /// Whether it is the default key of its identity.
+    pub is_default: bool,
+    /// DER SubjectPublicKeyInfo.
+    pub spki: Vec<u8>,
+}
+
+/// A certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateEntry {
+    /// Its name.
+    pub name: Name,
+    /// Whether it is the default certificate of its key.
+    pub is_default: bool,
+    /// The Data packet.
+    pub wire: Vec<u8>,
+}
+
+/// The database.
+#[derive(Debug)]
+pub(crate) struct Pib {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Pib {
+    pub(crate) fn open(
+        path: PathBuf,
+        tpm_locator: &str,
+        access: Access,
+    ) -> Result<Self, KeyChainError> {
+        let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        match (access, path.exists()) {
+            (Access::Read, false) => return Err(KeyChainError::NoKeyChain(path)),
+            (Access::Read, true) => flags |= OpenFlags::SQLITE_OPEN_READ_ONLY,
+            (Access::Write, _) => {
+                if let Some(directory) = path.parent() {
+                    create_directory(directory)?;
+                }
+                flags |= OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+            }
+        }
+        let bad = KeyChainError::database(&path);
+        let connection = Connection::open_with_flags(&path, flags).map_err(&bad)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(&bad)?;
+        if access == Access::Write {
+            connection.pragma_update(None, "foreign_keys", true).map_err(&bad)?;
+            connection.execute_batch(SCHEMA).map_err(&bad)?;
+        }
+        drop(bad);
+        let pib = Self { path, connection };
+        pib.check_tpm(tpm_locator, access)?;
+        Ok(pib)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// ndn-cxx empties a PIB that belongs to another TPM. We refuse: the certificates may be the
+    /// only copies.
+    fn check_tpm(&self, locator: &str, access: Access) -> Result<(), KeyChainError> {
+        let query = "SELECT CAST(tpm_locator AS TEXT) FROM tpmInfo";
+        let found: Option<Option<String>> = self
+            .connection
+            .query_row(query, [], |row| row.get(0))
+            .optional()
+            .map_err(KeyChainError::database(&self.path))?;
+        let has_row = found.is_some();
+        match found.flatten().filter(|found| !found.is_empty()) {
+            Some(found) if found != locator => Err(KeyChainError::TpmMismatch {
+                path: self.path.clone(),
+                expected: found,
+                found: locator.to_owned(),
+            }),
+            Some(_) => Ok(()),
+            None if access == Access::Read => Ok(()),
+            None if has_row => {
+                self.execute("UPDATE tpmInfo SET tpm_locator=?", (locator.as_bytes(),)).map(drop)
+            }
+            None => {
+                let insert = "INSERT INTO tpmInfo(tpm_locator) VALUES(?)";
+                self.execute(insert, (locator.as_bytes(),)).map(drop)
+            }
+        }
+    }
+
+    /// Does all of `work` or nothing.
+    pub(crate) fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&Self) -> Result<T, KeyChainError>,
+    ) -> Result<T, KeyChainError> {
+        let bad = KeyChainError::database(&self.path);
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(&bad)?;
+        match work(self) {
+            Ok(done) => match self.connection.execute_batch("COMMIT").map_err(&bad) {
+                Ok(()) => Ok(done),
+                Err(error) => {
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                    Err(error)
+                }
+            },
+            Err(error) => {
+                let _ = self.connection.execute_batch("ROLLBACK");
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn identities(&self) -> Result<Vec<IdentityEntry>, KeyChainError> {
+        self.rows("SELECT identity, is_default FROM identities ORDER BY id", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, Vec::new()))
+        })?
+        .into_iter()
+        .map(|row| self.entry(row).map(|(name, is_default, _)| IdentityEntry { name, is_default }))
+        .collect()
+    }
+
+    pub(crate) fn keys(&self, identity: NameRef<'_>) -> Result<Vec<KeyEntry>, KeyChainError> {
+        let query = "SELECT key_name, keys.is_default, key_bits FROM keys
+            JOIN identities ON identities.id=identity_id WHERE identity=? ORDER BY keys.id";
+        self.rows(query, (wire_of(identity),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .into_iter()
+            .map(|row| {
+                self.entry(row).map(|(name, is_default, spki)| KeyEntry { name, is_default, spki })
+            })
+            .collect()
+    }
+
+    pub(crate) fn certificates(
+        &self,
+        key: NameRef<'_>,
+    ) -> Result<Vec<CertificateEntry>, KeyChainError> {
+        let query = "SELECT certificate_name, certificates.is_default, certificate_data
+            FROM certificates JOIN keys ON keys.id=key_id WHERE key_name=?
+            ORDER BY certificates.id";
+        self.rows(query, (wire_of(key),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .into_iter()
+            .map(|row| {
+                self.entry(row).map(|(name, is_default, wire)| CertificateEntry {
+                    name,
+                    is_default,
+                    wire,
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn add_identity(&self, name: NameRef<'_>) -> Result<(), KeyChainError> {
+        let insert = "INSERT OR IGNORE INTO identities(identity) VALUES(?)";
+        self.execute(insert, (wire_of(name),)).map(drop)
+    }
+
+    pub(crate) fn add_key(
+        &self,
+        identity: NameRef<'_>,
+        name: NameRef<'_>,
+        spki: &[u8],
+    ) -> Result<(), KeyChainError> {
+        let insert = "INSERT INTO keys(identity_id, key_name, key_bits)
+            SELECT id, ?, ? FROM identities WHERE identity=?";
+        self.execute(insert, (wire_of(name), spki, wire_of(identity))).map(drop)
+    }
+
+    /// Puts a certificate in, in place of one of the same name.
+    pub(crate) fn add_certificate(
+        &self,
+        key: NameRef<'_>,
+        name: NameRef<'_>,
+        wire: &[u8],
+    ) -> Result<(), KeyChainError> {
+        let update = "UPDATE certificates SET certificate_data=? WHERE certificate_name=?";
+        if self.execute(update, (wire, wire_of(name)))? > 0 {
+            return Ok(());
+        }
+        let insert = "INSERT INTO certificates(key_id, certificate_name, certificate_data)
+            SELECT id, ?, ? FROM keys WHERE key_name=?";
+        self.execute(insert, (wire_of(name), wire, wire_of(key))).map(drop)
+    }
+
+    /// Makes it the default among its siblings; whether there is one of that name.
+    pub(crate) fn set_default(&self, kind: Kind, name: NameRef<'_>) -> Result<bool, KeyChainError> {
+        let (table, column) = kind.column();
+        let update = format!("UPDATE {table} SET is_default=1 WHERE {column}=?");
+        self.execute(&update, (wire_of(name),)).map(|count| count > 0)
+    }
+
+    /// Removes it and what depends on it; whether there was one of that name.
+    pub(crate) fn remove(&self, kind: Kind, name: NameRef<'_>) -> Result<bool, KeyChainError> {
+        let (table, column) = kind.column();
+        let delete = format!("DELETE FROM {table} WHERE {column}=?");
+        self.execute(&delete, (wire_of(name),)).map(|count| count > 0)
+    }
+
+    fn execute(&self, statement: &str, values: impl Params) -> Result<usize, KeyChainError> {
+        self.connection.execute(statement, values).map_err(KeyChainError::database(&self.path))
+    }
+
+    fn rows(
+        &self,
+        query: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<RawEntry>,
+    ) -> Result<Vec<RawEntry>, KeyChainError> {
+        let run = || {
+            let mut statement = self.connection.prepare(query)?;
+            statement.query_map(values, read)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(KeyChainError::database(&self.path))
+    }
+
+    fn entry(&self, row: RawEntry) -> Result<(Name, bool, Vec<u8>), KeyChainError> {
+        let (wire, is_default, value) = row;
+        let name = NameRef::parse(&wire).map_err(|error| KeyChainError::Malformed {
+            path: self.path.clone(),
+            what: format!("a name ({error})"),
+        })?;
+        Ok((name.to_name(), is_default != 0, value))
+    }
+}
+
+/// Name in its TLV, `is_default`, and a value.
+type RawEntry = (Vec<u8>, i64, Vec<u8>);
+
+/// What a name names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Identity,
+    Key,
+    Certificate,
+}
+
+impl Kind {
+    fn column(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Identity => ("identities", "identity"),
+            Self::Key => ("keys", "key_name"),
+            Self::Certificate => ("certificates", "certificate_name"),
+        }
+    }
+}
+
+/// A name with its type and length, as the PIB holds it.
+pub(crate) fn wire_of(name: NameRef<'_>) -> Vec<u8> {
+    let mut wire = Vec::new();
+    tlv::append_tlv(&mut wire, types::NAME, name.value());
+    wire
+}
