@@ -48,16 +48,21 @@ pub(crate) struct Frame {
     pub(crate) handle: PacketHandle,
 }
 
+/// The ring of a packet that leaves.
+pub(crate) fn kind_of(packet: TxKind) -> PacketKind {
+    match packet {
+        TxKind::Interest => PacketKind::Interest,
+        TxKind::Data => PacketKind::Data,
+        TxKind::Nack(_) => PacketKind::Nack,
+    }
+}
+
 impl Message {
     /// The ring that it belongs in.
     pub(crate) fn kind(&self) -> PacketKind {
         match self {
             Self::Content(content) => content.kind(),
-            Self::Outgoing(outgoing) => match outgoing.kind {
-                TxKind::Interest => PacketKind::Interest,
-                TxKind::Data => PacketKind::Data,
-                TxKind::Nack(_) => PacketKind::Nack,
-            },
+            Self::Outgoing(outgoing) => kind_of(outgoing.kind),
             // Nobody has looked into it yet.
             Self::Frame(_) => PacketKind::Data,
         }

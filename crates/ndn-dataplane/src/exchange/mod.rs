@@ -47,11 +47,11 @@ pub struct ExchangeCounters {
     pub sent: Counter,
     /// Messages taken from other workers.
     pub taken: Counter,
-    /// Data that were dropped because a ring was full.
+    /// Data that were dropped because a ring was full or no buffer was free.
     pub dropped_data: Counter,
-    /// Nacks that were dropped because a ring was full.
+    /// Nacks that were dropped because a ring was full or no buffer was free.
     pub dropped_nacks: Counter,
-    /// Interests that were dropped because a ring was full.
+    /// Interests that were dropped because a ring was full or no buffer was free.
     pub dropped_interests: Counter,
     /// Times that another worker had to be woken.
     pub wakes: Counter,
@@ -64,7 +64,7 @@ impl ExchangeCounters {
         KINDS.iter().map(|&kind| self.dropped(kind).value()).sum()
     }
 
-    fn dropped(&self, kind: PacketKind) -> &Counter {
+    pub(crate) fn dropped(&self, kind: PacketKind) -> &Counter {
         match kind {
             PacketKind::Data => &self.dropped_data,
             PacketKind::Nack => &self.dropped_nacks,

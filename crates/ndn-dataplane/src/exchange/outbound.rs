@@ -8,6 +8,7 @@ use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_table::FaceIndex;
 use rtrb::Producer;
 
+use super::message::kind_of;
 use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
 
 /// What a worker sends to the others.
@@ -107,7 +108,7 @@ impl Outbound {
             None => self.copy(packet.wire, pool),
         };
         let (Some(handle), Some(pit_token)) = (handle, PitToken::new(packet.pit_token)) else {
-            self.counters.dropped_data.increment();
+            self.counters.dropped(kind_of(packet.kind)).increment();
             return;
         };
         let outgoing = Outgoing {

@@ -2,6 +2,8 @@
 
 mod builder;
 #[cfg(test)]
+mod order_tests;
+#[cfg(test)]
 mod tests;
 mod view;
 

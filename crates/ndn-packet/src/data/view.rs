@@ -158,7 +158,7 @@ impl<'a> Data<'a> {
 
     /// All elements behind the name, or what is wrong with them.
     #[inline(never)]
-    fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
+    pub(super) fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
         let mut reader = Reader::at(wire, name_offset);
         let name = reader.read_expected(types::NAME)?;
         let scan = NameScanner::of_tlv(&name).finish()?;

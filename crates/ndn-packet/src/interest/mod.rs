@@ -5,6 +5,8 @@ mod builder;
 mod builder_tests;
 mod forwarding_hint;
 mod nonce;
+#[cfg(test)]
+mod order_tests;
 mod parameters;
 #[cfg(test)]
 mod tests;
