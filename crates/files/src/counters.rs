@@ -42,11 +42,13 @@ pub enum Event {
     ManifestNode,
     /// A manifest was made; all other uses found it made.
     ManifestBuilt,
+    /// A manifest was made of digests that were on disk.
+    ManifestLoaded,
 }
 
 impl Event {
     /// All events with their names.
-    pub const ALL: [(Self, &'static str); 16] = [
+    pub const ALL: [(Self, &'static str); 17] = [
         (Self::Segment, "segments"),
         (Self::Metadata, "metadata"),
         (Self::Nack, "nacks"),
@@ -63,6 +65,7 @@ impl Event {
         (Self::Opened, "opened"),
         (Self::ManifestNode, "manifest_nodes"),
         (Self::ManifestBuilt, "manifests_built"),
+        (Self::ManifestLoaded, "manifests_loaded"),
     ];
 }
 

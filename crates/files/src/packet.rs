@@ -64,6 +64,11 @@ impl Layout {
         Some(Self { name, size, segment_len, final_segment, meta_info })
     }
 
+    /// MetaInfo of all segments, encoded.
+    pub(crate) fn meta_info(&self) -> &[u8] {
+        &self.meta_info
+    }
+
     /// Offset and length of a segment's content.
     pub(crate) fn extent(&self, segment: u64) -> (u64, usize) {
         let per_segment = u64::try_from(self.segment_len).unwrap_or(u64::MAX);

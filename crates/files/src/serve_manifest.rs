@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{Key, Lru};
 use crate::counters::Event;
-use crate::manifest::{BuildFailure, Built, build, weight_of};
+use crate::manifest::{BuildFailure, Built, DiskCache, build, weight_of};
 use crate::packet::Layout;
 use crate::place::{Place, Refused, failed_to_stat};
 use crate::request::Wanted;
@@ -19,13 +19,14 @@ pub(crate) struct ManifestCache {
     /// By the name with version; each with the state of the file that it is of.
     built: Mutex<Lru<(FileStat, Arc<Built>)>>,
     bytes_max: usize,
+    disk: Option<DiskCache>,
     pub(crate) waiting: Schedule<Job>,
 }
 
 impl ManifestCache {
-    pub(crate) fn new(bytes_max: usize, limits: Limits) -> Self {
+    pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
         let built = Mutex::new(Lru::new(bytes_max));
-        Self { built, bytes_max, waiting: Schedule::new(limits) }
+        Self { built, bytes_max, disk, waiting: Schedule::new(limits) }
     }
 
     fn built(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Built>)>> {
@@ -134,8 +135,9 @@ impl Service {
         }
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let limits = &place.mount.limits;
-        let built = build(&file.opened.file, &file.layout, limits, self.signer.as_ref(), threads);
-        let built = match built {
+        let (opened, layout, disk) = (&file.opened, &file.layout, manifests.disk.as_ref());
+        let built = build(opened, layout, limits, self.signer.as_ref(), threads, disk);
+        let mut built = match built {
             Ok(built) => built,
             Err(error) => {
                 tracing::warn!(name = %file.layout.name, %error, "a manifest cannot be made");
@@ -147,7 +149,12 @@ impl Service {
         if !now.is_same_content(&file.opened.stat) {
             return Err(Refused::silently(Event::Changed));
         }
-        self.counters.add(Event::ManifestBuilt, 1);
+        let stored = disk.map(|disk| built.store(disk, layout, &now)).transpose();
+        if let Err(error) = stored {
+            tracing::warn!(name = %layout.name, %error, "the digests cannot be stored");
+        }
+        let from_disk = built.is_from_disk();
+        self.counters.add(if from_disk { Event::ManifestLoaded } else { Event::ManifestBuilt }, 1);
         let key: Key = Arc::from(file.layout.name.value());
         let weight = built.weight();
         manifests.built().insert(&key, (now, Arc::new(built)), weight);

@@ -1,6 +1,6 @@
 //! The server: mounts, threads, registrations.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, Signer};
 
 use crate::counters::{Counters, Event};
+use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
 use crate::request::classify;
 use crate::root::{Root, RootOptions};
@@ -75,6 +76,10 @@ pub struct ServerOptions {
     pub manifests: bool,
     /// Bytes of manifests that are kept. Files whose manifest would be larger have none.
     pub manifest_bytes_max: usize,
+    /// Where digests are kept for the next time; a directory that nobody else may write to.
+    pub manifest_directory: Option<PathBuf>,
+    /// Bytes of digests that are kept there.
+    pub manifest_directory_bytes_max: u64,
     /// Longest packet; `None`: what fits the transport.
     pub packet_len_max: Option<usize>,
 }
@@ -93,6 +98,8 @@ impl Default for ServerOptions {
             requests_per_file_max: 4096,
             manifests: true,
             manifest_bytes_max: 256 << 20,
+            manifest_directory: None,
+            manifest_directory_bytes_max: 4 << 30,
             packet_len_max: None,
         }
     }
@@ -111,6 +118,9 @@ pub enum StartError {
     /// Two mounts of one name.
     #[error("{0} is mounted twice")]
     MountedTwice(String),
+    /// The directory for digests cannot be used.
+    #[error("{0}: {1}")]
+    ManifestDirectory(String, #[source] std::io::Error),
     /// A thread cannot be started.
     #[error("a thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),
@@ -146,8 +156,14 @@ impl FileServer {
             per_file: options.requests_per_file_max.max(1),
             batch: BATCH,
         };
+        let disk = options.manifest_directory.as_ref().map(|directory| {
+            DiskCache::open(directory, options.manifest_directory_bytes_max).map_err(|error| {
+                StartError::ManifestDirectory(directory.display().to_string(), error)
+            })
+        });
+        let disk = disk.transpose()?;
         let manifests =
-            options.manifests.then(|| ManifestCache::new(options.manifest_bytes_max, limits));
+            options.manifests.then(|| ManifestCache::new(options.manifest_bytes_max, limits, disk));
         let service = Service::new(
             Arc::clone(&options.signer),
             manifests,

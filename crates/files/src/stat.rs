@@ -79,8 +79,12 @@ impl FileStat {
     /// its own. Before, two changes within one tick of the clock (4 ms) had the same.
     #[must_use]
     pub fn is_same_content(&self, now: &Self) -> bool {
-        (self.kind, self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
-            == (now.kind, now.size, now.mtime_ns, now.ctime_ns, now.device, now.inode)
+        self.kind == now.kind && self.identity() == now.identity()
+    }
+
+    /// What tells one state of a file from another: size, times of change, device, inode.
+    pub(crate) fn identity(&self) -> (u64, u64, u64, (u32, u32), u64) {
+        (self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
     }
 }
 

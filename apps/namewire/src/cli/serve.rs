@@ -61,6 +61,11 @@ pub(super) struct Options {
     /// version. Consumers that know nothing of manifests and want every packet signed need this.
     #[arg(long)]
     sign_segments: bool,
+    /// Keep digests in this directory, so that files are not hashed again after a restart
+    ///
+    /// Nobody else may be able to write to it. At most 4 GiB are used.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
+    manifest_cache: Option<PathBuf>,
     /// Threads that read and sign [default: one for each processor, 16 at most]
     #[arg(long)]
     threads: Option<usize>,
@@ -98,6 +103,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         freshness: options.freshness,
         threads: options.threads,
         manifests: !options.sign_segments,
+        manifest_directory: options.manifest_cache.clone(),
         open_files_max: options.open_files,
         ..ServerOptions::default()
     };

@@ -10,10 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use ndn_packet::{ContentType, DataBuilder, EncodeError, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
 
+use super::disk::{DiskCache, Hashed};
 use super::root::{Root, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::packet::{Layout, PacketLimits, Seal};
 use crate::read::read_run;
+use crate::root::Opened;
+use crate::stat::FileStat;
 
 /// Segments that a thread takes at a time.
 const RUN: u64 = 32;
@@ -42,9 +45,30 @@ pub(crate) struct Built {
     /// Nodes by their numbers.
     packets: Vec<Vec<u8>>,
     signatures: Vec<Sha256Digest>,
+    /// Digests of the segments, if they are still to be stored.
+    unstored: Option<Vec<Sha256Digest>>,
+    from_disk: bool,
 }
 
 impl Built {
+    /// Stores the digests on disk, unless they come from there.
+    pub(crate) fn store(
+        &mut self,
+        disk: &DiskCache,
+        layout: &Layout,
+        stat: &FileStat,
+    ) -> io::Result<()> {
+        match self.unstored.take() {
+            Some(digests) => disk.store(layout, stat, &(self.signatures.clone(), digests)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the digests come from disk.
+    pub(crate) fn is_from_disk(&self) -> bool {
+        self.from_disk
+    }
+
     /// The packet of a node.
     pub(crate) fn packet(&self, node: u64) -> Option<&[u8]> {
         self.packets.get(usize::try_from(node).ok()?).map(Vec::as_slice)
@@ -66,21 +90,29 @@ pub(crate) fn weight_of(layout: &Layout) -> u64 {
     (layout.final_segment + 1).saturating_mul(2 * 32 + 2)
 }
 
-/// Makes the manifest of `file`, whose segments are those of `layout`. Whether the file has changed
-/// under way is for the caller to find out.
+/// Makes the manifest of `file`, whose segments are those of `layout`, with the digests of `disk` if it
+/// has them. Whether the file has changed under way is for the caller to find out, and then to store
+/// the digests ([`Built::store`]).
 pub(crate) fn build(
-    file: &File,
+    file: &Opened,
     layout: &Layout,
     limits: &PacketLimits,
     signer: &dyn Signer,
     threads: NonZero<usize>,
+    disk: Option<&DiskCache>,
 ) -> Result<Built, BuildFailure> {
     let name = manifest_name(&layout.name);
     let fanout = fanout(&name, layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
     let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
-    let (signatures, digests) = hash_segments(file, layout, threads)?;
-    let packets = nodes(&name, layout, limits, signer, &tree, digests)?;
-    Ok(Built { packets, signatures })
+    let stored = disk.and_then(|disk| disk.load(layout, &file.stat));
+    let from_disk = stored.is_some();
+    let hashed = match stored {
+        Some(hashed) => hashed,
+        None => hash_segments(&file.file, layout, threads)?,
+    };
+    let packets = nodes(&name, layout, limits, signer, &tree, hashed.1.clone())?;
+    let unstored = (disk.is_some() && !from_disk).then_some(hashed.1);
+    Ok(Built { packets, signatures: hashed.0, unstored, from_disk })
 }
 
 /// Digests that fit a packet, the root with its other elements and its signature.
@@ -98,8 +130,6 @@ fn fanout(name: &Name, layout: &Layout, limits: &PacketLimits, signer: &dyn Sign
     let rest = room.checked_sub(empty.encode().len() + 2 + 3)?;
     u64::try_from(rest / SHA256_LEN).ok().map(|fanout| fanout.min(FANOUT_MAX))
 }
-
-type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
 
 /// Signature and implicit digest of every segment.
 fn hash_segments(

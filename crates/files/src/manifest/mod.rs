@@ -1,6 +1,7 @@
 //! Manifests: one signature for all segments of a version (docs/manifest.md has the format).
 
 mod build;
+mod disk;
 mod fetch;
 mod root;
 mod tree;
@@ -8,4 +9,5 @@ mod tree;
 pub use fetch::{Manifest, ManifestError, fetch_manifest};
 
 pub(crate) use build::{BuildFailure, Built, build, weight_of};
+pub(crate) use disk::DiskCache;
 pub(crate) use root::manifest_name;

@@ -63,6 +63,14 @@ impl Bed {
         Self { directory, server, consumer, producer }
     }
 
+    /// A server of a directory that outlives it.
+    pub(super) async fn of(served: &Path, options: ServerOptions) -> Self {
+        let (producer, consumer) = pair();
+        let mount = Mount::open(name("/x"), served, RootOptions::default()).unwrap();
+        let server = FileServer::start(&producer, vec![mount], &options).await.unwrap();
+        Self { directory: tempfile::tempdir().unwrap(), server, consumer, producer }
+    }
+
     pub(super) async fn new() -> Self {
         Self::with(RootOptions::default(), ServerOptions::default(), None).await
     }
@@ -85,7 +93,7 @@ impl Bed {
         let request = InterestRequest::new(name(uri))
             .can_be_prefix(prefix)
             .must_be_fresh(prefix)
-            .lifetime(Duration::from_millis(300));
+            .lifetime(Duration::from_millis(if prefix { 10_000 } else { 1500 }));
         let received = self.consumer.express(&request).await?;
         let data = received.data();
         ndn_security::verify_data(&data, &ndn_security::DigestVerifier).unwrap();

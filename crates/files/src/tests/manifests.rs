@@ -17,7 +17,7 @@ fn key() -> (Arc<dyn Signer>, FetchOptions) {
     let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
     let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
     let verification = Verification::Verifier(Arc::new(key.public_key().unwrap()));
-    let lifetime = Duration::from_millis(500);
+    let lifetime = Duration::from_secs(2);
     let options = FetchOptions { verification, lifetime, ..FetchOptions::default() };
     (Arc::new(signer), options)
 }
@@ -89,6 +89,25 @@ async fn a_manifest_is_made_once_for_a_version() {
         old,
         FetchError::Failed { failure: FetchFailure::ApplicationNack { .. }, .. }
     ));
+}
+
+#[tokio::test]
+async fn a_server_that_starts_again_does_not_hash_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let served = tempfile::tempdir().unwrap();
+    let content = bytes(1, 100_000);
+    std::fs::write(served.path().join("file"), &content).unwrap();
+    for round in 0..2 {
+        // Another key each time: what is kept depends on none.
+        let (signer, options) = key();
+        let manifest_directory = Some(cache.path().join("digests"));
+        let serving = ServerOptions { signer, manifest_directory, ..ServerOptions::default() };
+        let bed = Bed::of(served.path(), serving).await;
+        let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+        assert!(fetch(&bed, &manifest, &options).await.unwrap() == content);
+        assert_eq!(bed.count(Event::ManifestBuilt), u64::from(round == 0));
+        assert_eq!(bed.count(Event::ManifestLoaded), u64::from(round == 1));
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,217 @@
+//! Digests of segments on disk, so that a server that starts again does not hash everything again.
+//!
+//! Kept are the digests only; the nodes are made and the root is signed anew. Whoever can write these
+//! files can have the server sign for other content: the directory has to be the server's own.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ndn_security::{SHA256_LEN, Sha256, Sha256Digest, sha256};
+
+use crate::packet::Layout;
+use crate::stat::FileStat;
+
+/// What files begin with: the format, and its version.
+const MAGIC: &[u8; 8] = b"NWMANI\0\x01";
+/// How the names of the files end.
+const EXTENSION: &str = "manifest";
+
+/// Signatures and implicit digests of all segments.
+pub(super) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
+
+/// A directory of digests.
+#[derive(Debug)]
+pub(crate) struct DiskCache {
+    directory: PathBuf,
+    bytes_max: u64,
+}
+
+impl DiskCache {
+    /// Uses `directory`, which is made if it is not there, for `bytes_max` bytes at most.
+    ///
+    /// # Errors
+    /// It cannot be made, or somebody else may write to it.
+    pub(crate) fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let metadata = fs::metadata(directory)?;
+        let own = metadata.uid() == rustix::process::geteuid().as_raw();
+        if !own || metadata.mode() & 0o022 != 0 {
+            let reason = "others may write to this directory: they could forge files";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
+        Ok(Self { directory: directory.to_owned(), bytes_max })
+    }
+
+    /// The file for one state of a file, with segments as in `layout`.
+    fn path(&self, layout: &Layout, stat: &FileStat) -> PathBuf {
+        let mut digest = Sha256::new();
+        digest.update(layout.name.value());
+        // Everything else that the packets, and so their digests, depend on.
+        digest.update(format!("{:?}", stat.identity()).as_bytes());
+        digest.update(format!(" {} ", layout.segment_len).as_bytes());
+        digest.update(layout.meta_info());
+        let name: String = digest.finish().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.directory.join(name).with_extension(EXTENSION)
+    }
+
+    /// What was stored; `None` if nothing was, or if it is damaged.
+    pub(super) fn load(&self, layout: &Layout, stat: &FileStat) -> Option<Hashed> {
+        let segments = usize::try_from(layout.final_segment + 1).ok()?;
+        let length = MAGIC.len() + segments.checked_mul(2 * SHA256_LEN)? + SHA256_LEN;
+        let mut file = File::open(self.path(layout, stat)).ok()?;
+        if file.metadata().ok()?.len() != u64::try_from(length).ok()? {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(length);
+        file.read_to_end(&mut bytes).ok()?;
+        let (content, check) = bytes.split_last_chunk::<SHA256_LEN>()?;
+        if sha256(content) != *check {
+            return None;
+        }
+        let (digests, rest) = content.strip_prefix(MAGIC)?.as_chunks::<SHA256_LEN>();
+        if !rest.is_empty() || digests.len() != 2 * segments {
+            return None;
+        }
+        let (signatures, digests) = digests.split_at(segments);
+        Some((signatures.to_vec(), digests.to_vec()))
+    }
+
+    /// Stores digests, and gives up the oldest ones that do not fit any more.
+    pub(super) fn store(
+        &self,
+        layout: &Layout,
+        stat: &FileStat,
+        hashed: &Hashed,
+    ) -> io::Result<()> {
+        let mut content = MAGIC.to_vec();
+        content.extend_from_slice(hashed.0.as_flattened());
+        content.extend_from_slice(hashed.1.as_flattened());
+        content.extend_from_slice(&sha256(&content));
+        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        if length > self.bytes_max {
+            return Ok(());
+        }
+        self.make_room(length)?;
+        let path = self.path(layout, stat);
+        // Several servers may use the directory.
+        let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+        let _ = fs::remove_file(&unfinished);
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+
+    fn make_room(&self, length: u64) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                let metadata = entry.metadata()?;
+                files.push((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), path));
+            }
+        }
+        files.sort();
+        let mut total: u64 = files.iter().map(|file| file.2).sum();
+        for (_, _, freed, path) in files {
+            if total + length <= self.bytes_max {
+                break;
+            }
+            fs::remove_file(path)?;
+            total -= freed;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use ndn_packet::Name;
+    use ndn_security::DigestSigner;
+
+    use super::*;
+    use crate::packet::{PacketLimits, Seal};
+
+    fn layout(version: u64, size: u64) -> Layout {
+        let limits = PacketLimits { segment_len: 1000, packet_len_max: 8800, freshness_ms: 10 };
+        let mut name = Name::from_uri("/x/file").unwrap();
+        name.push_version(version);
+        Layout::new(name, size, &limits, &Seal::new(&DigestSigner).unwrap()).unwrap()
+    }
+
+    fn stat() -> FileStat {
+        FileStat::of(tempfile::tempfile().unwrap()).unwrap()
+    }
+
+    fn hashed(segments: usize) -> Hashed {
+        (vec![[1; 32]; segments], vec![[2; 32]; segments])
+    }
+
+    #[test]
+    fn what_is_stored_is_found_again_for_the_same_file_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let (layout_1, stat) = (layout(1, 5000), stat());
+        assert!(cache.load(&layout_1, &stat).is_none());
+        cache.store(&layout_1, &stat, &hashed(5)).unwrap();
+        assert_eq!(cache.load(&layout_1, &stat), Some(hashed(5)));
+        assert!(cache.load(&layout(2, 5000), &stat).is_none());
+        assert!(cache.load(&layout(1, 6000), &stat).is_none());
+        // Looking at a file does not change it.
+        let mut other = stat;
+        other.atime_ns += 7;
+        assert!(cache.load(&layout_1, &other).is_some());
+        other.ctime_ns += 7;
+        assert!(cache.load(&layout_1, &other).is_none());
+    }
+
+    #[test]
+    fn damaged_files_are_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let (layout, stat) = (layout(1, 5000), stat());
+        cache.store(&layout, &stat, &hashed(5)).unwrap();
+        let path = cache.path(&layout, &stat);
+        let good = fs::read(&path).unwrap();
+        for at in [0, 8, 100, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, bad).unwrap();
+            assert!(cache.load(&layout, &stat).is_none(), "{at}");
+        }
+        fs::write(&path, &good[..good.len() - 1]).unwrap();
+        assert!(cache.load(&layout, &stat).is_none());
+        fs::write(&path, good).unwrap();
+        assert!(cache.load(&layout, &stat).is_some());
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        // Each has 8 + 64 + 32 bytes.
+        let cache = DiskCache::open(directory.path(), 250).unwrap();
+        let stat = stat();
+        for version in 1..=5 {
+            cache.store(&layout(version, 10), &stat, &hashed(1)).unwrap();
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        assert!(cache.load(&layout(5, 10), &stat).is_some());
+        cache.store(&layout(6, 5000), &stat, &hashed(5)).unwrap();
+        assert!(cache.load(&layout(6, 5000), &stat).is_none());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(DiskCache::open(directory.path(), 1000).is_err());
+    }
+}
