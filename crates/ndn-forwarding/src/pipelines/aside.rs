@@ -21,8 +21,21 @@ impl Context<'_> {
     pub(super) fn may_concern_others(&self, rx: &RxPacket<'_>) -> bool {
         match &self.tables.peers {
             None => false,
-            Some(peers) => !peers.shared.wide.is_empty() || rx.has(Flags::EARLIER),
+            Some(peers) => {
+                let wide = &peers.shared.wide;
+                rx.has(Flags::EARLIER) || !wide.is_empty() && self.is_awaited_elsewhere(rx)
+            }
         }
+    }
+
+    /// Whether a wide Interest that is pending in another shard matches a Data: one Interest for
+    /// `/` or a first component would otherwise send all Data of all shards the long way.
+    #[cold]
+    fn is_awaited_elsewhere(&self, rx: &RxPacket<'_>) -> bool {
+        let homes = self.tables.peers.as_ref().map_or(0, |peers| {
+            peers.shared.wide.find(rx.hashes(), self.now) & !(1 << self.tables.shard)
+        });
+        homes != 0
     }
 
     fn peers(&mut self) -> &mut Peers {
