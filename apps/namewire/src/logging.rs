@@ -30,6 +30,8 @@ pub fn init(settings: &Log) -> Result<LogHandle, String> {
     let (layer, filter) = reload::Layer::new(filter_of(settings));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        // It would complain on standard error, and panic where that is what cannot be written.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     // The filter is a layer of its own: it turns spans and events off for good, not for one output.
     let subscriber = tracing_subscriber::registry().with(layer).with(lines);

@@ -174,16 +174,22 @@ impl Candidates {
     /// # Errors
     /// When the variable or the file holds something that is not an address.
     pub fn from_environment() -> Result<Self, AddressError> {
-        Self::resolve(|name| std::env::var(name).ok(), |path| std::fs::read_to_string(path).ok())
+        Self::resolve(
+            |name| std::env::var(name).ok(),
+            |path| std::fs::read_to_string(path).ok(),
+            rustix::process::geteuid().is_root(),
+        )
     }
 
-    /// As [`Self::from_environment`], with the variables and files given by functions.
+    /// As [`Self::from_environment`], with the variables and files given by functions, for root
+    /// or for another user.
     ///
     /// # Errors
     /// When the variable or the file holds something that is not an address.
     pub fn resolve(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> Option<String>,
+        is_root: bool,
     ) -> Result<Self, AddressError> {
         let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
         if let Some(uri) = non_empty(TRANSPORT_VARIABLE) {
@@ -205,14 +211,26 @@ impl Candidates {
             }
             break;
         }
-        let mut addresses = vec![ForwarderAddress::Unix("/run/nfd/nfd.sock".into())];
-        if let Some(directory) = non_empty("XDG_RUNTIME_DIR") {
-            addresses.push(ForwarderAddress::Unix(Path::new(&directory).join("nfd/nfd.sock")));
-        }
-        // Older forwarders.
-        addresses.push(ForwarderAddress::Unix("/run/nfd.sock".into()));
+        let runtime_directory = non_empty("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let sockets = usual_sockets(is_root, runtime_directory.as_deref());
+        let addresses = sockets.into_iter().map(ForwarderAddress::Unix).collect();
         Ok(Self { addresses, source: AddressSource::Default })
     }
+}
+
+/// Where the forwarder of the system listens when nothing tells it otherwise.
+const SYSTEM_SOCKET_PATH: &str = "/run/nfd/nfd.sock";
+
+/// Where to look for a forwarder when nothing tells where it is, in this order: a user's own one comes
+/// before the one of the system.
+fn usual_sockets(is_root: bool, runtime_directory: Option<&Path>) -> Vec<PathBuf> {
+    let mut sockets = vec![PathBuf::from(SYSTEM_SOCKET_PATH)];
+    if let Some(directory) = runtime_directory {
+        sockets.insert(usize::from(is_root), directory.join("nfd").join("nfd.sock"));
+    }
+    // Older forwarders.
+    sockets.push("/run/nfd.sock".into());
+    sockets
 }
 
 /// The value of `transport` in a `client.conf`: lines `key=value`, comments after `;` or `#`.
@@ -274,6 +292,7 @@ mod tests {
         Candidates::resolve(
             |name| find(variables, name),
             |path| find(files, path.to_str().unwrap()),
+            false,
         )
         .unwrap()
     }
@@ -303,8 +322,12 @@ mod tests {
         let addresses: Vec<_> = found.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(
             addresses,
-            ["unix:///run/nfd/nfd.sock", "unix:///run/user/7/nfd/nfd.sock", "unix:///run/nfd.sock"]
+            ["unix:///run/user/7/nfd/nfd.sock", "unix:///run/nfd/nfd.sock", "unix:///run/nfd.sock"]
         );
+        let of_root = usual_sockets(true, Some(Path::new("/run/user/0")));
+        assert_eq!(of_root[0], Path::new(SYSTEM_SOCKET_PATH));
+        assert_eq!(of_root[1], Path::new("/run/user/0/nfd/nfd.sock"));
+        assert_eq!(usual_sockets(false, None)[0], Path::new(SYSTEM_SOCKET_PATH));
     }
 
     #[test]
@@ -312,6 +335,7 @@ mod tests {
         let result = Candidates::resolve(
             |_| None,
             |path| path.starts_with("/etc").then(|| "transport=nonsense".to_owned()),
+            false,
         );
         assert!(result.is_err());
     }

@@ -126,10 +126,10 @@ pub(super) fn run(options: &Options) -> Outcome {
                 cpu: *cpu,
             };
             if !shards.is_empty() {
-                let report = run_shards(shards, &pipeline, |line| eprintln!("{line}"))?;
+                let report = run_shards(shards, &pipeline, |line| output::note(&line))?;
                 return if *json { print_json(&report) } else { print_shards(&report) };
             }
-            let report = run_pipeline(&pipeline, |line| eprintln!("{line}"))?;
+            let report = run_pipeline(&pipeline, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_pipeline(&report) }
         }
         Bench::Relay { filter, stretch, rounds, cpus, first_port, json } => {
@@ -140,7 +140,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 cpus: (cpus[0], cpus[1]),
                 first_port: *first_port,
             };
-            let report = run_relay(&relay, |line| eprintln!("{line}"))?;
+            let report = run_relay(&relay, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_relay(&report) }
         }
         Bench::Transfer { filter, mib, rounds, cpus, json } => {
@@ -150,7 +150,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 rounds: *rounds,
                 cpus: cpus.clone(),
             };
-            let report = run_transfer(&transfer, |line| eprintln!("{line}"))?;
+            let report = run_transfer(&transfer, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_transfer(&report) }
         }
         Bench::DumbRelay {

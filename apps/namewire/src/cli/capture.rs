@@ -45,13 +45,13 @@ pub(super) fn run(options: &Options) -> Outcome {
                 .map_err(|error| Failure::file(options.write.display(), &error))?,
         )
     };
-    eprintln!("capturing; Ctrl-C ends it");
+    super::output::note(&"capturing; Ctrl-C ends it");
     interrupt::on_interrupt(move || {
         // If the connection is gone, the copying below ends by itself.
         let _ = end.finish();
     })?;
     let written = copy(&mut stream, &mut output, &options.write)?;
-    eprintln!("{} captured", bytes_for_people(written));
+    super::output::note(&format_args!("{} captured", bytes_for_people(written)));
     Ok(())
 }
 

@@ -67,12 +67,12 @@ pub(super) fn load(file: &std::path::Path) -> Outcome<Config> {
 pub(super) fn load_nfd_conf(file: &std::path::Path) -> Outcome<Config> {
     let read = config::nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
-        eprintln!("namewire: warning: {warning}");
+        output::note(&format_args!("namewire: warning: {warning}"));
     }
     let mut config = read.config;
     // MW-NFD's sample names processors that a small machine does not have.
     if let Err(failure) = check_processors(&config) {
-        eprintln!("namewire: warning: {failure}; the workers run on any");
+        output::note(&format_args!("namewire: warning: {failure}; the workers run on any"));
         config.forwarder.cpus.clear();
     }
     Ok(config)

@@ -1,8 +1,9 @@
 //! How commands find the control socket of a running forwarder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ndn_client::{Candidates, ForwarderAddress};
 
 use super::failure::{Failure, Outcome};
 use crate::config::Config;
@@ -19,8 +20,11 @@ pub(super) struct ControlOptions {
 impl ControlOptions {
     /// Connects to the control socket that the options, the environment or the defaults name.
     pub(super) fn connect(&self) -> Outcome<ControlClient> {
-        let path = self.control.clone().unwrap_or_else(default_path);
-        ControlClient::connect(&path).map_err(|error| match &error {
+        let paths = match &self.control {
+            Some(path) => vec![path.clone()],
+            None => default_paths()?,
+        };
+        connect_to_first(&paths).map_err(|error| match &error {
             ControlError::Connect { source, .. } => {
                 let hint = if source.kind() == std::io::ErrorKind::PermissionDenied {
                     "it belongs to the user who runs the forwarder"
@@ -36,12 +40,34 @@ impl ControlOptions {
     }
 }
 
-/// Beside the Unix socket that `NDN_CLIENT_TRANSPORT` names, else beside the default one.
-fn default_path() -> PathBuf {
-    let mut config = Config::default();
-    let transport = std::env::var("NDN_CLIENT_TRANSPORT").unwrap_or_default();
-    if let Some(path) = transport.strip_prefix("unix://") {
-        config.listeners.unix.path = Some(PathBuf::from(path));
-    }
-    config.control_socket_path().unwrap_or_default()
+/// Connects where the first of them listens; where none does, the error is that of the first.
+fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
+    let mut attempts = paths.iter().map(PathBuf::as_path).map(ControlClient::connect);
+    let first = attempts.next().unwrap_or_else(|| ControlClient::connect(Path::new("")));
+    first.or_else(|error| attempts.find_map(Result::ok).ok_or(error))
+}
+
+/// Beside the Unix sockets where the other commands look for the forwarder, in the same order.
+fn default_paths() -> Outcome<Vec<PathBuf>> {
+    let candidates =
+        Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
+    let beside = |socket: PathBuf| {
+        let mut config = Config::default();
+        config.listeners.unix.path = Some(socket);
+        config.control_socket_path()
+    };
+    let paths: Vec<PathBuf> = candidates
+        .addresses
+        .into_iter()
+        .filter_map(|address| match address {
+            ForwarderAddress::Unix(socket) => beside(socket),
+            ForwarderAddress::Tcp { .. } | ForwarderAddress::Udp { .. } => None,
+        })
+        .collect();
+    // A forwarder named by host and port has its control socket where nothing was said about one.
+    Ok(if paths.is_empty() {
+        Config::default().control_socket_path().into_iter().collect()
+    } else {
+        paths
+    })
 }

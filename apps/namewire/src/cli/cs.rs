@@ -89,7 +89,9 @@ async fn configure(
     let capacity = accepted.capacity.unwrap_or(info.capacity);
     if asked.is_some_and(|asked| asked > capacity) {
         let capacity = grouped(capacity);
-        eprintln!("namewire: the forwarder holds at most {capacity} packets as it was started");
+        output::note(&format_args!(
+            "namewire: the forwarder holds at most {capacity} packets as it was started"
+        ));
     }
     show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)
 }

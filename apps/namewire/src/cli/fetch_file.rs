@@ -7,7 +7,7 @@ use ndn_packet::Name;
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
-use super::output::bytes_for_people;
+use super::output::{self, bytes_for_people};
 use super::part::{Origin, PartFile, Progress};
 use super::target::Target;
 
@@ -28,7 +28,9 @@ pub(super) fn abandon(target: Target, failure: &Failure) {
         Failure::Interrupted | Failure::NoAnswer(_) | Failure::Unreachable(_) => {
             if let Some(bytes) = target.keep() {
                 let kept = bytes_for_people(bytes);
-                eprintln!("namewire: {kept} are kept; the same command goes on from there");
+                output::note(&format_args!(
+                    "namewire: {kept} are kept; the same command goes on from there"
+                ));
             }
         }
         Failure::Usage(_) | Failure::Unverified(_) | Failure::Failed(_) | Failure::OutputClosed => {

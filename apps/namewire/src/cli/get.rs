@@ -155,7 +155,10 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     } else if !options.quiet {
         let (files, bytes) = (grouped(fetched.files), bytes_for_people(fetched.bytes));
         let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
-        eprintln!("{files} files, {bytes} in {:.3} s, {rate}/s", elapsed.as_secs_f64());
+        output::note(&format_args!(
+            "{files} files, {bytes} in {:.3} s, {rate}/s",
+            elapsed.as_secs_f64()
+        ));
     }
     fetched.failure.map_or(Ok(()), Err)
 }
@@ -281,7 +284,7 @@ impl Report {
             self.line()
         };
         if on_stdout || !options.json {
-            eprintln!("{text}");
+            output::note(&text);
         } else {
             output::print_line(&text)?;
         }

@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::OutputClosed) {
-                eprintln!("namewire: {failure}");
+                output::note(&format_args!("namewire: {failure}"));
             }
             failure.exit_code()
         }

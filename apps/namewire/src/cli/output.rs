@@ -7,6 +7,11 @@ use serde_json::Value;
 /// Columns are not made narrower than this to fit a terminal.
 const COLUMN_MIN: usize = 12;
 
+/// Writes a line for people to standard error. Where that cannot be written, nobody reads it.
+pub(super) fn note(text: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Rows under headings, the columns as wide as they need to be, or as a terminal has room for.
 #[derive(Debug)]
 pub(super) struct Table {

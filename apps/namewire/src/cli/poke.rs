@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         };
         let registration = endpoint.produce(&options.name, handler).await?;
         if options.keep {
-            eprintln!("serving {}; Ctrl-C ends it", options.name);
+            super::output::note(&format_args!("serving {}; Ctrl-C ends it", options.name));
             interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
         } else {
             or_interrupted(first_answer(options, &answered)).await?;

@@ -43,7 +43,7 @@ impl Fetched {
                 self.bytes += bytes;
             }
             Err(failure) => {
-                eprintln!("namewire: {failure}");
+                super::output::note(&format_args!("namewire: {failure}"));
                 self.failed += 1;
                 self.failure.get_or_insert(failure);
             }

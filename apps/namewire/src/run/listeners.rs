@@ -143,9 +143,9 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| {
             anyhow::anyhow!(
-                "cannot create the folder {} of the Unix socket: {error}; choose another path with \
-                 --socket, or set XDG_RUNTIME_DIR",
-                folder.display()
+                "cannot create the folder {} of the Unix socket: {error}{}",
+                folder.display(),
+                advice(path)
             )
         })?;
     }
@@ -158,10 +158,22 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
         } else if error.kind() == io::ErrorKind::AlreadyExists {
             anyhow::anyhow!("{shown} exists and is not a socket")
         } else {
-            anyhow::anyhow!("cannot listen on {shown}: {error}")
+            anyhow::anyhow!("cannot listen on {shown}: {error}{}", advice(path))
         }
     })?;
     Ok(socket)
+}
+
+/// What to do about a Unix socket that cannot be opened.
+fn advice(path: &Path) -> &'static str {
+    let is_of_root = Path::new(config::SYSTEM_SOCKET_PATH) == path;
+    match is_of_root && !rustix::process::geteuid().is_root() {
+        true => {
+            "; this is the socket of root's forwarder, used because XDG_RUNTIME_DIR is not set: set it \
+             to a directory of yours, or choose a path with --socket"
+        }
+        false => "; choose another path with --socket",
+    }
 }
 
 /// Opens a socket per address. Where both families are asked for in general, one that the kernel

@@ -74,12 +74,15 @@ pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
     let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;
     let control_socket = match config.control_socket_path() {
         None => None,
-        Some(path) => Some(
-            ControlSocket::serve(&path, Arc::new(operator))
-                .with_context(|| format!("cannot open the control socket {}", path.display()))?,
-        ),
+        Some(path) => Some(ControlSocket::serve(&path, Arc::new(operator)).with_context(|| {
+            let path = path.display();
+            format!("cannot open the control socket {path}; choose another path with --control")
+        })?),
     };
-    listeners.announce(&config.listeners)?;
+    // Whether anybody reads it or not, the forwarder listens.
+    if let Err(error) = listeners.announce(&config.listeners) {
+        tracing::warn!(%error, "standard output cannot be written");
+    }
     let mut control = control::Control::new(config, dataplane, tables, listeners, requests)?;
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);

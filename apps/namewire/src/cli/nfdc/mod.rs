@@ -109,7 +109,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => {
             if !exit.message.is_empty() {
-                eprintln!("{}", exit.message);
+                super::output::note(&exit.message);
             }
             ExitCode::from(exit.status)
         }

@@ -1,0 +1,81 @@
+//! What goes wrong around the program: sockets of others, outputs that nobody reads.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
+
+/// A command that nothing tells where the forwarder is, except `directory`.
+fn command_without_hints(arguments: &[&str], directory: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("NDN_CLIENT_TRANSPORT");
+    command.env("HOME", directory).env("XDG_RUNTIME_DIR", directory);
+    command
+}
+
+#[test]
+fn all_commands_find_the_same_forwarder() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nfd/nfd.sock");
+    let transport = format!("transport=unix://{}\n", socket.display());
+    std::fs::create_dir(directory.path().join(".ndn")).unwrap();
+    std::fs::write(directory.path().join(".ndn/client.conf"), transport).unwrap();
+    let path = socket.display().to_string();
+    let run = ["run", "--socket", &path, "--no-tcp", "--no-udp"];
+    let command = command_without_hints(&run, directory.path());
+    let mut forwarder = Process::start("forwarder", command, directory.path());
+    forwarder.wait_for_output("listening");
+    for arguments in [&["status"][..], &["workers", "--seconds", "0.05"], &["log"]] {
+        let output = run_to_end(command_without_hints(arguments, directory.path()));
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_no_reason_to_panic() {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for (arguments, status) in [
+        (&["status", "--transport", "unix:///nope"][..], 3),
+        (&["dissect", "/nope"], 1),
+        (&["config", "check", "/nope"], 2),
+        (&["peek", "x"], 2),
+    ] {
+        let mut command = Command::new(program());
+        command.args(arguments).stdout(full()).stderr(full()).stdin(Stdio::null());
+        assert_eq!(command.status().unwrap().code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_forwarder_goes_on_when_nobody_can_read_its_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("s.sock");
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let mut command = Command::new(program());
+    command.args(["run", "--no-tcp", "--no-udp", "--log", "trace", "--socket"]).arg(&socket);
+    let mut child = command.stdout(full()).stderr(full()).stdin(Stdio::null()).spawn().unwrap();
+    let transport = format!("unix://{}", socket.display());
+    wait_until("an answer", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        let mut status = Command::new(program());
+        status.args(["status", "--transport", &transport]);
+        run_to_end(status).status.success().then_some(())
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_control_socket_in_use_is_told_with_the_option_that_helps() {
+    let first = Settings::new().start();
+    let control = first.socket().with_extension("control.sock").display().to_string();
+    let mut command = Command::new(program());
+    command.args(["run", "--no-unix", "--no-tcp", "--port", "7777", "--address", "127.0.0.1"]);
+    command.args(["--control", &control]);
+    let output = run_to_end(command);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--control") && said.contains(&control), "{said}");
+}
