@@ -144,11 +144,13 @@ impl StrategyCatalog for Catalog {
         let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         let id = trial.insert(strategy).map_err(|error| match error {
             StrategyError::Unknown(_) => ndn_management::StrategyError::NotRegistered,
-            StrategyError::Parameters(_) | StrategyError::TooMany => {
+            StrategyError::Version { .. }
+            | StrategyError::Parameters(_)
+            | StrategyError::TooMany => {
                 ndn_management::StrategyError::BadParameters(error.to_string())
             }
         })?;
-        // A given version stays as it was given, so that a listing shows what was asked for.
+        // Parameters stay as they were given, so that a listing shows what was asked for.
         let parsed = StrategyName::parse(strategy);
         let instance = trial.name(id).map(StrategyName::parse);
         let version = instance.and_then(|instance| instance.version).unwrap_or(0);
@@ -218,16 +220,14 @@ mod tests {
         let resolve = |uri: &str| catalog.resolve(name(uri).as_ref());
         let best_route = "/localhost/nfd/strategy/best-route";
         assert_eq!(resolve(best_route).unwrap(), name(&format!("{best_route}/v=5")));
-        assert_eq!(
-            resolve(&format!("{best_route}/v=1")).unwrap(),
-            name(&format!("{best_route}/v=1"))
-        );
+        let older = resolve(&format!("{best_route}/v=4")).unwrap_err().to_string();
+        assert!(older.ends_with("BestRouteStrategy does not support version 4"), "{older}");
         assert_eq!(
             resolve("/localhost/nfd/strategy/none"),
             Err(ndn_management::StrategyError::NotRegistered)
         );
         assert!(matches!(
-            resolve(&format!("{best_route}/v=5/what~1")),
+            resolve("/localhost/nfd/strategy/access/v=1/what~1"),
             Err(ndn_management::StrategyError::BadParameters(_))
         ));
     }

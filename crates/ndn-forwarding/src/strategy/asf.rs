@@ -16,6 +16,8 @@ use crate::DropReason;
 const FIRST_PROBE_MS: u64 = 5000;
 /// Shorter intervals are refused.
 const PROBING_INTERVAL_MS_MIN: u64 = 1000;
+/// How long measurements are kept, if nothing says so.
+const LIFETIME_MS: u64 = 300_000;
 /// Next hops that are considered for a probe.
 const CANDIDATES_MAX: usize = 32;
 
@@ -45,19 +47,18 @@ impl Asf {
         let suppression = Suppression::from_parameters(parameters)?;
         let probing_interval_ms = parameters.take_u64("probing-interval", 60_000)?;
         let max_timeouts = parameters.take_u64("max-timeouts", 3)?;
-        let lifetime_ms = parameters.take_u64("measurements-lifetime", 300_000)?;
-        let refuse = |name, value: u64, reason| {
-            Err(ParameterError::Value { name, value: value.to_string(), reason })
-        };
         if probing_interval_ms < PROBING_INTERVAL_MS_MIN {
-            return refuse("probing-interval", probing_interval_ms, "it must be at least 1000");
+            return Err(ParameterError::Refused("Probing interval must be >= 1000 milliseconds"));
         }
-        if max_timeouts == 0 {
-            return refuse("max-timeouts", max_timeouts, "it must be more than 0");
-        }
+        // Long enough for what a probe has found out, however seldom there is one.
+        let lifetime_ms = LIFETIME_MS.max(probing_interval_ms.saturating_add(FIRST_PROBE_MS));
+        let lifetime_ms = parameters.take_u64("measurements-lifetime", lifetime_ms)?;
         if lifetime_ms <= probing_interval_ms {
-            let reason = "it must be longer than probing-interval";
-            return refuse("measurements-lifetime", lifetime_ms, reason);
+            return Err(ParameterError::Value {
+                name: "measurements-lifetime",
+                value: lifetime_ms.to_string(),
+                reason: "it must be longer than probing-interval",
+            });
         }
         Ok(Arc::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
     }

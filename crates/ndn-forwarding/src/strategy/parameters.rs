@@ -15,6 +15,9 @@ pub enum ParameterError {
     /// Given twice.
     #[error("strategy parameter `{0}` is given twice")]
     Repeated(String),
+    /// Not a value that the parameter can have, in NFD's words.
+    #[error("{0}")]
+    Refused(&'static str),
     /// Not a value that the parameter can have.
     #[error("strategy parameter {name} cannot be `{value}`: {reason}")]
     Value {
@@ -37,14 +40,18 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     /// Reads the components of `name`, which is what follows the version of a strategy name.
-    pub(crate) fn parse(name: NameRef<'_>) -> Result<Self, ParameterError> {
+    /// If `last_counts`, a parameter may be given twice.
+    pub(crate) fn parse(name: NameRef<'_>, last_counts: bool) -> Result<Self, ParameterError> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for component in name.components() {
             let text = String::from_utf8_lossy(component.value());
             match text.split_once('~') {
                 Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-                    if pairs.iter().any(|(other, _)| other == key) {
-                        return Err(ParameterError::Repeated(key.to_owned()));
+                    if let Some(position) = pairs.iter().position(|(other, _)| other == key) {
+                        if !last_counts {
+                            return Err(ParameterError::Repeated(key.to_owned()));
+                        }
+                        pairs.remove(position);
                     }
                     pairs.push((key.to_owned(), value.to_owned()));
                 }

@@ -23,6 +23,14 @@ pub enum StrategyError {
     /// There is no strategy of that name, or none of that version or higher.
     #[error("there is no strategy {0}")]
     Unknown(Name),
+    /// The version is older than the one that there is. NFD's words.
+    #[error("{strategy} does not support version {version}")]
+    Version {
+        /// The strategy, as NFD's messages call it.
+        strategy: String,
+        /// The version that was asked for.
+        version: u64,
+    },
     /// The parameters are not good.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
@@ -39,6 +47,9 @@ struct Known {
     version: u64,
     about: &'static str,
     construct: Construct,
+    /// As in NFD, a parameter that it does not have is passed over, and of one given twice the last
+    /// counts.
+    is_lenient: bool,
 }
 
 /// By name; of one name, the versions ascend.
@@ -48,49 +59,63 @@ const KNOWN: [Known; 9] = [
         version: 1,
         about: "asks the next hop that answered last, and all when it falls silent",
         construct: Access::construct,
+        is_lenient: false,
     },
     Known {
         name: "asf",
         version: 5,
         about: "asks the next hop with the shortest round-trip time, and probes others",
         construct: Asf::construct,
+        is_lenient: true,
     },
     Known {
         name: "best-route",
         version: 5,
         about: "asks the next hop of the lowest cost, and others when the consumer asks again",
         construct: BestRoute::construct,
+        is_lenient: true,
     },
     Known {
         name: "fast-route",
         version: 1,
         about: "asks all next hops once, and then the one that was first",
         construct: FastRoute::construct,
+        is_lenient: false,
     },
     Known {
         name: "multicast",
         version: 5,
         about: "asks all next hops",
         construct: Multicast::construct,
+        is_lenient: true,
     },
-    Known { name: "random", version: 1, about: "asks any next hop", construct: Random::construct },
+    Known {
+        name: "random",
+        version: 1,
+        about: "asks any next hop",
+        construct: Random::construct,
+        is_lenient: false,
+    },
     Known {
         name: "round-robin",
         version: 1,
         about: "asks the next hops in turn",
         construct: Turns::construct,
+        is_lenient: false,
     },
     Known {
         name: "sequential",
         version: 1,
         about: "asks the next hops one after the other when the consumer asks again",
         construct: Sequential::construct,
+        is_lenient: false,
     },
     Known {
         name: "weighted",
         version: 1,
         about: "asks the next hops in turn, some more often",
         construct: Turns::construct_weighted,
+        is_lenient: false,
     },
 ];
 
@@ -99,6 +124,22 @@ impl Known {
         let mut name = Name::from_uri(PREFIX).expect("a valid name");
         name.push_generic(self.name).push_version(self.version);
         name
+    }
+
+    /// What NFD's messages call it, such as `BestRouteStrategy`.
+    fn class_name(&self) -> String {
+        let words = self.name.split('-').map(|word| word[..1].to_ascii_uppercase() + &word[1..]);
+        words.collect::<String>() + "Strategy"
+    }
+
+    /// Checks that it is of the version asked for; another one may be meant otherwise.
+    fn check_version(&self, version: Option<u64>) -> Result<(), StrategyError> {
+        match version {
+            Some(version) if version != self.version => {
+                Err(StrategyError::Version { strategy: self.class_name(), version })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -194,15 +235,18 @@ impl StrategyTable {
     pub fn insert(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
         let asked = Asked::parse(name);
         let known = asked.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
+        known.check_version(asked.version)?;
         let mut instance_name = known.versioned_name();
         instance_name.append(asked.parameters);
         let position = self.instances.iter().position(|(name, _)| *name == instance_name);
         let position = match position {
             Some(position) => position,
             None => {
-                let mut parameters = Parameters::parse(asked.parameters)?;
+                let mut parameters = Parameters::parse(asked.parameters, known.is_lenient)?;
                 let strategy = (known.construct)(&mut parameters)?;
-                parameters.finish()?;
+                if !known.is_lenient {
+                    parameters.finish()?;
+                }
                 if self.instances.len() >= Self::INSTANCES_MAX {
                     return Err(StrategyError::TooMany);
                 }
@@ -237,14 +281,17 @@ mod tests {
     }
 
     #[test]
-    fn version_is_found_or_the_next_higher() {
+    fn the_version_that_there_is_may_be_left_out() {
         let mut table = StrategyTable::default();
         let base = "/localhost/nfd/strategy/best-route";
         let full = format!("{base}/v=5");
-        for asked in [base, &format!("{base}/v=1"), &format!("{base}/v=5")] {
+        for asked in [base, &format!("{base}/v=5")] {
             assert_eq!(insert(&mut table, asked), Ok(full.clone()));
         }
         assert_eq!(table.instances.len(), 1);
+        let older = StrategyError::Version { strategy: "BestRouteStrategy".to_owned(), version: 4 };
+        assert_eq!(older.to_string(), "BestRouteStrategy does not support version 4");
+        assert_eq!(insert(&mut table, &format!("{base}/v=4")), Err(older));
         for asked in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
             assert!(matches!(insert(&mut table, asked), Err(StrategyError::Unknown(_))), "{asked}");
         }
@@ -277,6 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn what_nfd_passes_over_is_passed_over() {
+        let mut table = StrategyTable::default();
+        for tail in [
+            "best-route/v=5/no-such~1",
+            "multicast/v=5/retx-suppression-max~50/retx-suppression-max~60",
+            "asf/v=5/no-such~1/max-timeouts~0",
+            "asf/v=5/probing-interval~1000000",
+        ] {
+            let name = format!("{PREFIX}/{tail}");
+            assert_eq!(insert(&mut table, &name), Ok(name.clone()));
+        }
+        let short = insert(&mut table, &format!("{PREFIX}/asf/v=5/probing-interval~999"));
+        let reason = short.unwrap_err().to_string();
+        assert_eq!(reason, "Probing interval must be >= 1000 milliseconds");
+    }
+
+    #[test]
     fn bad_parameters_are_refused() {
         let mut table = StrategyTable::default();
         for tail in [
@@ -287,9 +351,11 @@ mod tests {
             "best-route/v=5/retx-suppression-initial~300",
             "best-route/v=5/retx-suppression-multiplier~0.5",
             "best-route/v=5/retx-suppression-multiplier~NaN",
-            "best-route/v=5/no-such~1",
+            "asf/v=5/probing-interval~999",
+            "asf/v=5/max-timeouts~-1",
+            "asf/v=5/probing-interval~2000/measurements-lifetime~2000",
             "multicast/v=5/retx-suppression-max~5",
-            "multicast/v=5/retx-suppression-max~50/retx-suppression-max~60",
+            "weighted/v=1/no-such~1",
             "access/v=1/retx-suppression-initial~10",
         ] {
             let result = insert(&mut table, &format!("{PREFIX}/{tail}"));
