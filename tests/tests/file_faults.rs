@@ -1,0 +1,111 @@
+//! Transfers that something happens to: no wrong byte ever under the final name.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use namewire_tests::{Forwarder, Process, Settings, noise, wait_until};
+use rustix::process::Signal;
+
+const FILE_BYTES: usize = 48 << 20;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// A server of one large file that signs a manifest, and a fetcher that is slow enough to be met in
+/// the middle.
+struct Bed {
+    server: Option<Process>,
+    forwarder: Forwarder,
+    file: PathBuf,
+    out: PathBuf,
+    part: PathBuf,
+    key: String,
+    content: Vec<u8>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let forwarder = Settings::new().toml("[tables.cs]\nadmit = false\nserve = false").start();
+        let served = forwarder.directory().join("served");
+        fs::create_dir(&served).unwrap();
+        let (file, content) = (served.join("file"), noise(5, FILE_BYTES));
+        fs::write(&file, &content).unwrap();
+        let key = forwarder.directory().join("key");
+        let private = ndn_security::PrivateKey::generate(ndn_security::KeyType::Ecdsa).unwrap();
+        fs::write(&key, private.to_pem().unwrap()).unwrap();
+        let key = key.display().to_string();
+        let out = forwarder.directory().join("out");
+        let part = forwarder.directory().join(".out.part");
+        let mut bed = Self { server: None, forwarder, file, out, part, key, content };
+        bed.start_server("server");
+        bed
+    }
+
+    fn start_server(&mut self, name: &str) {
+        let directory = self.file.parent().unwrap().display().to_string();
+        let arguments = ["serve", &directory, "--prefix", "/files", "--sign", &self.key];
+        let mut server = self.forwarder.spawn(name, &arguments);
+        server.wait_for_output("serving ");
+        self.server = Some(server);
+    }
+
+    fn get(&self, name: &str, more: &[&str]) -> Process {
+        let out = self.out.display().to_string();
+        let arguments = ["get", "/files/file", "-o", &out, "--quiet", "--verify", &self.key];
+        self.forwarder.spawn(name, &[&arguments, more].concat())
+    }
+
+    /// Waits until so much is on the disk.
+    fn wait_for_part(&self, bytes: u64) {
+        wait_until("a part of the file", || {
+            let length = fs::metadata(&self.part).map_or(0, |metadata| metadata.len());
+            (length >= bytes).then_some(())
+        });
+    }
+
+    fn assert_completes(&self) {
+        assert!(!self.out.exists());
+        assert!(self.get("last", &[]).wait().success());
+        assert!(fs::read(&self.out).unwrap() == self.content);
+        assert!(!self.part.exists());
+    }
+}
+
+#[test]
+fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
+    let bed = Bed::new();
+    for (round, signal) in
+        [Signal::KILL, Signal::INT, Signal::KILL, Signal::TERM].into_iter().enumerate()
+    {
+        let mut fetcher = bed.get(&format!("killed-{round}"), &["--window", "1"]);
+        bed.wait_for_part(MEBIBYTE * (1 + u64::try_from(round).unwrap()));
+        fetcher.signal(signal);
+        assert!(!fetcher.wait().success());
+        assert!(!bed.out.exists());
+    }
+    bed.assert_completes();
+}
+
+#[test]
+fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
+    let mut bed = Bed::new();
+    let mut fetcher = bed.get("rewritten", &["--window", "1"]);
+    bed.wait_for_part(MEBIBYTE);
+    bed.content = noise(6, FILE_BYTES);
+    fs::write(&bed.file, &bed.content).unwrap();
+    assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
+    assert!(fetcher.stderr().contains("application Nack"), "{}", fetcher.stderr());
+    bed.assert_completes();
+}
+
+#[test]
+fn a_server_that_is_killed_and_comes_back_is_waited_for() {
+    let mut bed = Bed::new();
+    let mut fetcher = bed.get("patient", &["--window", "4"]);
+    bed.wait_for_part(MEBIBYTE);
+    let mut server = bed.server.take().unwrap();
+    server.signal(Signal::KILL);
+    server.wait();
+    bed.start_server("server-again");
+    assert!(fetcher.wait().success(), "{}", fetcher.everything());
+    assert!(fs::read(&bed.out).unwrap() == bed.content);
+}
