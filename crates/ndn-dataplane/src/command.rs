@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
+use ndn_sys::udp::UdpSocket;
 use ndn_table::FibSnapshot;
 
 /// An order to a worker. Orders are carried out in the order in which they were given, between
@@ -77,6 +78,8 @@ pub enum NewTransport {
     Stream(OwnedFd),
     /// The worker's end of an internal face.
     Internal(InternalEnd),
+    /// A socket that has joined a UDP group, and the group.
+    Group(UdpSocket, SocketAddr),
     /// A UDP peer, on the worker's socket for its address family.
     Datagram(SocketAddr),
 }

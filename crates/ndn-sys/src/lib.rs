@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
+//! | [`interface`] | network interfaces and their addresses |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
@@ -12,6 +13,7 @@
 pub mod allocation;
 pub mod clock;
 pub mod cpu;
+pub mod interface;
 pub mod poll;
 mod socket;
 pub mod stream;

@@ -1,11 +1,11 @@
 //! What holds where nothing is configured. The sample file says the same; a test compares them.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::types::*;
-use super::{Access, ByteSize};
+use super::{Access, ByteSize, InterfaceRule};
 
 fn every_address() -> Vec<IpAddr> {
     vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
@@ -26,6 +26,21 @@ impl Default for TcpListener {
 impl Default for UdpListener {
     fn default() -> Self {
         Self { enabled: true, addresses: every_address(), port: NDN_PORT }
+    }
+}
+
+impl Default for Multicast {
+    /// Off, and otherwise as in NFD.
+    fn default() -> Self {
+        let ipv4 = SocketAddr::from((Ipv4Addr::new(224, 0, 23, 170), MULTICAST_PORT));
+        let ipv6 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+        Self {
+            enabled: false,
+            groups: vec![ipv4, SocketAddr::from((ipv6, MULTICAST_PORT))],
+            ad_hoc: false,
+            interfaces: vec![InterfaceRule::Any],
+            except: Vec::new(),
+        }
     }
 }
 

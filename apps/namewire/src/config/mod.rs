@@ -7,6 +7,7 @@
 mod access;
 mod defaults;
 mod error;
+mod interfaces;
 pub mod nfd_conf;
 mod reader;
 mod schema;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use error::{ConfigError, Problem};
+pub use interfaces::InterfaceRule;
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
 

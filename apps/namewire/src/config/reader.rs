@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -299,6 +299,13 @@ impl FromToml for ByteSize {
             | DeValue::Array(_)
             | DeValue::Table(_) => Err(expected("a size such as \"64KiB\"", value)),
         }
+    }
+}
+
+impl FromToml for SocketAddr {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = text_of("an address and a port", value)?;
+        text.parse().map_err(|_| format!("\"{text}\" is not an address and a port"))
     }
 }
 

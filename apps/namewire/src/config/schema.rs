@@ -3,6 +3,7 @@
 //! A new key goes here, into `types.rs` and into `namewire.sample.toml`; a test holds the three together.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_forwarding::strategy::StrategyTable;
@@ -104,6 +105,18 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     udp.read_checked("addresses", &mut listeners.udp.addresses, |list| not_empty(list));
     udp.read_in("port", &mut listeners.udp.port, 1..=u16::MAX);
     udp.finish();
+
+    let own = &mut listeners.multicast;
+    let mut multicast = section.section("multicast");
+    multicast.read("enabled", &mut own.enabled);
+    multicast.read_checked("groups", &mut own.groups, |groups: &Vec<SocketAddr>| {
+        let other = groups.iter().find(|group| !group.ip().is_multicast() || group.port() == 0);
+        other.map_or_else(|| not_empty(groups), |other| Err(format!("{other} is no group")))
+    });
+    multicast.read("ad_hoc", &mut own.ad_hoc);
+    multicast.read("interfaces", &mut own.interfaces);
+    multicast.read("except", &mut own.except);
+    multicast.finish();
     section.finish();
 }
 

@@ -92,6 +92,14 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     let addresses = texts(&own.udp.addresses);
     writer.changed("addresses", &own.udp.addresses, &default.udp.addresses, addresses);
     writer.changed("port", &own.udp.port, &default.udp.port, own.udp.port);
+    let (multicast, default) = (&own.multicast, &default.multicast);
+    writer.section("[listeners.multicast]");
+    writer.changed("enabled", &multicast.enabled, &default.enabled, multicast.enabled);
+    writer.changed("groups", &multicast.groups, &default.groups, texts(&multicast.groups));
+    writer.changed("ad_hoc", &multicast.ad_hoc, &default.ad_hoc, multicast.ad_hoc);
+    let interfaces = texts(&multicast.interfaces);
+    writer.changed("interfaces", &multicast.interfaces, &default.interfaces, interfaces);
+    writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
     writer.section("[forwarder]");
     let workers = config.forwarder.workers;
     writer.changed("workers", &workers, &Config::default().forwarder.workers, workers);

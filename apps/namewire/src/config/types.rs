@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ndn_management::FaceUri;
 use ndn_packet::Name;
 
-use super::{Access, ByteSize};
+use super::{Access, ByteSize, InterfaceRule};
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -49,6 +49,8 @@ pub struct Listeners {
     pub tcp: TcpListener,
     /// The UDP listener.
     pub udp: UdpListener,
+    /// UDP groups on network interfaces.
+    pub multicast: Multicast,
 }
 
 /// Settings of the Unix stream listener.
@@ -84,6 +86,21 @@ pub struct UdpListener {
     pub addresses: Vec<IpAddr>,
     /// The port.
     pub port: u16,
+}
+
+/// UDP multicast faces: one per network interface and version of IP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multicast {
+    /// Whether there are any.
+    pub enabled: bool,
+    /// The groups. The version of each is also a choice: none of it, no faces of it.
+    pub groups: Vec<SocketAddr>,
+    /// Whether not everybody on a link hears everybody else.
+    pub ad_hoc: bool,
+    /// On which interfaces.
+    pub interfaces: Vec<InterfaceRule>,
+    /// And on which of those not.
+    pub except: Vec<InterfaceRule>,
 }
 
 /// Worker threads and their processors.
@@ -321,6 +338,8 @@ pub const MTU_MIN: u64 = 64;
 pub const MTU_MAX: u64 = 8800;
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
+/// The UDP port of NDN's multicast groups.
+pub const MULTICAST_PORT: u16 = 56363;
 
 impl LogLevel {
     /// The levels' names in configuration files and on the command line, quietest first.

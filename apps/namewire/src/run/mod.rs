@@ -24,6 +24,7 @@ mod captures;
 mod control;
 mod faces;
 mod listeners;
+mod multicast;
 mod operator;
 mod reload;
 mod settings;

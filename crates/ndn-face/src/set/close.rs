@@ -32,13 +32,15 @@ impl FaceSet {
                     self.spare_queues.put(queue);
                 }
             }
-            Transport::Datagram { channel, peer: Some(peer) } => {
-                if let Some(channel) = self.channel_mut(*channel) {
-                    channel.peers.remove(peer);
+            Transport::Datagram { channel, peer } => {
+                let (id, peer) = (*channel, *peer);
+                if let Some(channel) = self.channel_mut(id) {
+                    if channel.owner == Some(index) {
+                        self.remove_channel(id, pool);
+                    } else if let Some(peer) = peer {
+                        channel.peers.remove(&peer);
+                    }
                 }
-            }
-            Transport::Datagram { channel, peer: None } => {
-                self.remove_channel(*channel, pool);
             }
             Transport::Internal(end) => {
                 let removed = self.poller.remove(end);

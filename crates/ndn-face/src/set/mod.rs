@@ -240,6 +240,24 @@ impl FaceSet {
         Ok(self.insert(now, index, Transport::Datagram { channel, peer: None }, options))
     }
 
+    /// Makes a face of a socket that has joined `group`: it hears whoever sends to the group.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the socket.
+    pub fn add_group_datagram(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        socket: UdpSocket,
+        group: SocketAddr,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        let (channel, _) = self.open_channel(socket, Some(index), false)?;
+        let transport = Transport::Datagram { channel, peer: Some(group) };
+        Ok(self.insert(now, index, transport, options))
+    }
+
     /// Changes the options of a face; `false` if there is no such face. One that has lost its
     /// connection and is no longer permanent closes, as in NFD.
     pub fn update(&mut self, index: FaceIndex, options: &FaceOptions, pool: &PacketPool) -> bool {

@@ -11,7 +11,7 @@ mod socket;
 
 pub use receive::{ReceiveBatch, ReceivedMessage};
 pub use send::{SendBatch, SendBuilder};
-pub use socket::{UdpOptions, UdpSocket};
+pub use socket::{MulticastOptions, UdpOptions, UdpSocket};
 
 /// Largest payload of one datagram or of one message, in bytes (IPv4 without options).
 pub const MESSAGE_LENGTH_MAX: usize = 65_507;

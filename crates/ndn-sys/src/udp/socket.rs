@@ -1,12 +1,15 @@
 //! UDP sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use socket2::{Protocol, Socket, Type};
+use socket2::{InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use crate::socket::{local_address, new_socket, set_option};
+
+/// Of `linux/in6.h`: deliver groups that other sockets have joined, too.
+const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
 /// How to make a [`UdpSocket`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,17 @@ impl UdpOptions {
     }
 }
 
+/// How to make a [`UdpSocket`] of a group on one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MulticastOptions {
+    /// The group and its port.
+    pub group: SocketAddr,
+    /// Number of the interface.
+    pub interface: u32,
+    /// The address of the interface that datagrams of an IPv4 group come from.
+    pub source: Option<Ipv4Addr>,
+}
+
 /// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -70,12 +84,51 @@ impl UdpSocket {
         if let Some(remote) = options.remote {
             socket.connect(&remote.into())?;
         }
+        Ok(Self::of(socket))
+    }
+
+    /// Joins a group on one interface. The socket sends from the port of the group, one link far,
+    /// and hears neither itself nor what comes by other interfaces.
+    ///
+    /// # Errors
+    /// Those of `bind(2)` and of joining the group.
+    pub fn multicast(options: &MulticastOptions) -> io::Result<Self> {
+        let MulticastOptions { group, interface, source } = *options;
+        let socket = new_socket(group, Type::DGRAM, Protocol::UDP)?;
+        socket.set_reuse_address(true)?;
+        set_buffers(&socket, &UdpOptions::bound_to(group))?;
+        match group {
+            SocketAddr::V4(group) => {
+                set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
+                socket.bind(&SocketAddr::V4(group).into())?;
+                let place = InterfaceIndexOrAddress::Index(interface);
+                socket.join_multicast_v4_n(group.ip(), &place)?;
+                if let Some(source) = source {
+                    socket.set_multicast_if_v4(&source)?;
+                }
+                socket.set_multicast_loop_v4(false)?;
+                socket.set_multicast_ttl_v4(1)?;
+            }
+            SocketAddr::V6(mut group) => {
+                set_option(socket.as_fd(), libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)?;
+                group.set_scope_id(interface);
+                socket.bind(&SocketAddr::V6(group).into())?;
+                socket.join_multicast_v6(group.ip(), interface)?;
+                socket.set_multicast_if_v6(interface)?;
+                socket.set_multicast_loop_v6(false)?;
+                socket.set_multicast_hops_v6(1)?;
+            }
+        }
+        Ok(Self::of(socket))
+    }
+
+    fn of(socket: Socket) -> Self {
         // Both are only optimisations or figures: an old kernel does without.
         let _ = set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         // Setting "no default segment size" fails on a kernel that cannot segment.
         let segmentation = set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        Ok(Self { socket: socket.into(), segmentation })
+        Self { socket: socket.into(), segmentation }
     }
 
     /// The address that the socket is bound to.

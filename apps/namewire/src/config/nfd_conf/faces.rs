@@ -1,11 +1,11 @@
 //! Section `face_system`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::config::{MTU_MAX, MTU_MIN};
+use crate::config::{InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast};
 
 /// A day.
 const IDLE_SECONDS_MAX: u64 = 86_400;
@@ -32,6 +32,30 @@ impl Channel {
         let ipv6 = self.ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         ipv4.into_iter().chain(ipv6).collect()
     }
+}
+
+/// The groups of UDP multicast, each in two keys.
+struct MulticastKeys {
+    group_v4: Ipv4Addr,
+    port_v4: u16,
+    group_v6: Ipv6Addr,
+    port_v6: u16,
+}
+
+impl Default for MulticastKeys {
+    fn default() -> Self {
+        Self {
+            group_v4: Ipv4Addr::new(224, 0, 23, 170),
+            port_v4: MULTICAST_PORT,
+            group_v6: Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234),
+            port_v6: MULTICAST_PORT,
+        }
+    }
+}
+
+/// With a section for UDP, NFD has multicast faces unless it says no.
+fn multicast_of_nfd() -> Multicast {
+    Multicast { enabled: true, ..Multicast::default() }
 }
 
 impl Reader<'_> {
@@ -142,7 +166,8 @@ impl Reader<'_> {
 
     fn read_udp(&mut self, section: &Node) {
         let mut channel = Channel::default();
-        let mut multicast = Some(section);
+        self.config.listeners.multicast = multicast_of_nfd();
+        let mut keys = MulticastKeys::default();
         for node in &section.children {
             match node.key.as_str() {
                 "idle_timeout" => {
@@ -156,16 +181,22 @@ impl Reader<'_> {
                     }
                 }
                 "keep_alive_interval" => self.no_effect(node, "NFD does not use it either"),
-                "mcast" => multicast = self.yes_no(node).then_some(node),
-                "mcast_group" | "mcast_port" | "mcast_group_v6" | "mcast_port_v6"
-                | "mcast_ad_hoc" | "whitelist" | "blacklist" => {}
+                "mcast" => self.config.listeners.multicast.enabled = self.yes_no(node),
+                "mcast_ad_hoc" => self.config.listeners.multicast.ad_hoc = self.yes_no(node),
+                "whitelist" => {
+                    self.config.listeners.multicast.interfaces = self.read_interfaces(node);
+                }
+                "blacklist" => {
+                    self.config.listeners.multicast.except = self.read_interfaces(node);
+                }
+                _ if self.read_multicast_key(node, &mut keys) => {}
                 _ if self.read_channel_key(node, &mut channel) => {}
                 _ => self.refuse_unknown(node, "face_system.udp"),
             }
         }
-        if let Some(node) = multicast {
-            self.warn(node, "there are no UDP multicast faces yet");
-        }
+        let ipv4 = channel.ipv4.then_some(SocketAddr::from((keys.group_v4, keys.port_v4)));
+        let ipv6 = channel.ipv6.then_some(SocketAddr::from((keys.group_v6, keys.port_v6)));
+        self.config.listeners.multicast.groups = ipv4.into_iter().chain(ipv6).collect();
         if channel.addresses().is_empty() {
             self.refuse(
                 section,
@@ -176,5 +207,57 @@ impl Reader<'_> {
         udp.enabled = channel.listen;
         udp.port = channel.port;
         udp.addresses = channel.addresses();
+    }
+
+    /// Reads a key of a multicast group; false if it is not one.
+    fn read_multicast_key(&mut self, node: &Node, keys: &mut MulticastKeys) -> bool {
+        match node.key.as_str() {
+            "mcast_group" => self.read_group(node, &mut keys.group_v4, Ipv4Addr::is_multicast),
+            "mcast_group_v6" => self.read_group(node, &mut keys.group_v6, Ipv6Addr::is_multicast),
+            "mcast_port" => self.read_port(node, &mut keys.port_v4),
+            "mcast_port_v6" => self.read_port(node, &mut keys.port_v6),
+            _ => return false,
+        }
+        true
+    }
+
+    fn read_group<T: std::str::FromStr>(
+        &mut self,
+        node: &Node,
+        group: &mut T,
+        is_group: fn(&T) -> bool,
+    ) {
+        match node.value.parse().ok().filter(is_group) {
+            Some(address) => *group = address,
+            None => self.refuse(node, format!("`{}` must be a multicast address", node.key)),
+        }
+    }
+
+    fn read_port(&mut self, node: &Node, port: &mut u16) {
+        let number = self.number(node, 1, u64::from(u16::MAX));
+        *port = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(*port);
+    }
+
+    /// A list of interfaces: `*`, or entries of `ifname`, `ether` and `subnet`.
+    fn read_interfaces(&mut self, list: &Node) -> Vec<InterfaceRule> {
+        let mut rules = Vec::new();
+        for node in &list.children {
+            let rule = match node.key.as_str() {
+                "*" => Ok(InterfaceRule::Any),
+                "ifname" => Ok(InterfaceRule::Name(node.value.clone())),
+                key @ ("ether" | "subnet") => match node.value.parse() {
+                    Ok(rule @ InterfaceRule::Mac(_)) if key == "ether" => Ok(rule),
+                    Ok(rule @ InterfaceRule::Subnet(..)) if key == "subnet" => Ok(rule),
+                    Ok(_) => Err(format!("`{}` cannot be `{}`", key, node.value)),
+                    Err(reason) => Err(reason),
+                },
+                key => Err(format!("unknown key `{key}` in `{}`", list.key)),
+            };
+            match rule {
+                Ok(rule) => rules.push(rule),
+                Err(reason) => self.refuse(node, reason),
+            }
+        }
+        rules
     }
 }

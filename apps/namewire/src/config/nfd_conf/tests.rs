@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::{AuthorizedSigner, TrustRules};
+use crate::config::{AuthorizedSigner, InterfaceRule, Multicast, TrustRules};
 
 fn read(text: &str) -> Result<NfdConf, NfdConfError> {
     parse("nfd.conf", text, Path::new("/etc/ndn"), &mut |_| Err("no file".to_owned()))
@@ -190,4 +190,32 @@ fn files_include_others() {
     let text = with_unix("#include \"tables.conf\"");
     let read = parse("nfd.conf", &text, Path::new(""), &mut include).unwrap();
     assert_eq!(read.config.tables.cs.capacity_packets, 7);
+}
+
+#[test]
+fn multicast_is_on_unless_the_file_says_no() {
+    let multicast =
+        |udp: &str| config(&with_unix(&format!("face_system {{ {udp} }}"))).listeners.multicast;
+    assert!(!multicast("general { }").enabled, "no UDP at all");
+    let usual = multicast("udp { listen yes }");
+    assert!(usual.enabled && !usual.ad_hoc);
+    assert_eq!(usual, Multicast { enabled: true, ..Multicast::default() });
+    assert!(!multicast("udp { mcast no }").enabled);
+    let own = multicast(
+        "udp { enable_v6 no mcast_group 224.0.0.9 mcast_port 7 mcast_ad_hoc yes
+           whitelist { ifname eth* ether 02:00:5e:10:00:01 }
+           blacklist { subnet 192.0.2.0/24 } }",
+    );
+    assert_eq!(own.groups, ["224.0.0.9:7".parse().unwrap()]);
+    assert!(own.ad_hoc);
+    let texts = |rules: &[InterfaceRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&own.interfaces), ["eth*", "02:00:5e:10:00:01"]);
+    assert_eq!(texts(&own.except), ["192.0.2.0/24"]);
+    assert_eq!(multicast("udp { whitelist { * \n } }").interfaces, [InterfaceRule::Any]);
+    for wrong in
+        ["mcast_group 192.0.2.1", "mcast_port 0", "whitelist { ether x }", "blacklist { x y }"]
+    {
+        let text = with_unix(&format!("face_system {{ udp {{ {wrong} }} }}"));
+        assert_eq!(problems(&text).len(), 1, "{wrong}");
+    }
 }

@@ -34,6 +34,7 @@ use super::balance::{self, BalanceSchedule};
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
+use super::multicast::MulticastFaces;
 use super::operator::{OperatorRequest, OperatorRequests};
 use super::reload::Reload;
 use super::settings;
@@ -90,6 +91,7 @@ pub(super) struct Control {
     tickets: HashMap<u64, Ticket>,
     next_ticket: u64,
     statics: StaticSetup,
+    multicast: MulticastFaces,
     operator: OperatorRequests,
     /// Replies that the internal face had no room for.
     unsent: VecDeque<Vec<u8>>,
@@ -140,6 +142,7 @@ impl Control {
             tickets: HashMap::new(),
             next_ticket: 0,
             statics: StaticSetup::new(config),
+            multicast: MulticastFaces::default(),
             operator,
             unsent: VecDeque::new(),
             captures: Captures::default(),
@@ -202,7 +205,9 @@ impl Control {
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
         let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
-        let others = [self.state.next_deadline_ns(), self.statics.next_deadline_ns(), balance];
+        let multicast = self.multicast.next_deadline_ns(&self.config);
+        let statics = self.statics.next_deadline_ns();
+        let others = [self.state.next_deadline_ns(), statics, balance, multicast];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -228,6 +233,7 @@ impl Control {
         for (remote, wanted) in self.statics.due(now.monotonic_ns) {
             self.create_face(now, &remote, wanted);
         }
+        self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.tables.collect();

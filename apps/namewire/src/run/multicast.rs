@@ -1,0 +1,174 @@
+//! UDP multicast faces, which come and go with network interfaces.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
+
+use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_sys::interface::{Interface, interfaces};
+use ndn_sys::udp::{MulticastOptions, UdpSocket};
+use tracing::{info, warn};
+
+use super::settings;
+use crate::config::{Config, Multicast};
+
+/// How often to look which interfaces there are.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A face that there is, or that an operator has destroyed since its interface came.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    interface: String,
+    index: u32,
+    /// The address that it sends from.
+    source: IpAddr,
+    group: SocketAddr,
+}
+
+/// The multicast faces.
+#[derive(Debug, Default)]
+pub(super) struct MulticastFaces {
+    /// FaceIds; none where no socket could be had.
+    faces: BTreeMap<Place, Option<u64>>,
+    next_look_ns: u64,
+}
+
+impl MulticastFaces {
+    /// When to call [`look`](Self::look), if ever.
+    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
+        config.listeners.multicast.enabled.then_some(self.next_look_ns)
+    }
+
+    /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
+    pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        if !config.listeners.multicast.enabled || now_ns < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now_ns + u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        let all = match interfaces() {
+            Ok(all) => all,
+            Err(error) => return warn!(%error, "network interfaces cannot be listed"),
+        };
+        let wanted = places(&config.listeners.multicast, &all);
+        self.faces.retain(|place, face_id| {
+            let stays = wanted.contains(place);
+            if !stays && let Some(face_id) = *face_id {
+                info!(interface = place.interface, group = %place.group, "leaving a UDP group");
+                dataplane.send(Command::RemoveFace { face_id });
+            }
+            stays
+        });
+        for place in wanted {
+            if let Entry::Vacant(vacant) = self.faces.entry(place) {
+                let face_id = add(vacant.key(), config, dataplane);
+                vacant.insert(face_id);
+            }
+        }
+    }
+}
+
+/// Where there should be faces.
+fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
+    let is_wanted = |interface: &&Interface| {
+        let can = interface.is_running && interface.can_multicast && !interface.is_loopback;
+        can && config.interfaces.iter().any(|rule| rule.matches(interface))
+            && !config.except.iter().any(|rule| rule.matches(interface))
+    };
+    let mut places = Vec::new();
+    for interface in all.iter().filter(is_wanted) {
+        for &group in &config.groups {
+            // A link-local address is what speaks to a link-local group.
+            let is_source = |address: &&IpAddr| match address {
+                IpAddr::V4(_) => group.is_ipv4(),
+                IpAddr::V6(address) => group.is_ipv6() && address.is_unicast_link_local(),
+            };
+            if let Some(&source) = interface.addresses.iter().find(is_source) {
+                let (interface, index) = (interface.name.clone(), interface.index);
+                places.push(Place { interface, index, source, group });
+            }
+        }
+    }
+    places
+}
+
+/// Makes a face, or says why not.
+fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64> {
+    let source = match place.source {
+        IpAddr::V4(source) => Some(source),
+        IpAddr::V6(_) => None,
+    };
+    let options = MulticastOptions { group: place.group, interface: place.index, source };
+    let socket = match UdpSocket::multicast(&options) {
+        Ok(socket) => socket,
+        Err(error) => {
+            warn!(interface = place.interface, group = %place.group, %error, "cannot join a UDP group");
+            return None;
+        }
+    };
+    let zoned = |address: IpAddr| match address {
+        IpAddr::V4(_) => SocketAddr::new(address, place.group.port()),
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, place.group.port(), 0, place.index).into(),
+    };
+    let group = zoned(place.group.ip());
+    let face_id = dataplane.allocate_face_id();
+    let ad_hoc = config.listeners.multicast.ad_hoc;
+    let properties = FaceProperties {
+        link_type: if ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
+        // Everybody on the link would see them, and they are ours alone.
+        pit_tokens: PitTokenPolicy::Never,
+        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+    };
+    let mtu = settings::mtu(&config.faces);
+    let options = FaceOptions {
+        link: settings::datagram_link(&config.faces, &config.limits),
+        ..FaceOptions::datagram(properties, Persistency::Permanent, mtu)
+    };
+    dataplane.send(Command::AddFace(Box::new(NewFace {
+        ticket: None,
+        transport: NewTransport::Group(socket, group),
+        options,
+        remote: FaceUri::Udp(group),
+        local: FaceUri::Udp(zoned(place.source)),
+    })));
+    info!(interface = place.interface, %group, "joining a UDP group");
+    Some(face_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faces_are_wanted_where_the_lists_and_the_interface_allow() {
+        let interface = |name: &str, addresses: &[&str]| Interface {
+            name: name.to_owned(),
+            index: 3,
+            is_running: true,
+            can_multicast: true,
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ..Interface::default()
+        };
+        let all = [
+            interface("eth0", &["192.0.2.1", "2001:db8::1", "fe80::1"]),
+            interface("eth1", &["2001:db8::2"]),
+            interface("wlan0", &["192.0.2.2"]),
+            Interface { is_loopback: true, ..interface("lo", &["127.0.0.1"]) },
+            Interface { is_running: false, ..interface("down", &["192.0.2.3"]) },
+            Interface { can_multicast: false, ..interface("tun0", &["192.0.2.4"]) },
+        ];
+        let chosen = |config: &Multicast| -> Vec<String> {
+            let places = places(config, &all);
+            places.iter().map(|place| format!("{} {}", place.interface, place.source)).collect()
+        };
+        let config = Multicast::default();
+        assert_eq!(chosen(&config), ["eth0 192.0.2.1", "eth0 fe80::1", "wlan0 192.0.2.2"]);
+        let except = vec!["eth*".parse().unwrap()];
+        assert_eq!(chosen(&Multicast { except, ..config.clone() }), ["wlan0 192.0.2.2"]);
+        let interfaces = vec!["192.0.2.1/32".parse().unwrap()];
+        let groups = vec![config.groups[0]];
+        assert_eq!(chosen(&Multicast { interfaces, groups, ..config }), ["eth0 192.0.2.1"]);
+    }
+}

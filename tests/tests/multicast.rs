@@ -1,0 +1,194 @@
+//! UDP multicast: two forwarders in network namespaces of their own, on one link.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use namewire_tests::{Process, program, run_to_end, skip_unless_found, wait_until};
+use serde_json::Value;
+
+/// Two namespaces with a link between them, and a forwarder in each. Whatever appears in
+/// `commands` is done to the interfaces of the first. All of it ends with the first process.
+const SCRIPT: &str = r#"
+set -e
+cd "$1"
+mount -t sysfs sysfs /sys 2>/dev/null || true
+ip link set lo up
+unshare -n sh -c '
+  echo $$ > far.pid
+  until test -e linked; do sleep 0.05; done
+  ip addr add 10.9.0.2/24 dev far
+  ip link set far up
+  exec "$0" run $1
+' "$2" "$4" &
+until test -s far.pid; do sleep 0.05; done
+ip link add near type veth peer name far netns "$(cat far.pid)"
+ip addr add 10.9.0.1/24 dev near
+ip link set near up
+touch linked
+"$2" run $3 &
+while :; do
+  if test -e commands; then mv commands doing; sh doing; fi
+  sleep 0.05
+done
+"#;
+
+struct Link {
+    directory: tempfile::TempDir,
+    /// Ended before the directory goes.
+    process: Option<Process>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.process.take();
+    }
+}
+
+fn toml(directory: &Path, name: &str) -> String {
+    let path = directory.join(format!("{name}.toml"));
+    let text = format!(
+        "[listeners.unix]\npath = \"{0}/{name}.sock\"\n[listeners.tcp]\nenabled = false\n\
+         [listeners.udp]\nenabled = false\n[listeners.multicast]\nenabled = true\n\
+         interfaces = [\"near\", \"far\", \"late*\"]\nexcept = [\"10.99.0.0/16\"]\n\
+         [control]\nenabled = false\n",
+        directory.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    format!("--config {}", path.display())
+}
+
+impl Link {
+    /// The two configurations are written by `configure`, which returns the arguments of `run`.
+    fn new(configure: [fn(&Path, &str) -> String; 2]) -> Option<Self> {
+        let mut probe = Command::new("unshare");
+        probe.args([
+            "-rn",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "ip",
+            "link",
+            "add",
+            "probe0",
+            "type",
+            "veth",
+        ]);
+        if !(skip_unless_found("unshare") && skip_unless_found("ip")) {
+            return None;
+        }
+        let probed = run_to_end(probe);
+        if !probed.status.success() {
+            let why = String::from_utf8_lossy(&probed.stderr);
+            eprintln!("*** SKIPPED: no network namespaces: {why} ***");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [near, far] = configure;
+        let (near, far) = (near(directory.path(), "near"), far(directory.path(), "far"));
+        let mut command = Command::new("unshare");
+        command.args(["-rnm", "--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT, "sh"]);
+        command.arg(directory.path()).arg(program()).args([near, far]);
+        let process = Process::start("link", command, directory.path());
+        let link = Self { directory, process: Some(process) };
+        for name in ["near", "far"] {
+            wait_until("a forwarder", || link.socket(name).exists().then_some(()));
+        }
+        Some(link)
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.sock"))
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        let transport = format!("unix://{}", self.socket(name).display());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        command
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> Output {
+        run_to_end(self.command(name, arguments))
+    }
+
+    /// The multicast faces that have this local end.
+    fn faces(&self, name: &str, local: &str) -> Vec<Value> {
+        let output = self.run(name, &["face", "list", "--json"]);
+        let faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let is_of =
+            |face: &Value, key: &str, text: &str| face[key].as_str().unwrap().contains(text);
+        let is_group = |face: &Value| is_of(face, "remote_uri", "224.0.23.170:56363");
+        faces.into_iter().filter(|face| is_group(face) && is_of(face, "local_uri", local)).collect()
+    }
+
+    fn face(&self, name: &str, local: &str) -> Value {
+        wait_until(local, || self.faces(name, local).pop())
+    }
+
+    /// Does something to the interfaces of `near`.
+    fn change(&self, commands: &str) {
+        let path = self.directory.path().join("commands");
+        std::fs::write(path.with_extension("new"), commands).unwrap();
+        std::fs::rename(path.with_extension("new"), path).unwrap();
+    }
+}
+
+#[test]
+fn neighbours_on_a_link_hear_each_other() {
+    let Some(link) = Link::new([toml, toml]) else { return };
+    let (near, far) = (link.face("near", "10.9.0.1"), link.face("far", "10.9.0.2"));
+    for face in [&near, &far] {
+        assert_eq!(face["link_type"], "multi-access", "{face}");
+        assert_eq!(face["persistency"], "permanent", "{face}");
+        assert_eq!(face["scope"], "non-local", "{face}");
+    }
+    let server = link.command("far", &["ping-server", "/multicast"]);
+    let _server = Process::start("server", server, link.directory.path());
+    wait_until("the route of the server", || {
+        let routes = link.run("far", &["nfdc", "route", "list"]);
+        String::from_utf8_lossy(&routes.stdout).contains("/multicast").then_some(())
+    });
+    let face_id = near["face_id"].to_string();
+    assert!(link.run("near", &["route", "add", "/multicast", &face_id]).status.success());
+    let ping = link.run("near", &["ping", "/multicast", "--count", "20", "--interval", "10ms"]);
+    let text = String::from_utf8_lossy(&ping.stdout);
+    assert!(ping.status.success() && text.contains("20"), "{text}{ping:?}");
+    // Nobody hears himself.
+    let counters = |name: &str, local: &str, key: &str| {
+        link.face(name, local)["counters"][key].as_u64().unwrap()
+    };
+    assert_eq!(counters("near", "10.9.0.1", "in_interests"), 0);
+    assert!(counters("far", "10.9.0.2", "in_interests") >= 20);
+    assert!(counters("near", "10.9.0.1", "in_data") >= 20);
+}
+
+#[test]
+fn faces_come_and_go_with_their_interfaces() {
+    let Some(link) = Link::new([toml, toml]) else { return };
+    let first = link.face("near", "10.9.0.1");
+    link.change(
+        "add() {
+             ip link add $1 type veth peer name p$1
+             ip addr add $2 dev $1
+             ip link set p$1 up
+             ip link set $1 up
+         }
+         add late0 10.9.1.1/24
+         add other 10.9.2.1/24
+         add late1 10.99.0.1/24
+         add late2 10.9.3.1/24",
+    );
+    let late = link.face("near", "10.9.1.1");
+    link.face("near", "10.9.3.1");
+    assert!(link.faces("near", "10.9.2.1").is_empty(), "not on the list");
+    assert!(link.faces("near", "10.99.0.1").is_empty(), "on the list of exceptions");
+    link.change("ip link set late0 down; ip link del late2");
+    for gone in ["10.9.1.1", "10.9.3.1"] {
+        wait_until("the face to go", || link.faces("near", gone).is_empty().then_some(()));
+    }
+    link.change("ip link set late0 up");
+    let again = link.face("near", "10.9.1.1");
+    assert_ne!(again["face_id"], late["face_id"]);
+    assert_eq!(link.face("near", "10.9.0.1")["face_id"], first["face_id"], "it stayed");
+}
