@@ -1,5 +1,6 @@
 //! How commands find and reach a forwarder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,9 +10,12 @@ use ndn_client::{
     RegisterError,
 };
 use ndn_packet::Name;
+use ndn_security::Signer;
 
 use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
+use super::key_chain::IdentityArgument;
+use super::keys;
 use crate::config::parse_duration;
 
 /// Which forwarder to use.
@@ -23,17 +27,31 @@ pub(super) struct ConnectOptions {
     /// usual socket.
     #[arg(long, value_name = "URI")]
     transport: Option<ForwarderAddress>,
+    /// Sign as this identity, key or certificate of the key chain, or as the `default` identity
+    ///
+    /// Commands to the forwarder, and the Data where Data are published. `namewire key list` shows
+    /// which there are.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<IdentityArgument>,
 }
 
 impl ConnectOptions {
     /// Connects.
     pub(super) async fn open(&self) -> Outcome<Endpoint> {
-        let options =
+        let mut options =
             EndpointOptions { address: self.transport.clone(), ..EndpointOptions::default() };
+        if let Some(identity) = &self.identity {
+            options.command_signer = identity.signer()?;
+        }
         Endpoint::connect(options).await.map_err(|error| match error {
             OpenError::Address(error) => Failure::Usage(error.to_string()),
             OpenError::Connect(error) => Failure::Unreachable(error.to_string()),
         })
+    }
+
+    /// What signs Data: the identity if there is one, else what `--sign` names.
+    pub(super) fn data_signer(&self, sign: &str) -> Outcome<Arc<dyn Signer>> {
+        self.identity.as_ref().map_or_else(|| keys::signer(sign), IdentityArgument::signer)
     }
 }
 

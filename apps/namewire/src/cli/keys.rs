@@ -12,7 +12,7 @@ use ndn_security::{
 use super::failure::{Failure, Outcome};
 
 /// Holds the passphrase of encrypted keys.
-const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
+pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
 
 /// Help of `--sign`.
 pub(super) const SIGN_HELP: &str = "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE

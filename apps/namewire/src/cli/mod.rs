@@ -7,6 +7,7 @@
 
 mod bench;
 mod capture;
+mod cert;
 mod completions;
 mod config;
 mod connect;
@@ -18,6 +19,8 @@ mod failure;
 mod fetch_file;
 mod get;
 mod interrupt;
+mod key;
+mod key_chain;
 mod keys;
 mod log;
 mod manage;
@@ -80,6 +83,10 @@ enum Command {
     Nfdc(nfdc::Options),
     Bench(bench::Options),
     #[command(subcommand)]
+    Key(key::Command),
+    #[command(subcommand)]
+    Cert(cert::Command),
+    #[command(subcommand)]
     Config(config::Command),
     Completions(completions::Options),
     Man(completions::ManOptions),
@@ -125,6 +132,8 @@ fn execute(command: &Command) -> Outcome {
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
         Command::Bench(options) => bench::run(options),
+        Command::Key(command) => key::run(command),
+        Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
         Command::Completions(options) => completions::run(options),
         Command::Man(options) => completions::run_man(options),

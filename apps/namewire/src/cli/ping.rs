@@ -68,7 +68,7 @@ pub(super) struct ServerOptions {
     /// FreshnessPeriod of the answers
     #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
     #[command(flatten)]
     connect: ConnectOptions,
@@ -151,7 +151,7 @@ fn check_answer_size(options: &ServerOptions, signer: &dyn Signer) -> Outcome {
 }
 
 pub(super) fn run_server(options: &ServerOptions) -> Outcome {
-    let signer = keys::signer(&options.sign)?;
+    let signer = options.connect.data_signer(&options.sign)?;
     check_answer_size(options, signer.as_ref())?;
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;

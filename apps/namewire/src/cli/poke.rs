@@ -34,7 +34,7 @@ pub(super) struct Options {
     /// Name the last component as the final one (FinalBlockId)
     #[arg(long)]
     r#final: bool,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
     /// Give up after so long
     #[arg(long, short, value_parser = positive_duration, value_name = "DURATION")]
@@ -85,7 +85,7 @@ async fn first_answer(options: &Options, answered: &Notify) -> Outcome {
 }
 
 fn packet(options: &Options) -> Outcome<Vec<u8>> {
-    let signer = keys::signer(&options.sign)?;
+    let signer = options.connect.data_signer(&options.sign)?;
     let content = super::peek::read(&options.file)?;
     let mut data = DataBuilder::new(&options.name).content(&content);
     if let Some(freshness) = options.freshness {

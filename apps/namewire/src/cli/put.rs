@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
     /// End once every segment was sent and none was asked for during this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         version: options.version,
         segment_len: options.segment_size,
         freshness: options.freshness,
-        signer: keys::signer(&options.sign)?,
+        signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
     if options.segment_size == 0 {

@@ -53,7 +53,7 @@ pub(super) struct Options {
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
     /// Sign every segment, instead of a manifest of each file
     ///
@@ -99,7 +99,7 @@ struct MountEntry {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let serving = ServerOptions {
-        signer: keys::signer(&options.sign)?,
+        signer: options.connect.data_signer(&options.sign)?,
         freshness: options.freshness,
         threads: options.threads,
         manifests: !options.sign_segments,

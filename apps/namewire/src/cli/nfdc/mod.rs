@@ -27,6 +27,7 @@ use ndn_management::{ControlParameters, ControlResponse, Verb};
 
 use super::connect::block_on;
 use super::failure::Failure;
+use super::key_chain::usual_signer;
 use grammar::Parsed;
 
 /// Do what nfdc of NFD does, with its arguments, output and exit statuses
@@ -171,7 +172,9 @@ fn run_batch(file: &str) -> Result<(), Exit> {
 fn with_session(work: impl AsyncFnOnce(&Session) -> Result<(), Exit>) -> Result<(), Exit> {
     let mut result = Ok(());
     let outcome = block_on(async {
-        let options = EndpointOptions::default();
+        // As nfdc does.
+        let command_signer = usual_signer()?;
+        let options = EndpointOptions { command_signer, ..EndpointOptions::default() };
         let endpoint = Endpoint::connect(options)
             .await
             .map_err(|error| Failure::Unreachable(error.to_string()))?;

@@ -1,0 +1,233 @@
+//! `namewire key`: identities and their keys in ndn-cxx's key chain.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use ndn_keychain::{Access, KeyChain, KeyId, NewDefault};
+use ndn_packet::{Component, Name};
+use ndn_security::{EncryptionSeed, KeyType, PublicKey, SafeBag};
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::connect::name;
+use super::failure::{Failure, Outcome};
+use super::key_chain::{IdentityArgument, PassphraseOptions, failure, now_unix_ms, open};
+use super::output;
+
+/// Make, list and move the keys of the key chain that ndnsec and ndn-cxx use
+///
+/// It is where NDN_CLIENT_PIB and NDN_CLIENT_TPM say, else client.conf, else in ~/.ndn.
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    Gen(GenOptions),
+    List(ListOptions),
+    Export(ExportOptions),
+    Import(ImportOptions),
+    Delete(DeleteOptions),
+    Default(DefaultOptions),
+}
+
+/// Make a key with a self-signed certificate, and its identity if it is new
+///
+/// Prints the certificate in Base64.
+#[derive(Args, Debug)]
+pub(super) struct GenOptions {
+    /// The identity
+    #[arg(value_parser = name)]
+    identity: Name,
+    /// Kind of key; programs on ndn-cxx 0.9 cannot sign with ed25519
+    #[arg(long, short = 't', value_enum, default_value_t = Kind::Ecdsa)]
+    r#type: Kind,
+    /// Last component of the key's name, `digest` for the SHA-256 of the public key [default: random]
+    #[arg(long, value_name = "COMPONENT")]
+    key_id: Option<String>,
+    /// Do not make the identity and the key the default ones
+    #[arg(long, short)]
+    not_default: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    /// P-256
+    Ecdsa,
+    /// 2048 bits
+    Rsa,
+    /// Ed25519
+    Ed25519,
+}
+
+/// List identities with their keys and certificates; `*` marks the default ones
+#[derive(Args, Debug)]
+pub(super) struct ListOptions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Write a key and its certificate as a SafeBag under a passphrase
+#[derive(Args, Debug)]
+pub(super) struct ExportOptions {
+    /// Identity, key or certificate, or `default`
+    name: IdentityArgument,
+    /// Write to a new file that only its owner can read [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseOptions,
+}
+
+/// Take over the key and certificate of a SafeBag
+#[derive(Args, Debug)]
+pub(super) struct ImportOptions {
+    /// The SafeBag in Base64, `-` for standard input
+    #[arg(default_value = "-")]
+    file: String,
+    #[command(flatten)]
+    passphrase: PassphraseOptions,
+}
+
+/// Delete an identity with its keys, a key with its certificates, or a certificate
+#[derive(Args, Debug)]
+pub(super) struct DeleteOptions {
+    /// Identity, key or certificate
+    #[arg(value_parser = name)]
+    name: Name,
+}
+
+/// Show the default identity, or make an identity, key or certificate the default one
+#[derive(Args, Debug)]
+pub(super) struct DefaultOptions {
+    /// Identity, key (of its identity) or certificate (of its key)
+    #[arg(value_parser = name)]
+    name: Option<Name>,
+}
+
+pub(super) fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Gen(options) => generate(options),
+        Command::List(options) => list(options),
+        Command::Export(options) => export(options),
+        Command::Import(options) => import(options),
+        Command::Delete(options) => {
+            open(Access::Write)?.delete(options.name.as_ref()).map_err(failure)
+        }
+        Command::Default(options) => default(options),
+    }
+}
+
+fn generate(options: &GenOptions) -> Outcome {
+    let key_type = match options.r#type {
+        Kind::Ecdsa => KeyType::Ecdsa,
+        Kind::Rsa => KeyType::Rsa,
+        Kind::Ed25519 => KeyType::Ed25519,
+    };
+    let random: [u8; 8] = rand::rng().random();
+    let mut given = Vec::new();
+    let key_id = match options.key_id.as_deref() {
+        None => KeyId::Component(Component::generic(&random)),
+        Some("digest") => KeyId::Digest,
+        Some(text) => {
+            let ty = Component::parse_uri(text, &mut given);
+            let ty = ty.map_err(|error| Failure::Usage(format!("--key-id {text}: {error}")))?;
+            KeyId::Component(Component::new(ty, &given))
+        }
+    };
+    let default = if options.not_default { NewDefault::None } else { NewDefault::All };
+    let mut chain = open(Access::Write)?;
+    let identity = options.identity.as_ref();
+    let made = chain.generate(identity, key_type, key_id, now_unix_ms(), default);
+    let certificate = made.map_err(failure)?;
+    eprintln!("made {}", certificate.key_name());
+    Ok(std::io::stdout().lock().write_all(certificate.to_text().as_bytes())?)
+}
+
+fn list(options: &ListOptions) -> Outcome {
+    let chain = open(Access::Read)?;
+    let tree = tree(&chain).map_err(failure)?;
+    if options.json {
+        return Ok(output::print_json(&Value::Array(tree))?);
+    }
+    for identity in &tree {
+        print_entry(identity, 0)?;
+        for key in identity["keys"].as_array().into_iter().flatten() {
+            print_entry(key, 1)?;
+            for certificate in key["certificates"].as_array().into_iter().flatten() {
+                print_entry(certificate, 2)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_entry(entry: &Value, depth: usize) -> Outcome {
+    let mark = if entry["default"] == true { '*' } else { ' ' };
+    let name = entry["name"].as_str().unwrap_or_default();
+    let kind = entry["type"].as_str().map(|kind| format!("  {kind}")).unwrap_or_default();
+    Ok(output::print_line(&format!("{}{mark} {name}{kind}", "  ".repeat(depth)))?)
+}
+
+fn tree(chain: &KeyChain) -> Result<Vec<Value>, ndn_keychain::KeyChainError> {
+    let mut identities = Vec::new();
+    for identity in chain.identities()? {
+        let mut keys = Vec::new();
+        for key in chain.keys(identity.name.as_ref())? {
+            let certificates = chain.certificates(key.name.as_ref())?;
+            let certificates: Vec<_> = certificates
+                .iter()
+                .map(|entry| json!({"name": entry.name.to_uri(), "default": entry.is_default}))
+                .collect();
+            let kind = PublicKey::from_spki(&key.spki)
+                .map_or_else(|_| "unknown".to_owned(), |key| key.key_type().to_string());
+            keys.push(json!({
+                "name": key.name.to_uri(), "default": key.is_default,
+                "type": kind, "certificates": certificates,
+            }));
+        }
+        identities.push(json!({
+            "name": identity.name.to_uri(), "default": identity.is_default, "keys": keys,
+        }));
+    }
+    Ok(identities)
+}
+
+fn export(options: &ExportOptions) -> Outcome {
+    let passphrase = options.passphrase.read()?;
+    let chain = open(Access::Read)?;
+    let name = options.name.resolve(&chain)?;
+    let mut random = rand::rng();
+    let seed = EncryptionSeed { salt: random.random(), iv: random.random() };
+    let bag = chain.export(name.as_ref(), passphrase.as_bytes(), &seed).map_err(failure)?;
+    match &options.output {
+        None => Ok(std::io::stdout().lock().write_all(bag.to_text().as_bytes())?),
+        Some(path) => write_private(path, bag.to_text().as_bytes()),
+    }
+}
+
+fn write_private(path: &Path, content: &[u8]) -> Outcome {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(content))
+        .map_err(|error| Failure::file(path.display(), &error))
+}
+
+fn import(options: &ImportOptions) -> Outcome {
+    let passphrase = options.passphrase.read()?;
+    let input = super::peek::read(&options.file)?;
+    let bag = SafeBag::from_text(&String::from_utf8_lossy(&input))
+        .map_err(|error| Failure::Failed(format!("{}: {error}", options.file)))?;
+    open(Access::Write)?.import(&bag, passphrase.as_bytes()).map_err(failure)?;
+    eprintln!("imported {}", bag.certificate().key_name());
+    Ok(())
+}
+
+fn default(options: &DefaultOptions) -> Outcome {
+    match &options.name {
+        Some(name) => open(Access::Write)?.set_default(name.as_ref()).map_err(failure),
+        None => {
+            let identity = open(Access::Read)?.default_identity().map_err(failure)?;
+            Ok(output::print_line(&identity.to_uri())?)
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What the commands that use the key chain share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use ndn_keychain::{Access, KeyChain, KeyChainError, Locations};
+use ndn_packet::Name;
+use ndn_security::{DigestSigner, Signer};
+use ndn_sys::clock;
+
+use super::failure::{Failure, Outcome};
+use super::keys::PASSPHRASE_VARIABLE;
+
+/// An identity, key or certificate on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum IdentityArgument {
+    Default,
+    Named(Name),
+}
+
+impl std::str::FromStr for IdentityArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" => Ok(Self::Default),
+            _ => super::connect::name(text).map(Self::Named),
+        }
+    }
+}
+
+impl IdentityArgument {
+    /// What it stands for in this key chain.
+    pub(super) fn resolve(&self, chain: &KeyChain) -> Outcome<Name> {
+        match self {
+            Self::Default => Ok(chain.default_identity().map_err(failure)?),
+            Self::Named(name) => Ok(name.clone()),
+        }
+    }
+
+    pub(super) fn signer(&self) -> Outcome<Arc<dyn Signer>> {
+        let chain = open(Access::Read)?;
+        let name = self.resolve(&chain)?;
+        Ok(Arc::new(chain.signer(name.as_ref()).map_err(failure)?))
+    }
+}
+
+/// The default identity if there is one, else a digest: how programs on ndn-cxx sign.
+pub(super) fn usual_signer() -> Outcome<Arc<dyn Signer>> {
+    let locations = Locations::from_environment().map_err(failure)?;
+    let signer = KeyChain::open(locations, Access::Read)
+        .and_then(|chain| chain.signer(chain.default_identity()?.as_ref()));
+    match signer {
+        Ok(signer) => Ok(Arc::new(signer)),
+        Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity) => {
+            Ok(Arc::new(DigestSigner))
+        }
+        Err(error) => Err(failure(error)),
+    }
+}
+
+/// The key chain of the environment.
+pub(super) fn open(access: Access) -> Outcome<KeyChain> {
+    let locations =
+        Locations::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
+    KeyChain::open(locations, access).map_err(failure)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(super) fn failure(error: KeyChainError) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_unix_ms() -> u64 {
+    u64::try_from(clock::wall_clock().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Where the passphrase of a SafeBag comes from; never the command line, which others can read.
+#[derive(Args, Debug)]
+pub(super) struct PassphraseOptions {
+    /// Take the passphrase from the first line of a file, instead of NAMEWIRE_PASSPHRASE
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+}
+
+impl PassphraseOptions {
+    pub(super) fn read(&self) -> Outcome<String> {
+        let passphrase = match &self.passphrase_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::file(path.display(), &error))?;
+                text.lines().next().unwrap_or_default().to_owned()
+            }
+            None => std::env::var(PASSPHRASE_VARIABLE).map_err(|_| {
+                let message = format!(
+                    "a passphrase is needed: set {PASSPHRASE_VARIABLE} or give --passphrase-file"
+                );
+                Failure::Usage(message)
+            })?,
+        };
+        match passphrase.is_empty() {
+            true => Err(Failure::Usage("the passphrase is empty".to_owned())),
+            false => Ok(passphrase),
+        }
+    }
+}

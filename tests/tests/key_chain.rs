@@ -1,0 +1,163 @@
+//! The key chain beside ndnsec of ndn-cxx: each uses what the other has made.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use namewire_tests::{program, skip_unless_found};
+use ndn_security::Certificate;
+
+/// Runs a program with a key chain of its own; its exit status, standard output and error.
+fn run(
+    program: &Path,
+    home: &Path,
+    arguments: &[&str],
+    input: &str,
+) -> (Option<i32>, String, String) {
+    use std::io::Write;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("HOME", home)
+        .env("NAMEWIRE_PASSPHRASE", "hunter2")
+        .env_remove("NDN_CLIENT_PIB")
+        .env_remove("NDN_CLIENT_TPM")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end without reading.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn succeed(program: &Path, home: &Path, arguments: &[&str], input: &str) -> String {
+    let (status, output, error) = run(program, home, arguments, input);
+    assert_eq!(status, Some(0), "{} {arguments:?}: {output}{error}", program.display());
+    output
+}
+
+fn ours(home: &Path, arguments: &[&str], input: &str) -> String {
+    succeed(program(), home, arguments, input)
+}
+
+fn ndnsec(home: &Path, arguments: &[&str], input: &str) -> String {
+    succeed(Path::new("ndnsec"), home, arguments, input)
+}
+
+fn certificate(text: &str) -> Certificate {
+    Certificate::from_text(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn keys_are_made_requested_certified_and_installed() {
+    let root = tempfile::tempdir().unwrap();
+    let site = tempfile::tempdir().unwrap();
+    let (root, site) = (root.path(), site.path());
+    let anchor = certificate(&ours(root, &["key", "gen", "/root"], ""));
+    ours(site, &["key", "gen", "/root/site", "--type", "rsa", "--key-id", "mine"], "");
+    let request = ours(site, &["cert", "request"], "");
+    let arguments = ["cert", "sign", "-i", "root", "-I", "who me and you"];
+    let issued = ours(root, &arguments, &request);
+    certificate(&issued).verify(anchor.public_key()).unwrap();
+    assert_eq!(certificate(&issued).description(), [("who".to_owned(), "me and you".to_owned())]);
+    ours(site, &["cert", "install", "-"], &issued);
+    assert_eq!(ours(site, &["cert", "dump", "/root/site"], ""), issued);
+    let listed = ours(site, &["key", "list"], "");
+    assert!(listed.contains("* /root/site/KEY/mine  RSA"), "{listed}");
+    assert!(listed.contains("* /root/site/KEY/mine/root/"), "{listed}");
+    // What is issued is no request: its key has not signed it.
+    let (status, _, error) = run(program(), root, &["cert", "sign"], &issued);
+    assert_eq!(status, Some(5), "{error}");
+    ours(site, &["key", "delete", "/root/site"], "");
+    assert_eq!(ours(site, &["key", "list"], ""), "");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let (status, _, error) = run(program(), home, &["key", "list"], "");
+    assert_eq!(status, Some(1));
+    assert!(error.contains("pib.db"), "{error}");
+    ours(home, &["key", "gen", "/a"], "");
+    let bag = ours(home, &["key", "export", "/a"], "");
+    let other = home.join("other");
+    std::fs::write(home.join("wrong"), "wrong\n").unwrap();
+    let wrong = home.join("wrong");
+    let arguments = ["key", "import", "--passphrase-file", wrong.to_str().unwrap()];
+    let (status, _, error) = run(program(), &other, &arguments, &bag);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("wrong passphrase"), "{error}");
+    let (_, _, error) = run(program(), home, &["key", "import"], &bag);
+    assert!(error.contains("exists already"), "{error}");
+    let file = home.join("bag");
+    let export = ["key", "export", "default", "-o", file.to_str().unwrap()];
+    ours(home, &export, "");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let (_, _, error) = run(program(), home, &export, "");
+    assert!(error.contains("exists"), "nothing is overwritten: {error}");
+    let (_, _, error) = run(program(), home, &["poke", "/x", "--identity", "/nobody"], "");
+    assert!(error.contains("/nobody is no identity"), "{error}");
+}
+
+#[test]
+fn ndnsec_uses_what_is_made_here() {
+    if !skip_unless_found("ndnsec") {
+        return;
+    }
+    for key_type in ["ecdsa", "rsa"] {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        ours(home, &["key", "gen", "/ours", "--type", key_type], "");
+        let listed = ndnsec(home, &["list", "-c"], "");
+        assert!(listed.contains("* /ours/KEY/"), "{listed}");
+        // It signs.
+        let request = certificate(&ndnsec(home, &["sign-req", "/ours"], ""));
+        assert!(request.is_self_signed());
+        let issued = ndnsec(home, &["cert-gen", "-s", "/ours", "-"], &request.to_text());
+        certificate(&issued).verify(request.public_key()).unwrap();
+        ndnsec(home, &["cert-install", "-"], &issued);
+        assert_eq!(certificate(&ours(home, &["cert", "dump", "/ours"], "")).to_text(), issued);
+        // It exports, and we import; and the other way round.
+        let (moved, back) = (home.join("moved"), home.join("back"));
+        std::fs::create_dir_all(&back).unwrap();
+        let bag = ndnsec(home, &["export", "-i", "/ours", "-P", "hunter2"], "");
+        ours(&moved, &["key", "import"], &bag);
+        assert!(certificate(&ours(&moved, &["cert", "request"], "")).is_self_signed());
+        let bag = ours(&moved, &["key", "export", "default"], "");
+        ndnsec(&back, &["import", "-P", "hunter2", "-"], &bag);
+        assert!(certificate(&ndnsec(&back, &["sign-req", "/ours"], "")).is_self_signed());
+        ndnsec(home, &["delete", "/ours"], "");
+        assert_eq!(ours(home, &["key", "list"], ""), "");
+    }
+}
+
+#[test]
+fn what_ndnsec_makes_is_used_here() {
+    if !skip_unless_found("ndnsec") {
+        return;
+    }
+    for key_type in ["e", "r"] {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let made = ndnsec(home, &["key-gen", "-t", key_type, "/theirs"], "");
+        assert_eq!(ours(home, &["cert", "dump", "default"], ""), made);
+        let issued = ours(home, &["cert", "sign"], &ours(home, &["cert", "request"], ""));
+        certificate(&issued).verify(certificate(&made).public_key()).unwrap();
+        ours(home, &["cert", "install", "-"], &issued);
+        let listed = ndnsec(home, &["list", "-c"], "");
+        let name = certificate(&issued).name().to_uri();
+        assert!(listed.contains("/NA/") && name.contains("/NA/"), "{listed}");
+        ours(home, &["key", "gen", "/second"], "");
+        assert_eq!(ndnsec(home, &["get-default"], "").trim(), "/second");
+        ours(home, &["key", "default", "/theirs"], "");
+        assert_eq!(ndnsec(home, &["get-default"], "").trim(), "/theirs");
+        ours(home, &["key", "delete", "/theirs"], "");
+        let listed = ndnsec(home, &["list"], "");
+        assert!(!listed.contains("/theirs") && listed.contains("/second"), "{listed}");
+    }
+}
