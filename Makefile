@@ -35,7 +35,7 @@ demo: build ## Publish and fetch a directory through a forwarder, and show what 
 	scripts/demo "$(BIN)"
 
 .PHONY: bench
-bench: build ## Measure the pipeline and the relay (minutes; see docs/ for how to read it)
+bench: build ## Measure the pipeline and the relay (minutes; docs/benchmarks.md tells how to read it)
 	"$(BIN)" bench pipeline
 	"$(BIN)" bench relay
 

@@ -79,3 +79,26 @@ fn a_control_socket_in_use_is_told_with_the_option_that_helps() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--control") && said.contains(&control), "{said}");
 }
+
+#[test]
+fn what_the_root_cannot_be_used_for_is_told() {
+    let forwarder = Settings::new().start();
+    for arguments in [&["get", "/"][..], &["strategy", "unset", "/"]] {
+        let output = forwarder.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("/: "), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_level_of_one_module_can_be_taken_away_again() {
+    let forwarder = Settings::new().start();
+    let before = forwarder.output(&["log"]);
+    assert!(forwarder.output(&["log", "ndn_face=trace"]).contains("ndn_face=trace"));
+    assert_eq!(forwarder.output(&["log", "ndn_face=default"]), before);
+    let refused = forwarder.run(&["log", "ndn_fase=debug"]);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("ndn_forwarding"), "it lists the modules: {said}");
+}

@@ -8,7 +8,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-use crate::config::{Log, LogLevel, is_module};
+use crate::config::{Log, LogLevel, check_module};
+
+/// In place of a level: the module has none of its own any more.
+const DEFAULT_LEVEL: &str = "default";
 
 /// Changes the levels of a running program.
 #[derive(Clone)]
@@ -53,8 +56,9 @@ impl LogHandle {
         self.filter.reload(filter_of(settings)).map_err(|error| error.to_string())
     }
 
-    /// Changes levels: `debug` alone sets the level of all modules, `ndn_face=debug` that of one,
-    /// and a comma separates several. Modules that are not named keep their level.
+    /// Changes levels: `debug` alone sets the level of the modules that have none of their own,
+    /// `ndn_face=debug` that of one module, `ndn_face=default` takes it away again, and a comma
+    /// separates several. Modules that are not named keep their level.
     ///
     /// # Errors
     /// The directives are malformed; nothing is changed then.
@@ -89,16 +93,31 @@ fn merge(current: &Targets, directives: &str) -> Result<Targets, String> {
             Some((module, word)) => (Some(module.trim()), word.trim()),
             None => (None, directive),
         };
+        if let Some(module) = module {
+            check_module(module)?;
+            if word == DEFAULT_LEVEL {
+                merged = without(&merged, module);
+                continue;
+            }
+        }
         let level = LogLevel::from_name(word).ok_or_else(|| {
             format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
         })?;
         merged = match module {
-            Some(module) if is_module(module) => merged.with_target(module, level_filter(level)),
-            Some(module) => return Err(format!("`{module}` is not the name of a module")),
+            Some(module) => merged.with_target(module, level_filter(level)),
             None => merged.with_default(level_filter(level)),
         };
     }
     Ok(merged)
+}
+
+/// What is in force, without what is said about one module.
+fn without(filter: &Targets, module: &str) -> Targets {
+    let others = filter.iter().filter(|(name, _)| *name != module);
+    let others = others.map(|(name, level)| (name.to_owned(), level));
+    Targets::new()
+        .with_targets(others)
+        .with_default(filter.default_level().unwrap_or(LevelFilter::OFF))
 }
 
 fn write_directives(filter: &Targets) -> String {
@@ -123,6 +142,8 @@ mod tests {
         assert_eq!(write_directives(&filter), "info,ndn_face=debug");
         assert_eq!(merged(&filter, "warn"), "warn,ndn_face=debug");
         assert_eq!(merged(&filter, "ndn_face=off"), "info,ndn_face=off");
+        assert_eq!(merged(&filter, "ndn_face=default"), "info");
+        assert_eq!(merged(&filter, "warn,ndn_face=off,ndn_face=default"), "warn");
         let both = merged(&filter, "trace, ndn_table::fib = error");
         assert!(both.starts_with("trace,"), "{both}");
         assert!(both.contains("ndn_face=debug") && both.contains("ndn_table::fib=error"), "{both}");
@@ -131,7 +152,18 @@ mod tests {
     #[test]
     fn malformed_directives_are_refused() {
         let filter = filter_of(&Log::default());
-        for directives in ["", "loud", "ndn_face=", "=info", "a b=info", "info,,debug", "a=b=c"] {
+        for directives in [
+            "",
+            "loud",
+            "ndn_face=",
+            "=info",
+            "a b=info",
+            "info,,debug",
+            "a=b=c",
+            "default",
+            "ndn_fase=info",
+            "ndn=info",
+        ] {
             assert!(merge(&filter, directives).is_err(), "{directives}");
         }
     }

@@ -100,7 +100,7 @@ impl<W: Write> PcapngWriter<W> {
     /// The output fails.
     pub fn write_dropped(&mut self, unix_ns: u64, dropped: u64) -> io::Result<()> {
         if self.interfaces.is_empty() {
-            return Ok(());
+            self.describe_face(None)?;
         }
         self.begin(INTERFACE_STATISTICS_BLOCK);
         self.put_u32(0);
@@ -119,18 +119,34 @@ impl<W: Write> PcapngWriter<W> {
         self.output.flush()
     }
 
+    /// Describes the interface of a face before its first packet; `None` stands for all faces of a
+    /// capture that has no packets. Readers take a section without any interface for damaged.
+    ///
+    /// # Errors
+    /// The output fails.
+    pub fn describe_face(&mut self, face_id: Option<u64>) -> io::Result<()> {
+        match face_id {
+            Some(face_id) => self.add_interface(face_id).map(|_| ()),
+            None => self.put_interface("any face"),
+        }
+    }
+
     fn add_interface(&mut self, face_id: u64) -> io::Result<u32> {
         let interface = u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX);
+        self.put_interface(&format!("face {face_id}"))?;
+        self.interfaces.insert(face_id, interface);
+        Ok(interface)
+    }
+
+    fn put_interface(&mut self, name: &str) -> io::Result<()> {
         self.begin(INTERFACE_DESCRIPTION_BLOCK);
         self.put_u16(LINKTYPE_ETHERNET);
         self.put_u16(0);
         self.put_u32(self.snap_len);
-        self.put_option(IF_NAME, format!("face {face_id}").as_bytes());
+        self.put_option(IF_NAME, name.as_bytes());
         self.put_option(IF_TIMESTAMP_RESOLUTION, &[TIMESTAMP_IN_NANOSECONDS]);
         self.put_option(OPTION_END, &[]);
-        self.finish()?;
-        self.interfaces.insert(face_id, interface);
-        Ok(interface)
+        self.finish()
     }
 
     fn begin(&mut self, block_type: u32) {
@@ -230,10 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_packets_is_a_section_alone() {
-        let mut output = Vec::new();
-        let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
-        writer.write_dropped(5, 0).unwrap();
-        assert_eq!(blocks(&output).len(), 1);
+    fn a_capture_without_packets_has_the_interface_of_its_face() {
+        for (face, interface) in [(None, "any face"), (Some(300), "face 300")] {
+            let mut output = Vec::new();
+            let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
+            if face.is_some() {
+                writer.describe_face(face).unwrap();
+            }
+            writer.write_dropped(5, 0).unwrap();
+            let blocks = blocks(&output);
+            let types: Vec<u32> = blocks.iter().map(|(block_type, _)| *block_type).collect();
+            assert_eq!(types, [SECTION_HEADER_BLOCK, 1, 5]);
+            let described = String::from_utf8_lossy(&blocks[1].1).into_owned();
+            assert!(described.contains(interface), "{described}");
+        }
     }
 }

@@ -100,6 +100,9 @@ enum Discover {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    if options.name.is_empty() {
+        return Err(Failure::Usage("/: an object has a name of one component or more".to_owned()));
+    }
     let policy = Policy {
         fetching: fetch_options(options)?,
         identity: keys::identity(&options.verify)?,

@@ -9,8 +9,11 @@ use crate::control_socket::{LogLevels, Request};
 
 /// Show or change the log levels of a running forwarder
 ///
-/// Without directives, the levels in force are printed. `debug` sets the level of all modules,
-/// `ndn_face=debug` that of one. Levels: off, error, warn, info, debug, trace.
+/// Without directives, the levels in force are printed. `debug` sets the level of the modules that
+/// have none of their own, `ndn_face=debug` that of one, and `ndn_face=default` takes it away again.
+/// Levels: off, error, warn, info, debug, trace. Modules: namewire, ndn_client, ndn_dataplane, ndn_face,
+/// ndn_files, ndn_forwarding, ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table, and parts of
+/// them such as ndn_table::fib.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Levels to set, such as `warn` or `ndn_face=debug`

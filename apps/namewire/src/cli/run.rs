@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use crate::config::{Config, LogLevel, is_module};
+use crate::config::{Config, LogLevel, check_module};
 
 /// Run the forwarder
 ///
@@ -114,10 +114,10 @@ fn apply_log(config: &mut Config, directive: &str) -> Result<(), String> {
     })?;
     match module {
         None => config.log.level = level,
-        Some(module) if is_module(module) => {
+        Some(module) => {
+            check_module(module)?;
             config.log.modules.insert(module.to_owned(), level);
         }
-        Some(module) => return Err(format!("`{module}` is not the name of a module")),
     }
     Ok(())
 }

@@ -165,6 +165,12 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
 }
 
 async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
+    if prefix.is_empty() {
+        return Err(Failure::Usage(
+            "/: the strategy of the root cannot be unset, since all names inherit it; set another"
+                .to_owned(),
+        ));
+    }
     let endpoint = common.connect.open().await?;
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };

@@ -40,6 +40,12 @@ impl ConfigError {
         )
     }
 
+    pub(super) fn of_nfd(origin: &str) -> Self {
+        let message = "this is a configuration of NFD: `namewire run --nfd-conf FILE` uses it, \
+                       `namewire config convert FILE` prints what it becomes";
+        Self::whole_file(origin, message.to_owned())
+    }
+
     pub(super) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.span.start);
         Self { origin: origin.to_owned(), text: text.to_owned(), problems }

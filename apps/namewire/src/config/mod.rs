@@ -42,9 +42,22 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     }
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
-    let mut config = parse(&origin, &text)?;
+    let mut config = parse(&origin, &text).map_err(|error| match is_nfd_conf(&text) {
+        true => ConfigError::of_nfd(&origin),
+        false => error,
+    })?;
     config.management.access.resolve_paths(path.parent().unwrap_or(Path::new("")));
     Ok(config)
+}
+
+/// Whether a text is a configuration of NFD: its INFO format, with sections of its own.
+fn is_nfd_conf(text: &str) -> bool {
+    const SECTIONS: [&str; 5] = ["general", "tables", "face_system", "authorizations", "rib"];
+    ndn_security::info::Node::parse_single("line", text).is_ok_and(|root| {
+        SECTIONS
+            .iter()
+            .any(|section| root.child(section).is_some_and(|node| !node.children.is_empty()))
+    })
 }
 
 /// Reads and checks configuration text; `origin` names it in error messages.

@@ -223,13 +223,7 @@ fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
 
 fn read_log(mut section: Section<'_>, log: &mut Log) {
     section.read("level", &mut log.level);
-    let modules = section.section("modules").entries(|module| match is_module(module) {
-        true => Ok(()),
-        false => {
-            Err("that is not the name of a module, such as \"ndn_face\" or \"ndn_table::fib\""
-                .to_owned())
-        }
-    });
+    let modules = section.section("modules").entries(check_module);
     log.modules = modules.into_iter().collect::<BTreeMap<_, _>>();
     section.finish();
 }

@@ -197,3 +197,15 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = load(Path::new("/nonexistent/namewire.toml")).unwrap_err();
     assert!(error.to_string().starts_with("/nonexistent/namewire.toml: "), "{error}");
 }
+
+#[test]
+fn a_configuration_of_nfd_is_recognised() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.conf");
+    std::fs::write(&path, "; NFD\ngeneral\n{\n}\ntables\n{\n  cs_max_packets 65536\n}\n").unwrap();
+    let error = load(&path).unwrap_err();
+    assert_eq!(error.problems().len(), 1);
+    assert!(error.to_string().contains("--nfd-conf"), "{error}");
+    std::fs::write(&path, "general = 1\n").unwrap();
+    assert!(!load(&path).unwrap_err().to_string().contains("--nfd-conf"));
+}

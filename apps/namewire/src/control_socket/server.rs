@@ -310,6 +310,9 @@ fn write_capture(
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut writer = PcapngWriter::new(BufWriter::new(stream), filter.snap_len)?;
+    if filter.face_id.is_some() {
+        writer.describe_face(filter.face_id)?;
+    }
     writer.flush()?;
     let mut last_ns = 0;
     loop {
