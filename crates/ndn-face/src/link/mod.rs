@@ -33,8 +33,8 @@ pub use send::FrameSink;
 /// CachePolicyType NoCache (NDNLPv2, "Cache Policy").
 const NO_CACHE: u64 = 1;
 
-/// On a reliable link a missing fragment comes again: the first timeout, and as long for its way.
-const RELIABLE_REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// On a reliable link a missing fragment comes again, up to three times a second after the other.
+const RELIABLE_REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(4);
 /// And others go on arriving meanwhile.
 const RELIABLE_MESSAGES_MAX: usize = 512;
 

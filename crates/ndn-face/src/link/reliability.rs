@@ -52,7 +52,7 @@ pub(crate) struct Reliability {
     acks: VecDeque<u64>,
     /// When they go out alone.
     idle_ack: Option<Timestamp>,
-    /// Sequences that came within the last retransmission timeout, oldest first.
+    /// Sequences that came within the last retransmission timeouts, oldest first.
     recent: VecDeque<(Timestamp, u64)>,
     recent_set: HashSet<u64>,
 }
@@ -245,7 +245,8 @@ impl Reliability {
 
     /// Remembers `sequence`. False if it is remembered already.
     fn is_new(&mut self, now: Timestamp, sequence: u64) -> bool {
-        let kept = self.rtt.timeout();
+        // Until the peer has sent it for the last time, if its timeout is like ours.
+        let kept = self.rtt.timeout() * (u32::from(RETRANSMISSIONS_MAX) + 1);
         while let Some(&(came, oldest)) = self.recent.front()
             && (came.plus(kept) < now || self.recent.len() >= RECENT_MAX)
         {
