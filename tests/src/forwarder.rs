@@ -22,6 +22,7 @@ pub struct Settings {
     workers: Option<usize>,
     toml: String,
     arguments: Vec<String>,
+    environment: Vec<(String, PathBuf)>,
 }
 
 impl Settings {
@@ -67,6 +68,13 @@ impl Settings {
         self
     }
 
+    /// Has this variable in its environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &Path) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts the forwarder and waits until it accepts connections.
     ///
     /// # Panics
@@ -98,6 +106,7 @@ impl Forwarder {
             std::fs::write(&config, toml(settings, &socket, port)).expect("a configuration file");
             let mut command = Command::new(program());
             command.arg("run").arg("--config").arg(&config).args(&settings.arguments);
+            command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
             let mut process = Process::start("forwarder", command, directory.path());
             if wait_until_listening(&mut process) {
                 return Self { process, directory, socket, port };

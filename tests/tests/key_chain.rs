@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use namewire_tests::{program, skip_unless_found};
+use namewire_tests::{Settings, program, skip_unless_found};
 use ndn_security::Certificate;
 
 /// Runs a program with a key chain of its own; its exit status, standard output and error.
@@ -160,4 +160,36 @@ fn what_ndnsec_makes_is_used_here() {
         let listed = ndnsec(home, &["list"], "");
         assert!(!listed.contains("/theirs") && listed.contains("/second"), "{listed}");
     }
+}
+
+#[test]
+fn the_forwarder_and_its_operator_sign_with_identities() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let own = ours(home, &["key", "gen", "/router"], "");
+    std::fs::write(home.join("router.cert"), own).unwrap();
+    ours(home, &["key", "gen", "/operator"], "");
+    let operator = ours(home, &["cert", "dump", "/operator"], "");
+    std::fs::write(home.join("operator.cert"), operator).unwrap();
+    let toml = format!(
+        "[management]\nidentity = \"/router\"\n[[management.authorizations]]\n\
+         certificate = \"{}\"\nprivileges = [\"faces\", \"strategy-choice\", \"cs\", \"fib\"]\n",
+        home.join("operator.cert").display()
+    );
+    let forwarder = Settings::new().toml(&toml).variable("HOME", home).start();
+    let asked =
+        |arguments: &[&str]| forwarder.command(arguments).env("HOME", home).output().unwrap();
+    let certificate = home.join("router.cert");
+    let peek = ["peek", "/localhost/nfd/status/general", "--prefix", "--verify"];
+    let signed = asked(&[&peek[..], &[certificate.to_str().unwrap()]].concat());
+    assert!(signed.status.success(), "{signed:?}");
+    let other = home.join("operator.cert");
+    let refused = asked(&[&peek[..], &[other.to_str().unwrap()]].concat());
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+
+    let set = ["strategy", "set", "/x", "multicast"];
+    let unsigned = asked(&set);
+    assert!(!unsigned.status.success(), "{unsigned:?}");
+    let signed = asked(&[&set[..], &["--identity", "default"]].concat());
+    assert!(signed.status.success(), "{signed:?}");
 }

@@ -112,7 +112,7 @@ impl Default for Pool {
 
 impl Default for Management {
     fn default() -> Self {
-        Self { enabled: true, access: Access::default(), readvertise_nlsr: false }
+        Self { enabled: true, access: Access::default(), readvertise_nlsr: false, identity: None }
     }
 }
 

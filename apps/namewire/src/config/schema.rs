@@ -66,6 +66,7 @@ fn read_document<'a>(
     let mut management = root.section("management");
     management.read("enabled", &mut config.management.enabled);
     management.read("readvertise_nlsr", &mut config.management.readvertise_nlsr);
+    management.read_optional("identity", &mut config.management.identity);
     super::access::read(&mut management, &mut config.management.access);
     management.finish();
 

@@ -24,6 +24,9 @@ impl Config {
         writer.changed("enabled", &own.enabled, &other.enabled, own.enabled);
         let readvertise = own.readvertise_nlsr;
         writer.changed("readvertise_nlsr", &readvertise, &other.readvertise_nlsr, readvertise);
+        if let Some(identity) = &own.identity {
+            writer.line("identity", text(identity));
+        }
         write_access(&mut writer, &own.access, &other.access);
         write_log(&mut writer, self, &default);
         write_lists(&mut writer, self);

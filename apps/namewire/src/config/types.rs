@@ -225,6 +225,8 @@ pub struct Management {
     pub access: Access,
     /// Whether NLSR, or a routing daemon that speaks as it does, is told of the routes of clients.
     pub readvertise_nlsr: bool,
+    /// The identity, key or certificate of the key chain that signs answers; a digest without one.
+    pub identity: Option<Name>,
 }
 
 /// The local socket for log levels and captures.

@@ -97,6 +97,7 @@ fn unchangeable(old: &Config, new: &Config) -> Vec<&'static str> {
         ("[tables]", sizes(old_tables) != sizes(new_tables)),
         ("[limits]", old.limits != new.limits),
         ("[pool]", old.pool != new.pool),
+        ("identity of [management]", old.management.identity != new.management.identity),
         ("[control]", old.control != new.control),
         ("[[static_faces]]", old.static_faces != new.static_faces),
         ("[[static_routes]]", old.static_routes != new.static_routes),

@@ -21,7 +21,13 @@ use anyhow::Context;
 use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
-use ndn_management::{Collaborators, ControlConfig, ControlState, FACE_ID_INTERNAL, Now, Ticket};
+use ndn_keychain::{Access, KeyChain, Locations};
+use ndn_management::{
+    Collaborators, ControlConfig, ControlState, DataSigner, DigestSigner, FACE_ID_INTERNAL, Now,
+    Ticket,
+};
+use ndn_packet::DataBuilder;
+use ndn_security::sign_data;
 use ndn_sys::clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
@@ -310,11 +316,23 @@ fn management(config: &Config) -> anyhow::Result<ControlState> {
     let access = access::access_control(&config.management.access)?;
     let collaborators = Collaborators {
         authorizer: Box::new(access),
+        signer: signer(config)?,
         ..Collaborators::with_strategies(Catalog::default())
     };
     let mut state = ControlState::new(control, collaborators);
     state.set_readvertise_nlsr(config.management.readvertise_nlsr);
     Ok(state)
+}
+
+/// What signs management's answers.
+fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
+    let Some(name) = &config.management.identity else {
+        return Ok(Box::new(DigestSigner));
+    };
+    let signer = Locations::from_environment()
+        .and_then(|locations| KeyChain::open(locations, Access::Read)?.signer(name.as_ref()))
+        .context("identity of [management]")?;
+    Ok(Box::new(move |data: &DataBuilder<'_>| sign_data(data, &signer).ok()))
 }
 
 /// The data plane's end of the face between forwarding and management.
