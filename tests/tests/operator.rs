@@ -102,3 +102,43 @@ fn a_level_of_one_module_can_be_taken_away_again() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("ndn_forwarding"), "it lists the modules: {said}");
 }
+
+#[test]
+fn a_lost_forwarder_is_told() {
+    let mut forwarder = Settings::new().start();
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, "content").unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/lost/file", &path]);
+    put.wait_for_output("published");
+    let mut server = forwarder.spawn("server", &["ping-server", "/lost/ping"]);
+    server.wait_for_output("answering");
+    // Nobody answers there, so that it is waiting when the forwarder goes.
+    let slow = ["get", "/lost/ping/x", "-o", "-", "--discover", "none", "--lifetime", "60s"];
+    let mut get = forwarder.spawn("get", &slow);
+    wait_until("the Interest of get", || {
+        let workers = forwarder.json(&["workers", "--seconds", "0.05"]);
+        let workers = workers.as_array().unwrap().iter();
+        let pending = workers.map(|worker| worker["total"]["pit_entries"].as_u64().unwrap());
+        (pending.sum::<u64>() > 0).then_some(())
+    });
+    forwarder.process.signal(rustix::process::Signal::KILL);
+    forwarder.process.wait();
+    for process in [&put, &server] {
+        wait_until("the loss to be told", || {
+            process.stderr().contains("is lost; trying again").then_some(())
+        });
+    }
+    let status = get.wait();
+    assert_eq!(status.code(), Some(3), "{}", get.everything());
+    assert!(get.stderr().contains("is gone"), "{}", get.everything());
+    let socket = forwarder.socket().display().to_string();
+    let mut again = Command::new(program());
+    again.args(["run", "--no-tcp", "--no-udp", "--socket", &socket]);
+    let _again = Process::start("again", again, forwarder.directory());
+    for process in [&put, &server] {
+        wait_until("the connection to be back", || {
+            process.stderr().contains("is back").then_some(())
+        });
+    }
+}

@@ -13,6 +13,7 @@ use ndn_packet::Name;
 use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on, name, positive_duration};
+use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, abandon, failure, start};
 use super::keys;
@@ -116,11 +117,14 @@ pub(super) fn run(options: &Options) -> Outcome {
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
         let started = now();
-        if let Some(range) = options.range {
-            return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
-        }
-        let (stream, already) = start(&endpoint, &options.name, &policy, &mut target).await?;
-        receive(stream, already, &mut target, options, started).await
+        while_connected(&endpoint, async {
+            if let Some(range) = options.range {
+                return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
+            }
+            let (stream, already) = start(&endpoint, &options.name, &policy, &mut target).await?;
+            receive(stream, already, &mut target, options, started).await
+        })
+        .await
     });
     match fetched {
         Ok(report) => {
@@ -143,7 +147,7 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        tree::fetch(&endpoint, &options.name, output, policy).await
+        while_connected(&endpoint, tree::fetch(&endpoint, &options.name, output, policy)).await
     })?;
     let elapsed = now() - started;
     if options.json {

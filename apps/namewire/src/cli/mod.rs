@@ -11,6 +11,7 @@ mod cert;
 mod completions;
 mod config;
 mod connect;
+mod connection;
 mod control;
 mod cs;
 mod dissect;

@@ -159,7 +159,10 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
             PingServer::start(&endpoint, &options.prefix, options.freshness, options.size, signer)
                 .await?;
         output::print_line(&format!("answering pings for {}; Ctrl-C ends it", options.prefix))?;
-        interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
+        tokio::select! {
+            signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
+            () = super::connection::tell_losses(&endpoint) => (),
+        }
         output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
         // The forwarder drops the route with the connection, whether or not it answers now.
         let _ = server.stop().await;

@@ -71,6 +71,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         tell_published(options, &object, size)?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
+            () = super::connection::tell_losses(&endpoint) => (),
             () = until_idle(&object, options.until_idle) => (),
         }
         if !options.json {

@@ -1,0 +1,76 @@
+//! What commands do when the connection to the forwarder is lost.
+
+use std::time::Duration;
+
+use ndn_client::{ConnectionState, Endpoint};
+
+use super::failure::{Failure, Outcome};
+use super::output;
+
+/// A forwarder that is started again is back within this time.
+const ABSENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Tells when the connection is lost and when it is back, for as long as it is polled.
+pub(super) async fn tell_losses(endpoint: &Endpoint) {
+    let mut state = endpoint.state();
+    while wait_for(&mut state, false).await {
+        note(endpoint, "the connection to", "is lost; trying again");
+        if !wait_for(&mut state, true).await {
+            break;
+        }
+        note(endpoint, "the connection to", "is back");
+    }
+    std::future::pending().await
+}
+
+/// Does `work`, but no longer than a forwarder that has gone may take to come back.
+pub(super) async fn while_connected<T>(
+    endpoint: &Endpoint,
+    work: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
+    let gone = || Failure::Unreachable(format!("the forwarder{} is gone", address(endpoint)));
+    let losses = async {
+        let mut state = endpoint.state();
+        while wait_for(&mut state, false).await {
+            note(endpoint, "the connection to", "is lost; trying again");
+            match tokio::time::timeout(ABSENCE_MAX, wait_for(&mut state, true)).await {
+                Ok(true) => note(endpoint, "the connection to", "is back"),
+                Ok(false) | Err(_) => return,
+            }
+        }
+    };
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        () = losses => return Err(gone()),
+    };
+    // What was not answered for want of a forwarder says nothing about the producer.
+    let is_connected = *endpoint.state().borrow() == ConnectionState::Connected;
+    match outcome {
+        Err(Failure::NoAnswer(_)) if !is_connected => Err(gone()),
+        other => other,
+    }
+}
+
+/// Waits until there is a connection, or none; false if that will not be.
+async fn wait_for(
+    state: &mut tokio::sync::watch::Receiver<ConnectionState>,
+    connected: bool,
+) -> bool {
+    let reached = |state: &ConnectionState| {
+        (*state == ConnectionState::Connected) == connected || *state == ConnectionState::Closed
+    };
+    let closed = |state: &ConnectionState| connected && *state == ConnectionState::Closed;
+    match state.wait_for(reached).await {
+        Ok(state) => !closed(&state),
+        Err(_) => false,
+    }
+}
+
+fn note(endpoint: &Endpoint, subject: &str, what: &str) {
+    let address = address(endpoint);
+    output::note(&format_args!("namewire: {subject} the forwarder{address} {what}"));
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    endpoint.address().map_or_else(String::new, |address| format!(" {address}"))
+}
