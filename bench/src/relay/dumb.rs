@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use ndn_traffic::io::{Calls, Endpoint};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::endpoint::Endpoint;
-use super::statistics::Calls;
+use super::statistics::CallFigures;
 use super::wire;
 
 /// A consumer connects here, the producer to the same path with this suffix.

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use ndn_traffic::io::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::clock;
-use super::endpoint::Endpoint;
 use super::window::{Tally, Window};
 use super::wire::{self, Frame, INTEREST_LENGTH_MAX};
 

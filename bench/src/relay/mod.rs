@@ -7,9 +7,7 @@
 
 mod attach;
 pub(crate) mod clock;
-mod datagram;
 mod dumb;
-mod endpoint;
 mod generator;
 mod layout;
 pub(crate) mod programs;

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::endpoint::Endpoint;
+use ndn_traffic::io::{Calls, Endpoint};
+
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Layout};
 use super::programs::{Addresses, CS_CAPACITY, Program, Running};
-use super::statistics::{Calls, to_f64};
+use super::statistics::{CallFigures, to_f64};
 use super::{RelayCase, RelayOptions, attach};
 
 /// The window while a cache is filled.
@@ -244,7 +245,7 @@ fn run_round(
         p50_us: to_f64(tally.latency_ns.value_at_quantile(0.5)) / 1e3,
         p99_us: to_f64(tally.latency_ns.value_at_quantile(0.99)) / 1e3,
         busy: to_f64(generator_cpu_ns) / to_f64(wall_ns),
-        packets_per_call: calls.map(Calls::packets_per_call),
+        packets_per_call: calls.map(CallFigures::packets_per_call),
         steal: to_f64(steal) / to_f64(wall_ns),
     })
 }

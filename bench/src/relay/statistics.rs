@@ -6,22 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use ndn_traffic::io::Calls;
 use serde::{Deserialize, Serialize};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Sums since the start of the program.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Calls {
-    /// System calls that received.
-    pub(super) receive_calls: u64,
-    /// Packets that they brought.
-    pub(super) received_frames: u64,
-    /// System calls that sent.
-    pub(super) send_calls: u64,
-    /// Packets that they took.
-    pub(super) sent_frames: u64,
-}
 
 /// As the control socket of `namewire run` answers `statistics`; the dumb relay does so too.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,12 +22,31 @@ struct Workers {
     workers: Vec<Calls>,
 }
 
-impl Calls {
+/// What the bench makes of the calls that an endpoint or a program counted.
+pub(super) trait CallFigures: Sized {
     /// Asks the program whose socket is at `path`.
     ///
     /// # Errors
     /// When nobody answers there.
-    pub(super) fn ask(path: &Path) -> anyhow::Result<Self> {
+    fn ask(path: &Path) -> anyhow::Result<Self>;
+
+    fn ask_by(stream: &UnixStream) -> anyhow::Result<Self>;
+
+    /// Answers whoever has connected, after the question.
+    ///
+    /// # Errors
+    /// When the other side is gone or asks nothing.
+    fn answer(self, stream: &UnixStream) -> io::Result<()>;
+
+    /// What was counted since `earlier`.
+    fn since(self, earlier: Self) -> Self;
+
+    /// Packets per system call that received, and per one that sent.
+    fn packets_per_call(self) -> (f64, f64);
+}
+
+impl CallFigures for Calls {
+    fn ask(path: &Path) -> anyhow::Result<Self> {
         let stream = UnixStream::connect(path).with_context(|| path.display().to_string())?;
         Self::ask_by(&stream)
     }
@@ -54,21 +61,7 @@ impl Calls {
         Ok(workers.fold(Self::default(), Self::plus))
     }
 
-    /// Both together.
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            receive_calls: self.receive_calls + other.receive_calls,
-            received_frames: self.received_frames + other.received_frames,
-            send_calls: self.send_calls + other.send_calls,
-            sent_frames: self.sent_frames + other.sent_frames,
-        }
-    }
-
-    /// Answers whoever has connected, after the question.
-    ///
-    /// # Errors
-    /// When the other side is gone or asks nothing.
-    pub(super) fn answer(self, mut stream: &UnixStream) -> io::Result<()> {
+    fn answer(self, mut stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         BufReader::new(stream).read_line(&mut String::new())?;
         let mut line = serde_json::to_vec(&Answer { result: Workers { workers: vec![self] } })?;
@@ -76,8 +69,7 @@ impl Calls {
         stream.write_all(&line)
     }
 
-    /// What was counted since `earlier`.
-    pub(super) fn since(self, earlier: Self) -> Self {
+    fn since(self, earlier: Self) -> Self {
         Self {
             receive_calls: self.receive_calls - earlier.receive_calls,
             received_frames: self.received_frames - earlier.received_frames,
@@ -86,8 +78,7 @@ impl Calls {
         }
     }
 
-    /// Packets per system call that received, and per one that sent.
-    pub(super) fn packets_per_call(self) -> (f64, f64) {
+    fn packets_per_call(self) -> (f64, f64) {
         let ratio = |packets, calls: u64| to_f64(packets) / to_f64(calls.max(1));
         (ratio(self.received_frames, self.receive_calls), ratio(self.sent_frames, self.send_calls))
     }

@@ -41,6 +41,7 @@ mod serve;
 mod status;
 mod strategy;
 mod target;
+mod traffic;
 mod tree;
 mod workers;
 
@@ -82,6 +83,7 @@ enum Command {
     Workers(workers::Options),
     Ndt(ndt::Options),
     Nfdc(nfdc::Options),
+    Traffic(traffic::Options),
     Bench(bench::Options),
     #[command(subcommand)]
     Key(key::Command),
@@ -132,6 +134,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Workers(options) => workers::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
+        Command::Traffic(options) => traffic::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Key(command) => key::run(command),
         Command::Cert(command) => cert::run(command),

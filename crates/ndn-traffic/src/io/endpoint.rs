@@ -1,21 +1,21 @@
-//! One socket of the generator or of the dumb relay: batches of packets in and out.
+//! One socket of a generator: batches of packets in and out.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ndn_packet::tlv::frame_len;
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
-use super::statistics::Calls;
-use super::wire::split_tlv;
 
 const READ_BUFFER: usize = 256 * 1024;
 
 /// A connected, non-blocking stream or datagram socket.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     socket: Socket,
     input: Input,
     output: Output,
@@ -37,69 +37,124 @@ enum Input {
 
 /// The sending half: packets queued since the last flush.
 #[derive(Debug)]
-pub(super) enum Output {
+pub struct Output(Queue);
+
+#[derive(Debug)]
+enum Queue {
     /// Unix or TCP: one run of bytes.
     Stream { bytes: Vec<u8>, sent: usize },
     /// UDP: bytes and where each packet ends.
     Datagram(DatagramOutput),
 }
 
+/// System calls and the packets that they moved, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// System calls that received.
+    pub receive_calls: u64,
+    /// Packets that they brought.
+    pub received_frames: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// Packets that they took.
+    pub sent_frames: u64,
+}
+
+impl Calls {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            receive_calls: self.receive_calls + other.receive_calls,
+            received_frames: self.received_frames + other.received_frames,
+            send_calls: self.send_calls + other.send_calls,
+            sent_frames: self.sent_frames + other.sent_frames,
+        }
+    }
+}
+
 impl Endpoint {
     /// Takes over a connected stream socket.
-    pub(super) fn stream(socket: OwnedFd) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When the socket cannot be made non-blocking.
+    pub fn stream(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
-            output: Output::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 },
+            output: Output(Queue::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 }),
             calls: Calls::default(),
         })
     }
 
     /// A UDP socket between two ports of the loopback interface.
-    pub(super) fn datagram(local_port: u16, remote_port: u16) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// As [`Self::connected_datagram`].
+    pub fn datagram(local_port: u16, remote_port: u16) -> io::Result<Self> {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let socket = UdpSocket::new(&UdpOptions {
-            remote: Some(loopback(remote_port)),
-            ..UdpOptions::bound_to(loopback(local_port))
-        })?;
+        Self::connected_datagram(loopback(local_port), loopback(remote_port))
+    }
+
+    /// A UDP socket at `local` (port 0: any) for datagrams from and to `remote`.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn connected_datagram(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
+        let options = UdpOptions { remote: Some(remote), ..UdpOptions::bound_to(local) };
+        let socket = UdpSocket::new(&options)?;
         Ok(Self {
             socket: Socket::Datagram(socket),
             input: Input::Datagram(DatagramInput::default()),
-            output: Output::Datagram(DatagramOutput::default()),
+            output: Output(Queue::Datagram(DatagramOutput::default())),
             calls: Calls::default(),
         })
     }
 
     /// Queues one packet that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.calls.sent_frames += 1;
         self.output.push(write);
     }
 
+    /// Our address and port, of a datagram socket.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Stream(_) => None,
+            Socket::Datagram(socket) => socket.local_address().ok(),
+        }
+    }
+
     /// System calls so far, and packets: those given to [`push`](Self::push) count as sent.
-    pub(super) fn calls(&self) -> Calls {
+    #[must_use]
+    pub fn calls(&self) -> Calls {
         self.calls
     }
 
     /// Sends what it can; true when nothing is left.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn flush(&mut self) -> io::Result<bool> {
         let calls = &mut self.calls.send_calls;
-        match (&self.socket, &mut self.output) {
-            (Socket::Stream(socket), Output::Stream { bytes, sent }) => {
+        match (&self.socket, &mut self.output.0) {
+            (Socket::Stream(socket), Queue::Stream { bytes, sent }) => {
                 flush_stream(socket, bytes, sent, calls)
             }
-            (Socket::Datagram(socket), Output::Datagram(output)) => output.flush(socket, calls),
+            (Socket::Datagram(socket), Queue::Datagram(output)) => output.flush(socket, calls),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
 
     /// Reads once and hands over every whole packet and the sending half; false when there was
-    /// nothing to read.
-    pub(super) fn receive(
-        &mut self,
-        mut handle: impl FnMut(&[u8], &mut Output),
-    ) -> io::Result<bool> {
+    /// nothing to read. What the handler appends to the sending half is not in the count of packets
+    /// sent.
+    ///
+    /// # Errors
+    /// When the socket fails or the other side closes it, or sends what is no TLV.
+    pub fn receive(&mut self, mut handle: impl FnMut(&[u8], &mut Output)) -> io::Result<bool> {
         let output = &mut self.output;
         self.calls.receive_calls += 1;
         let frames = &mut self.calls.received_frames;
@@ -119,15 +174,17 @@ impl Endpoint {
     }
 
     /// Bytes waiting to be sent.
-    pub(super) fn backlog(&self) -> usize {
-        match &self.output {
-            Output::Stream { bytes, sent } => bytes.len() - sent,
-            Output::Datagram(output) => output.backlog(),
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        match &self.output.0 {
+            Queue::Stream { bytes, sent } => bytes.len() - sent,
+            Queue::Datagram(output) => output.backlog(),
         }
     }
 
     /// The socket, to wait on.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Stream(socket) => socket.as_fd(),
             Socket::Datagram(socket) => socket.as_fd(),
@@ -137,10 +194,10 @@ impl Endpoint {
 
 impl Output {
     /// Queues one packet that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        match self {
-            Self::Stream { bytes, .. } => write(bytes),
-            Self::Datagram(output) => output.push(write),
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        match &mut self.0 {
+            Queue::Stream { bytes, .. } => write(bytes),
+            Queue::Datagram(output) => output.push(write),
         }
     }
 }
@@ -185,9 +242,17 @@ fn receive_stream(
     };
     *filled += count;
     let mut at = 0;
-    while let Some((_, _, length)) = split_tlv(&buffer[at..*filled]) {
+    // A packet that is not complete yet ends the loop, and so does one that never will be: it fills
+    // the buffer.
+    while let Ok(Some(length)) = frame_len(&buffer[at..*filled]) {
+        if buffer.len() < at + length || *filled < at + length {
+            break;
+        }
         handle(&buffer[at..at + length]);
         at += length;
+    }
+    if at == 0 && *filled == buffer.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the forwarder sends no packets"));
     }
     buffer.copy_within(at..*filled, 0);
     *filled -= at;

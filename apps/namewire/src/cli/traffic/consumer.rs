@@ -1,0 +1,259 @@
+//! `namewire traffic consumer`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::ForwarderAddress;
+use ndn_packet::Name;
+use ndn_sys::clock;
+use ndn_traffic::io::{Endpoint, RunFigures, run_consumer};
+use ndn_traffic::{
+    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, PatternCounters,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::connect::{name, positive_duration};
+use super::super::failure::{Failure, Outcome};
+use super::super::output::{self, Table, grouped};
+use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+
+const WINDOW_DEFAULT: u32 = 64;
+const OUTSTANDING_DEFAULT: u32 = 1 << 16;
+
+/// Send Interests and measure what becomes of them
+///
+/// With --window a closed loop, with --rate an open one, which does not wait for answers and measures
+/// latency from when each Interest was due. Ends after --count or --duration or an interrupt, once all
+/// Interests are answered or have timed out; the status is 4 if nothing was answered. A scenario file
+/// has the keys window, rate, arrivals (fixed or poisson) and outstanding_max, and a `[[pattern]]` for
+/// each kind of Interest with prefix, weight, components, names (unique, { zipf = { count, exponent } }
+/// or { repeated = { count } }), can_be_prefix, must_be_fresh, lifetime_ms and hop_limit. Options on the
+/// command line win.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Prefixes of the Interests, all sent equally often
+    #[arg(value_parser = name)]
+    prefixes: Vec<Name>,
+    /// Read load and patterns from a TOML file
+    #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
+    scenario: Option<PathBuf>,
+    /// Interests in flight over all faces [default: 64]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "rate")]
+    window: Option<u32>,
+    /// Interests per second over all faces, whatever comes back
+    #[arg(long, value_name = "NUMBER")]
+    rate: Option<f64>,
+    /// Send at the times of a Poisson process, not at even intervals
+    #[arg(long, conflicts_with = "window")]
+    poisson: bool,
+    /// Stop sending after this time
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
+    duration: Option<Duration>,
+    /// Stop sending after so many Interests
+    #[arg(long, value_name = "NUMBER")]
+    count: Option<u64>,
+    /// Components of each name, with those of the prefix [default: one more than the prefix]
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "NUMBER")]
+    components: usize,
+    /// Use so many names again and again
+    #[arg(long, value_name = "NUMBER")]
+    repeat: Option<u32>,
+    /// Draw from the names of --repeat by Zipf's law with this exponent, instead of in turn
+    #[arg(long, value_name = "EXPONENT", requires = "repeat")]
+    zipf: Option<f64>,
+    /// CanBePrefix
+    #[arg(long)]
+    can_be_prefix: bool,
+    /// MustBeFresh
+    #[arg(long)]
+    must_be_fresh: bool,
+    /// InterestLifetime in milliseconds
+    #[arg(long, default_value_t = 4000, value_name = "MS")]
+    lifetime: u32,
+    /// HopLimit
+    #[arg(long, value_name = "NUMBER")]
+    hop_limit: Option<u8>,
+    /// A forwarder: unix:///path, tcp://host:port or udp://host:port; may be given several times
+    #[arg(long, value_name = "URI")]
+    transport: Vec<ForwarderAddress>,
+    /// Faces to each forwarder
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    faces: u32,
+    /// Make the same choices again; names that are not to repeat begin at the same number
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Print what happened as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    window: Option<u32>,
+    rate: Option<f64>,
+    arrivals: Arrivals,
+    outstanding_max: Option<u32>,
+    pattern: Vec<ConsumerPattern>,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let file: File = read_file(options.scenario.as_deref())?;
+    let load = options.load(&file)?;
+    let mut patterns = file.pattern;
+    patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
+    let stop = stop_flag()?;
+    let endpoints: Vec<Endpoint> = faces::connect(&options.transport, options.faces)?
+        .into_iter()
+        .map(|(endpoint, _)| endpoint)
+        .collect();
+    let scenario = ConsumerScenario {
+        patterns,
+        load,
+        faces: u32::try_from(endpoints.len()).unwrap_or(u32::MAX),
+        outstanding_max: file.outstanding_max.unwrap_or(OUTSTANDING_DEFAULT),
+        count: options.count,
+    };
+    let start = clock::now();
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let mut consumer =
+        Consumer::new(&scenario, seed, start).map_err(|error| wrong_scenario(&error))?;
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let end = options.duration.map(|time| start.saturating_add(nanoseconds(time)));
+    let progress = indicatif::ProgressBar::new_spinner();
+    let figures = run_consumer(&mut consumer, endpoints, end, &stop, |consumer| {
+        progress.set_message(live_line(consumer));
+        progress.tick();
+    })
+    .map_err(|error| io_failure(&error))?;
+    progress.finish_and_clear();
+    report(options, &scenario, &consumer, &figures)?;
+    let satisfied: u64 = consumer.counters().map(|counters| counters.satisfied).sum();
+    if satisfied == 0 {
+        return Err(Failure::NoAnswer("no Interest was answered with Data".to_owned()));
+    }
+    Ok(())
+}
+
+impl Options {
+    fn load(&self, file: &File) -> Outcome<Load> {
+        let (window, rate) = match (self.window, self.rate) {
+            (None, None) => (file.window, file.rate),
+            given => given,
+        };
+        let arrivals = if self.poisson { Arrivals::Poisson } else { file.arrivals };
+        match (window, rate) {
+            (Some(_), Some(_)) => {
+                Err(Failure::Usage("a scenario has a window or a rate, not both".to_owned()))
+            }
+            (_, Some(per_second)) => Ok(Load::Rate { per_second, arrivals }),
+            (window, None) => Ok(Load::Window(window.unwrap_or(WINDOW_DEFAULT))),
+        }
+    }
+
+    fn pattern(&self, prefix: &Name) -> ConsumerPattern {
+        ConsumerPattern {
+            prefix: prefix.to_uri(),
+            weight: 1.0,
+            components: self.components,
+            names: match (self.repeat, self.zipf) {
+                (None, _) => Names::Unique,
+                (Some(count), None) => Names::Repeated { count },
+                (Some(count), Some(exponent)) => Names::Zipf { count, exponent },
+            },
+            can_be_prefix: self.can_be_prefix,
+            must_be_fresh: self.must_be_fresh,
+            lifetime_ms: self.lifetime,
+            hop_limit: self.hop_limit,
+        }
+    }
+}
+
+fn live_line(consumer: &Consumer) -> String {
+    let sum = |of: fn(&PatternCounters) -> u64| grouped(consumer.counters().map(of).sum());
+    format!(
+        "{} sent, {} satisfied, {} Nacked, {} timed out, {} in flight",
+        sum(|one| one.sent),
+        sum(|one| one.satisfied),
+        sum(|one| one.nacked),
+        sum(|one| one.timed_out),
+        consumer.outstanding()
+    )
+}
+
+const PERCENTILES: [(&str, f64); 4] =
+    [("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9)];
+
+fn report(
+    options: &Options,
+    scenario: &ConsumerScenario,
+    consumer: &Consumer,
+    figures: &RunFigures,
+) -> Outcome {
+    let sent: u64 = consumer.counters().map(|counters| counters.sent).sum();
+    let cpu_us = ratio(figures.cpu.as_secs_f64() * 1e6, sent);
+    if options.json {
+        let patterns = scenario.patterns.iter().zip(consumer.counters());
+        let patterns: Vec<Value> =
+            patterns.map(|(pattern, counters)| pattern_json(&pattern.prefix, counters)).collect();
+        output::print_json(&json!({
+            "patterns": patterns,
+            "unexpected": consumer.unexpected(),
+            "faces": scenario.faces,
+            "seconds": figures.wall.as_secs_f64(),
+            "cpu_us_per_interest": cpu_us,
+            "send_calls": figures.calls.send_calls,
+            "receive_calls": figures.calls.receive_calls,
+        }))?;
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        "prefix",
+        ">sent",
+        ">satisfied",
+        ">Nacked",
+        ">timed out",
+        ">p50 µs",
+        ">p99 µs",
+        ">max µs",
+    ]);
+    for (pattern, counters) in scenario.patterns.iter().zip(consumer.counters()) {
+        let latency = &counters.latency_ns;
+        let counts = [counters.sent, counters.satisfied, counters.nacked, counters.timed_out];
+        let times =
+            [latency.value_at_quantile(0.5), latency.value_at_quantile(0.99), latency.max()];
+        let mut row = vec![pattern.prefix.clone()];
+        row.extend(counts.map(grouped));
+        row.extend(times.map(|time| grouped(time / 1000)));
+        table.row(row);
+    }
+    table.print("no patterns")?;
+    let seconds = figures.wall.as_secs_f64();
+    output::print_line(&format!("{seconds:.3} s, {cpu_us:.3} µs of CPU time per Interest"))?;
+    Ok(())
+}
+
+fn pattern_json(prefix: &str, counters: &PatternCounters) -> Value {
+    let latency = &counters.latency_ns;
+    let mut times = serde_json::Map::new();
+    for (key, percentile) in PERCENTILES {
+        times.insert(key.to_owned(), json!(microseconds(latency.value_at_percentile(percentile))));
+    }
+    times.insert("mean_us".to_owned(), json!(latency.mean() / 1000.0));
+    times.insert("max_us".to_owned(), json!(microseconds(latency.max())));
+    json!({
+        "prefix": prefix,
+        "sent": counters.sent,
+        "satisfied": counters.satisfied,
+        "nacked": counters.nacked,
+        "timed_out": counters.timed_out,
+        "latency": times,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a latency")]
+fn microseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1000.0
+}

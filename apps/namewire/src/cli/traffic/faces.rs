@@ -1,0 +1,176 @@
+//! The sockets of the generator, and the routes to them.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use ndn_client::{Candidates, EndpointOptions, Family, ForwarderAddress};
+use ndn_management::{ControlParameters, ControlResponse, Verb};
+use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
+use ndn_security::{AntiReplay, DigestSigner, sign_interest};
+use ndn_traffic::io::Endpoint;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::super::failure::{Failure, Outcome};
+
+const REPLY_TIMEOUT_S: i64 = 5;
+/// Sockets of one generator.
+const FACES_MAX: usize = 1024;
+
+/// Connects `count` times to each of the addresses; without one, to the usual forwarder.
+pub(super) fn connect(
+    transports: &[ForwarderAddress],
+    count: u32,
+) -> Outcome<Vec<(Endpoint, ForwarderAddress)>> {
+    let default;
+    let transports = if transports.is_empty() {
+        default = Candidates::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
+        let usable = |address: &&ForwarderAddress| open(address).is_ok();
+        let first = default.addresses.iter().find(usable).or(default.addresses.first());
+        first.map_or(&[][..], std::slice::from_ref)
+    } else {
+        transports
+    };
+    if transports.is_empty() || transports.len() * count as usize > FACES_MAX {
+        return Err(Failure::Usage(format!("a generator has 1 to {FACES_MAX} faces")));
+    }
+    let mut faces = Vec::new();
+    for address in transports {
+        for _ in 0..count {
+            let endpoint = open(address).map_err(|error| {
+                Failure::Unreachable(format!("no forwarder can be reached at {address}: {error}"))
+            })?;
+            faces.push((endpoint, address.clone()));
+        }
+    }
+    Ok(faces)
+}
+
+fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
+    match address {
+        ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
+        ForwarderAddress::Tcp { host, port, family } => {
+            let remote = resolve(host, *port, *family)?;
+            let stream = std::net::TcpStream::connect_timeout(&remote, Duration::from_secs(5))?;
+            stream.set_nodelay(true)?;
+            Endpoint::stream(OwnedFd::from(stream))
+        }
+        ForwarderAddress::Udp { host, port, family } => {
+            let remote = resolve(host, *port, *family)?;
+            let local: SocketAddr =
+                if remote.is_ipv6() { ([0; 16], 0).into() } else { ([0; 4], 0).into() };
+            Endpoint::connected_datagram(local, remote)
+        }
+    }
+}
+
+fn resolve(host: &str, port: u16, family: Option<Family>) -> std::io::Result<SocketAddr> {
+    let mut found = std::net::ToSocketAddrs::to_socket_addrs(&(host, port))?;
+    let fits = |address: &SocketAddr| match family {
+        Some(Family::V4) => address.is_ipv4(),
+        Some(Family::V6) => address.is_ipv6(),
+        None => true,
+    };
+    found.find(fits).ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// Asks the forwarder to send Interests for `prefixes` to each of the faces. UDP faces are made and
+/// routed to by way of `control`, because management does not answer there.
+pub(super) fn register(
+    faces: &mut [(Endpoint, ForwarderAddress)],
+    prefixes: &[Name],
+    control: Option<&ForwarderAddress>,
+) -> Outcome {
+    let mut datagram_ports = Vec::new();
+    for (endpoint, address) in faces {
+        match endpoint.local_address() {
+            Some(local) => datagram_ports.push(local),
+            None => {
+                for prefix in prefixes {
+                    register_stream(endpoint, prefix, address)?;
+                }
+            }
+        }
+    }
+    if datagram_ports.is_empty() {
+        return Ok(());
+    }
+    let control = control.cloned();
+    super::super::connect::block_on(async {
+        let options = EndpointOptions { address: control, ..EndpointOptions::default() };
+        let endpoint = ndn_client::Endpoint::connect(options)
+            .await
+            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+        let management = endpoint.management();
+        for local in datagram_ports {
+            let scheme = if local.is_ipv6() { "udp6" } else { "udp4" };
+            let parameters = ControlParameters {
+                uri: Some(format!("{scheme}://{local}")),
+                ..ControlParameters::default()
+            };
+            let response = management.respond(Verb::FaceCreate, &parameters).await?;
+            let face_id = response.parameters().ok().and_then(|found| found.face_id);
+            let face_id = face_id.ok_or_else(|| {
+                Failure::Failed(format!("no face to {local}: {} {}", response.code, response.text))
+            })?;
+            for prefix in prefixes {
+                let parameters = ControlParameters {
+                    name: Some(prefix.clone()),
+                    face_id: Some(face_id),
+                    ..ControlParameters::default()
+                };
+                management.command(Verb::RibRegister, &parameters).await?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Registers a prefix by the connection that is to get its Interests.
+fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAddress) -> Outcome {
+    let failed =
+        |text: String| Failure::Failed(format!("registering {prefix} at {address}: {text}"));
+    let parameters =
+        ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
+    let mut name =
+        Name::from_uri("/localhost/nfd/rib/register").map_err(|error| failed(error.to_string()))?;
+    name.push_generic(parameters.to_vec());
+    let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(rand::random());
+    let signature_nonce: [u8; 8] = rand::random();
+    let time_ms = u64::try_from(ndn_sys::clock::wall_clock().as_millis()).unwrap_or(u64::MAX);
+    let anti_replay =
+        AntiReplay { nonce: Some(&signature_nonce), time_ms: Some(time_ms), sequence_num: None };
+    let interest = sign_interest(&interest, &DigestSigner, &anti_replay)
+        .map_err(|error| failed(error.to_string()))?;
+    endpoint.push(|out| out.extend_from_slice(&interest));
+    endpoint.flush().map_err(|error| failed(error.to_string()))?;
+    let mut reply = None;
+    while reply.is_none() {
+        let mut fds = [PollFd::from_borrowed_fd(endpoint.fd(), PollFlags::IN)];
+        let time = Timespec { tv_sec: REPLY_TIMEOUT_S, tv_nsec: 0 };
+        match poll(&mut fds, Some(&time)) {
+            Ok(0) => return Err(Failure::NoAnswer(format!("{address} does not answer"))),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        endpoint
+            .receive(|frame, _| {
+                // An Interest that comes first, for a prefix registered before, is not answered.
+                reply = control_response(frame).or(reply.take());
+            })
+            .map_err(|error| failed(error.to_string()))?;
+    }
+    match reply {
+        Some(response) if !response.is_ok() => {
+            Err(failed(format!("{} {}", response.code, response.text)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn control_response(frame: &[u8]) -> Option<ControlResponse> {
+    let packet = LpPacket::parse(frame).ok()?;
+    let data = Data::parse(packet.fragment()?).ok()?;
+    ControlResponse::decode(data.content()?).ok()
+}

@@ -1,0 +1,66 @@
+//! `namewire traffic`: loads a forwarder.
+
+mod consumer;
+mod faces;
+mod producer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, Subcommand};
+use ndn_traffic::ScenarioError;
+use serde::de::DeserializeOwned;
+
+use super::failure::{Failure, Outcome};
+use super::interrupt::on_interrupt;
+
+/// Load a forwarder with Interests, and answer them
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    side: Side,
+}
+
+#[derive(Subcommand, Debug)]
+enum Side {
+    Consumer(consumer::Options),
+    Producer(producer::Options),
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.side {
+        Side::Consumer(options) => consumer::run(options),
+        Side::Producer(options) => producer::run(options),
+    }
+}
+
+/// Reads a scenario file; without one, what `T` has by default.
+fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
+    let Some(path) = path else { return Ok(T::default()) };
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))?;
+    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+/// True after the first interrupt.
+fn stop_flag() -> Outcome<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    on_interrupt(move || flag.store(true, Ordering::Relaxed))?;
+    Ok(stop)
+}
+
+fn wrong_scenario(error: &ScenarioError) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+fn io_failure(error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("the connection to the forwarder: {error}"))
+}
+
+/// CPU time per packet in microseconds, and other ratios.
+#[expect(clippy::cast_precision_loss, reason = "figures for people and plots")]
+fn ratio(numerator: f64, denominator: u64) -> f64 {
+    if denominator == 0 { 0.0 } else { numerator / denominator as f64 }
+}

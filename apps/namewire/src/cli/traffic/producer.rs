@@ -1,0 +1,131 @@
+//! `namewire traffic producer`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ndn_client::ForwarderAddress;
+use ndn_packet::Name;
+use ndn_traffic::io::{Endpoint, run_producer};
+use ndn_traffic::{Producer, ProducerPattern, ProducerScenario};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::connect::{name, published_name};
+use super::super::failure::Outcome;
+use super::super::output::{self, Table, grouped};
+use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+
+/// Answer the Interests of a traffic consumer
+///
+/// Registers the prefixes and answers until it is interrupted. Data has a Null signature. A scenario
+/// file has a `[[pattern]]` for each prefix, with the keys prefix, payload (a list of sizes),
+/// freshness_ms, nack_ratio, silence_ratio and suffix.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Prefixes to answer, all in the way that the options say
+    #[arg(value_parser = published_name)]
+    prefixes: Vec<Name>,
+    /// Read patterns from a TOML file
+    #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
+    scenario: Option<PathBuf>,
+    /// Bytes of content; of several sizes, one is drawn for each Data
+    #[arg(long, value_delimiter = ',', default_value = "1000", value_name = "BYTES")]
+    payload: Vec<usize>,
+    /// FreshnessPeriod in milliseconds
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    freshness: u32,
+    /// Share of Interests that get a Nack
+    #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
+    nack: f64,
+    /// Share of Interests that get nothing
+    #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
+    silence: f64,
+    /// Append this to the names of Data for CanBePrefix Interests
+    #[arg(long, value_parser = name)]
+    suffix: Option<Name>,
+    /// A forwarder: unix:///path, tcp://host:port or udp://host:port; may be given several times
+    #[arg(long, value_name = "URI")]
+    transport: Vec<ForwarderAddress>,
+    /// Faces to each forwarder
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    faces: u32,
+    /// Where to make UDP faces and register prefixes for them [default: the usual forwarder]
+    #[arg(long, value_name = "URI")]
+    control: Option<ForwarderAddress>,
+    /// Print what happened as JSON, at the end
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    pattern: Vec<ProducerPattern>,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let file: File = read_file(options.scenario.as_deref())?;
+    let mut patterns = file.pattern;
+    patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
+    let mut producer =
+        Producer::new(&ProducerScenario { patterns: patterns.clone() }, rand::random())
+            .map_err(|error| wrong_scenario(&error))?;
+    let prefixes: Vec<Name> =
+        patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
+    let stop = stop_flag()?;
+    let mut faces = faces::connect(&options.transport, options.faces)?;
+    faces::register(&mut faces, &prefixes, options.control.as_ref())?;
+    let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
+    if !options.json {
+        output::print_line("answering; Ctrl-C ends it")?;
+    }
+    let progress = indicatif::ProgressBar::new_spinner();
+    let figures = run_producer(&mut producer, endpoints, &stop, |producer| {
+        let interests: u64 = producer.counters().iter().map(|one| one.interests).sum();
+        progress.set_message(format!("{} Interests", grouped(interests)));
+        progress.tick();
+    })
+    .map_err(|error| io_failure(&error))?;
+    progress.finish_and_clear();
+    let interests: u64 = producer.counters().iter().map(|one| one.interests).sum();
+    let cpu_us = ratio(figures.cpu.as_secs_f64() * 1e6, interests);
+    if options.json {
+        let patterns = patterns.iter().zip(producer.counters()).map(|(pattern, counters)| {
+            json!({
+                "prefix": pattern.prefix,
+                "interests": counters.interests,
+                "data": counters.data,
+                "nacks": counters.nacks,
+                "silent": counters.interests - counters.data - counters.nacks,
+            })
+        });
+        output::print_json(&json!({
+            "patterns": patterns.collect::<Vec<_>>(),
+            "unexpected": producer.unexpected(),
+            "seconds": figures.wall.as_secs_f64(),
+            "cpu_us_per_interest": cpu_us,
+        }))?;
+        return Ok(());
+    }
+    let mut table = Table::new(&["prefix", ">Interests", ">Data", ">Nacks"]);
+    for (pattern, counters) in patterns.iter().zip(producer.counters()) {
+        let numbers = [counters.interests, counters.data, counters.nacks].map(grouped);
+        table.row([vec![pattern.prefix.clone()], numbers.to_vec()].concat());
+    }
+    table.print("no patterns")?;
+    output::print_line(&format!("{cpu_us:.3} µs of CPU time per Interest"))?;
+    Ok(())
+}
+
+impl Options {
+    fn pattern(&self, prefix: &Name) -> ProducerPattern {
+        ProducerPattern {
+            prefix: prefix.to_uri(),
+            payload: self.payload.clone(),
+            freshness_ms: self.freshness,
+            nack_ratio: self.nack,
+            silence_ratio: self.silence,
+            suffix: self.suffix.as_ref().map(Name::to_uri).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The consumer: when to send which Interest, and what became of it.
+
+use hdrhistogram::Histogram;
+
+use crate::outstanding::{Outstanding, Pending, Ticket};
+use crate::random::{Alias, Random};
+use crate::scenario::{
+    Arrivals, ConsumerPattern, ConsumerScenario, Load, Names, ScenarioError, parse_name,
+};
+use crate::template::InterestTemplate;
+use crate::wire::{Frame, read_frame};
+
+/// Longest latency that the histograms tell apart.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_S: f64 = 1e9;
+
+/// What became of the Interests of a pattern.
+#[derive(Debug, Clone)]
+pub struct PatternCounters {
+    /// Interests sent.
+    pub sent: u64,
+    /// Those that Data came for.
+    pub satisfied: u64,
+    /// Those that a Nack came for.
+    pub nacked: u64,
+    /// Those that nothing came for in their lifetime.
+    pub timed_out: u64,
+    /// From the scheduled time of sending to the Data, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+}
+
+/// A stream of numbers for the last component.
+#[derive(Debug)]
+enum Numbers {
+    Unique { next: u64 },
+    Zipf(Alias),
+    Repeated { next: u32, count: u32 },
+}
+
+#[derive(Debug)]
+struct Pattern {
+    template: InterestTemplate,
+    numbers: Numbers,
+    lifetime_ns: u64,
+    /// For each face and each name that repeats, the last Interest.
+    latest: Vec<Option<Ticket>>,
+    name_count: usize,
+    counters: PatternCounters,
+}
+
+/// When the next Interest is due.
+#[derive(Debug)]
+enum Pace {
+    Window,
+    Rate { due_ns: f64, interval_ns: f64, arrivals: Arrivals },
+}
+
+/// Sends Interests over several faces and follows them. Without sockets and clocks: ask
+/// [`next_face`](Self::next_face) whether to send, give it what comes in.
+#[derive(Debug)]
+pub struct Consumer {
+    patterns: Vec<Pattern>,
+    choice: Alias,
+    outstanding: Outstanding,
+    pace: Pace,
+    random: Random,
+    origin_ns: u64,
+    next_face: u32,
+    faces: u32,
+    left: u64,
+    unexpected: u64,
+}
+
+impl Consumer {
+    /// A consumer that begins at `now_ns`. The same `seed` gives the same Interests.
+    ///
+    /// # Errors
+    /// The scenario asks for what cannot be.
+    pub fn new(scenario: &ConsumerScenario, seed: u64, now_ns: u64) -> Result<Self, ScenarioError> {
+        scenario.check()?;
+        let mut random = Random::new(seed);
+        let (capacity, pace) = match scenario.load {
+            Load::Window(window) => (window, Pace::Window),
+            Load::Rate { per_second, arrivals } => {
+                let interval_ns = NS_PER_S / per_second;
+                (scenario.outstanding_max, Pace::Rate { due_ns: 0.0, interval_ns, arrivals })
+            }
+        };
+        let patterns = scenario.patterns.iter();
+        let patterns: Result<Vec<_>, _> =
+            patterns.map(|one| Pattern::new(one, scenario.faces, random.next())).collect();
+        let weights: Vec<f64> = scenario.patterns.iter().map(|pattern| pattern.weight).collect();
+        Ok(Self {
+            outstanding: Outstanding::new(capacity, weights.len()),
+            patterns: patterns?,
+            choice: Alias::new(&weights),
+            pace,
+            random,
+            origin_ns: now_ns,
+            next_face: 0,
+            faces: scenario.faces,
+            left: scenario.count.unwrap_or(u64::MAX),
+            unexpected: 0,
+        })
+    }
+
+    /// The face that the next Interest goes to; none when none is due or too many are in flight.
+    #[must_use]
+    pub fn next_face(&self, now_ns: u64) -> Option<usize> {
+        let due = self.left > 0 && !self.outstanding.is_full() && self.due_ns() <= now_ns;
+        due.then_some(self.next_face as usize)
+    }
+
+    /// Leaves a face out that takes nothing now.
+    pub fn skip_face(&mut self) {
+        self.next_face = (self.next_face + 1) % self.faces;
+    }
+
+    /// Makes the Interest for [`next_face`](Self::next_face), and counts it as sent; the bytes are an
+    /// NDNLPv2 packet. To be called only when there is such a face.
+    ///
+    /// # Panics
+    /// Too many are in flight.
+    pub fn make_interest(&mut self, now_ns: u64) -> &[u8] {
+        let index = self.choice.draw(&mut self.random);
+        let face = self.next_face;
+        let scheduled_ns = match self.pace {
+            Pace::Window => now_ns,
+            Pace::Rate { .. } => self.due_ns(),
+        };
+        self.advance();
+        let nonce = self.random.nonce();
+        let pattern = &mut self.patterns[index as usize];
+        let number = pattern.next_number(&mut self.random);
+        let latest = match usize::try_from(number) {
+            Ok(name) if pattern.name_count > 0 => {
+                pattern.latest.get_mut(face as usize * pattern.name_count + name)
+            }
+            _ => None,
+        };
+        let pending = Pending {
+            scheduled_ns,
+            expires_ns: now_ns + pattern.lifetime_ns,
+            pattern: u16::try_from(index).unwrap_or(0),
+            face: u16::try_from(face).unwrap_or(0),
+            older: latest.as_ref().and_then(|latest| **latest),
+        };
+        let ticket = self.outstanding.open(pending).expect("a caller that asked for room");
+        if let Some(latest) = latest {
+            *latest = Some(ticket);
+        }
+        pattern.counters.sent += 1;
+        pattern.template.fill(ticket.to_token(), number, nonce)
+    }
+
+    /// Takes what came in by `face`; `now_ns` is when it came.
+    pub fn handle_frame(&mut self, face: usize, frame: &[u8], now_ns: u64) {
+        let (token, satisfied) = match read_frame(frame) {
+            Frame::Data { token } => (token, true),
+            Frame::Nack { token } => (token, false),
+            Frame::Interest { .. } | Frame::Other => {
+                self.unexpected += 1;
+                return;
+            }
+        };
+        let face = u16::try_from(face).unwrap_or(u16::MAX);
+        let mut next = Ticket::from_token(token);
+        // One answer for all that this face asked by the same name.
+        let mut closed = false;
+        while let Some(pending) = next.and_then(|ticket| self.outstanding.close(ticket, face)) {
+            closed = true;
+            next = pending.older;
+            let counters = &mut self.patterns[usize::from(pending.pattern)].counters;
+            if satisfied {
+                counters.satisfied += 1;
+                let latency = now_ns.saturating_sub(pending.scheduled_ns).max(1);
+                counters.latency_ns.saturating_record(latency);
+            } else {
+                counters.nacked += 1;
+            }
+        }
+        self.unexpected += u64::from(!closed);
+    }
+
+    /// Ends the Interests whose lifetime is over.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        for (index, pattern) in self.patterns.iter_mut().enumerate() {
+            while self.outstanding.expire(index, now_ns).is_some() {
+                pattern.counters.timed_out += 1;
+            }
+        }
+    }
+
+    /// When there is something to do although nothing comes in.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let sending =
+            matches!(self.pace, Pace::Rate { .. }) && self.left > 0 && !self.outstanding.is_full();
+        let due = sending.then(|| self.due_ns());
+        [due, self.outstanding.next_expiry()].into_iter().flatten().min()
+    }
+
+    /// Sends nothing more.
+    pub fn stop(&mut self) {
+        self.left = 0;
+    }
+
+    /// Whether all was sent and has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.left == 0 && self.outstanding.len() == 0
+    }
+
+    /// Interests in flight.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// Packets that answered nothing in flight: too late, twice, or not asked for.
+    #[must_use]
+    pub fn unexpected(&self) -> u64 {
+        self.unexpected
+    }
+
+    /// What became of the Interests, for each pattern of the scenario.
+    pub fn counters(&self) -> impl Iterator<Item = &PatternCounters> {
+        self.patterns.iter().map(|pattern| &pattern.counters)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "nanoseconds of a run"
+    )]
+    fn due_ns(&self) -> u64 {
+        match self.pace {
+            Pace::Window => 0,
+            Pace::Rate { due_ns, .. } => self.origin_ns + due_ns as u64,
+        }
+    }
+
+    fn advance(&mut self) {
+        self.left -= 1;
+        self.skip_face();
+        if let Pace::Rate { due_ns, interval_ns, arrivals } = &mut self.pace {
+            *due_ns += match arrivals {
+                Arrivals::Fixed => *interval_ns,
+                Arrivals::Poisson => *interval_ns * self.random.exponential(),
+            };
+        }
+    }
+}
+
+impl Pattern {
+    fn new(pattern: &ConsumerPattern, faces: u32, first: u64) -> Result<Self, ScenarioError> {
+        let prefix = parse_name(&pattern.prefix)?;
+        let (numbers, name_count) = match pattern.names {
+            Names::Unique => (Numbers::Unique { next: first }, 0),
+            Names::Zipf { count, exponent } => {
+                (Numbers::Zipf(Alias::zipf(count, exponent)), count as usize)
+            }
+            Names::Repeated { count } => (Numbers::Repeated { next: 0, count }, count as usize),
+        };
+        Ok(Self {
+            template: InterestTemplate::new(&prefix, pattern),
+            numbers,
+            lifetime_ns: u64::from(pattern.lifetime_ms) * NS_PER_MS,
+            latest: vec![None; name_count * faces as usize],
+            name_count,
+            counters: PatternCounters {
+                sent: 0,
+                satisfied: 0,
+                nacked: 0,
+                timed_out: 0,
+                latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+                    .unwrap_or_else(|_| unreachable!("the bounds are valid constants")),
+            },
+        })
+    }
+
+    fn next_number(&mut self, random: &mut Random) -> u64 {
+        match &mut self.numbers {
+            Numbers::Unique { next } => {
+                *next = next.wrapping_add(1);
+                *next
+            }
+            Numbers::Zipf(ranks) => u64::from(ranks.draw(random)),
+            Numbers::Repeated { next, count } => {
+                let number = *next;
+                *next = (*next + 1) % *count;
+                u64::from(number)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

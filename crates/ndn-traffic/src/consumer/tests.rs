@@ -1,0 +1,179 @@
+use super::*;
+use crate::{Producer, ProducerPattern, ProducerScenario};
+
+fn pattern(prefix: &str) -> ConsumerPattern {
+    ConsumerPattern { prefix: prefix.to_owned(), ..ConsumerPattern::default() }
+}
+
+fn consumer(patterns: Vec<ConsumerPattern>, load: Load, faces: u32) -> Consumer {
+    let scenario =
+        ConsumerScenario { patterns, load, faces, outstanding_max: 1000, count: Some(1000) };
+    Consumer::new(&scenario, 1, 0).unwrap()
+}
+
+/// Sends all that is due; each packet with its face.
+fn send(consumer: &mut Consumer, now_ns: u64) -> Vec<(usize, Vec<u8>)> {
+    let mut sent = Vec::new();
+    while let Some(face) = consumer.next_face(now_ns) {
+        sent.push((face, consumer.make_interest(now_ns).to_vec()));
+    }
+    sent
+}
+
+fn producer(pattern: ProducerPattern) -> Producer {
+    Producer::new(&ProducerScenario { patterns: vec![pattern] }, 2).unwrap()
+}
+
+fn answer(producer: &mut Producer, interest: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    producer.handle_frame(interest, |write| write(&mut out));
+    out
+}
+
+fn first(consumer: &Consumer) -> &PatternCounters {
+    consumer.counters().next().unwrap()
+}
+
+#[test]
+fn a_window_is_kept_full_and_never_exceeded() {
+    let mut consumer = consumer(vec![pattern("/a")], Load::Window(4), 3);
+    let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
+    let sent = send(&mut consumer, 10);
+    let faces: Vec<usize> = sent.iter().map(|(face, _)| *face).collect();
+    assert_eq!(faces, [0, 1, 2, 0]);
+    let data = answer(&mut producer, &sent[1].1);
+    consumer.handle_frame(0, &data, 20);
+    assert_eq!((consumer.outstanding(), consumer.unexpected()), (4, 1), "the wrong face");
+    consumer.handle_frame(1, &data, 1_010);
+    assert_eq!(consumer.outstanding(), 3);
+    consumer.handle_frame(1, &data, 1_010);
+    assert_eq!((consumer.outstanding(), consumer.unexpected()), (3, 2), "twice");
+    assert_eq!(send(&mut consumer, 1_010).len(), 1);
+    assert_eq!((first(&consumer).sent, first(&consumer).satisfied), (5, 1));
+    assert_eq!(first(&consumer).latency_ns.max(), 1_000);
+}
+
+#[test]
+fn latency_counts_from_the_schedule_however_late_it_is_sent() {
+    let load = Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed };
+    let mut consumer = consumer(vec![pattern("/a")], load, 1);
+    let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
+    assert_eq!(send(&mut consumer, 0).len(), 1);
+    assert_eq!(consumer.next_deadline(), Some(1_000));
+    // The sender was away for 100 µs: all that was due meanwhile is sent at once.
+    let sent = send(&mut consumer, 100_000);
+    assert_eq!(sent.len(), 100);
+    for (face, interest) in &sent {
+        let data = answer(&mut producer, interest);
+        consumer.handle_frame(*face, &data, 100_000);
+    }
+    let latency = &first(&consumer).latency_ns;
+    assert_eq!(latency.len(), 100);
+    assert!(latency.max() >= 98_900, "{}", latency.max());
+    assert!((latency.mean() - 49_500.0).abs() < 500.0, "{}", latency.mean());
+}
+
+#[test]
+fn poisson_keeps_the_rate_and_varies() {
+    let load = Load::Rate { per_second: 1e3, arrivals: Arrivals::Poisson };
+    let mut consumer = consumer(vec![pattern("/a")], load, 1);
+    let counts: Vec<usize> =
+        (0..100).map(|step| send(&mut consumer, step * 5_000_000).len()).collect();
+    let sum: usize = counts.iter().sum();
+    assert!((430..570).contains(&sum), "{sum} in half a second");
+    assert!(counts.contains(&0) && counts.iter().any(|count| *count > 8), "{counts:?}");
+}
+
+#[test]
+fn what_is_not_answered_times_out_after_its_own_lifetime() {
+    let short = ConsumerPattern { lifetime_ms: 1, ..pattern("/short") };
+    let mut consumer = consumer(vec![pattern("/long"), short], Load::Window(100), 1);
+    assert_eq!(send(&mut consumer, 0).len(), 100);
+    consumer.stop();
+    consumer.handle_timeout(999_999);
+    assert_eq!(consumer.outstanding(), 100);
+    assert_eq!(consumer.next_deadline(), Some(1_000_000));
+    consumer.handle_timeout(1_000_000);
+    let counters: Vec<(u64, u64)> =
+        consumer.counters().map(|one| (one.sent, one.timed_out)).collect();
+    assert_eq!(counters[0].1, 0);
+    assert!(counters[1].0 > 0 && counters[1].0 == counters[1].1);
+    consumer.handle_timeout(4_000_000_000);
+    assert!(consumer.is_done());
+}
+
+#[test]
+fn weights_divide_the_interests() {
+    let heavy = ConsumerPattern { weight: 3.0, ..pattern("/heavy") };
+    let mut consumer = consumer(vec![pattern("/light"), heavy], Load::Window(1000), 1);
+    assert_eq!(send(&mut consumer, 0).len(), 1000);
+    let sent: Vec<u64> = consumer.counters().map(|one| one.sent).collect();
+    assert!((690..810).contains(&sent[1]), "{sent:?}");
+}
+
+#[test]
+fn one_answer_serves_all_that_asked_for_the_name_before() {
+    let repeated = ConsumerPattern { names: Names::Repeated { count: 2 }, ..pattern("/a") };
+    let mut consumer = consumer(vec![repeated], Load::Window(6), 1);
+    let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
+    let sent = send(&mut consumer, 0);
+    // Interests 0, 2 and 4 have one name. An answer to 2 is none to 4, which was sent later.
+    let data = answer(&mut producer, &sent[2].1);
+    consumer.handle_frame(0, &data, 10);
+    assert_eq!(first(&consumer).satisfied, 2);
+    let data = answer(&mut producer, &sent[4].1);
+    consumer.handle_frame(0, &data, 10);
+    assert_eq!(first(&consumer).satisfied, 3);
+    let data = answer(&mut producer, &sent[5].1);
+    consumer.handle_frame(0, &data, 10);
+    assert_eq!((first(&consumer).satisfied, consumer.outstanding()), (6, 0));
+}
+
+#[test]
+fn nacks_and_silence_come_as_often_as_they_should() {
+    let mut consumer = consumer(vec![pattern("/a")], Load::Window(1000), 1);
+    let mut producer = producer(ProducerPattern {
+        prefix: "/a".to_owned(),
+        nack_ratio: 0.25,
+        silence_ratio: 0.25,
+        ..Default::default()
+    });
+    for (face, interest) in send(&mut consumer, 0) {
+        let packet = answer(&mut producer, &interest);
+        if !packet.is_empty() {
+            consumer.handle_frame(face, &packet, 1);
+        }
+    }
+    consumer.handle_timeout(u64::MAX);
+    let counters = first(&consumer);
+    assert!((200..300).contains(&counters.nacked), "{counters:?}");
+    assert!((200..300).contains(&counters.timed_out), "{counters:?}");
+    assert_eq!(counters.satisfied + counters.nacked + counters.timed_out, 1000);
+    let answers = producer.counters()[0];
+    assert_eq!((answers.nacks, answers.data), (counters.nacked, counters.satisfied));
+    assert!(consumer.is_done(), "the count has been reached");
+}
+
+#[test]
+fn noise_from_the_network_is_counted() {
+    let mut consumer = consumer(vec![pattern("/a")], Load::Window(1), 1);
+    for noise in [&b""[..], b"\x06", b"\x64\x03\x62\x05", b"\x06\x00", b"\xFD\xFF"] {
+        consumer.handle_frame(0, noise, 1);
+    }
+    assert_eq!(consumer.unexpected(), 5);
+}
+
+#[test]
+fn scenarios_that_cannot_be_are_refused() {
+    let refuse = |patterns, load| {
+        let scenario =
+            ConsumerScenario { patterns, load, faces: 1, outstanding_max: 1, count: None };
+        Consumer::new(&scenario, 1, 0).unwrap_err();
+    };
+    refuse(Vec::new(), Load::Window(1));
+    refuse(vec![pattern("a")], Load::Window(1));
+    refuse(vec![pattern("/a")], Load::Window(0));
+    refuse(vec![pattern("/a")], Load::Rate { per_second: f64::NAN, arrivals: Arrivals::Fixed });
+    refuse(vec![ConsumerPattern { components: 1, ..pattern("/a") }], Load::Window(1));
+    refuse(vec![ConsumerPattern { weight: 0.0, ..pattern("/a") }], Load::Window(1));
+}

@@ -1,0 +1,8 @@
+//! Sockets in batches, and the loops that drive consumers and producers.
+
+mod datagram;
+mod driver;
+mod endpoint;
+
+pub use driver::{RunFigures, run_consumer, run_producer};
+pub use endpoint::{Calls, Endpoint, Output};

@@ -1,0 +1,272 @@
+//! What to send and how to answer, as a TOML file says it.
+
+use ndn_packet::Name;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Patterns of one scenario.
+const PATTERNS_MAX: usize = 64;
+/// Different names of a pattern that repeats them.
+const NAMES_MAX: u32 = 1 << 20;
+/// Interests in flight, in a closed or an open loop.
+const OUTSTANDING_MAX: u32 = 1 << 20;
+/// Components of a name, so that a template has room.
+const COMPONENTS_MAX: usize = 64;
+/// Bytes of content, so that Data fits a packet.
+const PAYLOAD_MAX: usize = 8000;
+/// Bytes of a prefix.
+const PREFIX_LEN_MAX: usize = 400;
+
+/// What is wrong with a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ScenarioError {
+    /// There is nothing to send or to answer, or too much.
+    #[error("a scenario has 1 to {PATTERNS_MAX} patterns")]
+    PatternCount,
+    /// The prefix of a pattern is no name, or too long.
+    #[error("{0:?} is not a name of up to {PREFIX_LEN_MAX} bytes")]
+    Prefix(String),
+    /// A number is outside its range.
+    #[error("pattern {prefix}: {what}")]
+    Pattern {
+        /// Prefix of the pattern.
+        prefix: String,
+        /// What it has to be.
+        what: &'static str,
+    },
+    /// The load cannot be had.
+    #[error("{0}")]
+    Load(&'static str),
+}
+
+/// When Interests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// So many in flight over all faces; each end makes room for the next.
+    Window(u32),
+    /// So many per second, whatever comes back.
+    Rate {
+        /// Interests per second.
+        per_second: f64,
+        /// How they are spread in time.
+        arrivals: Arrivals,
+    },
+}
+
+/// How the Interests of an open loop are spread in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// At even intervals.
+    #[default]
+    Fixed,
+    /// A Poisson process.
+    Poisson,
+}
+
+/// Where the last component of each name comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Names {
+    /// No name comes twice.
+    #[default]
+    Unique,
+    /// Drawn from `count` names, rank r with a frequency that goes with r^-exponent.
+    Zipf {
+        /// Different names.
+        count: u32,
+        /// Exponent, not negative.
+        exponent: f64,
+    },
+    /// `count` names in turn.
+    Repeated {
+        /// Different names.
+        count: u32,
+    },
+}
+
+/// Interests of one kind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConsumerPattern {
+    /// What the names begin with.
+    pub prefix: String,
+    /// Share of the Interests, relative to the other patterns.
+    pub weight: f64,
+    /// Components of a whole name; 0: those of the prefix, and one.
+    pub components: usize,
+    /// The last component.
+    pub names: Names,
+    /// CanBePrefix.
+    pub can_be_prefix: bool,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// InterestLifetime, after which an Interest has timed out.
+    pub lifetime_ms: u32,
+    /// HopLimit.
+    pub hop_limit: Option<u8>,
+}
+
+impl Default for ConsumerPattern {
+    fn default() -> Self {
+        Self {
+            prefix: String::new(),
+            weight: 1.0,
+            components: 0,
+            names: Names::Unique,
+            can_be_prefix: false,
+            must_be_fresh: false,
+            lifetime_ms: 4000,
+            hop_limit: None,
+        }
+    }
+}
+
+/// What a consumer does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConsumerScenario {
+    /// Kinds of Interests.
+    pub patterns: Vec<ConsumerPattern>,
+    /// When to send.
+    pub load: Load,
+    /// Faces over which the Interests are spread in turn.
+    pub faces: u32,
+    /// Most Interests in flight in an open loop; beyond it, the schedule waits (and latency counts).
+    pub outstanding_max: u32,
+    /// End after so many Interests.
+    pub count: Option<u64>,
+}
+
+/// Answers to the Interests below a prefix.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProducerPattern {
+    /// What is answered; of several that match, the longest counts.
+    pub prefix: String,
+    /// Bytes of content; one of the sizes is drawn for each Data.
+    pub payload: Vec<usize>,
+    /// FreshnessPeriod; 0: none.
+    pub freshness_ms: u32,
+    /// Share of Interests that get a Nack (NoRoute).
+    pub nack_ratio: f64,
+    /// Share of Interests that get nothing.
+    pub silence_ratio: f64,
+    /// Name components, such as `/v`, to append to the names of Data for CanBePrefix Interests.
+    pub suffix: String,
+}
+
+impl Default for ProducerPattern {
+    fn default() -> Self {
+        Self {
+            prefix: String::new(),
+            payload: vec![1000],
+            freshness_ms: 0,
+            nack_ratio: 0.0,
+            silence_ratio: 0.0,
+            suffix: String::new(),
+        }
+    }
+}
+
+/// What a producer does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProducerScenario {
+    /// Kinds of answers.
+    pub patterns: Vec<ProducerPattern>,
+}
+
+impl ConsumerScenario {
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
+        check_count(self.patterns.len())?;
+        let load = |ok: bool, what| if ok { Ok(()) } else { Err(ScenarioError::Load(what)) };
+        load((1..=1024).contains(&self.faces), "there are 1 to 1024 faces")?;
+        match self.load {
+            Load::Window(window) => load(
+                (1..=OUTSTANDING_MAX).contains(&window),
+                "a window has 1 to 1048576 Interests",
+            )?,
+            Load::Rate { per_second, .. } => {
+                load(
+                    per_second > 0.0 && per_second <= 1e9,
+                    "a rate is more than 0 and at most 1e9 per second",
+                )?;
+                load(
+                    (1..=OUTSTANDING_MAX).contains(&self.outstanding_max),
+                    "1 to 1048576 Interests may be outstanding",
+                )?;
+            }
+        }
+        self.patterns.iter().try_for_each(|pattern| pattern.check(self.faces))
+    }
+}
+
+impl ConsumerPattern {
+    fn check(&self, faces: u32) -> Result<(), ScenarioError> {
+        let prefix = parse_name(&self.prefix)?;
+        let demand = |ok: bool, what| demand(ok, &self.prefix, what);
+        demand(self.weight > 0.0 && self.weight.is_finite(), "weight is a positive number")?;
+        demand(self.lifetime_ms > 0, "lifetime_ms is not 0")?;
+        let components = prefix.components().count();
+        demand(
+            self.components == 0 || (components + 1..=COMPONENTS_MAX).contains(&self.components),
+            "components counts the prefix and at least one more, at most 64",
+        )?;
+        let count = match self.names {
+            Names::Unique => return Ok(()),
+            Names::Repeated { count } => count,
+            Names::Zipf { count, exponent } => {
+                demand((0.0..=10.0).contains(&exponent), "a Zipf exponent is from 0 to 10")?;
+                count
+            }
+        };
+        demand((1..=NAMES_MAX).contains(&count), "there are 1 to 1048576 names")?;
+        let pairs = u64::from(count) * u64::from(faces);
+        demand(pairs <= 1 << 24, "names times faces are at most 16777216")
+    }
+}
+
+impl ProducerScenario {
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
+        check_count(self.patterns.len())?;
+        for pattern in &self.patterns {
+            parse_name(&pattern.prefix)?;
+            if !pattern.suffix.is_empty() {
+                parse_name(&pattern.suffix)?;
+            }
+            let demand = |ok: bool, what| demand(ok, &pattern.prefix, what);
+            demand(
+                !pattern.payload.is_empty()
+                    && pattern.payload.iter().all(|size| *size <= PAYLOAD_MAX),
+                "payload is a list of sizes of up to 8000 bytes",
+            )?;
+            let ratio = 0.0..=1.0;
+            demand(
+                ratio.contains(&pattern.nack_ratio)
+                    && ratio.contains(&pattern.silence_ratio)
+                    && ratio.contains(&(pattern.nack_ratio + pattern.silence_ratio)),
+                "nack_ratio and silence_ratio are from 0 to 1, together too",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a name that fits a template.
+pub(crate) fn parse_name(uri: &str) -> Result<Name, ScenarioError> {
+    let name = Name::from_uri(uri).ok().filter(|_| uri.starts_with('/'));
+    name.filter(|name| name.value().len() <= PREFIX_LEN_MAX)
+        .ok_or_else(|| ScenarioError::Prefix(uri.to_owned()))
+}
+
+fn check_count(count: usize) -> Result<(), ScenarioError> {
+    if (1..=PATTERNS_MAX).contains(&count) { Ok(()) } else { Err(ScenarioError::PatternCount) }
+}
+
+fn demand(ok: bool, prefix: &str, what: &'static str) -> Result<(), ScenarioError> {
+    let error = || ScenarioError::Pattern { prefix: prefix.to_owned(), what };
+    if ok { Ok(()) } else { Err(error()) }
+}

@@ -1,0 +1,104 @@
+//! The traffic generator against the forwarder, with real sockets.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use namewire_tests::{Forwarder, Process, Settings};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Runs a consumer with these arguments against a producer; what the consumer found, and the producer.
+fn measure(forwarder: &Forwarder, producer: &[&str], consumer: &[&str]) -> (Value, Value) {
+    let arguments = [&["traffic", "producer"], producer].concat();
+    let mut producer: Process =
+        forwarder.spawn("producer", &[&arguments[..], &["--json"]].concat());
+    namewire_tests::wait_until("the routes", || {
+        let routes = forwarder.output(&["route", "list"]);
+        routes.contains("/load").then_some(())
+    });
+    let found = forwarder.json(&[&["traffic", "consumer"], consumer].concat());
+    producer.signal(Signal::TERM);
+    assert!(producer.wait().success());
+    (found, serde_json::from_str(&producer.stdout()).unwrap())
+}
+
+fn sum(report: &Value, key: &str) -> u64 {
+    report["patterns"].as_array().unwrap().iter().map(|one| one[key].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn every_interest_of_a_window_is_answered_over_every_transport() {
+    let forwarder = Settings::new().tcp().udp().start();
+    let udp = format!("udp4://127.0.0.1:{}", forwarder.port());
+    let addresses = [forwarder.unix(), forwarder.tcp(), udp];
+    for address in &addresses {
+        let transport = ["/load", "--transport", address];
+        let consumer =
+            [&transport[..], &["--count", "5000", "--window", "32", "--faces", "3"]].concat();
+        let (found, answered) = measure(&forwarder, &transport, &consumer);
+        assert_eq!(sum(&found, "sent"), 5000, "{address}: {found}");
+        assert_eq!(sum(&found, "satisfied"), 5000, "{address}: {found}");
+        assert_eq!(sum(&answered, "data"), 5000, "{address}: {answered}");
+        assert_eq!(found["unexpected"], 0);
+        let latency = &found["patterns"][0]["latency"];
+        assert!(latency["p50_us"].as_f64().unwrap() <= latency["max_us"].as_f64().unwrap());
+        let _ = forwarder.json(&["cs", "erase", "/load"]);
+        namewire_tests::wait_until("the route to go", || {
+            let routes = forwarder.output(&["route", "list"]);
+            if routes.contains("/load") && address.starts_with("udp") {
+                return Some(());
+            }
+            (!routes.contains("/load")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let producer = directory.join("producer.toml");
+    std::fs::write(
+        &producer,
+        "[[pattern]]\nprefix = \"/load/mixed\"\npayload = [100, 4000]\nfreshness_ms = 50\n\
+         nack_ratio = 0.2\nsilence_ratio = 0.1\n\
+         [[pattern]]\nprefix = \"/load\"\nsuffix = \"/v\"\n",
+    )
+    .unwrap();
+    let consumer = directory.join("consumer.toml");
+    std::fs::write(
+        &consumer,
+        "rate = 5000.0\narrivals = \"poisson\"\n\
+         [[pattern]]\nprefix = \"/load/mixed\"\nlifetime_ms = 200\nhop_limit = 5\n\
+         [[pattern]]\nprefix = \"/load/often\"\nmust_be_fresh = true\ncomponents = 6\n\
+         names = { zipf = { count = 100, exponent = 1.0 } }\n\
+         [[pattern]]\nprefix = \"/load/below\"\ncan_be_prefix = true\nweight = 2.0\n",
+    )
+    .unwrap();
+    let (found, answered) = measure(
+        &forwarder,
+        &["--scenario", producer.to_str().unwrap()],
+        &["--scenario", consumer.to_str().unwrap(), "--count", "4000", "--faces", "2"],
+    );
+    assert_eq!(sum(&found, "sent"), 4000);
+    let ends = ["satisfied", "nacked", "timed_out"].map(|key| sum(&found, key));
+    assert_eq!(ends.iter().sum::<u64>(), 4000, "{found}");
+    let mixed = &found["patterns"][0];
+    let share = |key: &str| mixed[key].as_f64().unwrap() / mixed["sent"].as_f64().unwrap();
+    assert!((0.14..0.26).contains(&share("nacked")), "{mixed}");
+    assert!((0.06..0.14).contains(&share("timed_out")), "{mixed}");
+    for pattern in &found["patterns"].as_array().unwrap()[1..] {
+        assert_eq!(pattern["sent"], pattern["satisfied"], "{pattern}");
+    }
+    assert!(found["seconds"].as_f64().unwrap() > 0.6, "an open loop keeps its rate: {found}");
+    assert_eq!(answered["patterns"][0]["nacks"], mixed["nacked"], "{answered}");
+}
+
+#[test]
+fn nobody_to_answer_is_a_failure_with_its_own_status() {
+    let forwarder = Settings::new().start();
+    let refused = forwarder.run(&["traffic", "consumer", "/nobody", "--count", "10", "--json"]);
+    assert_eq!(refused.status.code(), Some(4));
+    let found: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(sum(&found, "nacked"), 10);
+    let wrong = forwarder.run(&["traffic", "consumer", "/a", "--rate", "0"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
