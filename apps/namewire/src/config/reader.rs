@@ -319,7 +319,14 @@ impl FromToml for IpAddr {
 impl<T: FromToml> FromToml for Vec<T> {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         let items = value.as_array().ok_or_else(|| expected("a list", value))?;
-        items.iter().map(|item| T::from_toml(item.get_ref())).collect()
+        let (mut read, mut reasons) = (Vec::new(), Vec::new());
+        for item in items {
+            match T::from_toml(item.get_ref()) {
+                Ok(value) => read.push(value),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if reasons.is_empty() { Ok(read) } else { Err(reasons.join("; ")) }
     }
 }
 

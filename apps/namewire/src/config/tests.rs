@@ -209,3 +209,10 @@ fn a_configuration_of_nfd_is_recognised() {
     std::fs::write(&path, "general = 1\n").unwrap();
     assert!(!load(&path).unwrap_err().to_string().contains("--nfd-conf"));
 }
+
+#[test]
+fn every_wrong_item_of_a_list_is_reported() {
+    let text = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"x1\", \"faces\", \"x2\"]\n";
+    let said = parse("a.toml", text).unwrap_err().to_string();
+    assert!(said.contains("x1") && said.contains("x2"), "{said}");
+}
