@@ -1,7 +1,7 @@
 //! Large pages for large tables, behind a safe function.
 
 /// Below this, a table is left on ordinary pages: it would gain little and waste up to a huge page.
-const TABLE_BYTES_MIN: usize = 4 * 1024 * 1024;
+const TABLE_BYTES_MIN: usize = if cfg!(miri) { 64 * 1024 } else { 4 * 1024 * 1024 };
 
 /// Smallest page: the kernel takes advice for whole ones only.
 const PAGE_BYTES: usize = 4096;
