@@ -15,6 +15,10 @@ use crate::{wait_until, well_known};
 /// buffer ends at 8192 bytes).
 const SEGMENT_BYTES: &str = "7000";
 
+/// Interests that may wait for a producer on ndn-app: its reader takes 8192 bytes at a time, and loses
+/// its place (and then its connection) in a packet that goes on in the next 8192.
+const NDN_APP_WINDOW: &str = "64";
+
 /// An application library under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -91,8 +95,33 @@ impl Peer {
     /// It cannot be fetched.
     #[must_use]
     pub fn fetch(self, transport: &Transport, prefix: &str, directory: &Path) -> Vec<u8> {
+        self.fetch_from(Self::Namewire, transport, prefix, directory)
+    }
+
+    /// Fetches `prefix` into a file, at a pace that `producer` bears, and returns the bytes.
+    ///
+    /// # Panics
+    /// It cannot be fetched.
+    #[must_use]
+    pub fn fetch_from(
+        self,
+        producer: Self,
+        transport: &Transport,
+        prefix: &str,
+        directory: &Path,
+    ) -> Vec<u8> {
         let out = directory.join(format!("{}-fetched{}", self.name(), prefix.replace('/', "-")));
         let mut command = self.consumer(prefix, &out);
+        // The windows of the others are that small anyway.
+        match (producer, self) {
+            (Self::NdnApp, Self::Namewire) => {
+                command.args(["--window-max", NDN_APP_WINDOW]);
+            }
+            (Self::NdnApp, Self::Ndnts) => {
+                command.env("INTEROP_WINDOW_MAX", NDN_APP_WINDOW);
+            }
+            _ => {}
+        }
         command.env("NDN_CLIENT_TRANSPORT", &transport.0).env("HOME", directory);
         let output = run_to_end(command);
         let complaint = String::from_utf8_lossy(&output.stderr);

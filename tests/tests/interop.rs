@@ -31,7 +31,7 @@ fn transfer(
     std::fs::write(&file, &object).unwrap();
     let prefix = format!("/interop/{}-{}", producer.name(), consumer.name());
     let _serving = producer.produce(producing, &prefix, &file, directory);
-    let fetched = consumer.fetch(consuming, &prefix, directory);
+    let fetched = consumer.fetch_from(producer, consuming, &prefix, directory);
     assert_eq!(fetched.len(), object.len(), "{} to {}", producer.name(), consumer.name());
     assert!(fetched == object, "{} to {}: the bytes differ", producer.name(), consumer.name());
 }

@@ -6,11 +6,18 @@ import { writeFile } from "node:fs/promises";
 import { Forwarder } from "@ndn/fw";
 import { digestSigning, Name } from "@ndn/packet";
 import { retrieveMetadata } from "@ndn/rdr";
-import { fetch } from "@ndn/segmented-object";
+import { fetch, TcpCubic } from "@ndn/segmented-object";
 
 import { connect, usage } from "./connect.js";
 
 const RETRANSMISSIONS = 8;
+
+/** CUBIC whose window ends at so many segments. */
+class LimitedCubic extends TcpCubic {
+  updateCwnd(window) {
+    super.updateCwnd(Math.min(window, Number(process.env.INTEROP_WINDOW_MAX || Infinity)));
+  }
+}
 
 const [prefixUri, path] = usage("usage: consumer.js NAME-PREFIX OUT-FILE");
 const face = await connect();
@@ -28,7 +35,7 @@ try {
     retx: RETRANSMISSIONS,
     verifier: digestIfAny,
   });
-  const content = await fetch(name, { verifier: digestIfAny });
+  const content = await fetch(name, { verifier: digestIfAny, ca: new LimitedCubic() });
   await writeFile(path, content);
   const seconds = (performance.now() - started) / 1000;
   console.error(`${content.length} bytes in ${seconds.toFixed(3)} s`);
