@@ -52,6 +52,8 @@ pub enum Command {
     },
     /// Show every frame to this tap from now on, or to nobody.
     SetTap(Option<Box<dyn FrameTap>>),
+    /// Measure service times from now on, or no more.
+    Trace(bool),
     /// Send what waits, close everything and end.
     Stop,
 }

@@ -222,6 +222,7 @@ impl Dataplane {
             Command::SetRegions(regions) => {
                 self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
             }
+            Command::Trace(is_on) => self.broadcast(|| Command::Trace(is_on)),
             Command::Stop => self.broadcast(|| Command::Stop),
         }
     }

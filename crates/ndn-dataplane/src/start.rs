@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use ndn_face::FaceSet;
-use ndn_forwarding::{Burst, Counters, Ingress, Shard, ShardConfig, SharedTables, StrategyTable};
+use ndn_forwarding::{
+    Burst, Counters, Ingress, ServiceTimes, Shard, ShardConfig, SharedTables, StrategyTable,
+};
 use ndn_ring::PacketPool;
 use ndn_sys::poll::{Interest, Waker};
 use ndn_sys::{clock, cpu};
@@ -76,6 +78,7 @@ impl Parts {
         let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
         let mut ingress = Ingress::new(hasher, Arc::clone(&counters), nonce_seed);
         ingress.set_interest_lifetime_max(options.interest_lifetime_max);
+        let service_times = Arc::<ServiceTimes>::default();
         let worker_counters = Arc::new(WorkerCounters::default());
         let view = WorkerView {
             commands,
@@ -85,6 +88,7 @@ impl Parts {
             worker_counters: Arc::clone(&worker_counters),
             pool_counters: Arc::clone(pool.counters()),
             calls: Arc::clone(faces.call_counters()),
+            service_times: Arc::clone(&service_times),
             channels: channel_counters,
             exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
             loads: crew.as_ref().map(|crew| Arc::clone(crew.dispatcher.loads())),
@@ -106,6 +110,8 @@ impl Parts {
             counters: worker_counters,
             spin: options.spin,
             state: RoundState::default(),
+            service_times,
+            timer: None,
             crew,
         };
         Ok((prepared, worker.cpu, view))

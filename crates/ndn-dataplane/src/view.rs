@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ndn_face::{CallCounters, ChannelCounters};
-use ndn_forwarding::{Counters, NdtLoads};
+use ndn_forwarding::{Counters, NdtLoads, ServiceTimes};
 use ndn_ring::PoolCounters;
 
 use crate::command::Command;
@@ -24,6 +24,7 @@ pub struct WorkerView {
     pub(crate) worker_counters: Arc<WorkerCounters>,
     pub(crate) pool_counters: Arc<PoolCounters>,
     pub(crate) calls: Arc<CallCounters>,
+    pub(crate) service_times: Arc<ServiceTimes>,
     pub(crate) channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
     pub(crate) exchange: Option<Arc<ExchangeCounters>>,
     /// What it has dispatched, if there are other workers.
@@ -49,6 +50,12 @@ impl WorkerView {
     #[must_use]
     pub fn call_counters(&self) -> &Arc<CallCounters> {
         &self.calls
+    }
+
+    /// How long packets took, while that was [measured](Command::Trace).
+    #[must_use]
+    pub fn service_times(&self) -> &Arc<ServiceTimes> {
+        &self.service_times
     }
 
     /// Figures of the packet buffers.

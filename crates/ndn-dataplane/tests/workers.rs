@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
-use ndn_forwarding::{Counter, FaceProperties, FaceScope};
+use ndn_forwarding::{Counter, FaceProperties, FaceScope, Histogram, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
@@ -166,4 +166,44 @@ fn idle_workers_sleep() {
     let woken = rounds(&bed) - before;
     assert!(woken < 60, "{woken} rounds of three workers with nothing to do");
     bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn service_times_are_measured_while_somebody_wants_to_know() {
+    let count = |bed: &Bed, histogram: fn(&ServiceTimes) -> &Histogram| -> u64 {
+        let workers = bed.dataplane.workers().iter();
+        workers.map(|worker| histogram(worker.service_times()).snapshot().count()).sum()
+    };
+    let histograms: [fn(&ServiceTimes) -> &Histogram; 4] = [
+        |times| &times.dispatch.interests,
+        |times| &times.dispatch.data,
+        |times| &times.forwarding.interests,
+        |times| &times.forwarding.data,
+    ];
+    for workers in [1, 2] {
+        let mut bed = bed(workers);
+        let (producer_face, mut producer) = bed.application();
+        let (_, mut consumer) = bed.application();
+        bed.route("/p", producer_face.index);
+        fetch("/p/before", 1, &mut consumer, &mut producer);
+        assert_eq!(histograms.map(|histogram| count(&bed, histogram)), [0; 4]);
+        bed.command(Command::Trace(true));
+        bed.settle();
+        let mut nonce = 2;
+        while histograms.iter().any(|&histogram| count(&bed, histogram) == 0) {
+            // About one burst in 16 is measured at first, at random, and then nearly all.
+            assert!(nonce < 100_000, "{:?}", histograms.map(|histogram| count(&bed, histogram)));
+            fetch(&format!("/p/{nonce}"), nonce, &mut consumer, &mut producer);
+            nonce += 1;
+        }
+        bed.command(Command::Trace(false));
+        bed.settle();
+        let measured = histograms.map(|histogram| count(&bed, histogram));
+        for _ in 0..100 {
+            nonce += 1;
+            fetch(&format!("/p/{nonce}"), nonce, &mut consumer, &mut producer);
+        }
+        assert_eq!(histograms.map(|histogram| count(&bed, histogram)), measured);
+        bed.dataplane.stop().unwrap();
+    }
 }

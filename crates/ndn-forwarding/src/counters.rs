@@ -9,6 +9,12 @@ use crate::DropReason;
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// Zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds one.
     #[inline]
     pub fn increment(&self) {

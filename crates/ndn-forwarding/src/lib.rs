@@ -12,6 +12,7 @@
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
 //! | [`Counters`], [`DropReason`] | what is counted |
+//! | [`ServiceTimes`], [`ServiceTimer`] | how long packets take, when somebody wants to know |
 //!
 //! The crate knows no sockets, clocks or threads: time and randomness are arguments.
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ mod pipelines;
 mod producer_regions;
 mod rewrite;
 mod scope;
+mod service_times;
 mod shard;
 mod shard_peers;
 pub mod strategy;
@@ -53,6 +55,10 @@ pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
 pub use peers::SharedTables;
 pub use producer_regions::ProducerRegions;
+pub use service_times::{
+    Bucket, BurstFigures, Histogram, HistogramSnapshot, ServiceTimer, ServiceTimes, StageSnapshot,
+    StageTimes,
+};
 pub use shard::{Shard, ShardConfig};
 pub use strategy::{StrategyError, StrategyTable};
 pub use tx::{TxKind, TxPacket, TxSink};

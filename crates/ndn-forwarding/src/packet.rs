@@ -1,5 +1,7 @@
 //! Received packets with their descriptors, as the pipelines see them.
 
+use std::ops::Range;
+
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{DataKey, InterestKey, TOKEN_LENGTH, Token};
@@ -46,14 +48,35 @@ impl<'a> RxPackets<'a> {
     /// All of them, in order, with their positions in the burst.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
-        let packets = self.packets[..self.count].iter().enumerate();
+        self.range(0..self.count)
+    }
+
+    /// Those at these positions.
+    #[inline]
+    pub(crate) fn range(
+        &self,
+        positions: Range<usize>,
+    ) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
+        let packets = positions.clone().zip(&self.packets[positions]);
         packets.filter_map(|(index, packet)| Some((index, packet.as_ref()?)))
+    }
+
+    /// Positions of the burst.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 
     /// The packet at a position of the burst.
     #[inline]
     pub(crate) fn get(&self, index: u8) -> Option<&RxPacket<'a>> {
-        self.packets.get(usize::from(index))?.as_ref()
+        self.at(usize::from(index))
+    }
+
+    /// The packet at a position of the burst.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> Option<&RxPacket<'a>> {
+        self.packets.get(index)?.as_ref()
     }
 }
 

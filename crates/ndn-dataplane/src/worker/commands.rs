@@ -87,6 +87,7 @@ impl Worker {
             Command::SetTap(tap) => {
                 self.faces.set_tap(tap);
             }
+            Command::Trace(is_on) => self.trace(is_on),
             Command::Stop => self.state.stopping = true,
         }
     }

@@ -9,7 +9,7 @@ use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::{IngressSink, Worker};
+use super::{IngressSink, Worker, timing};
 use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, RoutedSink};
 use crate::peers::PeerRegistry;
 
@@ -38,13 +38,18 @@ impl Crew {
     /// Sends away what belongs to other shards. What stays keeps its place.
     #[inline]
     pub(super) fn dispatch(&mut self, burst: &mut Burst, pool: &PacketPool) {
-        let own = self.exchange.own();
         for index in 0..burst.len() {
-            let to = usize::from(self.dispatcher.dispatch(burst, index, pool));
-            if to != own {
-                let content = Content::Packet(burst.take_parcel(index));
-                self.exchange.outbound.send(to, Message::Content(content), pool);
-            }
+            self.dispatch_one(burst, index, pool);
+        }
+    }
+
+    /// Sends packet `index` away if it belongs to another shard.
+    #[inline]
+    pub(super) fn dispatch_one(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) {
+        let to = usize::from(self.dispatcher.dispatch(burst, index, pool));
+        if to != self.exchange.own() {
+            let content = Content::Packet(burst.take_parcel(index));
+            self.exchange.outbound.send(to, Message::Content(content), pool);
         }
     }
 }
@@ -110,6 +115,7 @@ impl Worker {
                     ingress: &mut self.ingress,
                     pool: &self.pool,
                     outbound: None,
+                    timer: timing::measuring(&mut self.timer),
                 };
                 let frame = self.pool.bytes(&handle);
                 self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
@@ -128,9 +134,15 @@ impl Worker {
         let faces = self.faces.sink(now, &self.pool);
         let outbound = Some(&mut crew.exchange.outbound);
         let mut sink = RoutedSink { faces, outbound, pool: &self.pool };
-        self.shard.process_burst(now, &mut crew.crossed, &self.pool, &mut sink);
-        crew.crossed.release(&self.pool);
-        self.shard.end_burst();
+        let (shard, burst) = (&mut self.shard, &mut crew.crossed);
+        match self.timer.as_deref_mut().and_then(|timer| timer.choose(now).then_some(timer)) {
+            None => {
+                shard.process_burst(now, burst, &self.pool, &mut sink);
+                burst.release(&self.pool);
+                shard.end_burst();
+            }
+            Some(timer) => timing::forward(timer, now, shard, burst, &self.pool, &mut sink),
+        }
         self.send_crossings(now);
         self.counters.bursts.increment();
         self.counters.packets.add(count as u64);

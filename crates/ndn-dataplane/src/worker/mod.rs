@@ -7,6 +7,7 @@
 
 mod commands;
 mod crew;
+mod timing;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +18,10 @@ use ndn_face::{
     ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
     RxSink,
 };
-use ndn_forwarding::{Burst, Counter, FaceProperties, FaceScope, Ingress, LpFields, RxFace, Shard};
+use ndn_forwarding::{
+    Burst, Counter, FaceProperties, FaceScope, Ingress, LpFields, RxFace, ServiceTimer,
+    ServiceTimes, Shard,
+};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
@@ -104,6 +108,9 @@ pub(crate) struct Worker {
     pub(crate) state: RoundState,
     /// The other workers, if there are any.
     pub(crate) crew: Option<Box<Crew>>,
+    pub(crate) service_times: Arc<ServiceTimes>,
+    /// Measures how long packets take, while somebody wants to know.
+    pub(crate) timer: Option<Box<ServiceTimer>>,
 }
 
 /// What one round leaves to the next.
@@ -223,6 +230,7 @@ impl Worker {
             ingress: &mut self.ingress,
             pool: &self.pool,
             outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+            timer: timing::measuring(&mut self.timer),
         };
         let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
         loop {
@@ -245,6 +253,7 @@ impl Worker {
                 ingress: &mut self.ingress,
                 pool: &self.pool,
                 outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+                timer: timing::measuring(&mut self.timer),
             };
             progress = self.faces.resume(now, &self.pool, &mut sink);
         }
@@ -256,6 +265,9 @@ impl Worker {
             return;
         }
         let count = self.burst.len();
+        if self.timer.is_some() {
+            return self.forward_traced(now);
+        }
         if let Some(crew) = &mut self.crew {
             crew.dispatch(&mut self.burst, &self.pool);
         }
@@ -268,6 +280,11 @@ impl Worker {
         // The sink has copied or retained what it needs.
         self.burst.release(&self.pool);
         self.shard.end_burst();
+        self.count_forwarded(now, count);
+    }
+
+    /// Counts a burst of the worker's own, and sends what comes of it to others.
+    fn count_forwarded(&mut self, now: Timestamp, count: usize) {
         self.counters.bursts.increment();
         self.counters.packets.add(count as u64);
         if self.crew.is_some() {
@@ -423,6 +440,8 @@ struct IngressSink<'a> {
     pool: &'a PacketPool,
     /// The other workers, if there are any.
     outbound: Option<&'a mut Outbound>,
+    /// If this burst is measured.
+    timer: Option<&'a mut ServiceTimer>,
 }
 
 impl RxSink for IngressSink<'_> {
@@ -433,6 +452,17 @@ impl RxSink for IngressSink<'_> {
 
     #[inline]
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
+        if let Some(timer) = self.timer.as_deref_mut() {
+            return timing::receive(
+                timer,
+                self.ingress,
+                self.burst,
+                self.pool,
+                (block, length),
+                fields,
+                face,
+            );
+        }
         // What is dropped is counted by the ingress.
         let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
-    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard,
-    ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
+    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace,
+    ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket, TxSink,
+    UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -105,7 +106,34 @@ pub struct Bed {
     dispatcher: Dispatcher,
     /// On their way from shard to shard.
     crossings: VecDeque<Crossing>,
+    timing: Timing,
     pub sent: Recorder,
+}
+
+/// Every other burst is measured: that changes nothing of what is sent.
+#[derive(Debug)]
+struct Timing {
+    timer: ServiceTimer,
+    is_measured: bool,
+}
+
+impl Timing {
+    fn process(
+        &mut self,
+        shard: &mut Shard,
+        now: Timestamp,
+        burst: &mut Burst,
+        pool: &PacketPool,
+        sent: &mut Recorder,
+    ) {
+        self.is_measured = !self.is_measured;
+        if !self.is_measured {
+            return shard.process_burst(now, burst, pool, sent);
+        }
+        self.timer.begin();
+        shard.process_burst_timed(now, burst, pool, sent, &mut self.timer);
+        self.timer.finish_forwarding();
+    }
 }
 
 impl Bed {
@@ -166,6 +194,10 @@ impl Bed {
             dispatcher: Dispatcher::new(Arc::clone(&shared.ndt)),
             shared,
             crossings: VecDeque::new(),
+            timing: Timing {
+                timer: ServiceTimer::new(Arc::default(), || 1_000_000_000),
+                is_measured: false,
+            },
             sent: Recorder::default(),
         }
     }
@@ -243,7 +275,8 @@ impl Bed {
             let _ = self.receive(arrival);
         }
         if let [shard] = &mut self.shards[..] {
-            shard.process_burst(now, &mut self.received, &self.pools[0], &mut self.sent);
+            let (burst, pool) = (&mut self.received, &self.pools[0]);
+            self.timing.process(shard, now, burst, pool, &mut self.sent);
             self.received.release(&self.pools[0]);
             shard.end_burst();
             return;
@@ -308,7 +341,7 @@ impl Bed {
         let pool = &self.pools[number];
         self.dispatched.push_parcel(parcel, pool, &self.hasher).unwrap();
         let shard = &mut self.shards[number];
-        shard.process_burst(now, &mut self.dispatched, pool, &mut self.sent);
+        self.timing.process(shard, now, &mut self.dispatched, pool, &mut self.sent);
         self.dispatched.release(pool);
         self.end_burst(number);
     }
