@@ -6,19 +6,23 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod application;
 mod forwarder;
 mod peers;
 mod process;
 mod program;
+mod topology;
 mod well_known;
 pub mod wire;
 
 use std::time::{Duration, Instant};
 
+pub use application::{Application, Received};
 pub use forwarder::{Forwarder, Settings};
 pub use peers::{Peer, Transport, found_on_path, require, skip_unless_found};
 pub use process::{Process, run_to_end};
 pub use program::program;
+pub use topology::Topology;
 pub use well_known::WellKnownLink;
 
 /// How long anything may take before a test gives up.

@@ -296,7 +296,7 @@ pub fn skip_unless_found(program: &str) -> bool {
 
 /// Says that something is skipped, once for each reason, past the test runner, which keeps what
 /// passing tests print.
-fn shout(reason: &str) {
+pub(crate) fn shout(reason: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap().insert(reason.to_owned()) {
         // There is nobody to tell if standard error is gone.

@@ -30,8 +30,20 @@ pub fn interest(uri: &str, nonce: u32) -> Vec<u8> {
 /// It cannot be encoded.
 #[must_use]
 pub fn data(uri: &str, content: &[u8]) -> Vec<u8> {
+    data_with_freshness(uri, content, Some(1000))
+}
+
+/// An encoded Data with this FreshnessPeriod, signed by its digest.
+///
+/// # Panics
+/// It cannot be encoded.
+#[must_use]
+pub fn data_with_freshness(uri: &str, content: &[u8], freshness_ms: Option<u64>) -> Vec<u8> {
     let name = name(uri);
-    let builder = DataBuilder::new(&name).freshness_ms(1000).content(content);
+    let mut builder = DataBuilder::new(&name).content(content);
+    if let Some(freshness_ms) = freshness_ms {
+        builder = builder.freshness_ms(freshness_ms);
+    }
     sign_data(&builder, &DigestSigner).expect("a Data")
 }
 
@@ -58,13 +70,23 @@ impl PacketReader {
     /// What comes is no packet.
     pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         loop {
+            let frame = self.next_frame()?;
+            let packet = LpPacket::parse(&frame).expect("the forwarder sends proper packets");
+            // A frame may hold nothing.
+            if let Some(packet) = packet.fragment() {
+                return Some(packet.to_vec());
+            }
+        }
+    }
+
+    /// The next frame; none at the end of the stream or after the time-out.
+    pub fn next_frame(&mut self) -> Option<Vec<u8>> {
+        loop {
             if let Some(length) = element_len(&self.buffer)
                 && self.buffer.len() >= length
             {
                 let rest = self.buffer.split_off(length);
-                let frame = std::mem::replace(&mut self.buffer, rest);
-                let packet = LpPacket::parse(&frame).expect("the forwarder sends proper packets");
-                return packet.fragment().map(<[u8]>::to_vec);
+                return Some(std::mem::replace(&mut self.buffer, rest));
             }
             let mut chunk = [0; 16 * 1024];
             match self.stream.read(&mut chunk) {

@@ -1,0 +1,516 @@
+//! The classic scenarios of forwarding, over links between network namespaces.
+//!
+//! One topology serves many scenarios: each has names of its own. Names of one scenario share their
+//! first two components, so that one worker forwards them, in their order. Over UDP, packets of
+//! different lengths may overtake each other: where the order counts, names have the same length.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use namewire_tests::{Application, Received, Topology, wait_until};
+use ndn_management::{ControlParameters, Verb, route_flag};
+use ndn_packet::NackReason;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Whoever neighbours `b` may register prefixes with it.
+const LOCALHOP: &str = "[management]\nlocalhop_rib = \"trust-anchor { type any }\"";
+
+/// Three forwarders in a row: a UDP tunnel from `a` to `b`, a TCP tunnel from `b` to `c`.
+struct Line {
+    topology: Topology,
+    a_to_b: u64,
+    b_to_c: u64,
+}
+
+impl Line {
+    fn new() -> Option<Self> {
+        let mut topology = Topology::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+        for (node, toml) in [("a", ""), ("b", LOCALHOP), ("c", "")] {
+            topology.start_forwarder(node, toml);
+        }
+        let a_to_b = topology.create_face("a", "udp4", "b");
+        let b_to_c = topology.create_face("b", "tcp4", "c");
+        Some(Self { topology, a_to_b, b_to_c })
+    }
+
+    fn attach(&self, node: &str) -> Application {
+        Application::attach(&self.topology.socket(node))
+    }
+
+    /// Routes from `a` to `c`.
+    fn route(&self, prefix: &str) {
+        self.topology.add_route("a", prefix, self.a_to_b, &[]);
+        self.topology.add_route("b", prefix, self.b_to_c, &[]);
+    }
+
+    /// Routes from `a` to `c`, where an application serves the prefix.
+    fn serve(&self, prefix: &str) -> Application {
+        self.route(prefix);
+        let mut producer = self.attach("c");
+        producer.register(prefix, 0);
+        producer
+    }
+}
+
+#[test]
+fn along_a_line() {
+    let Some(mut line) = Line::new() else { return };
+    tunnels_carry_both_ways(&line);
+    interests_for_the_same_are_one(&line);
+    localhost_stays_on_its_host(&line);
+    localhop_goes_one_hop(&line);
+    stale_data_is_not_fresh(&line);
+    the_longest_prefix_counts(&line);
+    routes_are_inherited(&line);
+    a_nack_has_the_latest_nonce(&line);
+    a_neighbour_registers(&line);
+    a_route_ends_when_it_expires(&line);
+    permanent_faces_outlive_their_peer(&mut line);
+}
+
+fn tunnels_carry_both_ways(line: &Line) {
+    let mut producer = line.serve("/tunnel/to-c");
+    let mut consumer = line.attach("a");
+    let names: Vec<_> = (0..20).map(|number| format!("/tunnel/to-c/{number:02}")).collect();
+    for (nonce, uri) in (1..).zip(&names) {
+        consumer.express(uri, nonce);
+    }
+    assert_eq!(producer.serve_until("/tunnel/to-c/19"), names);
+    for uri in &names {
+        assert_eq!(consumer.expect_data(uri), uri.as_bytes());
+    }
+    // The other way, by the faces that the neighbours made of what came in.
+    let back = |node: &str, remote: &str| {
+        let list = line.topology.output(node, &["face", "list", "--json"]);
+        let faces: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+        let is_it = |face: &&serde_json::Value| {
+            face["remote_uri"].as_str().unwrap().contains(remote)
+                && face["persistency"] == "on-demand"
+        };
+        faces.iter().find(is_it).expect("a face")["face_id"].as_u64().unwrap()
+    };
+    let c_to_b = back("c", &line.topology.address("b", "c"));
+    line.topology.add_route("c", "/tunnel/to-a", c_to_b, &[]);
+    let b_to_a = back("b", &line.topology.address("a", "b"));
+    line.topology.add_route("b", "/tunnel/to-a", b_to_a, &[]);
+    let (mut producer, mut consumer) = (line.attach("a"), line.attach("c"));
+    producer.register("/tunnel/to-a", 0);
+    consumer.express("/tunnel/to-a/0", 1);
+    producer.serve_until("/tunnel/to-a/0");
+    consumer.expect_data("/tunnel/to-a/0");
+}
+
+fn interests_for_the_same_are_one(line: &Line) {
+    let mut producer = line.serve("/aggregate/x");
+    let mut consumers = [line.attach("a"), line.attach("a")];
+    for (nonce, consumer) in (1..).zip(&mut consumers) {
+        consumer.express("/aggregate/x/same", nonce);
+        consumer.express(&format!("/aggregate/x/mrk{nonce}"), 10 + nonce);
+    }
+    // Both have arrived once both marks have.
+    let mut names: Vec<_> = (0..3).map(|_| producer.receive_interest().0).collect();
+    names.sort();
+    assert_eq!(names, ["/aggregate/x/mrk1", "/aggregate/x/mrk2", "/aggregate/x/same"]);
+    producer.answer("/aggregate/x/same", b"for both", None);
+    for consumer in &mut consumers {
+        assert_eq!(consumer.expect_data("/aggregate/x/same"), b"for both");
+    }
+    consumers[0].express("/aggregate/x/last", 20);
+    assert_eq!(producer.serve_until("/aggregate/x/last").len(), 1, "nothing came a second time");
+}
+
+fn localhost_stays_on_its_host(line: &Line) {
+    line.topology.add_route("a", "/localhost/scope", line.a_to_b, &[]);
+    // Multicast, which is the default there, would be silent.
+    let _ = line.topology.output("a", &["strategy", "set", "/localhost/scope", "best-route"]);
+    let mut neighbour = line.attach("b");
+    neighbour.register("/localhost/scope", 0);
+    let before = line.topology.counter("a", line.a_to_b, "out_interests");
+    let mut consumer = line.attach("a");
+    consumer.express("/localhost/scope/1", 7);
+    let uri = "/localhost/scope/1".to_owned();
+    assert_eq!(consumer.receive(), Received::Nack(uri, 7, NackReason::NO_ROUTE));
+    assert_eq!(line.topology.counter("a", line.a_to_b, "out_interests"), before);
+    // An application of the host serves it.
+    let mut local = line.attach("a");
+    local.register("/localhost/scope", 0);
+    consumer.express("/localhost/scope/2", 8);
+    local.serve_until("/localhost/scope/2");
+    consumer.expect_data("/localhost/scope/2");
+}
+
+fn localhop_goes_one_hop(line: &Line) {
+    let mut far = line.serve("/localhop/scope");
+    let mut consumer = line.attach("a");
+    consumer.express("/localhop/scope/1", 7);
+    let uri = "/localhop/scope/1".to_owned();
+    assert_eq!(consumer.receive(), Received::Nack(uri, 7, NackReason::NO_ROUTE));
+    let mut near = line.attach("b");
+    near.register("/localhop/scope", 0);
+    consumer.express("/localhop/scope/2", 8);
+    near.serve_until("/localhop/scope/2");
+    consumer.expect_data("/localhop/scope/2");
+    // From `b` itself, `c` is one hop away.
+    drop(near);
+    let mut between = line.attach("b");
+    between.express("/localhop/scope/3", 9);
+    assert_eq!(far.serve_until("/localhop/scope/3"), ["/localhop/scope/3"]);
+    between.expect_data("/localhop/scope/3");
+}
+
+fn stale_data_is_not_fresh(line: &Line) {
+    let mut producer = line.serve("/fresh/x");
+    let mut consumer = line.attach("a");
+    let [never, long, short] = ["/fresh/x/never", "/fresh/x/long", "/fresh/x/short"];
+    for (nonce, (uri, freshness_ms)) in
+        (1..).zip([(never, None), (long, Some(HOUR_MS)), (short, Some(100))])
+    {
+        consumer.express(uri, nonce);
+        producer.expect_interest(uri);
+        producer.answer(uri, b"first", freshness_ms);
+        assert_eq!(consumer.expect_data(uri), b"first");
+    }
+    // Whatever its age, it is there for those who do not care.
+    for (nonce, uri) in (11..).zip([never, long]) {
+        consumer.express(uri, nonce);
+        assert_eq!(consumer.expect_data(uri), b"first");
+    }
+    // Who does care gets what is fresh from the store; the rest goes to the producer again.
+    consumer.express_with(long, 21, |interest| interest.must_be_fresh(true));
+    assert_eq!(consumer.expect_data(long), b"first");
+    consumer.express_with(never, 22, |interest| interest.must_be_fresh(true));
+    producer.expect_interest(never);
+    producer.answer(never, b"second", Some(HOUR_MS));
+    assert_eq!(consumer.expect_data(never), b"second");
+    consumer.express_with(never, 23, |interest| interest.must_be_fresh(true));
+    assert_eq!(consumer.expect_data(never), b"second");
+    // What was fresh becomes stale.
+    let mut nonces = 100..;
+    wait_until("stale Data", || {
+        let nonce = nonces.next().unwrap();
+        consumer.express_with(short, nonce, |interest| interest.must_be_fresh(true));
+        if producer.try_receive(Duration::from_millis(50)).is_some() {
+            producer.answer(short, b"second", Some(HOUR_MS));
+        }
+        (consumer.expect_data(short) == b"second").then_some(())
+    });
+}
+
+fn the_longest_prefix_counts(line: &Line) {
+    line.topology.add_route("a", "/fib/x", line.a_to_b, &[]);
+    let mut producers = ["/fib/x/a", "/fib/x/a/b", "/fib/x/ab"].map(|prefix| {
+        let mut producer = line.attach("b");
+        producer.register(prefix, 0);
+        producer
+    });
+    let mut consumer = line.attach("a");
+    let expected = [
+        ("/fib/x/a", 0),
+        ("/fib/x/a/1", 0),
+        ("/fib/x/a/bc", 0),
+        ("/fib/x/a/b", 1),
+        ("/fib/x/a/b/c/d", 1),
+        ("/fib/x/ab/b", 2),
+    ];
+    for (nonce, (uri, which)) in (1..).zip(expected) {
+        consumer.express(uri, nonce);
+        assert_eq!(producers[which].serve_until(uri), [uri]);
+        consumer.expect_data(uri);
+    }
+    for (nonce, uri) in (20..).zip(["/fib/x", "/fib/x/abc", "/fib/x/b"]) {
+        consumer.express(uri, nonce);
+        assert_eq!(consumer.receive(), Received::Nack(uri.to_owned(), nonce, NackReason::NO_ROUTE));
+    }
+}
+
+/// Flags of four routes, and how many Interests each application serves.
+fn routes_are_inherited(line: &Line) {
+    let base = "/inherit/x";
+    line.topology.add_route("a", base, line.a_to_b, &[]);
+    let _ = line.topology.output("b", &["strategy", "set", base, "multicast"]);
+    let routes = [
+        (base.to_owned(), route_flag::CHILD_INHERIT),
+        (base.to_owned(), 0),
+        (format!("{base}/deep"), route_flag::CHILD_INHERIT),
+        (format!("{base}/own"), route_flag::CAPTURE),
+    ];
+    let mut producers = routes.map(|(prefix, flags)| {
+        let mut producer = line.attach("b");
+        producer.register(&prefix, flags);
+        producer
+    });
+    let names = ["/1", "/deep/1", "/deep/own/1", "/own/1", "/deep/end", "/own/end", "/end"];
+    let expected: [&[&str]; 4] = [
+        &["/1", "/deep/1", "/deep/own/1", "/deep/end", "/end"],
+        &["/1", "/end"],
+        &["/deep/1", "/deep/own/1", "/deep/end"],
+        &["/own/1", "/own/end"],
+    ];
+    let mut consumer = line.attach("a");
+    for (nonce, name) in (1..).zip(names) {
+        consumer.express(&format!("{base}{name}"), nonce);
+        // All who are asked get the Interest before any of them answers.
+        for (producer, _) in producers.iter_mut().zip(expected).filter(|(_, e)| e.contains(&name)) {
+            producer.expect_interest(&format!("{base}{name}"));
+        }
+        let asked = expected.iter().position(|e| e.contains(&name)).unwrap();
+        producers[asked].answer(&format!("{base}{name}"), b"", None);
+        consumer.expect_data(&format!("{base}{name}"));
+    }
+    // Nobody got more: the ends were the last.
+    for producer in &mut producers {
+        assert_eq!(producer.try_receive(Duration::from_millis(1)), None);
+    }
+}
+
+fn a_nack_has_the_latest_nonce(line: &Line) {
+    let mut producer = line.serve("/nack/x");
+    let [mut one, mut two] = [line.attach("a"), line.attach("a")];
+    let uri = "/nack/x/1";
+    one.express(uri, 1);
+    let first = producer.expect_interest(uri);
+    assert_eq!(first, 1);
+    // Two more of the first consumer and one of the second; some are suppressed on the way.
+    one.express(uri, 2);
+    one.express(uri, 3);
+    one.express("/nack/x/A", 10);
+    two.express(uri, 4);
+    two.express("/nack/x/B", 11);
+    let mut last = first;
+    let mut marks = 0;
+    while marks < 2 {
+        let (name, nonce) = producer.receive_interest();
+        match name == uri {
+            true => last = nonce,
+            false => marks += 1,
+        }
+    }
+    producer.refuse(uri, last, NackReason::CONGESTION);
+    for (consumer, nonce) in [(&mut one, 3), (&mut two, 4)] {
+        let nack = Received::Nack(uri.to_owned(), nonce, NackReason::CONGESTION);
+        assert_eq!(consumer.receive(), nack);
+    }
+}
+
+fn a_neighbour_registers(line: &Line) {
+    line.topology.add_route("a", "/remote/x", line.a_to_b, &[]);
+    let mut consumer = line.attach("a");
+    consumer.express("/remote/x/1", 1);
+    let uri = "/remote/x/1".to_owned();
+    assert_eq!(consumer.receive(), Received::Nack(uri, 1, NackReason::NO_ROUTE));
+    let c_to_b = line.topology.create_face("c", "udp4", "b");
+    line.topology.add_route("c", "/localhop/nfd", c_to_b, &[]);
+    let mut producer = line.attach("c");
+    producer.register("/remote/x", 0);
+    let parameters = ControlParameters {
+        name: Some("/remote/x".parse().unwrap()),
+        ..ControlParameters::default()
+    };
+    assert_eq!(producer.command("/localhop/nfd", Verb::RibRegister, &parameters), 200);
+    consumer.express("/remote/x/2", 2);
+    producer.serve_until("/remote/x/2");
+    consumer.expect_data("/remote/x/2");
+    assert_eq!(producer.command("/localhop/nfd", Verb::RibUnregister, &parameters), 200);
+    consumer.express("/remote/x/3", 3);
+    let uri = "/remote/x/3".to_owned();
+    assert_eq!(consumer.receive(), Received::Nack(uri, 3, NackReason::NO_ROUTE));
+}
+
+fn a_route_ends_when_it_expires(line: &Line) {
+    let mut producer = line.attach("c");
+    producer.register("/expire/x", 0);
+    line.topology.add_route("b", "/expire/x", line.b_to_c, &[]);
+    let mut consumer = line.attach("a");
+    let mut numbers = 0_u32..;
+    // Whether an Interest is answered, or comes back.
+    let mut try_once = || {
+        let number = numbers.next().unwrap();
+        consumer.express(&format!("/expire/x/{number}"), number);
+        wait_until("a reaction", || {
+            let moment = Duration::from_millis(10);
+            if let Some(Received::Interest(name, _)) = producer.try_receive(moment) {
+                producer.answer(&name, b"", None);
+            }
+            consumer.try_receive(moment).map(|received| matches!(received, Received::Data(..)))
+        })
+    };
+    assert!(!try_once(), "no route yet");
+    wait_until("an exchange while the route is there", || {
+        line.topology.add_route("a", "/expire/x", line.a_to_b, &["--expires", "1s"]);
+        try_once().then_some(())
+    });
+    wait_until("the route to expire", || (!try_once()).then_some(()));
+}
+
+/// `c` goes and comes back: its neighbour's faces, over TCP and UDP, are the same as before.
+fn permanent_faces_outlive_their_peer(line: &mut Line) {
+    // There may be one already, which `c` made.
+    let udp = line.topology.create_face("b", "udp4", "c");
+    let permanent = ["face", "update", &udp.to_string(), "--persistency", "permanent"];
+    let _ = line.topology.output("b", &permanent);
+    for (prefix, face) in [("/restart/tcp", line.b_to_c), ("/restart/udp", udp)] {
+        line.topology.add_route("a", prefix, line.a_to_b, &[]);
+        line.topology.add_route("b", prefix, face, &[]);
+    }
+    let mut number = 0;
+    for round in 0..2 {
+        let mut producer = line.attach("c");
+        let mut consumer = line.attach("a");
+        for prefix in ["/restart/tcp", "/restart/udp"] {
+            producer.register(prefix, 0);
+            wait_until(&format!("{prefix} in round {round}"), || {
+                number += 1;
+                let uri = format!("{prefix}/{number}");
+                consumer.express(&uri, number);
+                // What comes too early is lost.
+                let received = producer.try_receive(Duration::from_millis(200))?;
+                let Received::Interest(name, _) = received else { panic!("{received:?}") };
+                producer.answer(&name, b"", None);
+                wait_until("Data", || match consumer.receive() {
+                    Received::Data(name, _) => Some((name == uri).then_some(())),
+                    Received::Interest(..) | Received::Nack(..) => None,
+                })
+            });
+        }
+        if round == 0 {
+            line.topology.stop("c");
+            line.topology.start_forwarder("c", "");
+        }
+    }
+    for face in [line.b_to_c, udp] {
+        let face = line.topology.face("b", face).expect("the same face");
+        assert_eq!(face["persistency"], "permanent", "{face}");
+    }
+}
+
+/// Four forwarders: from `a` to `d` by `b` or by `c`, over UDP.
+struct Diamond {
+    topology: Topology,
+    /// From the first node to the second.
+    faces: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Diamond {
+    fn new() -> Option<Self> {
+        let links = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")];
+        let mut topology = Topology::new(&["a", "b", "c", "d"], &links)?;
+        for node in ["a", "b", "c", "d"] {
+            topology.start_forwarder(node, "");
+        }
+        let ways = links.into_iter().chain([("c", "a"), ("d", "c")]);
+        let faces = ways.map(|(from, to)| (from, to, topology.create_face(from, "udp4", to)));
+        let faces = faces.collect();
+        Some(Self { topology, faces })
+    }
+
+    fn face(&self, from: &str, to: &str) -> u64 {
+        self.faces.iter().find(|face| (face.0, face.1) == (from, to)).unwrap().2
+    }
+
+    fn route(&self, from: &str, to: &str, prefix: &str, cost: &str) {
+        self.topology.add_route(from, prefix, self.face(from, to), &["--cost", cost]);
+    }
+
+    /// Routes both ways to `d`, where an application serves the prefix.
+    fn serve(&self, prefix: &str, strategy: &str) -> Application {
+        for (from, to, cost) in
+            [("a", "b", "10"), ("a", "c", "20"), ("b", "d", "1"), ("c", "d", "1")]
+        {
+            self.route(from, to, prefix, cost);
+        }
+        let _ = self.topology.output("a", &["strategy", "set", prefix, strategy]);
+        let mut producer = Application::attach(&self.topology.socket("d"));
+        producer.register(prefix, 0);
+        producer
+    }
+
+    fn sent(&self, from: &str, to: &str) -> u64 {
+        self.topology.counter(from, self.face(from, to), "out_interests")
+    }
+}
+
+#[test]
+fn around_a_diamond() {
+    let Some(mut diamond) = Diamond::new() else { return };
+    an_interest_does_not_go_round(&diamond);
+    multicast_asks_everybody(&diamond);
+    asf_goes_around_a_link_that_fails(&mut diamond);
+}
+
+fn an_interest_does_not_go_round(diamond: &Diamond) {
+    let ring = [("a", "b"), ("b", "d"), ("d", "c"), ("c", "a")];
+    for (from, to) in ring {
+        diamond.route(from, to, "/loop/x", "1");
+    }
+    let sent = || ring.map(|(from, to)| diamond.sent(from, to));
+    let before = sent();
+    let mut consumer = Application::attach(&diamond.topology.socket("a"));
+    consumer.express("/loop/x/1", 5);
+    let uri = "/loop/x/1".to_owned();
+    assert_eq!(consumer.receive(), Received::Nack(uri, 5, NackReason::DUPLICATE));
+    assert_eq!(sent(), before.map(|count| count + 1), "each passes it on once");
+}
+
+fn multicast_asks_everybody(diamond: &Diamond) {
+    let mut producer = diamond.serve("/multicast/x", "multicast");
+    let ways = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")];
+    let sent = || ways.map(|(from, to)| diamond.sent(from, to));
+    let before = sent();
+    let mut consumer = Application::attach(&diamond.topology.socket("a"));
+    consumer.express("/multicast/x/1", 1);
+    producer.expect_interest("/multicast/x/1");
+    wait_until("both ways to have been tried", || {
+        (sent() == before.map(|count| count + 1)).then_some(())
+    });
+    // It came twice with one Nonce; the producer is asked once, the consumer answered once.
+    producer.answer("/multicast/x/1", b"once", None);
+    consumer.expect_data("/multicast/x/1");
+    consumer.express("/multicast/x/2", 2);
+    assert_eq!(producer.serve_until("/multicast/x/2"), ["/multicast/x/2"]);
+    consumer.expect_data("/multicast/x/2");
+}
+
+fn asf_goes_around_a_link_that_fails(diamond: &mut Diamond) {
+    let mut producer =
+        diamond.serve("/failure/x", "/localhost/nfd/strategy/asf/v=5/probing-interval~1000");
+    let mut consumer = Application::attach(&diamond.topology.socket("a"));
+    let mut number = 0;
+    let mut exchange = || {
+        number += 1;
+        let uri = format!("/failure/x/{number}");
+        consumer.express_with(&uri, number, |interest| interest.lifetime_ms(300));
+        let mut asked = String::new();
+        while asked != uri {
+            // What was asked before may come late.
+            let patience = Duration::from_millis(300);
+            let Some(Received::Interest(name, _)) = producer.try_receive(patience) else {
+                return false;
+            };
+            producer.answer(&name, b"", None);
+            asked = name;
+        }
+        matches!(consumer.receive(), Received::Data(name, _) if name == uri)
+    };
+    for _ in 0..10 {
+        wait_until("an exchange", || exchange().then_some(()));
+    }
+    for (cut, other) in [("b", "c"), ("c", "b")] {
+        diamond.topology.set_link("a", cut, "down");
+        // The other way takes over, and stays.
+        let mut in_a_row = 0;
+        wait_until("ten exchanges in a row", || {
+            in_a_row = if exchange() { in_a_row + 1 } else { 0 };
+            (in_a_row == 10).then_some(())
+        });
+        diamond.topology.set_link("a", cut, "up");
+        // Probes find out that it is back, so that the other may fail in turn.
+        let before = diamond.topology.counter("a", diamond.face("a", cut), "in_data");
+        wait_until("a probe that is answered", || {
+            exchange();
+            let now = diamond.topology.counter("a", diamond.face("a", cut), "in_data");
+            (now > before).then_some(())
+        });
+        assert!(diamond.topology.counter("a", diamond.face("a", other), "in_data") > 0);
+    }
+}
