@@ -55,6 +55,7 @@ fn what_cannot_be_carried_out_is_refused_before_it_listens() {
     for (settings, complaint) in [
         ("[[strategy_choices]]\nprefix = \"/\"\nstrategy = \"/fast\"\n", "no strategy /fast"),
         ("[forwarder]\ncpus = [1000]\n", "processor 1000"),
+        ("[management]\nlocalhop_rib = \"/no/rules\"\n", "cannot read /no/rules"),
     ] {
         std::fs::write(&file, format!("{listeners}{settings}")).unwrap();
         let mut check = Command::new(program());

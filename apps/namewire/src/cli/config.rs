@@ -8,6 +8,7 @@ use clap::Subcommand;
 use super::failure::{Failure, Outcome};
 use super::output;
 use crate::config::{self, Config, ConfigError};
+use crate::run::Management;
 
 /// Check a configuration file, or print the documented sample
 #[derive(Subcommand, Debug)]
@@ -29,7 +30,9 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
-            check_processors(&load(file)?)?;
+            let config = load(file)?;
+            check_processors(&config)?;
+            management(&config)?;
             output::print_line(&format!("{}: no problems", file.display()))?;
         }
         Command::Convert { file } => {
@@ -56,6 +59,11 @@ pub(super) fn check_processors(config: &Config) -> Outcome {
             )))
         }
     }
+}
+
+/// Reads the keys, certificates and trust rules that the configuration names.
+pub(super) fn management(config: &Config) -> Outcome<Management> {
+    Management::new(config).map_err(|error| Failure::Usage(format!("{error:#}")))
 }
 
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.

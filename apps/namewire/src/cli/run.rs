@@ -58,9 +58,10 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Outcome {
     let config = configuration(options)?;
     super::config::check_processors(&config)?;
+    let management = super::config::management(&config)?;
     let again = options.clone();
     let source = move || configuration(&again).map_err(|failure| failure.to_string());
-    crate::run::run(&config, Box::new(source)).map_err(Failure::from)
+    crate::run::run(&config, management, Box::new(source)).map_err(Failure::from)
 }
 
 /// The configuration file's settings, or the defaults, as the options change them.

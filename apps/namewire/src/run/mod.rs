@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ndn_dataplane::Dataplane;
+use ndn_management::ControlState;
 use ndn_table::NameHasher;
 
 use crate::config::Config;
@@ -46,12 +47,27 @@ use crate::logging;
 /// Reads the configuration again.
 pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
 
+/// Management with the keys, certificates and trust rules that a configuration names.
+#[derive(Debug)]
+pub struct Management(ControlState);
+
+impl Management {
+    /// Reads what the configuration names.
+    ///
+    /// # Errors
+    /// A file or identity that cannot be used, by its name.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        control::management(config).map(Self)
+    }
+}
+
 /// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`.
 ///
 /// # Errors
 /// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
 /// a fault of its own.
-pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
+pub fn run(config: &Config, management: Management, source: ConfigSource) -> anyhow::Result<()> {
+    let Management(management) = management;
     let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
@@ -80,11 +96,8 @@ pub fn run(config: &Config, source: ConfigSource) -> anyhow::Result<()> {
             format!("cannot open the control socket {path}; choose another path with --control")
         })?),
     };
-    // Whether anybody reads it or not, the forwarder listens.
-    if let Err(error) = listeners.announce(&config.listeners) {
-        tracing::warn!(%error, "standard output cannot be written");
-    }
-    let mut control = control::Control::new(config, dataplane, tables, listeners, requests)?;
+    let parts = control::Parts { management, dataplane, tables, listeners, operator: requests };
+    let mut control = control::Control::new(config, parts)?;
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);
     result.and(control.finish())

@@ -31,7 +31,7 @@ use ndn_security::sign_data;
 use ndn_sys::clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
-use tracing::info;
+use tracing::{info, warn};
 
 use refusals::Refusals;
 
@@ -77,6 +77,16 @@ struct Attempt {
     deadline_ns: u64,
 }
 
+/// What the control thread works with.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) management: ControlState,
+    pub(super) dataplane: Dataplane,
+    pub(super) tables: ForwardingTables,
+    pub(super) listeners: Listeners,
+    pub(super) operator: OperatorRequests,
+}
+
 /// The control thread.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -104,6 +114,8 @@ pub(super) struct Control {
     captures: Captures,
     /// The worker shows its frames to captures.
     is_tapped: bool,
+    /// It has been said where the forwarder listens.
+    is_announced: bool,
     /// Interests to management are left from the last round.
     is_behind: bool,
     refusals: Refusals,
@@ -112,13 +124,8 @@ pub(super) struct Control {
 
 impl Control {
     /// Sets everything up; nothing is answered before [`run`](Self::run).
-    pub(super) fn new(
-        config: &Config,
-        mut dataplane: Dataplane,
-        tables: ForwardingTables,
-        listeners: Listeners,
-        operator: OperatorRequests,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
+        let Parts { management, mut dataplane, tables, listeners, operator } = parts;
         let poller = Poller::new()?;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
@@ -133,7 +140,7 @@ impl Control {
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
         let mut control = Self {
-            state: management(config)?,
+            state: management,
             channels: listeners.local_uris(),
             config: config.clone(),
             poller,
@@ -153,6 +160,7 @@ impl Control {
             unsent: VecDeque::new(),
             captures: Captures::default(),
             is_tapped: false,
+            is_announced: false,
             is_behind: false,
             refusals: Refusals::default(),
             balance: BalanceSchedule::default(),
@@ -186,12 +194,25 @@ impl Control {
             }
             // Faces before what came in by them.
             self.handle_events(now).context("the forwarding worker has ended by itself")?;
+            self.announce();
             self.handle_interests(now);
             self.handle_timeouts(now);
             self.work(now);
         }
         info!("stopping");
         Ok(())
+    }
+
+    /// Says where the forwarder listens, once whoever reads it finds management there.
+    fn announce(&mut self) {
+        if self.is_announced || !self.faces.contains_key(&FACE_ID_INTERNAL) {
+            return;
+        }
+        self.is_announced = true;
+        // Whether anybody reads it or not, the forwarder listens.
+        if let Err(error) = self.listeners.announce(&self.config.listeners) {
+            warn!(%error, "standard output cannot be written");
+        }
     }
 
     /// Ends the data plane.
@@ -299,7 +320,11 @@ fn face_schemes(config: &Config) -> Vec<String> {
         .collect()
 }
 
-fn management(config: &Config) -> anyhow::Result<ControlState> {
+/// Management, with the keys, certificates and rules that the configuration names.
+///
+/// # Errors
+/// One of them cannot be used, by the name of its file.
+pub(super) fn management(config: &Config) -> anyhow::Result<ControlState> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
