@@ -1,5 +1,6 @@
 //! Answers that are made on threads of the application and sent many at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ndn_packet::LpHeader;
@@ -43,6 +44,24 @@ impl Answers {
             self.shared = Some(Arc::clone(shared));
         }
         append_packet(&mut self.bytes, header, packet);
+    }
+
+    /// A buffer for [`Self::send_buffer`], with whatever was in it when it was used before.
+    #[must_use]
+    pub fn buffer(request: &Request) -> Vec<u8> {
+        request.shared().lock().output.spare()
+    }
+
+    /// Sends what was gathered before, and then the packets that lie at `packets` in `buffer`, each
+    /// with its link header ([`Request::write_header`]): they are written from where they are. All
+    /// answer Interests that came over the connection of `request`.
+    pub fn send_buffer(&mut self, request: &Request, buffer: Vec<u8>, packets: Vec<Range<usize>>) {
+        self.send();
+        let shared = request.shared();
+        let mut tables = shared.lock_with_space();
+        tables.output.push_buffer(buffer, packets);
+        drop(tables);
+        shared.output_ready.notify_one();
     }
 
     /// Sends all that was gathered, once the output of the connection has room.

@@ -1,5 +1,6 @@
 //! The connection's task: reads and dispatches, writes, reconnects.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use tokio::time::Instant;
 use crate::address::Candidates;
 use crate::framer::{FrameError, Framer};
 use crate::lp::{Incoming, Reassembler, fragment};
-use crate::produce::Request;
+use crate::output::Piece;
+use crate::produce::{Handler, Request};
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
 use crate::transport::Socket;
 
@@ -24,6 +26,8 @@ const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Durat
 const DATAGRAM_BUFFER_LEN: usize = 256 * 1024;
 /// Largest datagram.
 const DATAGRAM_LEN_MAX: usize = 65_536;
+/// Packets written with one call, if they do not lie one behind the other.
+const SLICES_MAX: usize = 64;
 /// Datagrams received or packets dispatched before the writer gets its turn.
 const BATCH_MAX: usize = 256;
 /// How long the output may take to drain when the last handle is gone.
@@ -150,18 +154,21 @@ impl Connection {
                 Err(error) => return error.into(),
             }
             let mut batch = 0;
+            let mut served = Served::default();
             let now = start.elapsed();
             loop {
                 match framer.next_frame() {
-                    Ok(Some(frame)) => self.dispatch(&mut reassembler, now, &frame),
+                    Ok(Some(frame)) => self.dispatch(&mut reassembler, now, &frame, &mut served),
                     Ok(None) => break,
                     Err(error) => return error.into(),
                 }
                 batch += 1;
                 if batch % BATCH_MAX == 0 {
+                    served.end();
                     self.wait_for_space().await;
                 }
             }
+            served.end();
             self.wait_for_space().await;
         }
     }
@@ -175,6 +182,7 @@ impl Connection {
                 return error.into();
             }
             let now = start.elapsed();
+            let mut served = Served::default();
             for _ in 0..BATCH_MAX {
                 if buffer.capacity() < DATAGRAM_LEN_MAX {
                     buffer.reserve(DATAGRAM_BUFFER_LEN);
@@ -182,7 +190,7 @@ impl Connection {
                 match socket.try_recv_buf(&mut buffer) {
                     Ok(_) => {
                         let frame = buffer.split().freeze();
-                        self.dispatch(&mut reassembler, now, &frame);
+                        self.dispatch(&mut reassembler, now, &frame, &mut served);
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     // An ICMP error about an earlier datagram: the forwarder may come back.
@@ -192,6 +200,7 @@ impl Connection {
                     }
                 }
             }
+            served.end();
             self.wait_for_space().await;
         }
     }
@@ -203,15 +212,21 @@ impl Connection {
         }
     }
 
-    fn dispatch(&self, reassembler: &mut Reassembler, now: Duration, frame: &Bytes) {
+    fn dispatch(
+        &self,
+        reassembler: &mut Reassembler,
+        now: Duration,
+        frame: &Bytes,
+        served: &mut Served,
+    ) {
         match reassembler.handle(now, frame) {
-            Ok(Some(incoming)) => self.dispatch_packet(&incoming),
+            Ok(Some(incoming)) => self.dispatch_packet(&incoming, served),
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "a link packet is malformed"),
         }
     }
 
-    fn dispatch_packet(&self, incoming: &Incoming) {
+    fn dispatch_packet(&self, incoming: &Incoming, served: &mut Served) {
         if let Some(reason) = incoming.nack {
             match Interest::parse(&incoming.wire) {
                 Ok(interest) => {
@@ -235,18 +250,19 @@ impl Connection {
                 if let Some(handler) = found {
                     let shared = Arc::clone(&self.shared);
                     handler.handle(Request::new(incoming.wire.clone(), incoming.token, shared));
+                    served.note(handler);
                 }
             }
             Err(error) => tracing::debug!(%error, "a packet is malformed"),
         }
     }
 
-    /// Waits for output and takes it, in exchange for the emptied buffer.
-    async fn next_output(&self, mut buffer: Vec<u8>) -> Vec<u8> {
+    /// Waits for output and takes it, in exchange for what was written.
+    async fn next_output(&self, pieces: &mut Vec<Piece>) {
         loop {
-            buffer = self.shared.lock().output.take(buffer);
-            if !buffer.is_empty() {
-                return buffer;
+            self.shared.lock().output.take(pieces);
+            if !pieces.is_empty() {
+                return;
             }
             self.shared.output_ready.notified().await;
         }
@@ -258,10 +274,10 @@ impl Connection {
     }
 
     async fn write_stream(&self, writer: &mut (impl AsyncWrite + Unpin)) -> ConnectionError {
-        let mut bytes = Vec::new();
+        let mut pieces = Vec::new();
         loop {
-            bytes = self.next_output(bytes).await;
-            if let Err(error) = writer.write_all(&bytes).await {
+            self.next_output(&mut pieces).await;
+            if let Err(error) = write_parts(writer, &parts_of(&pieces)).await {
                 return error.into();
             }
             self.output_written();
@@ -270,11 +286,13 @@ impl Connection {
 
     async fn write_datagrams(&self, socket: &UdpSocket) -> ConnectionError {
         let mut sequence = rand::rng().random();
-        let mut bytes = Vec::new();
+        let mut pieces = Vec::new();
         loop {
-            bytes = self.next_output(bytes).await;
-            if let Err(error) = self.send_datagrams(socket, &bytes, &mut sequence).await {
-                return error.into();
+            self.next_output(&mut pieces).await;
+            for part in parts_of(&pieces) {
+                if let Err(error) = self.send_datagrams(socket, part, &mut sequence).await {
+                    return error.into();
+                }
             }
             self.output_written();
         }
@@ -309,6 +327,52 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// The handler that was given an Interest last, to be told when no more come.
+#[derive(Default)]
+struct Served(Option<Arc<dyn Handler>>);
+
+impl Served {
+    fn note(&mut self, handler: Arc<dyn Handler>) {
+        if self.0.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &handler)) {
+            self.end();
+            self.0 = Some(handler);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(handler) = self.0.take() {
+            handler.handle_batch_end();
+        }
+    }
+}
+
+/// All that is to be written.
+fn parts_of(pieces: &[Piece]) -> Vec<&[u8]> {
+    pieces.iter().flat_map(Piece::parts).filter(|part| !part.is_empty()).collect()
+}
+
+/// Writes all parts, many with one call.
+async fn write_parts(
+    writer: &mut (impl AsyncWrite + Unpin),
+    parts: &[&[u8]],
+) -> std::io::Result<()> {
+    for some in parts.chunks(SLICES_MAX) {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        for (slice, part) in slices.iter_mut().zip(some) {
+            *slice = IoSlice::new(part);
+        }
+        let mut rest = &mut slices[..some.len()];
+        while !rest.is_empty() {
+            let written = writer.write_vectored(rest).await?;
+            if written == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut rest, written);
+        }
+    }
+    Ok(())
 }
 
 /// Sends one datagram. A refusal by the other side is no reason to give up: UDP loses packets.

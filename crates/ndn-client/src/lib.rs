@@ -12,6 +12,7 @@ pub mod fetch;
 mod framer;
 mod lp;
 mod manage;
+mod output;
 mod pending;
 mod ping;
 mod produce;

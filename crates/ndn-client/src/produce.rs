@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ndn_packet::{DataBuilder, Interest, LpHeader, NackReason, NameRef};
+use ndn_packet::{DataBuilder, EncodeError, Interest, LpHeader, NackReason, NameRef};
 use ndn_security::{SignError, Signer, data_len_max, write_data};
 use tokio::sync::Semaphore;
 
@@ -20,6 +20,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Takes one Interest. Runs on the connection's task: it must not block. It may answer at once,
     /// or keep the request and answer later, from any thread, or never.
     fn handle(&self, request: Request);
+
+    /// Tells that no further Interest has come for now: who wakes threads does it once for many.
+    fn handle_batch_end(&self) {}
 }
 
 impl<F: Fn(Request) + Send + Sync + 'static> Handler for F {
@@ -51,6 +54,25 @@ impl Request {
     #[must_use]
     pub fn name(&self) -> NameRef<'_> {
         self.interest().name()
+    }
+
+    /// Bytes of the link header of an answer, at most.
+    pub const HEADER_LEN_MAX: usize = 64;
+
+    /// Writes the link header of an answer of `packet_len` bytes to the end of `out`, which has
+    /// [`Self::HEADER_LEN_MAX`] bytes, and returns its length: 0 where none is needed.
+    ///
+    /// # Errors
+    /// The header cannot be encoded.
+    pub fn write_header(&self, packet_len: usize, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let header = self.header();
+        if header.is_empty() {
+            return Ok(0);
+        }
+        let length = header.encoded_len(packet_len);
+        let start = out.len().checked_sub(length).ok_or(EncodeError::BufferTooSmall)?;
+        header.write_prefix(packet_len, &mut out[start..])?;
+        Ok(length)
     }
 
     pub(crate) fn token(&self) -> &PitToken {
@@ -113,7 +135,7 @@ impl std::fmt::Debug for Request {
 }
 
 fn push_data(
-    output: &mut crate::shared::Output,
+    output: &mut crate::output::Output,
     header: &LpHeader<'_>,
     data: &DataBuilder<'_>,
     signer: &dyn Signer,

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ndn_packet::{LpHeader, Name, NameRef};
+use ndn_packet::{Name, NameRef};
 use tokio::sync::{Notify, watch};
 
-use crate::lp::append_packet;
+use crate::output::Output;
 use crate::pending::PendingTable;
 use crate::produce::Handler;
 
@@ -23,68 +23,6 @@ pub enum ConnectionState {
     Reconnecting,
     /// Ended for good.
     Closed,
-}
-
-/// Packets to be written, one behind the other.
-#[derive(Debug, Default)]
-pub(crate) struct Output {
-    bytes: Vec<u8>,
-    /// Bytes that the writer has taken and not yet written.
-    taken_len: usize,
-    /// While there is no connection, output is discarded.
-    connected: bool,
-}
-
-impl Output {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + self.taken_len
-    }
-
-    /// Appends a packet with its link header.
-    pub(crate) fn push(&mut self, header: &LpHeader<'_>, packet: &[u8]) {
-        if self.connected {
-            append_packet(&mut self.bytes, header, packet);
-        }
-    }
-
-    /// Appends packets that have their link headers already.
-    pub(crate) fn push_encoded(&mut self, packets: &[u8]) {
-        if self.connected {
-            self.bytes.extend_from_slice(packets);
-        }
-    }
-
-    /// Appends a bare packet that `write` writes into a buffer of `length_max` bytes.
-    pub(crate) fn push_with<E>(
-        &mut self,
-        length_max: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<(), E> {
-        let start = self.bytes.len();
-        self.bytes.resize(start + length_max, 0);
-        let written = write(&mut self.bytes[start..]);
-        let keep = if self.connected { *written.as_ref().unwrap_or(&0) } else { 0 };
-        self.bytes.truncate(start + keep);
-        written.map(|_| ())
-    }
-
-    /// Takes all output in exchange for the emptied `spare`.
-    pub(crate) fn take(&mut self, mut spare: Vec<u8>) -> Vec<u8> {
-        spare.clear();
-        let taken = std::mem::replace(&mut self.bytes, spare);
-        self.taken_len = taken.len();
-        taken
-    }
-
-    pub(crate) fn set_written(&mut self) {
-        self.taken_len = 0;
-    }
-
-    pub(crate) fn set_connected(&mut self, connected: bool) {
-        self.bytes.clear();
-        self.taken_len = 0;
-        self.connected = connected;
-    }
 }
 
 /// Prefixes that are served, with the longest-prefix match over them.

@@ -16,6 +16,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Receive buffer of a UDP socket.
 const DATAGRAM_BUFFER_LEN: usize = 8 * 1024 * 1024;
 
+/// Send buffer of a Unix socket.
+const STREAM_BUFFER_LEN: usize = 1024 * 1024;
+
 /// Why there is no connection to a forwarder.
 #[derive(Debug, Error)]
 #[error(
@@ -100,7 +103,10 @@ impl Socket {
     async fn open(address: &ForwarderAddress) -> io::Result<Self> {
         match address {
             ForwarderAddress::Unix(path) => {
-                let (reader, writer) = UnixStream::connect(path).await?.into_split();
+                let stream = UnixStream::connect(path).await?;
+                // The kernel's default holds two dozen packets: each write would be cut in pieces.
+                let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
+                let (reader, writer) = stream.into_split();
                 Ok(Self::of_stream(reader, writer))
             }
             ForwarderAddress::Tcp { host, port, family } => {

@@ -45,7 +45,8 @@ impl<T> Schedule<T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request for the file `key`, or gives it back if too many wait.
+    /// Adds a request for the file `key`, or gives it back if too many wait. [`Self::wake`] is to be
+    /// called after it.
     pub(crate) fn push(&self, key: &[u8], request: T) -> Result<(), T> {
         let mut queues = self.lock();
         if queues.closed || queues.total >= self.limits.total {
@@ -62,9 +63,15 @@ impl<T> Schedule<T> {
             queues.turns.push_back(key);
         }
         queues.total += 1;
-        drop(queues);
-        self.ready.notify_one();
         Ok(())
+    }
+
+    /// Wakes a thread that waits in [`Self::take`], if there is anything to take: after one push, or
+    /// after many. It wakes the next one if there is more.
+    pub(crate) fn wake(&self) {
+        if !self.lock().turns.is_empty() {
+            self.ready.notify_one();
+        }
     }
 
     /// Waits for requests and moves a batch of one file into `batch`; `None` when closed.
@@ -91,6 +98,8 @@ impl<T> Schedule<T> {
             queues.waiting.remove(&key);
         } else {
             queues.turns.push_back(Arc::clone(&key));
+        }
+        if !queues.turns.is_empty() {
             self.ready.notify_one();
         }
         Some(key)
@@ -145,6 +154,27 @@ mod tests {
         assert_eq!(accepted(b"three"), 0);
         take(&schedule);
         assert_eq!(accepted(b"three"), 2);
+    }
+
+    #[test]
+    fn who_waits_is_woken_once_for_many() {
+        let schedule = Arc::new(Schedule::<u32>::new(LIMITS));
+        let other = Arc::clone(&schedule);
+        let waiting = std::thread::spawn(move || {
+            let mut taken = Vec::new();
+            while taken.len() < 3 {
+                other.take(&mut taken);
+            }
+            taken
+        });
+        schedule.push(b"one", 1).unwrap();
+        schedule.push(b"two", 2).unwrap();
+        schedule.push(b"one", 3).unwrap();
+        schedule.wake();
+        let mut taken = waiting.join().unwrap();
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2, 3]);
+        schedule.wake();
     }
 
     #[test]

@@ -68,7 +68,6 @@ pub(crate) struct Service {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) answers: Answers,
-    packets: Vec<u8>,
     pub(crate) signature: Vec<u8>,
 }
 
@@ -339,15 +338,21 @@ impl Service {
         let failed = |_| Refused::silently(Event::Failed);
         let seal = self.segment_seal()?;
         let built = self.built(file);
-        let stride = file.layout.packet_len_max(&seal);
-        if scratch.packets.len() < stride * wanted.len() {
-            scratch.packets.resize(stride * wanted.len(), 0);
+        let Some((_, _, first)) = wanted.first() else {
+            return Ok(true);
+        };
+        // Packets are made where they will be sent from, each with room for its link header.
+        let mut buffer = Answers::buffer(&first.request);
+        let stride = Request::HEADER_LEN_MAX + file.layout.packet_len_max(&seal);
+        if buffer.len() < stride * wanted.len() {
+            buffer.resize(stride * wanted.len(), 0);
         }
         let mut slots = Vec::with_capacity(wanted.len());
-        for ((_, segment, _), out) in wanted.iter().zip(scratch.packets.chunks_mut(stride)) {
+        for ((_, segment, _), out) in wanted.iter().zip(buffer.chunks_mut(stride)) {
+            let out = &mut out[Request::HEADER_LEN_MAX..];
             slots.push((*segment, file.layout.lay_out(*segment, &seal, out).map_err(failed)?));
         }
-        if let Err(error) = fill(file, &slots, stride, &mut scratch.packets) {
+        if let Err(error) = fill(file, &slots, stride, &mut buffer) {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
                 return Ok(false);
             }
@@ -359,23 +364,27 @@ impl Service {
             return Ok(false);
         }
         let mut content_bytes = 0;
-        for (((segment, slot), (_, _, job)), out) in
-            slots.iter().zip(wanted).zip(scratch.packets.chunks_mut(stride))
+        let mut packets = Vec::with_capacity(wanted.len());
+        for (((segment, slot), (_, _, job)), (start, out)) in
+            slots.iter().zip(wanted).zip((0..).step_by(stride).zip(buffer.chunks_mut(stride)))
         {
             let known = built.as_ref().and_then(|built| built.signature(*segment));
+            let packet = &mut out[Request::HEADER_LEN_MAX..];
             let closed = match known {
-                Some(known) => seal.close_with(slot, out, &mut scratch.signature, known),
-                None => seal.close(slot, out, &mut scratch.signature),
+                Some(known) => seal.close_with(slot, packet, &mut scratch.signature, known),
+                None => seal.close(slot, packet, &mut scratch.signature),
             };
-            match closed {
-                Ok(range) => scratch.answers.push(&job.request, &out[range]),
-                Err(error) => {
-                    tracing::warn!(name = %file.layout.name, %error, "a segment cannot be signed");
-                    return Err(Refused::silently(Event::Failed));
-                }
-            }
+            let range = closed.map_err(|error| {
+                tracing::warn!(name = %file.layout.name, %error, "a segment cannot be signed");
+                Refused::silently(Event::Failed)
+            })?;
+            let before = Request::HEADER_LEN_MAX + range.start;
+            let header =
+                job.request.write_header(range.len(), &mut out[..before]).map_err(failed)?;
+            packets.push(start + before - header..start + before + range.len());
             content_bytes += u64::try_from(slot.content.len()).unwrap_or(0);
         }
+        scratch.answers.send_buffer(&first.request, buffer, packets);
         self.counters.add(Event::Segment, u64::try_from(wanted.len()).unwrap_or(0));
         self.counters.add_content(content_bytes);
         Ok(true)
@@ -395,10 +404,11 @@ fn fill(
     stride: usize,
     packets: &mut [u8],
 ) -> std::io::Result<()> {
-    let mut contents = slots
-        .iter()
-        .zip(packets.chunks_mut(stride))
-        .map(|((segment, slot), out)| (*segment, IoSliceMut::new(&mut out[slot.content.clone()])));
+    let mut contents =
+        slots.iter().zip(packets.chunks_mut(stride)).map(|((segment, slot), out)| {
+            let packet = &mut out[Request::HEADER_LEN_MAX..];
+            (*segment, IoSliceMut::new(&mut packet[slot.content.clone()]))
+        });
     let mut run = Vec::with_capacity(slots.len());
     let Some((mut first, buffer)) = contents.next() else {
         return Ok(());

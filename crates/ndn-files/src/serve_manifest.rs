@@ -63,10 +63,9 @@ impl Service {
             Ok(false) => {
                 let manifests = self.manifests.as_ref();
                 let key = job.request.name().prefix(job.path_end).to_name();
-                if manifests
-                    .is_none_or(|manifests| manifests.waiting.push(key.value(), job).is_err())
-                {
-                    self.counters.add(Event::Overload, 1);
+                match manifests.map(|manifests| &manifests.waiting) {
+                    Some(waiting) if waiting.push(key.value(), job).is_ok() => waiting.wake(),
+                    _ => self.counters.add(Event::Overload, 1),
                 }
             }
             Err(refused) => self.refuse(&job.request, refused, scratch),

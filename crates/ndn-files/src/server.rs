@@ -23,7 +23,7 @@ const SEGMENT_LEN_DEFAULT: usize = 8192;
 /// UDP payload that fits an Ethernet frame, over IPv6.
 const UDP_PACKET_LEN: usize = 1452;
 /// Requests of one file that are served together.
-const BATCH: usize = 16;
+const BATCH: usize = 64;
 /// Most threads by default.
 const THREADS_MAX_DEFAULT: usize = 16;
 
@@ -300,6 +300,10 @@ impl Handler for MountHandler {
         if self.inner.schedule.push(key.value(), job).is_err() {
             counters.add(Event::Overload, 1);
         }
+    }
+
+    fn handle_batch_end(&self) {
+        self.inner.schedule.wake();
     }
 }
 
