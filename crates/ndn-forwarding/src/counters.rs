@@ -61,6 +61,8 @@ pub struct Counters {
     pub out_nacks: Counter,
     /// Interests answered by the CS.
     pub cs_hits: Counter,
+    /// Those of them that were pending already when the CS of another shard answered.
+    pub cs_hits_of_pending: Counter,
     /// Interests looked up in the CS and not found. One that joins a pending Interest is not
     /// looked up.
     pub cs_misses: Counter,
@@ -78,6 +80,20 @@ pub struct Counters {
     pub pit_inserts: Counter,
     /// PIT entries now.
     pub pit_entries: Counter,
+    /// Interests of a downstream that waited for the same already.
+    pub in_record_refreshes: Counter,
+    /// In-records that ended with Data, from upstream or from the CS of another shard.
+    pub in_records_satisfied: Counter,
+    /// In-records that ended with a Nack, to the downstream or from the last upstream.
+    pub in_records_nacked: Counter,
+    /// In-records whose time was up.
+    pub in_records_expired: Counter,
+    /// In-records that ended without a word because there was no next hop.
+    pub in_records_rejected: Counter,
+    /// In-records whose face was gone when their PIT entry ended.
+    pub in_records_face_gone: Counter,
+    /// In-records now.
+    pub in_records: Counter,
     /// Data inserted into the CS.
     pub cs_inserts: Counter,
     /// Data that left the CS to make room.
@@ -129,7 +145,7 @@ impl Counters {
     }
 
     /// Everything but the drops.
-    fn fields(&self) -> [&Counter; 23] {
+    fn fields(&self) -> [&Counter; 31] {
         let Self {
             in_interests,
             in_data,
@@ -154,6 +170,14 @@ impl Counters {
             strategy_timers_refused,
             passed_on_interests,
             passed_on_nacks,
+            cs_hits_of_pending,
+            in_record_refreshes,
+            in_records_satisfied,
+            in_records_nacked,
+            in_records_expired,
+            in_records_rejected,
+            in_records_face_gone,
+            in_records,
             latest_expiry_ns: _,
             dropped: _,
         } = self;
@@ -181,6 +205,14 @@ impl Counters {
             strategy_timers_refused,
             passed_on_interests,
             passed_on_nacks,
+            cs_hits_of_pending,
+            in_record_refreshes,
+            in_records_satisfied,
+            in_records_nacked,
+            in_records_expired,
+            in_records_rejected,
+            in_records_face_gone,
+            in_records,
         ]
     }
 

@@ -27,13 +27,11 @@ pub enum DropReason {
     /// The burst has no free descriptor. The worker should have drained it first.
     BurstFull,
 
-    // Any packet.
+    // Interests.
     /// The arrival face is gone.
     ArrivalFaceGone,
-    /// A packet under `/localhost` from a face that is not local.
+    /// An Interest under `/localhost` from a face that is not local.
     LocalhostScope,
-
-    // Interests.
     /// The Nonce is in the dead nonce list.
     DeadNonce,
     /// The Nonce is in an in- or out-record of the PIT entry, from another face.
@@ -58,6 +56,8 @@ pub enum DropReason {
     OutRecordsFull,
 
     // Data.
+    /// A Data under `/localhost` from a face that is not local.
+    DataLocalhostScope,
     /// No PIT entry matches, and the unsolicited-Data policy does not cache it.
     UnsolicitedData,
 
@@ -82,7 +82,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
@@ -105,6 +105,7 @@ impl DropReason {
         Self::NextHopFaceGone,
         Self::HopLimitReached,
         Self::OutRecordsFull,
+        Self::DataLocalhostScope,
         Self::UnsolicitedData,
         Self::NackLinkType,
         Self::NackUnmatched,
@@ -113,6 +114,19 @@ impl DropReason {
         Self::NackTooLong,
         Self::EgressFaceGone,
         Self::EgressLocalhostScope,
+    ];
+
+    /// The reasons for which an Interest is refused before it joins a PIT entry. What is counted
+    /// under others has been in an in-record, or is no Interest that has entered a shard.
+    pub const REFUSED_INTEREST: [Self; 8] = [
+        Self::ArrivalFaceGone,
+        Self::LocalhostScope,
+        Self::DeadNonce,
+        Self::DuplicateNonce,
+        Self::PitFull,
+        Self::PitShare,
+        Self::WideInterestsFull,
+        Self::InRecordsFull,
     ];
 
     /// How many reasons there are.
@@ -150,6 +164,7 @@ impl DropReason {
             Self::NextHopFaceGone => "next_hop_face_gone",
             Self::HopLimitReached => "hop_limit_reached",
             Self::OutRecordsFull => "out_records_full",
+            Self::DataLocalhostScope => "data_localhost_scope",
             Self::UnsolicitedData => "unsolicited_data",
             Self::NackLinkType => "nack_link_type",
             Self::NackUnmatched => "nack_unmatched",

@@ -11,12 +11,13 @@
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
-//! | [`Counters`], [`DropReason`] | what is counted |
+//! | [`Counters`], [`DropReason`], [`InterestAccount`] | what is counted, and how it adds up |
 //! | [`ServiceTimes`], [`ServiceTimer`] | how long packets take, when somebody wants to know |
 //!
 //! The crate knows no sockets, clocks or threads: time and randomness are arguments.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod burst;
 mod counters;
 mod descriptor;
@@ -41,6 +42,7 @@ mod tables;
 mod tx;
 mod unsolicited;
 
+pub use accounting::InterestAccount;
 pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
 pub use descriptor::{Descriptor, Flags, PacketKind};

@@ -11,7 +11,7 @@ use ndn_table::{
 };
 
 use crate::packet::{Positions, RxPacket, RxPackets};
-use crate::pipelines::Matches;
+use crate::pipelines::{Ending, Matches};
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
 use crate::{
@@ -177,7 +177,7 @@ impl Shard {
         };
         let mut budget = TIMERS_PER_POLL_MAX;
         while let Some(entry) = context.tables.pcct.pop_expired(now, &mut budget) {
-            context.finalize_unsatisfied(entry);
+            context.finalize_unsatisfied(entry, Ending::Expiry);
         }
         let mut timer_count = 0;
         while timer_count < TIMERS_PER_POLL_MAX
@@ -316,6 +316,7 @@ impl Shard {
     fn publish_levels(&self) {
         let (counters, pcct) = (&self.tables.counters, &self.tables.pcct);
         counters.pit_entries.set(pcct.pit_len() as u64);
+        counters.in_records.set(pcct.in_records_len() as u64);
         counters.cs_entries.set(pcct.cs_len() as u64);
         let cs = pcct.cs_counters();
         counters.cs_inserts.set(cs.insertions);

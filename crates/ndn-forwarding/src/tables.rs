@@ -5,9 +5,11 @@ use std::sync::Arc;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::{
     DeadNonceList, FaceIndex, NameHasher, PIT_INTEREST_INLINE_MAX, Pcct, PitIndex, TimerWheel,
+    Timestamp,
 };
 
 use crate::peers::Peers;
+use crate::pipelines::Ending;
 use crate::strategy::Measurements;
 use crate::{Counters, DropReason, FaceTable, UnsolicitedPolicy};
 
@@ -109,6 +111,28 @@ impl Tables {
         self.faces.add_entry(face);
         if long_bytes > 0 {
             self.faces.add_long_bytes(face, long_bytes);
+        }
+    }
+
+    /// Counts what becomes of the in-records of an entry that ends.
+    #[inline]
+    pub(crate) fn count_closed(&self, entry: PitIndex, ending: Ending, now: Timestamp) {
+        let counters = &*self.counters;
+        let of_ending = match ending {
+            Ending::Data => &counters.in_records_satisfied,
+            Ending::Nack => &counters.in_records_nacked,
+            Ending::Expiry => &counters.in_records_expired,
+            Ending::Rejection => &counters.in_records_rejected,
+        };
+        for record in self.pcct.in_records(entry) {
+            let closed = if self.faces.find(record.face).is_none() {
+                &counters.in_records_face_gone
+            } else if record.expiry() <= now {
+                &counters.in_records_expired
+            } else {
+                of_ending
+            };
+            closed.increment();
         }
     }
 

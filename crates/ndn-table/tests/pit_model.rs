@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    FaceIndex, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Timestamp, Token,
+    FaceIndex, InRecordInsert, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches,
+    Timestamp, Token,
 };
 use proptest::prelude::*;
 
@@ -209,7 +210,7 @@ impl World {
             Err(PitError::RecordsFull)
         } else {
             entry.in_records.insert(face, new.clone());
-            Ok(())
+            Ok(if is_known { InRecordInsert::Renewed } else { InRecordInsert::Added })
         };
         let result = self.pcct.insert_in_record(
             index,
@@ -356,6 +357,10 @@ impl World {
 
     fn check(&self) {
         assert_eq!(self.pcct.pit_len(), self.model.len());
+        assert_eq!(
+            self.pcct.in_records_len(),
+            self.model.values().map(|entry| entry.in_records.len()).sum::<usize>()
+        );
         assert_eq!(self.pcct.extra_record_counts(), self.extra_records());
         for ((name, can_be_prefix, must_be_fresh), model) in &self.model {
             let entry = self.pcct.entry(model.index);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Hashed, hasher, interest, name_of};
-use ndn_table::{FaceIndex, Pcct, PcctConfig, PitError, PitIndex, Timestamp};
+use ndn_table::{FaceIndex, InRecordInsert, Pcct, PcctConfig, PitError, PitIndex, Timestamp};
 
 const LONG_TOKENS_MAX: u16 = 5;
 
@@ -33,7 +33,7 @@ fn a_record_that_finds_no_room_for_its_token_stays_as_it_was() {
         let token = pcct.token_bytes(&record).to_vec();
         (record.nonce, record.lifetime_ms, record.renewed, token)
     };
-    let full = Err(PitError::TokensFull);
+    let (full, renewed) = (Err(PitError::TokensFull), Ok(InRecordInsert::Renewed));
     assert_eq!(pcct.insert_in_record(last, face, 3, 300, late, &[3; 9]), full);
     assert_eq!(seen(&pcct, last), (2, 200, early, b"short".to_vec()));
     for length in [33, 300] {
@@ -42,10 +42,10 @@ fn a_record_that_finds_no_room_for_its_token_stays_as_it_was() {
         assert_eq!(seen(&pcct, others[0]), (1, 100, early, vec![1; 9]));
     }
     // A long one takes the place of a long one, and a short one gives it back.
-    assert_eq!(pcct.insert_in_record(others[0], face, 5, 500, late, &[5; 32]), Ok(()));
+    assert_eq!(pcct.insert_in_record(others[0], face, 5, 500, late, &[5; 32]), renewed);
     assert_eq!(seen(&pcct, others[0]), (5, 500, late, vec![5; 32]));
-    assert_eq!(pcct.insert_in_record(others[0], face, 6, 600, late, b"short"), Ok(()));
-    assert_eq!(pcct.insert_in_record(last, face, 7, 700, late, &[7; 10]), Ok(()));
+    assert_eq!(pcct.insert_in_record(others[0], face, 6, 600, late, b"short"), renewed);
+    assert_eq!(pcct.insert_in_record(last, face, 7, 700, late, &[7; 10]), renewed);
     assert_eq!(seen(&pcct, last), (7, 700, late, vec![7; 10]));
     assert_eq!(seen(&pcct, others[0]), (6, 600, late, b"short".to_vec()));
     assert_eq!(seen(&pcct, others[1]), (1, 100, early, vec![1; 9]));

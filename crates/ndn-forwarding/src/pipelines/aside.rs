@@ -6,6 +6,7 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FibSlot, PitIndex};
 
 use super::Matches;
+use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::digest::sha256;
@@ -166,7 +167,7 @@ impl Context<'_> {
             return;
         }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
-            self.finalize_unsatisfied(entry);
+            self.finalize_unsatisfied(entry, Ending::Expiry);
             return;
         }
         if self.in_record(entry, rx.descriptor.face).is_none() {
@@ -187,11 +188,12 @@ impl Context<'_> {
             return;
         }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
-            self.finalize_unsatisfied(entry);
+            self.finalize_unsatisfied(entry, Ending::Expiry);
             return;
         }
         let tables = &*self.tables;
         tables.counters.cs_hits.increment();
+        tables.counters.cs_hits_of_pending.increment();
         let data = OutgoingData {
             wire,
             handle: Some(&answer.handle),
@@ -224,7 +226,7 @@ impl Context<'_> {
             self.tables.counters.in_data.increment();
         }
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
-            self.tables.counters.drop_packet(DropReason::LocalhostScope);
+            self.tables.counters.drop_packet(DropReason::DataLocalhostScope);
             return;
         }
         let mut visit = visit.unwrap_or_else(|| self.peers().take_visit());

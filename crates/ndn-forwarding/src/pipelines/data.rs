@@ -3,6 +3,7 @@
 use ndn_table::{PitIndex, PitMatches, StrategyId};
 
 use super::copies::SentCopies;
+use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::DropReason;
 use crate::descriptor::Flags;
@@ -50,7 +51,7 @@ impl Context<'_> {
         let counters = &self.tables.counters;
         counters.in_data.increment();
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
-            counters.drop_packet(DropReason::LocalhostScope);
+            counters.drop_packet(DropReason::DataLocalhostScope);
             return;
         }
         let Matches { found, copies } = matches;
@@ -93,7 +94,7 @@ impl Context<'_> {
                 position += 1;
             } else {
                 found.remove(position);
-                self.finalize_unsatisfied(entry);
+                self.finalize_unsatisfied(entry, Ending::Expiry);
             }
         }
     }

@@ -4,12 +4,26 @@ use ndn_table::PitIndex;
 
 use crate::strategy::Context;
 
+/// What ends a PIT entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Data, from upstream or from a Content Store.
+    Data,
+    /// The Nack of the last upstream that could have answered.
+    Nack,
+    /// Its time is up.
+    Expiry,
+    /// The strategy found nowhere to send it.
+    Rejection,
+}
+
 impl Context<'_> {
     /// Ends an entry that Data has satisfied, of this FreshnessPeriod.
     #[inline]
     pub(crate) fn finalize_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
         let tables = &mut *self.tables;
         tables.counters.satisfied_interests.increment();
+        tables.count_closed(entry, Ending::Data, self.now);
         // A looping copy of the Interest would find the Data in the Content Store, unless it
         // must be fresh and the Data is fresh for a shorter time than the Nonce is remembered.
         let must_be_fresh = tables.pcct.entry(entry).must_be_fresh();
@@ -20,8 +34,9 @@ impl Context<'_> {
     }
 
     /// Ends an entry that nothing has satisfied.
-    pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex) {
+    pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex, ending: Ending) {
         self.tables.counters.unsatisfied_interests.increment();
+        self.tables.count_closed(entry, ending, self.now);
         self.remember_nonces(entry);
         self.tables.erase_pending(entry);
     }

@@ -3,9 +3,11 @@
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
-    CsIndex, FibSlot, FibSnapshot, InterestKey, NextHop, PREFIX_HASHES_MAX, PitIndex, StrategyId,
+    CsIndex, FibSlot, FibSnapshot, InRecordInsert, InterestKey, NextHop, PREFIX_HASHES_MAX,
+    PitIndex, StrategyId,
 };
 
+use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::digest::sha256;
@@ -68,7 +70,7 @@ impl<'a> Context<'a> {
     pub(super) fn find_pending(&mut self, key: &InterestKey<'_>) -> Option<PitIndex> {
         let entry = self.tables.pcct.find_interest(key)?;
         if self.tables.pcct.entry(entry).expiry() <= self.now {
-            self.finalize_unsatisfied(entry);
+            self.finalize_unsatisfied(entry, Ending::Expiry);
             return None;
         }
         Some(entry)
@@ -218,11 +220,15 @@ impl<'a> Context<'a> {
             self.now,
             rx.token,
         );
-        if inserted.is_err() {
-            if pending.is_none() {
-                tables.erase_pending(entry);
+        match inserted {
+            Ok(InRecordInsert::Added) => {}
+            Ok(InRecordInsert::Renewed) => tables.counters.in_record_refreshes.increment(),
+            Err(_) => {
+                if pending.is_none() {
+                    tables.erase_pending(entry);
+                }
+                return Err(DropReason::InRecordsFull);
             }
-            return Err(DropReason::InRecordsFull);
         }
         let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
         // Unless it was this downstream that waited longest, nobody waits longer now.

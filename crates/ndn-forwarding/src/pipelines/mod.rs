@@ -10,3 +10,4 @@ mod outgoing;
 mod timer;
 
 pub(crate) use data::Matches;
+pub(crate) use finalize::Ending;

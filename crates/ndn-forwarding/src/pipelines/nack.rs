@@ -2,6 +2,7 @@
 
 use ndn_packet::NackReason;
 
+use super::finalize::Ending;
 use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
@@ -47,7 +48,7 @@ impl Context<'_> {
         }
         // The strategy may have ended the entry itself.
         if !is_waiting && self.tables.pcct.find_token(token) == Some(entry) {
-            self.finalize_unsatisfied(entry);
+            self.finalize_unsatisfied(entry, Ending::Nack);
         }
         Ok(())
     }

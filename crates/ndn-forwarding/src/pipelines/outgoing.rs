@@ -120,6 +120,7 @@ impl Context<'_> {
         let interest = tables.pcct.interest(entry);
         let Some(copy) = tables.scratch.get_mut(..interest.len()) else {
             tables.counters.drop_packet(DropReason::NackTooLong);
+            tables.counters.in_records_nacked.increment();
             tables.pcct.remove_in_record(entry, face);
             return true;
         };
@@ -138,6 +139,7 @@ impl Context<'_> {
             incoming_face_id: None,
         };
         tables.counters.out_nacks.increment();
+        tables.counters.in_records_nacked.increment();
         self.tx.send(face, packet);
         tables.pcct.remove_in_record(entry, face);
         true

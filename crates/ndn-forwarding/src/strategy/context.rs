@@ -5,6 +5,7 @@ use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyI
 
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, PendingInterest};
+use crate::pipelines::Ending;
 use crate::tables::Tables;
 use crate::{DropReason, TxSink};
 
@@ -116,7 +117,7 @@ impl Context<'_> {
 
     /// Ends a PIT entry that leads nowhere, without telling its downstreams.
     pub fn reject(&mut self, entry: PitIndex) {
-        self.finalize_unsatisfied(entry);
+        self.finalize_unsatisfied(entry, Ending::Rejection);
     }
 
     /// Calls [`Strategy::on_timer`](super::Strategy::on_timer) at `deadline`, unless the entry has

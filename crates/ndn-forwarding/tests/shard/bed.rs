@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
-    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace,
-    ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket, TxSink,
-    UnsolicitedPolicy,
+    InterestAccount, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions,
+    RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket,
+    TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -380,6 +380,17 @@ impl Bed {
         });
     }
 
+    /// Says which shard has lost account of its Interests, or counts one twice.
+    pub fn check_accounts(&self) -> Result<(), String> {
+        let accounts: Vec<_> =
+            self.counters.iter().map(|counters| InterestAccount::of(counters)).collect();
+        let all = accounts.iter().copied().sum::<InterestAccount>();
+        match accounts.iter().chain([&all]).find(|account| !account.is_balanced()) {
+            Some(account) => Err(format!("what became of the Interests: {account:?}")),
+            None => Ok(()),
+        }
+    }
+
     /// Published Interests, of all shards.
     pub fn published(&self) -> usize {
         let shards = u8::try_from(self.shards.len()).unwrap();
@@ -393,7 +404,11 @@ impl Bed {
 
     fn poll(&mut self, now: Timestamp) -> bool {
         let sent = &mut self.sent;
-        self.shards.iter_mut().fold(false, |more, shard| shard.poll_timers(now, sent) | more)
+        self.shards.iter_mut().fold(false, |more, shard| {
+            let has_more = shard.poll_timers(now, sent);
+            shard.end_burst();
+            has_more | more
+        })
     }
 
     pub fn remove_face(&mut self, face: Face) {

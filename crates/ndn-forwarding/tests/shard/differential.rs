@@ -34,6 +34,7 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
         for burst in arrivals.chunks(ndn_forwarding::BURST_SIZE) {
             bed.process(step.now, burst);
         }
+        bed.check_accounts().map_err(|error| format!("step {number}: {error}"))?;
         let mut sent: Vec<Seen> = bed.sent.0.iter().map(seen_sent).collect();
         let mut expected = Vec::new();
         let mut unexplained = sent.clone();
@@ -81,6 +82,7 @@ fn compare_ends(model: &mut Model, bed: &mut Bed, now: u64) -> Result<(), String
     let end = now + 100_000;
     model.advance(end);
     bed.advance(end);
+    bed.check_accounts()?;
     let sum = |count: fn(&ndn_forwarding::Counters) -> u64| -> u64 {
         bed.counters.iter().map(|counters| count(counters)).sum()
     };

@@ -76,12 +76,14 @@ fn check(seed: u64, shard_count: usize) {
             }
         }
         bed.process_in_disorder(step.now, &arrivals, &mut |bound| random.below(bound));
+        bed.check_accounts().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         check_sent(&bed.sent.0, &asked, seed);
         if random.percent(50) {
             bed.sent.0.clear();
             bed.settle_crossings(step.now);
             check_sent(&bed.sent.0, &asked, seed);
             check_lost(&mut bed, &asked, step.now, seed);
+            bed.check_accounts().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     }
 }

@@ -44,7 +44,8 @@ pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex};
 pub use pit_interface::PitInsert;
 pub use prefix_search::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_TOKEN_LENGTH_MAX,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
+    PIT_TOKEN_LENGTH_MAX,
 };
 
 use std::cell::Cell;

@@ -34,6 +34,8 @@ const LAST_TIMER_AHEAD_MAX_NANOS: u64 = 250_000_000;
 pub(super) struct Pit {
     pub(super) entries: Arena<PitEntry>,
     pub(super) in_store: RecordStore<InRecord>,
+    /// In-records of all entries.
+    pub(super) in_records_len: usize,
     pub(super) out_store: RecordStore<OutRecord>,
     pub(super) tokens: TokenStore,
     blocks: ByteSlab,
@@ -50,6 +52,7 @@ impl Pit {
         Self {
             entries: Arena::new(entries),
             in_store: RecordStore::new(config.extra_records_max as usize),
+            in_records_len: 0,
             out_store: RecordStore::new(config.extra_records_max as usize),
             tokens: TokenStore::new(config.extra_records_max as usize),
             blocks: ByteSlab::new(config.pit_bytes_max),
@@ -208,6 +211,7 @@ impl Pit {
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
         if entry.in_list.count == 1 {
+            self.in_records_len -= 1;
             self.tokens.release(&mut entry.in_first);
             entry.in_list = RecordList::EMPTY;
         }

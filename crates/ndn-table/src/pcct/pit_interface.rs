@@ -2,7 +2,7 @@
 
 use ndn_packet::NameRef;
 
-use super::records::{InRecord, OutRecord};
+use super::records::{InRecord, InRecordInsert, OutRecord};
 use super::{Pcct, PitEntry, PitError, PitIndex, PitMatches};
 use crate::{DataKey, FaceIndex, InterestKey, Timestamp, Token};
 
@@ -141,6 +141,12 @@ impl Pcct {
         self.pit.name(index)
     }
 
+    /// In-records of all entries.
+    #[must_use]
+    pub fn in_records_len(&self) -> usize {
+        self.pit.in_records_len
+    }
+
     /// Downstreams that wait.
     #[inline]
     pub fn in_records(&self, index: PitIndex) -> impl Iterator<Item = &InRecord> {
@@ -160,7 +166,7 @@ impl Pcct {
         self.pit.token_bytes(record)
     }
 
-    /// Adds the in-record of `face`, or renews it.
+    /// Adds the in-record of `face`, or renews it, and says which.
     ///
     /// # Errors
     /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]. Nothing is changed then: no record
@@ -174,7 +180,7 @@ impl Pcct {
         lifetime_ms: u32,
         now: Timestamp,
         token: &[u8],
-    ) -> Result<(), PitError> {
+    ) -> Result<InRecordInsert, PitError> {
         let record = InRecord::new(face, nonce, lifetime_ms, now);
         self.pit.insert_in_record(index, record, token)
     }

@@ -3,7 +3,9 @@
 use super::PitError;
 use super::pit::Pit;
 use super::pit_entry::PitIndex;
-use super::records::{IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord};
+use super::records::{
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
+};
 use crate::FaceIndex;
 
 impl Pit {
@@ -22,7 +24,7 @@ impl Pit {
         place: PitIndex,
         new: InRecord,
         token: &[u8],
-    ) -> Result<(), PitError> {
+    ) -> Result<InRecordInsert, PitError> {
         let entry = &mut self.entries[place.0];
         let list = &mut entry.in_list;
         if let Some(record) = self.in_store.find_mut(&mut entry.in_first, *list, new.face) {
@@ -32,7 +34,7 @@ impl Pit {
             record.nonce = new.nonce;
             record.renewed = new.renewed;
             record.lifetime_ms = new.lifetime_ms;
-            return Ok(());
+            return Ok(InRecordInsert::Renewed);
         }
         if list.count >= IN_RECORDS_PER_ENTRY_MAX {
             return Err(PitError::RecordsFull);
@@ -45,7 +47,8 @@ impl Pit {
             self.tokens.release(&mut record);
             return Err(PitError::RecordsFull);
         }
-        Ok(())
+        self.in_records_len += 1;
+        Ok(InRecordInsert::Added)
     }
 
     pub(super) fn in_record_mut(
@@ -62,6 +65,7 @@ impl Pit {
         match self.in_store.remove(&mut entry.in_first, &mut entry.in_list, face) {
             Some(mut record) => {
                 self.tokens.release(&mut record);
+                self.in_records_len -= 1;
                 true
             }
             None => false,
@@ -74,6 +78,7 @@ impl Pit {
         if entry.in_list.count == 0 {
             return;
         }
+        self.in_records_len -= usize::from(entry.in_list.count);
         self.tokens.release(&mut entry.in_first);
         if entry.in_list.count > 1 {
             for record in self.in_store.iter(&entry.in_first, entry.in_list).skip(1) {

@@ -51,6 +51,15 @@ pub struct OutRecord {
 
 const _: () = assert!(size_of::<InRecord>() == 32 && size_of::<OutRecord>() == 32);
 
+/// What became of an Interest that was to be noted in an in-record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InRecordInsert {
+    /// The face waits from now on.
+    Added,
+    /// The face waited already.
+    Renewed,
+}
+
 impl InRecord {
     pub(super) const EMPTY: Self = Self {
         face: FaceIndex::from_bits(u32::MAX),

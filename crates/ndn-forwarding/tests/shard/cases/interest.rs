@@ -162,7 +162,7 @@ fn scope() {
             .route("/localhost", LOCAL_A)
             .dropped(0, from(1, local()), DropReason::LocalhostScope)
             .at(1, from(LOCAL_B, local()), [to(LOCAL_A, local())])
-            .dropped(2, from(1, data("/localhost/x")), DropReason::LocalhostScope)
+            .dropped(2, from(1, data("/localhost/x")), DropReason::DataLocalhostScope)
             .at(3, from(LOCAL_A, data("/localhost/x")), [to(LOCAL_B, data("/localhost/x"))]),
         Case::new("/localhost never leaves the machine")
             .route("/localhost", 2)

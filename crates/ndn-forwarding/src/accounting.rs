@@ -1,0 +1,99 @@
+//! What became of every Interest.
+
+use std::iter::Sum;
+
+use crate::{Counters, DropReason};
+
+/// The Interests that have entered a shard, by what became of each.
+///
+/// An Interest that enters is passed on to another shard, refused, answered by the Content Store
+/// at once, or joins a PIT entry: then it renews the in-record of its face or makes one. An
+/// in-record is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of
+/// its face ends it. Each Interest is in exactly one of these numbers, so that they add up to
+/// those that have entered, in each shard after each burst. One that the strategy suppressed has
+/// joined: it is counted with the in-records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InterestAccount {
+    /// Interests that entered the shard.
+    pub entered: u64,
+    /// Went on to the shard that they belong to, and entered that.
+    pub passed_on: u64,
+    /// Dropped before they joined a PIT entry: [`DropReason::REFUSED_INTEREST`].
+    pub refused: u64,
+    /// Answered by the Content Store of the shard at once.
+    pub answered: u64,
+    /// Renewed the in-record of their face.
+    pub refreshed: u64,
+    /// In-records that Data ended.
+    pub satisfied: u64,
+    /// In-records that a Nack ended.
+    pub nacked: u64,
+    /// In-records whose time was up.
+    pub expired: u64,
+    /// In-records that ended because there was no next hop.
+    pub rejected: u64,
+    /// In-records whose face was removed.
+    pub face_gone: u64,
+    /// In-records that are pending.
+    pub pending: u64,
+}
+
+impl InterestAccount {
+    /// The account of one shard. While its worker runs, the numbers are not all of one moment.
+    #[must_use]
+    pub fn of(counters: &Counters) -> Self {
+        let refused = DropReason::REFUSED_INTEREST.iter();
+        Self {
+            entered: counters.in_interests.value(),
+            passed_on: counters.passed_on_interests.value(),
+            refused: refused.map(|&reason| counters.dropped(reason)).sum(),
+            answered: counters.cs_hits.value().saturating_sub(counters.cs_hits_of_pending.value()),
+            refreshed: counters.in_record_refreshes.value(),
+            satisfied: counters.in_records_satisfied.value(),
+            nacked: counters.in_records_nacked.value(),
+            expired: counters.in_records_expired.value(),
+            rejected: counters.in_records_rejected.value(),
+            face_gone: counters.in_records_face_gone.value(),
+            pending: counters.in_records.value(),
+        }
+    }
+
+    /// All that became of Interests, together.
+    #[must_use]
+    pub fn accounted_for(&self) -> u64 {
+        self.passed_on
+            + self.refused
+            + self.answered
+            + self.refreshed
+            + self.satisfied
+            + self.nacked
+            + self.expired
+            + self.rejected
+            + self.face_gone
+            + self.pending
+    }
+
+    /// Whether something became of every Interest, and of none twice.
+    #[must_use]
+    pub fn is_balanced(&self) -> bool {
+        self.entered == self.accounted_for()
+    }
+}
+
+impl Sum for InterestAccount {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            entered: sum.entered + one.entered,
+            passed_on: sum.passed_on + one.passed_on,
+            refused: sum.refused + one.refused,
+            answered: sum.answered + one.answered,
+            refreshed: sum.refreshed + one.refreshed,
+            satisfied: sum.satisfied + one.satisfied,
+            nacked: sum.nacked + one.nacked,
+            expired: sum.expired + one.expired,
+            rejected: sum.rejected + one.rejected,
+            face_gone: sum.face_gone + one.face_gone,
+            pending: sum.pending + one.pending,
+        })
+    }
+}
