@@ -57,6 +57,8 @@ pub fn link(mut bytes: &[u8]) {
 
 /// Sends a delivered packet in frames of at most `mtu` bytes and receives it again.
 fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
+    let end = packet.len() - usize::from(fields.announcement_length);
+    let (packet, announcement) = packet.split_at(end);
     assert!(!packet.is_empty() && packet.len() <= MAX_PACKET_SIZE);
     let kind = match (packet[0], fields.nack) {
         (5, Some(reason)) => TxKind::Nack(reason),
@@ -71,6 +73,8 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
         pit_token: fields.pit_token.as_bytes(),
         congestion_mark: fields.congestion_mark,
         incoming_face_id: None,
+        non_discovery: fields.non_discovery,
+        prefix_announcement: announcement,
     };
     let mut link = Link { frames: Vec::new(), mtu };
     let mut sender = LinkService::new(LinkOptions::datagram(mtu), Arc::default(), u64::MAX - 1);

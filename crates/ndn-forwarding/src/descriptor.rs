@@ -30,6 +30,10 @@ impl Flags {
     pub const HOP_LIMIT: Self = Self(1 << 3);
     /// CachePolicy NoCache.
     pub const NO_CACHE: Self = Self(1 << 4);
+    /// Interest with NonDiscovery.
+    pub const NON_DISCOVERY: Self = Self(1 << 5);
+    /// Data with a PrefixAnnouncement, which lies behind it.
+    pub const ANNOUNCEMENT: Self = Self(1 << 15);
     /// Interest with NextHopFaceId.
     pub const NEXT_HOP: Self = Self(1 << 6);
     /// The name is under `/localhost`.
@@ -113,6 +117,7 @@ pub struct Descriptor {
     /// Length of the value of the Name TLV.
     pub(crate) name_length: u16,
     /// Interest with [`Flags::FORWARDING_HINT`]: start of the value of the ForwardingHint TLV.
+    /// Data with [`Flags::ANNOUNCEMENT`]: start of the PrefixAnnouncement, the end of the Data.
     pub(crate) hint_offset: u16,
     /// Its length.
     pub(crate) hint_length: u16,

@@ -59,6 +59,8 @@ impl Ingress {
     /// Interest or a Data, without LP header) and adds it to `burst`. The bytes are consumed in
     /// any case.
     ///
+    /// The last [`LpFields::announcement_length`] of them are the PrefixAnnouncement of a Data.
+    ///
     /// HopLimit is decremented in place. An Interest without Nonce gets one, and one that has
     /// reached a producer region loses its ForwardingHint; such an Interest is written anew, into
     /// a block of `pool`.
@@ -113,6 +115,8 @@ impl Ingress {
         if lp.next_hop_face_id.is_some() || lp.non_discovery {
             return Err(DropReason::BadLinkField);
         }
+        let announcement = usize::from(lp.announcement_length);
+        let wire = &wire[..wire.len().saturating_sub(announcement)];
         let mut hash_count = 0;
         let hashes = &mut *next.prefix_hashes;
         let data = Data::parse_with(wire, |name| {
@@ -121,8 +125,13 @@ impl Ingress {
         .map_err(drop_reason)?;
         next.descriptor.kind = PacketKind::Data;
         next.descriptor.period_ms = saturate_u32(data.freshness_ms().unwrap_or(0));
-        let flags =
-            Flags::default().with(Flags::IMPLICIT_DIGEST, data.name_ends_in_implicit_digest());
+        let flags = Flags::default()
+            .with(Flags::IMPLICIT_DIGEST, data.name_ends_in_implicit_digest())
+            .with(Flags::ANNOUNCEMENT, announcement > 0);
+        if announcement > 0 {
+            next.descriptor.hint_offset = offset_u16(wire.len())?;
+            next.descriptor.hint_length = lp.announcement_length;
+        }
         let name_offset = data.name_value_range().start;
         describe(next, data.name(), name_offset, hash_count, flags, lp, face)?;
         Ok(Outcome::AsItIs)
@@ -143,7 +152,7 @@ impl Ingress {
             None => lp.next_hop_face_id.is_some() && !face.local_fields,
             Some(_) => lp.next_hop_face_id.is_some() || lp.non_discovery,
         };
-        if forbidden || lp.no_cache {
+        if forbidden || lp.no_cache || lp.announcement_length > 0 {
             return Err(DropReason::BadLinkField);
         }
         let wire = &block.filled()[..length];
@@ -287,6 +296,7 @@ fn describe(
         .and(face.flags)
         .and(scope::flags(name))
         .with(Flags::NO_CACHE, lp.no_cache)
+        .with(Flags::NON_DISCOVERY, lp.non_discovery)
         .with(Flags::NEXT_HOP, next_hop.is_some());
     Ok(())
 }

@@ -62,7 +62,9 @@ pub struct LpFields {
     pub next_hop_face_id: Option<u64>,
     /// CachePolicy NoCache. Heeded from any face, as by NFD: it takes no privilege.
     pub no_cache: bool,
-    /// NonDiscovery. It is about self-learning, which there is none of: on an Interest it is
-    /// ignored, and no other packet may have it.
+    /// NonDiscovery: the Interest follows routes and looks for none. Only an Interest may have it.
     pub non_discovery: bool,
+    /// Bytes of the PrefixAnnouncement (a Data TLV) that lie right behind the packet; 0 if there is
+    /// none. Only a Data may have one.
+    pub announcement_length: u16,
 }

@@ -14,7 +14,8 @@ use crate::{BURST_SIZE, Burst, PacketKind};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
-    pub(crate) wire: &'a [u8],
+    /// The packet, and perhaps its PrefixAnnouncement behind it.
+    bytes: &'a [u8],
     pub(crate) token: &'a [u8],
     /// For a Data, the key of an Interest for its name.
     key: InterestKey<'a>,
@@ -115,16 +116,16 @@ impl<'a> RxPacket<'a> {
     pub(crate) fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
-        let wire = pool.bytes(handle);
+        let bytes = pool.bytes(handle);
         let name_start = usize::from(descriptor.name_offset);
-        let name_value = &wire[name_start..name_start + usize::from(descriptor.name_length)];
+        let name_value = &bytes[name_start..name_start + usize::from(descriptor.name_length)];
         let name = NameRef::from_validated(name_value, u16::from(descriptor.components));
         let (hashes, flags) = (burst.prefix_hashes(index), descriptor.flags);
         let can_be_prefix = flags.contains(Flags::CAN_BE_PREFIX);
         let must_be_fresh = flags.contains(Flags::MUST_BE_FRESH);
         let has_digest = flags.contains(Flags::IMPLICIT_DIGEST);
         let key = InterestKey::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest);
-        Some(Self { descriptor, wire, token: burst.pit_token(index), key })
+        Some(Self { descriptor, bytes, token: burst.pit_token(index), key })
     }
 
     #[inline]
@@ -153,10 +154,30 @@ impl<'a> RxPacket<'a> {
         self.key.hashes()
     }
 
-    /// Where the bytes lie.
+    /// The packet.
+    #[inline]
+    pub(crate) fn wire(&self) -> &'a [u8] {
+        if self.has(Flags::ANNOUNCEMENT) {
+            &self.bytes[..usize::from(self.descriptor.hint_offset)]
+        } else {
+            self.bytes
+        }
+    }
+
+    /// The PrefixAnnouncement of a Data; empty if it has none.
+    #[inline]
+    pub(crate) fn announcement(&self) -> &'a [u8] {
+        if self.has(Flags::ANNOUNCEMENT) {
+            &self.bytes[usize::from(self.descriptor.hint_offset)..]
+        } else {
+            &[]
+        }
+    }
+
+    /// Where the packet lies, if nothing else lies there.
     #[inline]
     pub(crate) fn handle(&self) -> Option<&'a PacketHandle> {
-        self.descriptor.handle.as_ref()
+        if self.has(Flags::ANNOUNCEMENT) { None } else { self.descriptor.handle.as_ref() }
     }
 
     #[inline]
@@ -181,14 +202,14 @@ impl<'a> RxPacket<'a> {
     pub(crate) fn forwarding_hint(&self) -> Option<&'a [u8]> {
         let start = usize::from(self.descriptor.hint_offset);
         let end = start + usize::from(self.descriptor.hint_length);
-        self.has(Flags::FORWARDING_HINT).then(|| &self.wire[start..end])
+        self.has(Flags::FORWARDING_HINT).then(|| &self.bytes[start..end])
     }
 
     #[inline]
     pub(crate) fn interest_packet(&self) -> InterestPacket<'a> {
         let descriptor = self.descriptor;
         InterestPacket {
-            wire: self.wire,
+            wire: self.bytes,
             handle: self.handle(),
             nonce: descriptor.nonce,
             lifetime_ms: descriptor.period_ms,
@@ -197,6 +218,7 @@ impl<'a> RxPacket<'a> {
             is_localhost: self.has(Flags::LOCALHOST),
             is_localhop: self.has(Flags::LOCALHOP),
             is_from_local: self.has(Flags::FROM_LOCAL),
+            non_discovery: self.has(Flags::NON_DISCOVERY),
         }
     }
 }

@@ -31,6 +31,10 @@ pub struct TxPacket<'a> {
     pub congestion_mark: u64,
     /// IncomingFaceId to send, only to a face with local fields enabled.
     pub incoming_face_id: Option<u64>,
+    /// Send NonDiscovery, on an Interest.
+    pub non_discovery: bool,
+    /// PrefixAnnouncement to send with a Data (a Data TLV itself); empty for none.
+    pub prefix_announcement: &'a [u8],
 }
 
 /// Where a shard puts the packets that leave: the faces of a worker.

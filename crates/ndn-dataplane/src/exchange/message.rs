@@ -25,18 +25,27 @@ pub(crate) struct Outgoing {
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
     pub(crate) incoming_face_id: Option<u64>,
+    pub(crate) non_discovery: bool,
+    /// Bytes of a PrefixAnnouncement behind the packet.
+    pub(crate) announcement_length: u16,
 }
 
 impl Outgoing {
     /// The packet, as the face's worker sends it.
     pub(crate) fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
+        let bytes = pool.bytes(&self.handle);
+        let has_announcement = self.announcement_length > 0;
+        let end = bytes.len().saturating_sub(usize::from(self.announcement_length));
+        let (wire, prefix_announcement) = bytes.split_at(end);
         TxPacket {
             kind: self.kind,
-            wire: pool.bytes(&self.handle),
-            handle: Some(&self.handle),
+            wire,
+            handle: (!has_announcement).then_some(&self.handle),
             pit_token: self.pit_token.as_bytes(),
             congestion_mark: self.congestion_mark,
             incoming_face_id: self.incoming_face_id,
+            non_discovery: self.non_discovery,
+            prefix_announcement,
         }
     }
 }

@@ -104,10 +104,14 @@ impl Outbound {
     /// Sends a packet to the worker that has its face.
     fn send_by_face(&mut self, face: FaceIndex, packet: &TxPacket<'_>, pool: &PacketPool) {
         let handle = match packet.handle {
-            Some(handle) => Some(pool.retain(handle)),
-            None => self.copy(packet.wire, pool),
+            Some(handle) if packet.prefix_announcement.is_empty() => Some(pool.retain(handle)),
+            Some(_) | None => self.copy(packet.wire, packet.prefix_announcement, pool),
         };
-        let (Some(handle), Some(pit_token)) = (handle, PitToken::new(packet.pit_token)) else {
+        let pit_token = PitToken::new(packet.pit_token);
+        let announcement_length = u16::try_from(packet.prefix_announcement.len());
+        let (Some(handle), Some(pit_token), Ok(announcement_length)) =
+            (handle, pit_token, announcement_length)
+        else {
             self.counters.dropped(kind_of(packet.kind)).increment();
             return;
         };
@@ -118,21 +122,27 @@ impl Outbound {
             pit_token,
             congestion_mark: packet.congestion_mark,
             incoming_face_id: packet.incoming_face_id,
+            non_discovery: packet.non_discovery,
+            announcement_length,
         };
         self.send(self.owner_of(face), Message::Outgoing(outgoing), pool);
     }
 
-    fn copy(&mut self, wire: &[u8], pool: &PacketPool) -> Option<PacketHandle> {
-        if self.copy_block.as_ref().is_none_or(|block| block.remaining() < wire.len()) {
+    /// Copies a packet, and what is to lie behind it.
+    fn copy(&mut self, wire: &[u8], behind: &[u8], pool: &PacketPool) -> Option<PacketHandle> {
+        let length = wire.len() + behind.len();
+        if self.copy_block.as_ref().is_none_or(|block| block.remaining() < length) {
             let fresh = pool.allocate_block()?;
             if let Some(used_up) = self.copy_block.replace(fresh) {
                 pool.finish(used_up);
             }
         }
         let block = self.copy_block.as_mut()?;
-        block.spare_mut().get_mut(..wire.len())?.copy_from_slice(wire);
-        block.commit(wire.len());
-        Some(block.carve(wire.len()))
+        let (front, back) = block.spare_mut().get_mut(..length)?.split_at_mut(wire.len());
+        front.copy_from_slice(wire);
+        back.copy_from_slice(behind);
+        block.commit(length);
+        Some(block.carve(length))
     }
 
     pub(super) fn release(&mut self, pool: &PacketPool) {

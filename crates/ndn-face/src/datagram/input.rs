@@ -22,6 +22,8 @@ const ROOM_MIN: usize = 2048;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenMessage {
     pub(crate) face: FaceIndex,
+    /// Who sent it, if the face hears several.
+    pub(crate) sender: Option<SocketAddr>,
     /// Length of each datagram but the last.
     pub(crate) segment_length: usize,
 }
@@ -180,7 +182,9 @@ impl DatagramInput {
             return Opened::Nothing;
         }
         let segment_length = message.segment_length.unwrap_or(message.length).max(1);
-        self.open = Some(OpenMessage { face, segment_length });
+        // A connected socket hears one peer, so there it makes no difference.
+        let sender = message.peer.filter(|_| channel.owner.is_some());
+        self.open = Some(OpenMessage { face, sender, segment_length });
         Opened::Message(face)
     }
 

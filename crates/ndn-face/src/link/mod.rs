@@ -14,6 +14,7 @@ mod reliability_tests;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,9 +49,11 @@ pub enum Received<'a> {
         /// What the header said.
         fields: LpFields,
     },
-    /// The last missing fragment of a packet.
+    /// A network packet that does not lie in the frame as it is: the last missing fragment has
+    /// come, or there is a PrefixAnnouncement to go with it.
     Reassembled {
-        /// The network packet. Valid until the next frame.
+        /// The network packet, and behind it the PrefixAnnouncement
+        /// ([`LpFields::announcement_length`]). Valid until the next frame.
         packet: &'a [u8],
         /// What the header of its first fragment said.
         fields: LpFields,
@@ -137,6 +140,22 @@ impl LinkService {
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
+        self.receive_from(now, None, frame, memory)
+    }
+
+    /// [`receive`](Self::receive) on a link with several senders: packets in pieces of one are
+    /// told apart from those of another, which number their fragments as they like.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    #[inline]
+    pub fn receive_from(
+        &mut self,
+        now: Timestamp,
+        sender: Option<SocketAddr>,
+        frame: &[u8],
+        memory: &mut Budget,
+    ) -> Result<Received<'_>, LinkDropReason> {
         let Self { options, counters, reassembler, reliability, .. } = self;
         counters.in_frames.increment();
         counters.in_bytes.add(frame.len() as u64);
@@ -146,7 +165,8 @@ impl LinkService {
             limits.timeout = limits.timeout.max(RELIABLE_REASSEMBLY_TIMEOUT);
             limits.messages_max = limits.messages_max.max(RELIABLE_MESSAGES_MAX);
         }
-        let result = decode(now, frame, &limits, counters, reassembler, reliability, memory);
+        let arrival = Arrival { now, sender, frame, limits: &limits, counters };
+        let result = decode(&arrival, reassembler, reliability, memory);
         if let Err(reason) = &result {
             counters.dropped(*reason).increment();
         }
@@ -178,40 +198,44 @@ impl LinkService {
     }
 }
 
+/// A frame, and what it is judged by.
+#[derive(Clone, Copy)]
+struct Arrival<'f> {
+    now: Timestamp,
+    sender: Option<SocketAddr>,
+    frame: &'f [u8],
+    limits: &'f ReassemblyLimits,
+    counters: &'f FaceCounters,
+}
+
 /// The receive side, on the parts of a link service, so that the result borrows only one of them.
 #[inline]
 fn decode<'a>(
-    now: Timestamp,
-    frame: &[u8],
-    limits: &ReassemblyLimits,
-    counters: &FaceCounters,
+    arrival: &Arrival<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
     memory: &mut Budget,
 ) -> Result<Received<'a>, LinkDropReason> {
+    let Arrival { frame, counters, .. } = *arrival;
     match frame.first().map(|first| u32::from(*first)) {
         Some(types::INTEREST | types::DATA) => {
             let fields = LpFields::default();
             accept(counters, frame, &fields)?;
             Ok(Received::Packet { offset: 0, fields })
         }
-        Some(types::LP_PACKET) => {
-            decode_lp(now, frame, limits, counters, reassembler, reliability, memory)
-        }
+        Some(types::LP_PACKET) => decode_lp(arrival, reassembler, reliability, memory),
         Some(_) => Err(LinkDropReason::UnknownType),
         None => Err(LinkDropReason::Malformed),
     }
 }
 
 fn decode_lp<'a>(
-    now: Timestamp,
-    frame: &[u8],
-    limits: &ReassemblyLimits,
-    counters: &FaceCounters,
+    arrival: &Arrival<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
     memory: &mut Budget,
 ) -> Result<Received<'a>, LinkDropReason> {
+    let Arrival { now, sender, frame, limits, counters } = *arrival;
     let lp = LpPacket::parse(frame).map_err(|_| LinkDropReason::Malformed)?;
     if let Some(reliability) = reliability
         && !reliability.receive(now, &lp, counters)
@@ -221,16 +245,24 @@ fn decode_lp<'a>(
     let (Some(offset), Some(payload)) = (lp.fragment_offset(), lp.fragment()) else {
         return Ok(Received::Nothing);
     };
-    let fields = fields_of(&lp)?;
+    let announcement = lp.prefix_announcement().unwrap_or_default();
+    let fields = fields_of(&lp, announcement)?;
     let Some(fragment) = fragment_of(&lp, payload, limits)? else {
         accept(counters, payload, &fields)?;
+        if !announcement.is_empty() {
+            let reassembler = reassembler.get_or_insert_default();
+            let packet = reassembler.join(now, payload, announcement);
+            return Ok(Received::Reassembled { packet, fields });
+        }
         return Ok(Received::Packet { offset, fields });
     };
+    let fragment = Fragment { sender, announcement, ..fragment };
     let reassembler = reassembler.get_or_insert_default();
     reassembler.expire(now, memory, counters);
     match reassembler.receive(now, &fragment, &fields, limits, memory, counters)? {
         Some((packet, fields)) => {
-            accept(counters, packet, &fields)?;
+            let end = packet.len().saturating_sub(usize::from(fields.announcement_length));
+            accept(counters, &packet[..end], &fields)?;
             Ok(Received::Reassembled { packet, fields })
         }
         None => Ok(Received::Nothing),
@@ -253,10 +285,14 @@ fn accept(counters: &FaceCounters, packet: &[u8], fields: &LpFields) -> Result<(
     Ok(())
 }
 
-/// The fields that concern forwarding. The others are read, checked, and not used here:
-/// PrefixAnnouncement and
-/// IncomingFaceId because no one here asked for them.
-fn fields_of(lp: &LpPacket<'_>) -> Result<LpFields, LinkDropReason> {
+/// The fields that concern forwarding. IncomingFaceId is read, checked, and not used here: no one
+/// here asked for it.
+#[inline]
+fn fields_of(lp: &LpPacket<'_>, announcement: &[u8]) -> Result<LpFields, LinkDropReason> {
+    let is_data = announcement.first().is_none_or(|first| u32::from(*first) == types::DATA);
+    if announcement.len() > MAX_PACKET_SIZE || !is_data {
+        return Err(LinkDropReason::Malformed);
+    }
     let pit_token = PitToken::new(lp.pit_token().unwrap_or_default());
     Ok(LpFields {
         pit_token: pit_token.ok_or(LinkDropReason::Malformed)?,
@@ -265,6 +301,7 @@ fn fields_of(lp: &LpPacket<'_>) -> Result<LpFields, LinkDropReason> {
         next_hop_face_id: lp.next_hop_face_id(),
         no_cache: lp.cache_policy() == Some(NO_CACHE),
         non_discovery: lp.non_discovery(),
+        announcement_length: u16::try_from(announcement.len()).unwrap_or(0),
     })
 }
 
@@ -293,6 +330,8 @@ fn fragment_of<'a>(
     let sequence = lp.sequence().ok_or(LinkDropReason::BadFragment)?;
     let small = |number: u64| usize::try_from(number).map_err(|_| LinkDropReason::BadFragment);
     Ok(Some(Fragment {
+        sender: None,
+        announcement: &[],
         message: sequence.wrapping_sub(index),
         index: small(index)?,
         count: small(count)?,

@@ -5,6 +5,7 @@
 //! and the memory of all faces together.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_forwarding::LpFields;
@@ -35,6 +36,10 @@ impl Default for ReassemblyLimits {
 /// What the link service tells of one fragment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragment<'a> {
+    /// Who sent it, on a link with several senders.
+    pub(crate) sender: Option<SocketAddr>,
+    /// The PrefixAnnouncement in its header; empty for none.
+    pub(crate) announcement: &'a [u8],
     /// Sequence less FragIndex: the number that the fragments of a message share.
     pub(crate) message: u64,
     pub(crate) index: usize,
@@ -61,7 +66,10 @@ impl Piece {
 /// A message of which some fragments have come.
 #[derive(Debug)]
 struct PartialMessage {
+    sender: Option<SocketAddr>,
     message: u64,
+    /// The PrefixAnnouncement of the first fragment.
+    announcement: Vec<u8>,
     /// Fragments in the order of their arrival.
     buffer: Vec<u8>,
     pieces: Vec<Piece>,
@@ -106,10 +114,11 @@ impl Reassembler {
         counters: &FaceCounters,
     ) -> Result<Option<(&[u8], LpFields)>, LinkDropReason> {
         self.last_used = now;
-        let known = self.partial.iter().rposition(|one| one.message == fragment.message);
+        let known = self.partial.iter().rposition(|one| one.is_of(fragment));
         let position = known.map_or_else(|| self.start(fragment, limits, memory, counters), Ok)?;
         // Of the others, the oldest go first.
-        let position = self.make_room(position, fragment.payload.len(), memory, counters);
+        let length = fragment.payload.len() + fragment.announcement.len();
+        let position = self.make_room(position, length, memory, counters);
         let message = &mut self.partial[position];
         if let Err(reason) = message.add(fragment, fields, now.plus(limits.timeout), memory) {
             let is_new = message.missing == message.pieces.len();
@@ -124,6 +133,15 @@ impl Reassembler {
         let fields = message.fields;
         self.finish(position, memory);
         Ok(Some((&self.complete, fields)))
+    }
+
+    /// A packet that came whole, with what is to lie behind it.
+    pub(crate) fn join(&mut self, now: Timestamp, packet: &[u8], behind: &[u8]) -> &[u8] {
+        self.last_used = now;
+        self.complete.clear();
+        self.complete.extend_from_slice(packet);
+        self.complete.extend_from_slice(behind);
+        &self.complete
     }
 
     /// Drops the messages whose time is over.
@@ -218,19 +236,23 @@ impl Reassembler {
                 self.complete.extend_from_slice(bytes);
             }
         }
+        self.complete.extend_from_slice(&message.announcement);
         self.remove(position, memory);
     }
 }
 
 impl PartialMessage {
     fn new(spare: Option<Self>, fragment: &Fragment<'_>) -> Self {
-        let (mut buffer, mut pieces) =
-            spare.map_or_else(Default::default, |spare| (spare.buffer, spare.pieces));
+        let (mut buffer, mut pieces, mut announcement) =
+            spare.map_or_else(Default::default, |one| (one.buffer, one.pieces, one.announcement));
         buffer.clear();
+        announcement.clear();
         pieces.clear();
         pieces.resize(fragment.count, MISSING);
         Self {
+            sender: fragment.sender,
             message: fragment.message,
+            announcement,
             buffer,
             pieces,
             missing: fragment.count,
@@ -239,6 +261,11 @@ impl PartialMessage {
             fields: LpFields::default(),
             deadline: Timestamp::MAX,
         }
+    }
+
+    /// Whether a fragment belongs to it.
+    fn is_of(&self, fragment: &Fragment<'_>) -> bool {
+        self.message == fragment.message && self.sender == fragment.sender
     }
 
     fn add(
@@ -259,10 +286,12 @@ impl PartialMessage {
         if self.buffer.len() + length > MAX_PACKET_SIZE {
             return Err(LinkDropReason::ReassemblyTooLong);
         }
-        if !memory.take(length) {
+        let announcement = if fragment.index == 0 { fragment.announcement } else { &[] };
+        if !memory.take(length + announcement.len()) {
             return Err(LinkDropReason::ReassemblyFull);
         }
-        self.charged += length;
+        self.charged += length + announcement.len();
+        self.announcement.extend_from_slice(announcement);
         self.deadline = deadline;
         // Both are at most MAX_PACKET_SIZE.
         piece.start = u16::try_from(self.buffer.len()).unwrap_or(0);

@@ -185,10 +185,12 @@ impl Reliability {
         let room = frame_max.min(MAX_PACKET_SIZE).saturating_sub(bare + 4) / ACK_LENGTH;
         let (acks, count) = self.first_acks(room);
         let header = LpHeader { acks: &acks[..count], ..*header };
-        let mut buffer = [0; HEADER_LENGTH_MAX];
-        let length =
-            header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
-        sink.push_frame(&buffer[..length], payload, handle)?;
+        let length = if header.prefix_announcement.is_some() {
+            let mut buffer = vec![0; header.encoded_len(payload.len())];
+            push_frame(&header, payload, handle, &mut buffer, sink)?
+        } else {
+            push_frame(&header, payload, handle, &mut [0; HEADER_LENGTH_MAX], sink)?
+        };
         self.forget_acks(count);
         Ok(length + payload.len())
     }
@@ -259,6 +261,19 @@ impl Reliability {
         }
         is_new
     }
+}
+
+/// Writes the header into `buffer` and the frame into `sink`; gives the length of the header.
+fn push_frame(
+    header: &LpHeader<'_>,
+    payload: &[u8],
+    handle: Option<&PacketHandle>,
+    buffer: &mut [u8],
+    sink: &mut impl FrameSink,
+) -> Result<usize, LinkDropReason> {
+    let length = header.write_prefix(payload.len(), buffer).map_err(|_| LinkDropReason::OverMtu)?;
+    sink.push_frame(&buffer[..length], payload, handle)?;
+    Ok(length)
 }
 
 /// The fields of a frame that was written here, but for those of its reliability.

@@ -10,7 +10,7 @@ use ndn_packet::LpHeader;
 use ndn_ring::PacketHandle;
 use proptest::prelude::*;
 
-use super::tests::{Frames, at, memory, packet, wire};
+use super::tests::{Frames, announcement, at, memory, packet, wire};
 use super::*;
 use crate::LinkDropReason as Reason;
 
@@ -175,11 +175,12 @@ fn a_frame_that_comes_again_is_acknowledged_and_dropped() {
 fn fields_survive_a_retransmission() {
     let mut near = reliable(1400);
     near.set_options(LinkOptions { local_fields: true, ..*near.options() });
-    let data = wire(50, 1);
+    let (data, announcement) = (wire(50, 1), announcement(400));
     let sent = TxPacket {
         pit_token: &[9; 32],
         congestion_mark: 2,
         incoming_face_id: Some(260),
+        prefix_announcement: &announcement,
         ..packet(&data)
     };
     near.send(at(0), &sent, &mut Frames::default()).unwrap();
@@ -187,6 +188,7 @@ fn fields_survive_a_retransmission() {
     let lp = LpPacket::parse(&again[0]).unwrap();
     assert_eq!(lp.pit_token(), Some(&[9; 32][..]));
     assert_eq!((lp.congestion_mark(), lp.incoming_face_id()), (Some(2), Some(260)));
+    assert_eq!(lp.prefix_announcement(), Some(&announcement[..]));
 }
 
 #[test]

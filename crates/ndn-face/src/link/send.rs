@@ -11,6 +11,9 @@ use crate::link::LinkService;
 /// Room for the longest header that is written here: every field at its longest is 119 bytes.
 const HEADER_LENGTH_MAX: usize = 160;
 
+/// Bytes of a packet that travel with its announcement in the first fragment, at least.
+const FIRST_PIECE_MIN: usize = 64;
+
 /// Fragments of one packet at most: what NFD takes.
 const FRAGMENTS_MAX: usize = 400;
 
@@ -80,8 +83,12 @@ impl LinkService {
             TxKind::Interest | TxKind::Data => None,
         };
         let frame_max = self.options.mtu.unwrap_or(usize::MAX);
-        let has_fields =
-            !packet.pit_token.is_empty() || incoming_face_id.is_some() || self.is_reliable();
+        let announcement = self.announcement_that_fits(packet);
+        let has_fields = !packet.pit_token.is_empty()
+            || incoming_face_id.is_some()
+            || packet.non_discovery
+            || announcement.is_some()
+            || self.is_reliable();
         if !has_fields && nack.is_none() && mark == 0 && packet.wire.len() <= frame_max {
             sink.push_frame(&[], packet.wire, packet.handle)?;
             self.count_frame(packet.wire.len());
@@ -92,6 +99,8 @@ impl LinkService {
             nack,
             incoming_face_id,
             congestion_mark: (mark != 0).then_some(mark),
+            non_discovery: packet.non_discovery,
+            prefix_announcement: announcement,
             ..LpHeader::default()
         };
         if self.is_reliable() {
@@ -101,6 +110,22 @@ impl LinkService {
             return self.push(&header, packet.wire, packet.handle, sink);
         }
         self.send_fragments(now, &header, packet.wire, frame_max, sink)
+    }
+
+    /// The announcement of a packet, unless the peer would find the frame too long: it is worth
+    /// less than the Data that it comes with. A first fragment has room for it, and for some of the
+    /// packet.
+    #[inline]
+    fn announcement_that_fits<'a>(&self, packet: &TxPacket<'a>) -> Option<&'a [u8]> {
+        let announcement = packet.prefix_announcement;
+        if announcement.is_empty() {
+            return None;
+        }
+        let needed = match self.options.mtu {
+            Some(_) => announcement.len() + HEADER_LENGTH_MAX + FIRST_PIECE_MIN,
+            None => announcement.len() + HEADER_LENGTH_MAX + packet.wire.len(),
+        };
+        (needed <= self.options.mtu.unwrap_or(MAX_PACKET_SIZE)).then_some(announcement)
     }
 
     /// The congestion mark that a packet came with, or one of our own.
@@ -214,11 +239,30 @@ impl LinkService {
         handle: Option<&PacketHandle>,
         sink: &mut impl FrameSink,
     ) -> Result<(), LinkDropReason> {
+        if header.prefix_announcement.is_some() {
+            return self.push_announced(header, payload, sink);
+        }
         let mut buffer = [0; HEADER_LENGTH_MAX];
         // Fails only for a PIT token that no packet can have carried.
         let length =
             header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
         sink.push_frame(&buffer[..length], payload, handle)?;
+        self.count_frame(length + payload.len());
+        Ok(())
+    }
+
+    /// Announcements are rare, and longer than other headers.
+    #[cold]
+    fn push_announced(
+        &self,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let mut buffer = vec![0; header.encoded_len(payload.len())];
+        let length =
+            header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
+        sink.push_frame(&buffer[..length], payload, None)?;
         self.count_frame(length + payload.len());
         Ok(())
     }

@@ -108,7 +108,7 @@ impl FaceSet {
                 return Progress::SinkFull;
             }
             self.calls.received_frames.increment();
-            if !self.deliver(now, message.face, block, length, pool, sink) {
+            if !self.deliver(now, message.face, message.sender, block, length, pool, sink) {
                 break;
             }
         }

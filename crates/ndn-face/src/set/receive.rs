@@ -19,7 +19,8 @@ pub trait RxSink {
     /// Whether there is no room for another packet.
     fn is_full(&self) -> bool;
 
-    /// Takes the network packet in the first `length` bytes of what is filled in `block`. It may
+    /// Takes the network packet in the first `length` bytes of what is filled in `block`, and the
+    /// PrefixAnnouncement that makes the end of them if `fields` say so. It may
     /// change them, and consumes them by [`carve`](FillBlock::carve) or
     /// [`skip`](FillBlock::skip); what it leaves is skipped.
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields);
@@ -147,6 +148,7 @@ impl FaceSet {
         &mut self,
         now: Timestamp,
         index: FaceIndex,
+        sender: Option<SocketAddr>,
         block: &mut FillBlock,
         length: usize,
         pool: &PacketPool,
@@ -161,7 +163,7 @@ impl FaceSet {
             tap.frame(now, index, Direction::In, &[], frame);
         }
         let mut is_packet = false;
-        match link.receive(now, frame, &mut self.reassembly_budget) {
+        match link.receive_from(now, sender, frame, &mut self.reassembly_budget) {
             Ok(Received::Packet { offset, fields }) => {
                 is_packet = true;
                 block.skip(offset);

@@ -211,6 +211,8 @@ pub fn plain(wire: &[u8]) -> TxPacket<'_> {
         pit_token: &[],
         congestion_mark: 0,
         incoming_face_id: None,
+        non_discovery: false,
+        prefix_announcement: &[],
     }
 }
 

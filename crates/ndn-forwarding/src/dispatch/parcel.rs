@@ -39,7 +39,7 @@ impl Parcel {
 
     /// A packet of the burst that is being forwarded, once more.
     pub(crate) fn copy_of(rx: &RxPacket<'_>) -> Self {
-        let handle = rx.handle().map(PacketHandle::retain_away);
+        let handle = rx.descriptor.handle.as_ref().map(PacketHandle::retain_away);
         Self::new(Descriptor { handle, ..*rx.descriptor }, rx.hashes(), rx.token)
     }
 

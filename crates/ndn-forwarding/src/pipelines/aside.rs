@@ -200,6 +200,7 @@ impl Context<'_> {
             congestion_mark: 0,
             is_localhost: answer.is_localhost,
             incoming_face_id: CONTENT_STORE_FACE_ID,
+            announcement: &[],
         };
         for record in tables.pcct.in_records(entry) {
             if record.expiry() > self.now && tables.faces.find(record.face).is_some() {

@@ -87,7 +87,7 @@ impl Context<'_> {
     /// now end here: whether the timer has fired already must make no difference.
     #[inline]
     fn find_matches(&mut self, rx: &RxPacket<'_>, found: &mut PitMatches) {
-        self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire), found);
+        self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire()), found);
         let mut position = 0;
         while let Some(entry) = found.get(position) {
             if self.tables.pcct.entry(entry).expiry() > self.now {
@@ -135,7 +135,7 @@ impl Context<'_> {
         // A Content Store that does not admit, or has no room for so large a packet, is no error.
         let _ = self.tables.pcct.insert_data(
             &rx.data_key(),
-            rx.wire,
+            rx.wire(),
             freshness_ms,
             solicited,
             self.now,

@@ -108,11 +108,13 @@ impl<'a> Context<'a> {
         self.tables.counters.out_nacks.increment();
         let packet = TxPacket {
             kind: TxKind::Nack(NackReason::DUPLICATE),
-            wire: rx.wire,
+            wire: rx.wire(),
             handle: rx.handle(),
             pit_token: rx.token,
             congestion_mark: 0,
             incoming_face_id: None,
+            non_discovery: false,
+            prefix_announcement: &[],
         };
         self.tx.send(rx.descriptor.face, packet);
     }
@@ -127,6 +129,7 @@ impl<'a> Context<'a> {
             congestion_mark: 0,
             is_localhost: rx.has(Flags::LOCALHOST),
             incoming_face_id: CONTENT_STORE_FACE_ID,
+            announcement: &[],
         };
         outgoing.send(&tables.faces, &tables.counters, self.tx, rx.descriptor.face, rx.token);
         match pending {
@@ -202,8 +205,8 @@ impl<'a> Context<'a> {
         let entry = match pending {
             Some(entry) => entry,
             None => {
-                tables.check_pit_share(descriptor.face, rx.wire.len())?;
-                let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire);
+                tables.check_pit_share(descriptor.face, rx.wire().len())?;
+                let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire());
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
                 tables.note_pending(entry, descriptor.face);

@@ -18,6 +18,8 @@ pub(crate) struct OutgoingData<'a> {
     pub(crate) is_localhost: bool,
     /// FaceId of where it comes from.
     pub(crate) incoming_face_id: u64,
+    /// PrefixAnnouncement; empty for none.
+    pub(crate) announcement: &'a [u8],
 }
 
 impl<'a> OutgoingData<'a> {
@@ -25,11 +27,12 @@ impl<'a> OutgoingData<'a> {
     #[inline]
     pub(crate) fn of(rx: &RxPacket<'a>, incoming_face_id: u64) -> Self {
         Self {
-            wire: rx.wire,
+            wire: rx.wire(),
             handle: rx.handle(),
             congestion_mark: rx.descriptor.congestion_mark,
             is_localhost: rx.has(Flags::LOCALHOST),
             incoming_face_id,
+            announcement: rx.announcement(),
         }
     }
 
@@ -59,6 +62,8 @@ impl<'a> OutgoingData<'a> {
             pit_token,
             congestion_mark: u64::from(self.congestion_mark),
             incoming_face_id: flags.has_local_fields().then_some(self.incoming_face_id),
+            non_discovery: false,
+            prefix_announcement: self.announcement,
         };
         tx.send(face, packet);
     }
@@ -95,6 +100,8 @@ impl Context<'_> {
                 pit_token: if flags.sends_tokens() { &token } else { &[] },
                 congestion_mark: u64::from(packet.congestion_mark),
                 incoming_face_id,
+                non_discovery: packet.non_discovery,
+                prefix_announcement: &[],
             },
         );
         Ok(())
@@ -137,6 +144,8 @@ impl Context<'_> {
             pit_token: tables.pcct.token_bytes(&record),
             congestion_mark: u64::from(congestion_mark),
             incoming_face_id: None,
+            non_discovery: false,
+            prefix_announcement: &[],
         };
         tables.counters.out_nacks.increment();
         tables.counters.in_records_nacked.increment();

@@ -62,6 +62,7 @@ impl<'a> Context<'a> {
             is_at_hop_limit: interest.hop_limit() == Some(0),
             is_localhost: scope::is_localhost(interest.name()),
             is_localhop: scope::is_localhop(interest.name()),
+            non_discovery: false,
             is_from_local: self.tables.faces.find(face).is_some_and(|flags| flags.is_local()),
         };
         self.strategy = self.strategy_of(entry);

@@ -69,6 +69,8 @@ pub(crate) struct InterestPacket<'a> {
     pub(crate) is_localhost: bool,
     pub(crate) is_localhop: bool,
     pub(crate) is_from_local: bool,
+    /// NonDiscovery: it looks for no route.
+    pub(crate) non_discovery: bool,
 }
 
 /// A Data that satisfies a PIT entry.

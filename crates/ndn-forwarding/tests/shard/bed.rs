@@ -429,6 +429,7 @@ impl Bed {
             next_hop_face_id: arrival.next_hop.map(face_id),
             no_cache: arrival.no_cache,
             non_discovery: false,
+            announcement_length: 0,
         };
         self.receive_wire(arrival.face, &arrival.packet.encode(), &lp)
     }
