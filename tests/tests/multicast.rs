@@ -27,8 +27,9 @@ ip addr add 10.9.0.1/24 dev near
 ip link set near up
 touch linked
 "$2" run $3 &
+forwarder=$!
 while :; do
-  if test -e commands; then mv commands doing; sh doing; fi
+  if test -e commands; then mv commands doing; . ./doing; fi
   sleep 0.05
 done
 "#;
@@ -45,17 +46,21 @@ impl Drop for Link {
     }
 }
 
-fn toml(directory: &Path, name: &str) -> String {
+fn write_toml(directory: &Path, name: &str, interfaces: &str) -> String {
     let path = directory.join(format!("{name}.toml"));
     let text = format!(
         "[listeners.unix]\npath = \"{0}/{name}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.udp]\nenabled = false\n[listeners.multicast]\nenabled = true\n\
-         interfaces = [\"near\", \"far\", \"late*\"]\nexcept = [\"10.99.0.0/16\"]\n\
+         interfaces = [{interfaces}]\nexcept = [\"10.99.0.0/16\"]\n\
          [control]\nenabled = false\n",
         directory.display()
     );
     std::fs::write(&path, text).unwrap();
     format!("--config {}", path.display())
+}
+
+fn toml(directory: &Path, name: &str) -> String {
+    write_toml(directory, name, "\"near\", \"far\", \"late*\"")
 }
 
 impl Link {
@@ -190,5 +195,12 @@ fn faces_come_and_go_with_their_interfaces() {
     link.change("ip link set late0 up");
     let again = link.face("near", "10.9.1.1");
     assert_ne!(again["face_id"], late["face_id"]);
+    assert_eq!(link.face("near", "10.9.0.1")["face_id"], first["face_id"], "it stayed");
+
+    // Other interfaces by the configuration, read again.
+    write_toml(link.directory.path(), "near", "\"near\", \"other\"");
+    link.change("kill -HUP $forwarder");
+    link.face("near", "10.9.2.1");
+    wait_until("the face to go", || link.faces("near", "10.9.1.1").is_empty().then_some(()));
     assert_eq!(link.face("near", "10.9.0.1")["face_id"], first["face_id"], "it stayed");
 }

@@ -163,6 +163,16 @@ fn between_two_of_ours(switch: &str, patience: Duration) -> (usize, u64) {
         near.output(&["nfdc", "route", "add", "/reliability", &format!("udp4://{}", relay.near)]);
     let producer = produce(far.socket());
     let answered = consume(near.connect(), patience, false);
+    // What the links have counted can be seen.
+    let faces = far.json(&["face", "list"]);
+    let is_far = |face: &&serde_json::Value| {
+        face["remote_uri"].as_str().unwrap().ends_with(&relay.far.to_string())
+    };
+    let link = &faces.as_array().unwrap().iter().find(is_far).unwrap()["link"];
+    let count = |key: &str| link[key].as_u64().unwrap();
+    assert!(count("in_frames") > 0 && count("out_frames") > 0, "{link}");
+    assert_eq!(count("out_retransmissions") > 0, switch == "on", "{link}");
+    assert_eq!(count("out_acknowledged") > 0, switch == "on", "{link}");
     drop((near, far));
     producer.join().unwrap();
     (answered, relay.lost.load(Ordering::Relaxed))

@@ -1,6 +1,9 @@
 //! `namewire face`: the faces of a forwarder.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
+use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{
     ControlParameters, Dataset, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri, Verb,
     face_flag,
@@ -12,6 +15,7 @@ use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, FaceArgument, Switch, command, find_face, words_of};
 use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
 use super::resolve::canonical;
+use crate::control_socket::{ControlClient, LinkCounters, Request};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -116,7 +120,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::List(list)) => run_list(list),
         Some(Command::Show { face, common }) => block_on(async {
             let endpoint = common.connect.open().await?;
-            show(&find_face(&endpoint, face).await?, common.json)
+            let face = find_face(&endpoint, face).await?;
+            show(&face, &links_of(&endpoint), common.json)
         }),
         Some(Command::Create { uri, persistency, settings, common }) => {
             block_on(create(uri, *persistency, settings, common))
@@ -140,8 +145,10 @@ fn run_list(options: &ListOptions) -> Outcome {
         };
         let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
         faces.sort_by_key(|face| face.properties.face_id);
+        let links = links_of(&endpoint);
         if options.common.json {
-            return Ok(output::print_json(&faces.iter().map(json_of).collect())?);
+            let faces = faces.iter().map(|face| json_of(face, &links)).collect();
+            return Ok(output::print_json(&faces)?);
         }
         let headings = [
             "FACE",
@@ -154,6 +161,7 @@ fn run_list(options: &ListOptions) -> Outcome {
             ">OUT D",
             ">IN",
             ">OUT",
+            ">AGAIN",
         ];
         let mut table = Table::new(&headings);
         for face in &faces {
@@ -169,6 +177,10 @@ fn run_list(options: &ListOptions) -> Outcome {
                 grouped(counters.out_data),
                 bytes_for_people(counters.in_bytes),
                 bytes_for_people(counters.out_bytes),
+                links
+                    .get(&properties.face_id)
+                    .filter(|_| properties.flags & face_flag::LP_RELIABILITY != 0)
+                    .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
             ]);
         }
         Ok(table.print("no faces")?)
@@ -259,9 +271,28 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
     Ok(output::print_line(&format!("face {face_id} to {uri}{persistency} {what}"))?)
 }
 
-fn show(face: &FaceStatus, json: bool) -> Outcome {
+/// What the links of a forwarder of this kind count, if its control socket is where it usually is
+/// and open to this user; else nothing.
+fn links_of(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
+    let mut links = BTreeMap::new();
+    let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return links };
+    let Ok(mut client) = ControlClient::connect(&path.with_extension("control.sock")) else {
+        return links;
+    };
+    let mut after = None;
+    loop {
+        let answer = client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after });
+        match answer {
+            Ok(some) if !some.is_empty() => links.extend(some),
+            Ok(_) | Err(_) => return links,
+        }
+        after = links.keys().next_back().copied();
+    }
+}
+
+fn show(face: &FaceStatus, links: &BTreeMap<u64, LinkCounters>, json: bool) -> Outcome {
     if json {
-        return Ok(output::print_json(&json_of(face))?);
+        return Ok(output::print_json(&json_of(face, links))?);
     }
     let (properties, counters) = (&face.properties, &face.counters);
     let packets = |received: u64, sent: u64| {
@@ -294,6 +325,19 @@ fn show(face: &FaceStatus, json: bool) -> Outcome {
         ("Nacks", packets(counters.in_nacks, counters.out_nacks)),
         ("bytes", packets(counters.in_bytes, counters.out_bytes)),
     ]);
+    if let Some(link) = links.get(&properties.face_id) {
+        fields.push(("frames", packets(link.in_frames, link.out_frames)));
+        if properties.flags & face_flag::LP_RELIABILITY != 0 {
+            let (again, done) = (link.out_retransmissions, link.out_acknowledged);
+            let text = format!("{} acknowledged, {} sent again", grouped(done), grouped(again));
+            fields.push(("reliability", text));
+        }
+        fields.push(("congestion marks", grouped(link.out_marks)));
+        let drops =
+            link.drops.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+        let drops = drops.collect::<Vec<_>>().join(", ");
+        fields.push(("discarded", if drops.is_empty() { "none".to_owned() } else { drops }));
+    }
     Ok(output::print_fields(&fields)?)
 }
 
@@ -313,7 +357,7 @@ fn flag_words(flags: u64) -> Vec<&'static str> {
     words_of(flags, &named)
 }
 
-fn json_of(face: &FaceStatus) -> Value {
+fn json_of(face: &FaceStatus, links: &BTreeMap<u64, LinkCounters>) -> Value {
     let (properties, counters) = (&face.properties, &face.counters);
     json!({
         "face_id": properties.face_id,
@@ -337,5 +381,6 @@ fn json_of(face: &FaceStatus) -> Value {
             "out_nacks": counters.out_nacks,
             "out_bytes": counters.out_bytes,
         },
+        "link": links.get(&properties.face_id),
     })
 }

@@ -15,7 +15,8 @@ mod server;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, LogLevels, Request, Statistics, Version, WorkerStatistics,
+    Dispatch, DispatchEntry, LinkCounters, LogLevels, Request, Statistics, Version,
+    WorkerStatistics,
 };
 pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler};
 

@@ -1,5 +1,7 @@
 //! What goes over the control socket.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Longest request or response line in bytes.
@@ -24,6 +26,13 @@ pub enum Request {
     /// What the workers have done since the start: answered with [`Statistics`].
     #[serde(rename = "statistics")]
     Statistics,
+    /// What the links of faces count: answered with [`LinkCounters`] by FaceId, of some faces; ask
+    /// again after the last of them until none comes.
+    #[serde(rename = "links")]
+    Links {
+        /// Only faces with higher numbers; none takes all.
+        after: Option<u64>,
+    },
     /// Which worker names are dispatched to: answered with [`Dispatch`].
     #[serde(rename = "ndt.list")]
     NdtList,
@@ -123,6 +132,25 @@ pub struct WorkerStatistics {
     /// Packets that its shard has discarded.
     #[serde(default)]
     pub dropped: u64,
+}
+
+/// What the link of one face counts beside what management knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkCounters {
+    /// Frames received.
+    pub in_frames: u64,
+    /// Frames sent.
+    pub out_frames: u64,
+    /// Congestion marks set.
+    pub out_marks: u64,
+    /// Frames sent again, on a reliable link.
+    pub out_retransmissions: u64,
+    /// Frames that the peer has acknowledged, on a reliable link.
+    pub out_acknowledged: u64,
+    /// Bytes in the output queue after it was last written.
+    pub queued_bytes: u64,
+    /// Frames and packets that were discarded, by reason; a reason without any is not there.
+    pub drops: BTreeMap<String, u64>,
 }
 
 /// How names are dispatched to workers.

@@ -1,5 +1,6 @@
 //! The forwarder's end of the control socket.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +15,9 @@ use std::time::Duration;
 use ndn_packet::Name;
 use serde_json::Value;
 
-use super::protocol::{Dispatch, LINE_LEN_MAX, LogLevels, Request, Response, Statistics, Version};
+use super::protocol::{
+    Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, Request, Response, Statistics, Version,
+};
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 
 /// Connections served at one time; further ones are closed at once.
@@ -40,6 +43,13 @@ pub trait Handler: Send + Sync + 'static {
 
     /// What the workers count.
     fn statistics(&self) -> Statistics;
+
+    /// What the links of faces count, of a hundred faces at most: those with the lowest numbers
+    /// above `after`.
+    ///
+    /// # Errors
+    /// Why not.
+    fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String>;
 
     /// Tells how names are dispatched to workers, or changes it.
     ///
@@ -275,6 +285,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Err(reason) => return Response::Error(reason),
         },
         Request::Statistics => serde_json::to_value(handler.statistics()),
+        Request::Links { after } => match handler.links(*after) {
+            Ok(links) => serde_json::to_value(links),
+            Err(reason) => return Response::Error(reason),
+        },
         Request::NdtList => return dispatch(handler, DispatchAction::List),
         Request::NdtBalance => return dispatch(handler, DispatchAction::Balance),
         Request::NdtSet { name, worker } => match Name::from_uri(name) {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -31,6 +32,12 @@ impl Handler for Recorder {
     fn statistics(&self) -> Statistics {
         let idle = WorkerStatistics::default();
         Statistics { workers: vec![idle, WorkerStatistics { receive_calls: 7, ..idle }] }
+    }
+
+    fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
+        let drops = BTreeMap::from([("malformed".to_owned(), 3)]);
+        let counters = LinkCounters { out_retransmissions: 5, drops, ..LinkCounters::default() };
+        Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
@@ -87,6 +94,13 @@ fn statistics_are_told() {
     let mut client = ControlClient::connect(socket.path()).unwrap();
     let statistics: Statistics = client.call(&Request::Statistics).unwrap();
     assert_eq!(statistics, setup.recorder.statistics());
+    let links = |client: &mut ControlClient, after| {
+        client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after }).unwrap()
+    };
+    let first = links(&mut client, None);
+    assert_eq!(first[&300].out_retransmissions, 5);
+    assert_eq!(first[&300].drops["malformed"], 3);
+    assert!(links(&mut client, Some(300)).is_empty());
 }
 
 #[test]

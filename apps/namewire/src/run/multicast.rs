@@ -26,6 +26,7 @@ struct Place {
     /// The address that it sends from.
     source: IpAddr,
     group: SocketAddr,
+    ad_hoc: bool,
 }
 
 /// The multicast faces.
@@ -42,6 +43,27 @@ impl MulticastFaces {
         config.listeners.multicast.enabled.then_some(self.next_look_ns)
     }
 
+    /// Looks at once: the configuration has changed.
+    pub(super) fn look_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        self.next_look_ns = 0;
+        if config.listeners.multicast.enabled {
+            return self.look(now_ns, config, dataplane);
+        }
+        self.keep(&[], dataplane);
+    }
+
+    /// Removes the faces that are not wanted.
+    fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
+        self.faces.retain(|place, face_id| {
+            let stays = wanted.contains(place);
+            if !stays && let Some(face_id) = *face_id {
+                info!(interface = place.interface, group = %place.group, "leaving a UDP group");
+                dataplane.send(Command::RemoveFace { face_id });
+            }
+            stays
+        });
+    }
+
     /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
     pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
         if !config.listeners.multicast.enabled || now_ns < self.next_look_ns {
@@ -53,14 +75,7 @@ impl MulticastFaces {
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
         };
         let wanted = places(&config.listeners.multicast, &all);
-        self.faces.retain(|place, face_id| {
-            let stays = wanted.contains(place);
-            if !stays && let Some(face_id) = *face_id {
-                info!(interface = place.interface, group = %place.group, "leaving a UDP group");
-                dataplane.send(Command::RemoveFace { face_id });
-            }
-            stays
-        });
+        self.keep(&wanted, dataplane);
         for place in wanted {
             if let Entry::Vacant(vacant) = self.faces.entry(place) {
                 let face_id = add(vacant.key(), config, dataplane);
@@ -87,7 +102,7 @@ fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
             };
             if let Some(&source) = interface.addresses.iter().find(is_source) {
                 let (interface, index) = (interface.name.clone(), interface.index);
-                places.push(Place { interface, index, source, group });
+                places.push(Place { interface, index, source, group, ad_hoc: config.ad_hoc });
             }
         }
     }
@@ -114,9 +129,8 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
     };
     let group = zoned(place.group.ip());
     let face_id = dataplane.allocate_face_id();
-    let ad_hoc = config.listeners.multicast.ad_hoc;
     let properties = FaceProperties {
-        link_type: if ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
+        link_type: if place.ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
         // Everybody on the link would see them, and they are ours alone.
         pit_tokens: PitTokenPolicy::Never,
         ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)

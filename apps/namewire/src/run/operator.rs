@@ -1,5 +1,6 @@
 //! What the control socket asks for: log levels, figures of the workers, captures.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -14,7 +15,7 @@ use ndn_table::Timestamp;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
-    CaptureStream, Dispatch, DispatchAction, Handler, Statistics, WorkerStatistics,
+    CaptureStream, Dispatch, DispatchAction, Handler, LinkCounters, Statistics, WorkerStatistics,
 };
 use crate::logging::LogHandle;
 
@@ -39,6 +40,15 @@ pub(super) struct DispatchRequest {
     pub(super) answer: std::sync::mpsc::SyncSender<Result<Dispatch, String>>,
 }
 
+/// A question about the links of faces, for the control thread.
+#[derive(Debug)]
+pub(super) struct LinksRequest {
+    /// Only faces with higher numbers.
+    pub(super) after: Option<u64>,
+    /// Where the answer goes.
+    pub(super) answer: std::sync::mpsc::SyncSender<BTreeMap<u64, LinkCounters>>,
+}
+
 /// What an operator asks of the control thread.
 #[derive(Debug)]
 pub(super) enum OperatorRequest {
@@ -46,6 +56,8 @@ pub(super) enum OperatorRequest {
     Capture(CaptureRequest),
     /// How names are dispatched.
     Dispatch(DispatchRequest),
+    /// What links count.
+    Links(LinksRequest),
 }
 
 /// What one worker counts.
@@ -132,6 +144,15 @@ impl Handler for Operator {
 
     fn statistics(&self) -> Statistics {
         Statistics { workers: self.workers.iter().map(WorkerFigures::read).collect() }
+    }
+
+    fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, answered) = sync_channel(1);
+        let request = OperatorRequest::Links(LinksRequest { after, answer });
+        self.requests.send(request).map_err(|_| stopping())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| stopping())
     }
 
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {

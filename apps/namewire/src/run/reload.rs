@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 use super::ConfigSource;
 use super::access;
 use super::control::Control;
-use crate::config::Config;
+use crate::config::{Config, Listeners};
 use crate::logging::LogHandle;
 
 /// Where the configuration comes from, and what is beside the control thread.
@@ -44,14 +44,20 @@ impl Control {
         for part in unchangeable(&self.config, &config) {
             warn!("{part} changes with the next start only");
         }
-        // New faces start with the new defaults; sockets and threads stay what they are.
+        // New faces start with the new defaults; sockets and threads stay what they are, but for
+        // multicast faces, which come and go anyway.
         self.config = Config {
-            listeners: self.config.listeners.clone(),
+            listeners: Listeners {
+                multicast: config.listeners.multicast.clone(),
+                ..self.config.listeners.clone()
+            },
             forwarder: self.config.forwarder.clone(),
             static_faces: self.config.static_faces.clone(),
             static_routes: self.config.static_routes.clone(),
             ..config
         };
+        let now_ns = super::control::now().monotonic_ns;
+        self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
         Ok(())
     }
 
@@ -91,8 +97,12 @@ fn unchangeable(old: &Config, new: &Config) -> Vec<&'static str> {
         let policies = (cs.policy, cs.unsolicited, cs.capacity_bytes);
         (tables.pit_capacity, tables.fib_capacity, tables.dead_nonce_lifetime, policies)
     };
+    let sockets = |listeners: &Listeners| Listeners {
+        multicast: crate::config::Multicast::default(),
+        ..listeners.clone()
+    };
     [
-        ("[listeners]", old.listeners != new.listeners),
+        ("[listeners]", sockets(&old.listeners) != sockets(&new.listeners)),
         ("[forwarder]", old.forwarder != new.forwarder),
         ("[tables]", sizes(old_tables) != sizes(new_tables)),
         ("[limits]", old.limits != new.limits),

@@ -1,13 +1,17 @@
 //! Counters for datasets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use ndn_face::FaceCounters;
+use ndn_face::{FaceCounters, LinkDropReason};
 use ndn_forwarding::Counters;
 use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 use ndn_sys::clock;
 
 use super::faces::KnownFace;
+use crate::control_socket::LinkCounters;
+
+/// Faces in one answer to an operator, so that it fits a line.
+const LINKS_PER_ANSWER: usize = 100;
 
 /// A view on what the data plane counts.
 #[derive(Debug)]
@@ -65,5 +69,33 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
         out_nacks: counters.out_nacks.value(),
         in_bytes: counters.in_bytes.value(),
         out_bytes: counters.out_bytes.value(),
+    }
+}
+
+/// What the links of the faces with the lowest numbers above `after` count.
+pub(super) fn links(
+    faces: &HashMap<u64, KnownFace>,
+    after: Option<u64>,
+) -> BTreeMap<u64, LinkCounters> {
+    let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
+    let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
+    chosen.sort_unstable();
+    chosen.truncate(LINKS_PER_ANSWER);
+    chosen.iter().map(|face_id| (*face_id, link_counters(&faces[face_id].counters))).collect()
+}
+
+fn link_counters(counters: &FaceCounters) -> LinkCounters {
+    let drops = LinkDropReason::ALL.into_iter().filter_map(|reason| {
+        let count = counters.dropped(reason).value();
+        (count > 0).then(|| (reason.name().to_owned(), count))
+    });
+    LinkCounters {
+        in_frames: counters.in_frames.value(),
+        out_frames: counters.out_frames.value(),
+        out_marks: counters.out_marks.value(),
+        out_retransmissions: counters.out_retransmissions.value(),
+        out_acknowledged: counters.out_acknowledged.value(),
+        queued_bytes: counters.queued_bytes.value(),
+        drops: drops.collect(),
     }
 }

@@ -60,7 +60,7 @@ impl FaceSet {
         let Some(mut block) = self.stream_block.take() else { return };
         block.spare_mut()[..frame.len()].copy_from_slice(frame);
         block.commit(frame.len());
-        self.deliver(now, index, None, &mut block, frame.len(), pool, sink);
+        self.deliver(now, index.into(), &mut block, frame.len(), pool, sink);
         self.stream_block = Some(block);
     }
 }

@@ -6,7 +6,7 @@ use ndn_ring::PacketPool;
 use ndn_table::Timestamp;
 
 use crate::datagram::{ChannelId, DatagramInput, Opened};
-use crate::set::receive::{Pending, Progress, RxSink};
+use crate::set::receive::{Origin, Pending, Progress, RxSink};
 use crate::set::{FaceSet, face_in};
 
 impl FaceSet {
@@ -99,6 +99,7 @@ impl FaceSet {
             }
         }
         let Some((message, block)) = input.current() else { return Progress::Done };
+        let origin = Origin { face: message.face, sender: message.sender };
         loop {
             let length = message.segment_length.min(block.filled().len());
             if length == 0 {
@@ -108,7 +109,7 @@ impl FaceSet {
                 return Progress::SinkFull;
             }
             self.calls.received_frames.increment();
-            if !self.deliver(now, message.face, message.sender, block, length, pool, sink) {
+            if !self.deliver(now, origin, block, length, pool, sink) {
                 break;
             }
         }

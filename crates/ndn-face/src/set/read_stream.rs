@@ -112,7 +112,7 @@ impl FaceSet {
                 return Progress::SinkFull;
             }
             self.calls.received_frames.increment();
-            if !self.deliver(now, index, None, block, length, pool, sink) {
+            if !self.deliver(now, index.into(), block, length, pool, sink) {
                 return Progress::Done;
             }
         }
@@ -169,7 +169,7 @@ impl FaceSet {
             let Some(mut block) = self.stream_block.take() else { break };
             block.spare_mut()[..frame.len()].copy_from_slice(&frame);
             block.commit(frame.len());
-            self.deliver(now, index, None, &mut block, frame.len(), pool, sink);
+            self.deliver(now, index.into(), &mut block, frame.len(), pool, sink);
             self.stream_block = Some(block);
         }
         self.pending = None;

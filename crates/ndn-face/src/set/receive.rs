@@ -68,6 +68,20 @@ pub(super) enum Pending {
     Internal(FaceIndex),
 }
 
+/// Where a frame comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) face: FaceIndex,
+    /// The sender, if the face hears several.
+    pub(super) sender: Option<SocketAddr>,
+}
+
+impl From<FaceIndex> for Origin {
+    fn from(face: FaceIndex) -> Self {
+        Self { face, sender: None }
+    }
+}
+
 impl FaceSet {
     /// Handles one event of the poller: reads once, and gives the packets to `sink`.
     ///
@@ -147,13 +161,13 @@ impl FaceSet {
     pub(super) fn deliver(
         &mut self,
         now: Timestamp,
-        index: FaceIndex,
-        sender: Option<SocketAddr>,
+        origin: Origin,
         block: &mut FillBlock,
         length: usize,
         pool: &PacketPool,
         sink: &mut impl RxSink,
     ) -> bool {
+        let Origin { face: index, sender } = origin;
         let Some(Face { rx, link, .. }) = face_in(&mut self.faces, index) else {
             return sink.receive_foreign(index, block, length);
         };

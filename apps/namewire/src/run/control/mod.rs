@@ -47,6 +47,7 @@ use super::settings;
 use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
 use super::tables::{Catalog, ForwardingTables};
+use super::telemetry;
 use crate::config::Config;
 
 const TOKEN_DATAPLANE: u64 = 0;
@@ -107,7 +108,7 @@ pub(super) struct Control {
     tickets: HashMap<u64, Ticket>,
     next_ticket: u64,
     statics: StaticSetup,
-    multicast: MulticastFaces,
+    pub(super) multicast: MulticastFaces,
     operator: OperatorRequests,
     /// Replies that the internal face had no room for.
     unsent: VecDeque<Vec<u8>>,
@@ -285,6 +286,12 @@ impl Control {
         while let Ok(request) = self.operator.requests.try_recv() {
             let request = match request {
                 OperatorRequest::Capture(request) => request,
+                OperatorRequest::Links(request) => {
+                    let links = telemetry::links(&self.faces, request.after);
+                    // Whoever asked may be gone by now.
+                    let _ = request.answer.send(links);
+                    continue;
+                }
                 OperatorRequest::Dispatch(request) => {
                     let now = Timestamp::from_nanos(clock::now());
                     let done = balance::serve(now, &mut self.dataplane, &request.action);
