@@ -21,6 +21,8 @@ fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
         pit_token: PitToken::NONE,
         congestion_mark: 0,
         incoming_face_id: None,
+        non_discovery: false,
+        announcement_length: 0,
     })
 }
 
