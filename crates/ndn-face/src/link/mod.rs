@@ -10,6 +10,8 @@ mod reliability;
 mod send;
 
 #[cfg(test)]
+mod announcement_tests;
+#[cfg(test)]
 mod reliability_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,8 @@ use ndn_packet::LpHeader;
 use ndn_ring::PacketHandle;
 use proptest::prelude::*;
 
-use super::tests::{Frames, announcement, at, memory, packet, wire};
+use super::announcement_tests::announcement;
+use super::tests::{Frames, at, memory, packet, wire};
 use super::*;
 use crate::LinkDropReason as Reason;
 

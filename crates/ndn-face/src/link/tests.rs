@@ -46,14 +46,6 @@ pub(super) fn packet(wire: &[u8]) -> TxPacket<'_> {
     }
 }
 
-/// A Data TLV of so many bytes.
-pub(super) fn announcement(length: u16) -> Vec<u8> {
-    let [high, low] = (length - 4).to_be_bytes();
-    let mut bytes = vec![6, 253, high, low];
-    bytes.resize(usize::from(length), 9);
-    bytes
-}
-
 /// An output queue that takes everything.
 #[derive(Default)]
 pub(super) struct Frames {
@@ -77,14 +69,14 @@ impl FrameSink for Frames {
     }
 }
 
-fn frames(service: &mut LinkService, packet: &TxPacket<'_>) -> Vec<Vec<u8>> {
+pub(super) fn frames(service: &mut LinkService, packet: &TxPacket<'_>) -> Vec<Vec<u8>> {
     let mut sink = Frames::default();
     service.send(at(0), packet, &mut sink).unwrap();
     sink.frames
 }
 
 /// What `receive` hands to forwarding.
-fn deliver(
+pub(super) fn deliver(
     service: &mut LinkService,
     now: Timestamp,
     frame: &[u8],
@@ -97,7 +89,7 @@ fn deliver(
     }
 }
 
-fn fragment(sequence: Option<u64>, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
+pub(super) fn fragment(sequence: Option<u64>, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
     let header = LpHeader {
         sequence,
         frag_index: Some(index),
@@ -169,66 +161,6 @@ fn every_received_field_that_concerns_forwarding_is_passed_on() {
     let (_, fields) = deliver(&mut service(None), at(0), &frame[..length], &mut memory()).unwrap();
     assert_eq!(fields.next_hop_face_id, Some(300));
     assert!(fields.no_cache && fields.non_discovery);
-}
-
-#[test]
-fn an_announcement_lies_behind_its_packet_on_arrival() {
-    let announcement = announcement(300);
-    for (mtu, length) in [(None, 1000), (Some(1400), 300), (Some(1400), 8800), (Some(576), 1000)] {
-        let data = wire(length, 1);
-        let sent = TxPacket { prefix_announcement: &announcement, ..packet(&data) };
-        let mut sent = frames(&mut service(mtu), &sent);
-        sent.rotate_left(1);
-        let (mut receiver, mut memory) = (service(None), memory());
-        let got: Vec<_> = sent
-            .iter()
-            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory))
-            .collect();
-        assert_eq!(got.len(), 1);
-        assert_eq!(got[0].0, [&data[..], &announcement[..]].concat(), "{mtu:?} {length}");
-        assert_eq!(usize::from(got[0].1.announcement_length), announcement.len());
-        assert_eq!(receiver.counters().in_data.value(), 1);
-        receiver.close(&mut memory);
-        assert_eq!(memory.used(), 0);
-    }
-}
-
-#[test]
-fn an_announcement_that_would_make_the_frame_too_long_stays_behind() {
-    let announcement = announcement(300);
-    for (mtu, length) in [(None, 8700), (Some(400), 100)] {
-        let data = wire(length, 1);
-        let sent = TxPacket { prefix_announcement: &announcement, ..packet(&data) };
-        assert_eq!(frames(&mut service(mtu), &sent), [data]);
-    }
-    let announcement = [5, 1, 0];
-    let header = LpHeader { prefix_announcement: Some(&announcement), ..LpHeader::default() };
-    let mut frame = [0; 64];
-    let length = header.write(&[6, 1, 0], &mut frame).unwrap();
-    let result = service(None).receive(at(0), &frame[..length], &mut memory()).map(|_| ());
-    assert_eq!(result, Err(Reason::Malformed), "it is no Data");
-}
-
-#[test]
-fn senders_of_a_group_are_told_apart() {
-    let (one, two) = (Some("192.0.2.1:6363".parse().unwrap()), "192.0.2.2:6363".parse().ok());
-    let (mut receiver, mut memory) = (service(None), memory());
-    let mut got = Vec::new();
-    // Both happen to use the same numbers.
-    for (index, half) in [(0, 1), (1, 1)] {
-        for (sender, seed) in [(one, 1), (two, 2)] {
-            let mut payload = wire(100, seed);
-            payload.rotate_left(index * half);
-            let frame = fragment(Some(7 + index as u64), index as u64, 2, &payload);
-            match receiver.receive_from(at(0), sender, &frame, &mut memory).unwrap() {
-                Received::Reassembled { packet, .. } => got.push(packet.to_vec()),
-                Received::Packet { .. } | Received::Nothing => {}
-            }
-        }
-    }
-    assert_eq!(got.len(), 2);
-    assert_eq!(got[0][..100], wire(100, 1));
-    assert_eq!(got[1][..100], wire(100, 2));
 }
 
 #[test]
