@@ -53,6 +53,28 @@ fn an_entry_goes_where_it_is_sent() {
 }
 
 #[test]
+fn service_times_are_measured_while_packets_flow() {
+    let forwarder = start(2);
+    let arguments = ["trace", "latency", "--seconds", "1", "--json"];
+    let mut trace = forwarder.spawn("trace", &arguments);
+    while trace.is_running() {
+        let _ = forwarder.output(&["status"]);
+    }
+    assert!(trace.wait().success(), "{}", trace.everything());
+    let report: serde_json::Value = serde_json::from_str(&trace.stdout()).unwrap();
+    assert_eq!(report["workers"].as_array().unwrap().len(), 2);
+    for stage in ["interest_dispatch", "data_dispatch", "interest_forwarding", "data_forwarding"] {
+        let histogram = &report["total"][stage];
+        let buckets = histogram["buckets"].as_array().unwrap();
+        let sum: u64 = buckets.iter().map(|bucket| bucket["count"].as_u64().unwrap()).sum();
+        assert!(sum > 0 && histogram["count"] == sum, "{stage}: {histogram}");
+        assert!(histogram["p50_ns"].as_u64() <= histogram["p99_ns"].as_u64(), "{histogram}");
+    }
+    let table = forwarder.output(&["trace", "latency", "--seconds", "0.01"]);
+    assert!(table.contains("Data forwarding"), "{table}");
+}
+
+#[test]
 fn one_worker_has_all_names() {
     let forwarder = start(1);
     let refused = forwarder.run(&["ndt", "list"]);

@@ -158,10 +158,14 @@ pub struct CallCounters {
     pub receive_calls: Counter,
     /// Frames that they brought.
     pub received_frames: Counter,
+    /// Bytes of those frames.
+    pub received_bytes: Counter,
     /// System calls that sent, those for which the kernel had no room included.
     pub send_calls: Counter,
     /// Frames that they took: those of a queue that is written in several goes, with the last.
     pub sent_frames: Counter,
+    /// Bytes that they took.
+    pub sent_bytes: Counter,
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ impl OutputQueue {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => return Err(error),
             };
+            calls.sent_bytes.add(written as u64);
             if written < plan.bytes {
                 self.keep_rest(written, pool, scratch);
                 self.blocked = true;

@@ -2,7 +2,7 @@
 //!
 //! `failure.rs` has the exit statuses, `connect.rs` how a forwarder is found, `output.rs` tables and
 //! JSON. Commands that manage a forwarder speak NFD's management protocol: they work on any forwarder
-//! that does, except `log`, `capture`, `workers` and `ndt`, which need the control socket of this
+//! that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need the control socket of this
 //! program.
 
 mod bench;
@@ -41,6 +41,7 @@ mod serve;
 mod status;
 mod strategy;
 mod target;
+mod trace;
 mod traffic;
 mod tree;
 mod workers;
@@ -83,6 +84,7 @@ enum Command {
     Workers(workers::Options),
     Ndt(ndt::Options),
     Nfdc(nfdc::Options),
+    Trace(trace::Options),
     Traffic(traffic::Options),
     Bench(bench::Options),
     #[command(subcommand)]
@@ -134,6 +136,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Workers(options) => workers::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
+        Command::Trace(options) => trace::run(options),
         Command::Traffic(options) => traffic::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Key(command) => key::run(command),

@@ -1,5 +1,6 @@
 //! `namewire workers`: what the workers of a running forwarder do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
@@ -8,12 +9,25 @@ use serde_json::json;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use crate::control_socket::{ControlClient, Request, Statistics, WorkerStatistics};
+use crate::control_socket::{
+    ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics,
+};
+
+/// A queue of messages from other workers.
+type Queue = fn(&WorkerStatistics) -> &QueueStatistics;
+
+/// The queues, with the kinds of packets that are in them.
+const QUEUES: [(&str, Queue); 3] = [
+    ("data", |worker| &worker.queued_data),
+    ("nacks", |worker| &worker.queued_nacks),
+    ("interests", |worker| &worker.queued_interests),
+];
 
 /// Show what each worker of a running forwarder does
 ///
-/// Figures are those of an interval: how busy the worker was, how many packets it forwarded, and what
-/// crossed between it and the others.
+/// Figures are those of an interval: how busy the worker was, how many packets it forwarded in bursts
+/// of what length, what its sockets moved, what crossed between it and the others and how many waited
+/// (queued) when it looked, and why packets were dropped.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
@@ -48,6 +62,31 @@ impl Interval {
         (1.0 - self.rate(|worker| worker.waited_ns) / 1e9).clamp(0.0, 1.0)
     }
 
+    /// Messages of others that waited on average when the worker looked.
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    fn queued(&self, queue: Queue) -> f64 {
+        let sum = queue(&self.after).sum.saturating_sub(queue(&self.before).sum);
+        sum as f64 / self.difference(|worker| worker.rounds).max(1) as f64
+    }
+
+    /// Bursts by the most packets that are in them.
+    fn burst_sizes(&self) -> Vec<(u64, u64)> {
+        let pairs = self.after.burst_sizes.iter().zip(&self.before.burst_sizes).enumerate();
+        pairs.map(|(class, (after, before))| (1 << class, after.saturating_sub(*before))).collect()
+    }
+
+    /// Packets that were dropped in the shard, and on the way to others, by reason.
+    fn drops(&self) -> BTreeMap<String, u64> {
+        let before = |reason: &String| self.before.drops.get(reason).copied().unwrap_or(0);
+        let drops = self.after.drops.iter();
+        let mut drops: BTreeMap<String, u64> = drops
+            .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
+            .collect();
+        drops.insert("queue_full".to_owned(), self.difference(|worker| worker.crossings_dropped));
+        drops.retain(|_, count| *count > 0);
+        drops
+    }
+
     /// Packets in a burst.
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     fn burst(&self) -> f64 {
@@ -79,15 +118,18 @@ fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {
 fn print(workers: &[Interval]) -> Outcome {
     let mut table = Table::new(&[
         "worker",
-        "busy",
-        "packets/s",
-        "per burst",
-        "sent/s",
-        "taken/s",
-        "lost",
-        "wakes/s",
-        "PIT",
-        "CS",
+        ">busy",
+        ">packets/s",
+        ">per burst",
+        ">in MB/s",
+        ">out MB/s",
+        ">sent/s",
+        ">taken/s",
+        ">queued",
+        ">lost",
+        ">wakes/s",
+        ">PIT",
+        ">CS",
     ]);
     for (number, worker) in workers.iter().enumerate() {
         table.row(vec![
@@ -95,8 +137,11 @@ fn print(workers: &[Interval]) -> Outcome {
             format!("{:.1} %", worker.busy() * 100.0),
             format!("{:.0}", worker.rate(|one| one.packets)),
             format!("{:.1}", worker.burst()),
+            format!("{:.2}", worker.rate(|one| one.received_bytes) / 1e6),
+            format!("{:.2}", worker.rate(|one| one.sent_bytes) / 1e6),
             format!("{:.0}", worker.rate(|one| one.crossings_sent)),
             format!("{:.0}", worker.rate(|one| one.crossings_taken)),
+            format!("{:.1}", QUEUES.iter().map(|(_, queue)| worker.queued(*queue)).sum::<f64>()),
             grouped(worker.difference(|one| one.crossings_dropped)),
             format!("{:.0}", worker.rate(|one| one.wakes)),
             grouped(worker.after.pit_entries),
@@ -104,6 +149,14 @@ fn print(workers: &[Interval]) -> Outcome {
         ]);
     }
     table.print("no workers")?;
+    for (number, worker) in workers.iter().enumerate() {
+        let drops = worker.drops();
+        if !drops.is_empty() {
+            let drops = drops.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count)));
+            let drops = drops.collect::<Vec<_>>().join(", ");
+            output::print_line(&format!("worker {number} dropped: {drops}"))?;
+        }
+    }
     Ok(())
 }
 
@@ -115,6 +168,19 @@ fn print_json(workers: &[Interval]) -> Outcome {
             "busy": worker.busy(),
             "packets_per_second": worker.rate(|one| one.packets),
             "packets_per_burst": worker.burst(),
+            "bursts_by_size": worker.burst_sizes().iter().map(|(most, bursts)| {
+                json!({ "packets_max": most, "bursts": bursts })
+            }).collect::<Vec<_>>(),
+            "received_frames_per_second": worker.rate(|one| one.received_frames),
+            "received_bytes_per_second": worker.rate(|one| one.received_bytes),
+            "sent_frames_per_second": worker.rate(|one| one.sent_frames),
+            "sent_bytes_per_second": worker.rate(|one| one.sent_bytes),
+            "queued": QUEUES.iter().map(|&(kind, queue)| (kind.to_owned(), json!({
+                "mean": worker.queued(queue),
+                "last": queue(&worker.after).last,
+                "most_ever": queue(&worker.after).most,
+            }))).collect::<serde_json::Map<_, _>>(),
+            "drops": worker.drops(),
             "total": worker.after,
         })
     });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::protocol::{LINE_LEN_MAX, Request, Response};
+use super::protocol::{RESPONSE_LEN_MAX, Request, Response};
 
 /// A request over the control socket that did not get its result.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ impl ControlClient {
         line.push(b'\n');
         self.reader.get_mut().write_all(&line)?;
         let mut answer = String::new();
-        let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX);
+        let limit = u64::try_from(RESPONSE_LEN_MAX).unwrap_or(u64::MAX);
         self.reader.by_ref().take(limit).read_line(&mut answer)?;
         let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
         match serde_json::from_str(&answer).map_err(malformed)? {

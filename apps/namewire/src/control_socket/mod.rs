@@ -1,4 +1,4 @@
-//! The local socket through which `namewire log`, `capture`, `workers`, `ndt` and, for what the
+//! The local socket through which `namewire log`, `capture`, `workers`, `ndt`, `trace` and, for what the
 //! workers count, `status` reach a running forwarder.
 //!
 //! A client sends one JSON object per line and gets one per line back: `{"result": ...}` or
@@ -12,13 +12,18 @@
 mod client;
 mod protocol;
 mod server;
+mod service_times;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, LinkCounters, LogLevels, Request, Statistics, Version,
-    WorkerStatistics,
+    Dispatch, DispatchEntry, LinkCounters, LogLevels, QueueStatistics, Request, Statistics,
+    Version, WorkerStatistics,
 };
-pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler};
+pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler, ServiceTimesTrace};
+pub use service_times::{
+    BurstTimes, ServiceTimesBefore, ServiceTimesReport, TimeBucket, TimeHistogram,
+    WorkerServiceTimes,
+};
 
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ndn_dataplane::BURST_SIZE_CLASSES;
 use serde::{Deserialize, Serialize};
 
-/// Longest request or response line in bytes.
+/// Longest request line in bytes.
 pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
+/// Longest response line in bytes: histograms of 64 workers.
+pub(super) const RESPONSE_LEN_MAX: usize = 16 * 1024 * 1024;
 
 /// A request, as one line of JSON: `{"method": "log.set", "params": {"directives": "debug"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +50,13 @@ pub enum Request {
     /// Even out the load of the workers now: answered with the [`Dispatch`] after it.
     #[serde(rename = "ndt.balance")]
     NdtBalance,
+    /// Measure service times: answered with
+    /// [`ServiceTimesReport`](super::ServiceTimesReport) when the time is over.
+    #[serde(rename = "trace.latency")]
+    TraceLatency {
+        /// For how long.
+        milliseconds: u64,
+    },
     /// Turn the connection into a pcapng capture, after an empty result.
     #[serde(rename = "capture.start")]
     CaptureStart {
@@ -81,7 +91,7 @@ pub struct Statistics {
 }
 
 /// What one worker has done since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatistics {
     /// Rounds of its loop.
     pub rounds: u64,
@@ -91,14 +101,23 @@ pub struct WorkerStatistics {
     pub bursts: u64,
     /// Packets in them.
     pub packets: u64,
+    /// Bursts by size: of one packet, of two, of up to 4, 8, 16, 32 and 64.
+    #[serde(default)]
+    pub burst_sizes: [u64; BURST_SIZE_CLASSES],
     /// System calls that received, those that found nothing included.
     pub receive_calls: u64,
     /// Frames that they brought.
     pub received_frames: u64,
+    /// Bytes of those frames.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// System calls that sent.
     pub send_calls: u64,
     /// Frames that they took.
     pub sent_frames: u64,
+    /// Bytes that they took.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Nanoseconds that it had nothing to do.
     #[serde(default)]
     pub waited_ns: u64,
@@ -123,6 +142,15 @@ pub struct WorkerStatistics {
     /// Times that another worker had to be woken.
     #[serde(default)]
     pub wakes: u64,
+    /// Data of other workers that wait to be taken.
+    #[serde(default)]
+    pub queued_data: QueueStatistics,
+    /// Nacks of other workers that wait to be taken.
+    #[serde(default)]
+    pub queued_nacks: QueueStatistics,
+    /// Interests of other workers that wait to be taken.
+    #[serde(default)]
+    pub queued_interests: QueueStatistics,
     /// PIT entries in its shard.
     #[serde(default)]
     pub pit_entries: u64,
@@ -132,6 +160,20 @@ pub struct WorkerStatistics {
     /// Packets that its shard has discarded.
     #[serde(default)]
     pub dropped: u64,
+    /// The same by reason, those that there were.
+    #[serde(default)]
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// How many messages waited, each time that a worker looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatistics {
+    /// The last time.
+    pub last: u64,
+    /// The most that there ever were.
+    pub most: u64,
+    /// All times added up; a worker looks once in each of its rounds.
+    pub sum: u64,
 }
 
 /// What the link of one face counts beside what management knows.

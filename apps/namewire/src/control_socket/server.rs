@@ -13,11 +13,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ndn_packet::Name;
+use ndn_sys::clock;
 use serde_json::Value;
 
 use super::protocol::{
     Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, Request, Response, Statistics, Version,
 };
+use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 
 /// Connections served at one time; further ones are closed at once.
@@ -27,6 +29,10 @@ const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
 /// A connection to which nothing could be written for so long is closed, and so is one whose request
 /// does not end. One that asks for nothing stays.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Service times are measured at one request for so long at most: an hour.
+const TRACE_MS_MAX: u64 = 3_600_000;
+/// A client that goes while service times are measured is noticed so soon.
+const PAUSE_STEP: Duration = Duration::from_millis(100);
 /// Bytes kept of a packet, whatever the client asks for.
 const SNAP_LEN_MAX: usize = 65_536;
 
@@ -57,11 +63,20 @@ pub trait Handler: Send + Sync + 'static {
     /// Why it cannot be changed so.
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String>;
 
+    /// Begins to measure service times, until the trace is dropped.
+    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace>;
+
     /// Begins to capture. The forwarder stops when the stream's receiver is gone.
     ///
     /// # Errors
     /// Why not, such as a face that does not exist.
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String>;
+}
+
+/// A measurement of service times that goes on.
+pub trait ServiceTimesTrace: Send {
+    /// What was measured since it began.
+    fn report(&self) -> ServiceTimesReport;
 }
 
 /// What is asked about the dispatch of names.
@@ -254,7 +269,15 @@ fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()
                 continue;
             }
         };
-        if let Request::CaptureStart { face_id, snap_len } = request {
+        if let Request::TraceLatency { milliseconds } = request {
+            let trace = handler.trace_service_times();
+            if !pause(stream, milliseconds.min(TRACE_MS_MAX))? {
+                return Ok(());
+            }
+            let report = serde_json::to_value(trace.report())?;
+            drop(trace);
+            respond(stream, &Response::Result(report))?;
+        } else if let Request::CaptureStart { face_id, snap_len } = request {
             let filter = CaptureFilter { face_id, snap_len: snap_len.min(SNAP_LEN_MAX) };
             match handler.start_capture(filter) {
                 Ok(capture) => {
@@ -295,8 +318,8 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Ok(name) => return dispatch(handler, DispatchAction::Set { name, worker: *worker }),
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
-        Request::CaptureStart { .. } => {
-            return Response::Error("a capture is no simple request".to_owned());
+        Request::CaptureStart { .. } | Request::TraceLatency { .. } => {
+            return Response::Error("this is no simple request".to_owned());
         }
     };
     result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
@@ -351,6 +374,25 @@ fn write_capture(
     }
     writer.write_dropped(last_ns, (capture.dropped)())?;
     writer.flush()
+}
+
+/// Lets time pass; false if the client has gone meanwhile.
+fn pause(stream: &UnixStream, milliseconds: u64) -> io::Result<bool> {
+    let begin = clock::now();
+    let nanos = milliseconds * 1_000_000;
+    loop {
+        let left = nanos.saturating_sub(clock::now() - begin);
+        if left == 0 {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_nanos(left).min(PAUSE_STEP));
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(stream, &mut [0_u8; 1], flags) {
+            Ok((0, _)) => return Ok(false),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn peer_has_closed(mut stream: &UnixStream) -> io::Result<bool> {

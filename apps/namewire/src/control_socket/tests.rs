@@ -13,6 +13,7 @@ use crate::capture::{CaptureFilter, CapturedPacket, Direction};
 #[derive(Default)]
 struct Recorder {
     directives: Mutex<String>,
+    traces: Arc<()>,
     capture: Mutex<Option<(CaptureFilter, SyncSender<CapturedPacket>)>>,
 }
 
@@ -31,7 +32,7 @@ impl Handler for Recorder {
 
     fn statistics(&self) -> Statistics {
         let idle = WorkerStatistics::default();
-        Statistics { workers: vec![idle, WorkerStatistics { receive_calls: 7, ..idle }] }
+        Statistics { workers: vec![idle.clone(), WorkerStatistics { receive_calls: 7, ..idle }] }
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
@@ -48,6 +49,10 @@ impl Handler for Recorder {
         }
     }
 
+    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
+        Box::new(Trace(Arc::clone(&self.traces)))
+    }
+
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
         if filter.face_id == Some(99) {
             return Err("there is no face 99".to_owned());
@@ -55,6 +60,21 @@ impl Handler for Recorder {
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter, sender));
         Ok(CaptureStream { packets, dropped: Box::new(|| 7) })
+    }
+}
+
+/// Counts those that were not dropped.
+struct Trace(Arc<()>);
+
+impl ServiceTimesTrace for Trace {
+    fn report(&self) -> ServiceTimesReport {
+        // More than fits the longest request.
+        let bucket = TimeBucket { from_ns: 1000, below_ns: 1024, count: 7 };
+        let times = TimeHistogram { count: 7, sum_ns: 7070, buckets: vec![bucket; 5000] };
+        let interest_dispatch = times;
+        let worker = WorkerServiceTimes { interest_dispatch, ..WorkerServiceTimes::default() };
+        let nanoseconds = Arc::strong_count(&self.0) as u64;
+        ServiceTimesReport { nanoseconds, workers: vec![worker] }
     }
 }
 
@@ -68,6 +88,39 @@ fn setup() -> Setup {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run").join("test.control.sock");
     Setup { _directory: directory, path, recorder: Arc::default() }
+}
+
+#[test]
+fn service_times_are_told_when_the_time_is_over() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut client = ControlClient::connect(socket.path()).unwrap();
+    for _ in 0..2 {
+        let request = Request::TraceLatency { milliseconds: 1 };
+        let report: ServiceTimesReport = client.call(&request).unwrap();
+        assert_eq!(report.nanoseconds, 2, "the recorder and one trace");
+        assert_eq!(report.workers[0].interest_dispatch.buckets.len(), 5000);
+    }
+}
+
+#[test]
+fn a_client_that_goes_ends_its_trace() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut stream = UnixStream::connect(socket.path()).unwrap();
+    let line = "{\"method\":\"trace.latency\",\"params\":{\"milliseconds\":3600000}}\n";
+    stream.write_all(line.as_bytes()).unwrap();
+    let traces = || Arc::strong_count(&setup.recorder.traces) - 1;
+    let wait_for = |count| {
+        let deadline = ndn_sys::clock::now() + 30_000_000_000;
+        while traces() != count {
+            assert!(ndn_sys::clock::now() < deadline, "{} traces", traces());
+            std::thread::yield_now();
+        }
+    };
+    wait_for(1);
+    drop(stream);
+    wait_for(0);
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod listeners;
 mod multicast;
 mod operator;
 mod reload;
+mod service_times;
 mod settings;
 mod static_setup;
 mod stop;
@@ -86,6 +87,7 @@ pub fn run(config: &Config, management: Management, source: ConfigSource) -> any
         calls: Arc::clone(worker.call_counters()),
         pool: Arc::clone(worker.pool_counters()),
         shard: Arc::clone(worker.counters()),
+        service_times: Arc::clone(worker.service_times()),
         exchange: worker.exchange_counters().cloned(),
     });
     let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;

@@ -1,13 +1,13 @@
-//! What the control socket asks for: log levels, figures of the workers, captures.
+//! What the control socket asks for: log levels, figures of the workers, service times, captures.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
-use ndn_dataplane::{ExchangeCounters, WorkerCounters};
+use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
 use ndn_face::CallCounters;
-use ndn_forwarding::Counters;
+use ndn_forwarding::{Counter, Counters, DropReason, ServiceTimes};
 use ndn_ring::PoolCounters;
 use ndn_sys::clock;
 use ndn_sys::poll::Waker;
@@ -15,9 +15,12 @@ use ndn_table::Timestamp;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
-    CaptureStream, Dispatch, DispatchAction, Handler, LinkCounters, Statistics, WorkerStatistics,
+    CaptureStream, Dispatch, DispatchAction, Handler, LinkCounters, QueueStatistics,
+    ServiceTimesTrace, Statistics, WorkerStatistics,
 };
 use crate::logging::LogHandle;
+
+use super::service_times::{TraceSwitch, TracedWorker};
 
 /// Packets that wait for a capture's reader at most.
 pub(super) const CAPTURE_QUEUE: usize = 8192;
@@ -58,6 +61,8 @@ pub(super) enum OperatorRequest {
     Dispatch(DispatchRequest),
     /// What links count.
     Links(LinksRequest),
+    /// To measure service times, or not.
+    Trace(bool),
 }
 
 /// What one worker counts.
@@ -71,24 +76,37 @@ pub(super) struct WorkerFigures {
     pub(super) pool: Arc<PoolCounters>,
     /// Its shard.
     pub(super) shard: Arc<Counters>,
+    /// Its service times.
+    pub(super) service_times: Arc<ServiceTimes>,
     /// Its dealings with other workers, if there are any.
     pub(super) exchange: Option<Arc<ExchangeCounters>>,
 }
 
 impl WorkerFigures {
     fn read(&self) -> WorkerStatistics {
-        let Self { rounds, calls, pool, shard, exchange } = self;
+        let Self { rounds, calls, pool, shard, exchange, service_times: _ } = self;
         let crossings =
             |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
+        let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
+            exchange.as_deref().map_or_else(QueueStatistics::default, |exchange| {
+                let QueueDepth { last, most, sum } = queue(exchange);
+                QueueStatistics { last: last.value(), most: most.value(), sum: sum.value() }
+            })
+        };
+        let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
+        let drops = drops.filter(|(_, count)| *count > 0);
         WorkerStatistics {
             rounds: rounds.rounds.value(),
             sleeps: rounds.sleeps.value(),
             bursts: rounds.bursts.value(),
             packets: rounds.packets.value(),
+            burst_sizes: rounds.burst_sizes.each_ref().map(Counter::value),
             receive_calls: calls.receive_calls.value(),
             received_frames: calls.received_frames.value(),
+            received_bytes: calls.received_bytes.value(),
             send_calls: calls.send_calls.value(),
             sent_frames: calls.sent_frames.value(),
+            sent_bytes: calls.sent_bytes.value(),
             packet_blocks: u64::from(pool.blocks_in_use()),
             packet_blocks_max: u64::from(pool.blocks_in_use_max()),
             packet_block_failures: pool.allocation_failures(),
@@ -97,9 +115,13 @@ impl WorkerFigures {
             crossings_taken: crossings(|exchange| exchange.taken.value()),
             crossings_dropped: crossings(ExchangeCounters::dropped_total),
             wakes: crossings(|exchange| exchange.wakes.value()),
+            queued_data: queue(|exchange| &exchange.queued_data),
+            queued_nacks: queue(|exchange| &exchange.queued_nacks),
+            queued_interests: queue(|exchange| &exchange.queued_interests),
             pit_entries: shard.pit_entries.value(),
             cs_entries: shard.cs_entries.value(),
             dropped: shard.dropped_total(),
+            drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
         }
     }
 }
@@ -111,6 +133,7 @@ pub(super) struct Operator {
     workers: Vec<WorkerFigures>,
     requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
+    trace: TraceSwitch,
 }
 
 /// The control thread's end.
@@ -129,7 +152,8 @@ impl Operator {
         let (sender, receiver) = channel();
         let waker = Arc::new(Waker::new()?);
         let requests = OperatorRequests { requests: receiver, waker: Arc::clone(&waker) };
-        Ok((Self { log, workers, requests: sender, waker }, requests))
+        let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker));
+        Ok((Self { log, workers, requests: sender, waker, trace }, requests))
     }
 }
 
@@ -162,6 +186,13 @@ impl Handler for Operator {
         self.requests.send(request).map_err(|_| stopping())?;
         self.waker.wake();
         answered.recv().map_err(|_| stopping())?
+    }
+
+    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
+        self.trace.begin(self.workers.iter().map(|worker| TracedWorker {
+            times: Arc::clone(&worker.service_times),
+            rounds: Arc::clone(&worker.rounds),
+        }))
     }
 
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {

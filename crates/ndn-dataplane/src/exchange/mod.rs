@@ -55,6 +55,33 @@ pub struct ExchangeCounters {
     pub dropped_interests: Counter,
     /// Times that another worker had to be woken.
     pub wakes: Counter,
+    /// Data that wait to be taken.
+    pub queued_data: QueueDepth,
+    /// Nacks that wait to be taken.
+    pub queued_nacks: QueueDepth,
+    /// Interests that wait to be taken.
+    pub queued_interests: QueueDepth,
+}
+
+/// How many messages waited, each time that a worker looked: once in a round of its loop.
+#[derive(Debug, Default)]
+pub struct QueueDepth {
+    /// The last time.
+    pub last: Counter,
+    /// The most that there ever were.
+    pub most: Counter,
+    /// All times added up.
+    pub sum: Counter,
+}
+
+impl QueueDepth {
+    /// A worker has looked.
+    #[inline]
+    pub(crate) fn note(&self, depth: u64) {
+        self.last.set(depth);
+        self.sum.add(depth);
+        self.most.set(self.most.value().max(depth));
+    }
 }
 
 impl ExchangeCounters {
@@ -62,6 +89,15 @@ impl ExchangeCounters {
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         KINDS.iter().map(|&kind| self.dropped(kind).value()).sum()
+    }
+
+    /// How many messages of a kind wait to be taken.
+    pub(crate) fn queue(&self, kind: PacketKind) -> &QueueDepth {
+        match kind {
+            PacketKind::Data => &self.queued_data,
+            PacketKind::Nack => &self.queued_nacks,
+            PacketKind::Interest => &self.queued_interests,
+        }
     }
 
     pub(crate) fn dropped(&self, kind: PacketKind) -> &Counter {

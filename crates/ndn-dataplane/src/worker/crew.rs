@@ -63,12 +63,14 @@ impl Worker {
         self.handle_notices();
         let mut has_more = false;
         for kind in KINDS {
+            let mut queued = 0;
             for from in 0..workers {
                 let Some(crew) = &self.crew else { return false };
                 let waiting = crew.exchange.waiting(from, kind);
                 if waiting == 0 {
                     continue;
                 }
+                queued += waiting as u64;
                 // What a worker says of its faces, it says before it sends what came from them.
                 self.handle_notices();
                 has_more |= waiting > BURST_SIZE;
@@ -79,6 +81,9 @@ impl Worker {
                         None => break,
                     }
                 }
+            }
+            if let Some(crew) = &self.crew {
+                crew.exchange.counters().queue(kind).note(queued);
             }
             self.forward_crossed(now);
         }
@@ -144,8 +149,7 @@ impl Worker {
             Some(timer) => timing::forward(timer, now, shard, burst, &self.pool, &mut sink),
         }
         self.send_crossings(now);
-        self.counters.bursts.increment();
-        self.counters.packets.add(count as u64);
+        self.counters.count_burst(count);
         self.count_unflushed(now, count);
     }
 

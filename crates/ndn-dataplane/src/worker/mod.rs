@@ -6,6 +6,7 @@
 //! of the control thread are carried out between bursts.
 
 mod commands;
+mod counters;
 mod crew;
 mod timing;
 
@@ -19,8 +20,7 @@ use ndn_face::{
     RxSink,
 };
 use ndn_forwarding::{
-    Burst, Counter, FaceProperties, FaceScope, Ingress, LpFields, RxFace, ServiceTimer,
-    ServiceTimes, Shard,
+    Burst, FaceProperties, FaceScope, Ingress, LpFields, RxFace, ServiceTimer, ServiceTimes, Shard,
 };
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::clock;
@@ -34,6 +34,7 @@ use crate::exchange::{Frame, Message, Notice, Outbound, RoutedSink};
 use crate::faces::FaceNumbers;
 use crate::queue::{Inbox, Sender};
 
+pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
 
 /// Poll token of the waker of the command queue.
@@ -52,39 +53,6 @@ const PACKETS_PER_ROUND: usize = 4096;
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
 const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
-
-/// Figures of a worker's loop.
-#[derive(Debug, Default)]
-pub struct WorkerCounters {
-    /// Commands carried out.
-    pub commands: Counter,
-    /// Rounds of the loop.
-    pub rounds: Counter,
-    /// Nanoseconds that the worker was ready to wait, whether it had to or not.
-    pub waited_ns: Counter,
-    /// Since when it has been waiting, on its clock; 0 while it works.
-    pub waiting_since_ns: Counter,
-    /// Rounds that waited in the kernel.
-    pub sleeps: Counter,
-    /// Bursts given to the shard.
-    pub bursts: Counter,
-    /// Packets in them.
-    pub packets: Counter,
-    /// Times that nothing could be read because no buffer was free.
-    pub no_block: Counter,
-    /// UDP peers that got no face, because there are as many as there may be.
-    pub refused_peers: Counter,
-}
-
-impl WorkerCounters {
-    /// Nanoseconds of waiting until `now`, the wait that goes on included.
-    #[must_use]
-    pub fn waited_until(&self, now: Timestamp) -> u64 {
-        let since = self.waiting_since_ns.value();
-        let now_waiting = if since == 0 { 0 } else { now.as_nanos().saturating_sub(since) };
-        self.waited_ns.value() + now_waiting
-    }
-}
 
 /// One worker: a shard, its faces, and what they need.
 #[derive(Debug)]
@@ -285,8 +253,7 @@ impl Worker {
 
     /// Counts a burst of the worker's own, and sends what comes of it to others.
     fn count_forwarded(&mut self, now: Timestamp, count: usize) {
-        self.counters.bursts.increment();
-        self.counters.packets.add(count as u64);
+        self.counters.count_burst(count);
         if self.crew.is_some() {
             self.send_crossings(now);
         }

@@ -183,6 +183,8 @@ impl DatagramQueue {
                 Ok(messages) => {
                     let frames = writer.runs[..messages].iter().sum::<usize>();
                     counters.calls.sent_frames.add(frames as u64);
+                    let sent = self.datagrams[done..done + frames].iter();
+                    counters.calls.sent_bytes.add(sent.map(|one| one.length() as u64).sum());
                     done += frames;
                     retried = false;
                 }

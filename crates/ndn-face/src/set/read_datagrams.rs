@@ -109,6 +109,7 @@ impl FaceSet {
                 return Progress::SinkFull;
             }
             self.calls.received_frames.increment();
+            self.calls.received_bytes.add(length as u64);
             if !self.deliver(now, origin, block, length, pool, sink) {
                 break;
             }

@@ -112,6 +112,7 @@ impl FaceSet {
                 return Progress::SinkFull;
             }
             self.calls.received_frames.increment();
+            self.calls.received_bytes.add(length as u64);
             if !self.deliver(now, index.into(), block, length, pool, sink) {
                 return Progress::Done;
             }

@@ -292,6 +292,10 @@ impl Control {
                     let _ = request.answer.send(links);
                     continue;
                 }
+                OperatorRequest::Trace(is_on) => {
+                    self.dataplane.send(Command::Trace(is_on));
+                    continue;
+                }
                 OperatorRequest::Dispatch(request) => {
                     let now = Timestamp::from_nanos(clock::now());
                     let done = balance::serve(now, &mut self.dataplane, &request.action);

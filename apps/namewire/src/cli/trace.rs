@@ -1,0 +1,134 @@
+//! `namewire trace`: how long packets take in a running forwarder.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::control::ControlOptions;
+use super::failure::{Failure, Outcome};
+use super::output::{self, Table, grouped};
+use crate::control_socket::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
+
+/// Measure how long packets take in a running forwarder
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Show the distributions of service times
+    ///
+    /// How long workers take to dispatch packets (parsing, hashing, finding the worker) and to forward
+    /// them (tables, pipelines, strategy), without the system calls that receive and send. The workers
+    /// measure some of their bursts, chosen at random, while the command runs.
+    Latency {
+        /// For how long to measure
+        #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+        seconds: f64,
+        #[command(flatten)]
+        control: ControlOptions,
+        /// Print JSON, with the histograms
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Columns of the table: heading, part of all packets.
+const QUANTILES: [(&str, f64); 5] =
+    [(">p10", 0.1), (">p50", 0.5), (">p90", 0.9), (">p99", 0.99), (">p99.9", 0.999)];
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let What::Latency { seconds, control, json } = &options.what;
+    if !(0.01..=3600.0).contains(seconds) {
+        return Err(Failure::Usage("--seconds is from 0.01 to 3600".to_owned()));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was checked"
+    )]
+    let milliseconds = (seconds * 1000.0).round() as u64;
+    let mut client = control.connect()?;
+    let report: ServiceTimesReport = client
+        .call(&Request::TraceLatency { milliseconds })
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut total = WorkerServiceTimes::default();
+    report.workers.iter().for_each(|worker| total.add(worker));
+    if *json { print_json(&report, &total) } else { print(&report, &total) }
+}
+
+fn stages(worker: &WorkerServiceTimes) -> [(&'static str, &TimeHistogram); 4] {
+    [
+        ("Interest dispatch", &worker.interest_dispatch),
+        ("Data dispatch", &worker.data_dispatch),
+        ("Interest forwarding", &worker.interest_forwarding),
+        ("Data forwarding", &worker.data_forwarding),
+    ]
+}
+
+fn print(report: &ServiceTimesReport, total: &WorkerServiceTimes) -> Outcome {
+    let mut headings = vec!["WORKER", "NANOSECONDS FOR", ">MEASURED", ">MEAN"];
+    headings.extend(QUANTILES.map(|(heading, _)| heading));
+    let mut table = Table::new(&headings);
+    let mut rows = |name: &str, worker: &WorkerServiceTimes| {
+        for (stage, times) in stages(worker) {
+            let mean = times.mean_ns().map_or_else(|| "-".to_owned(), |mean| format!("{mean:.0}"));
+            let mut row = vec![name.to_owned(), stage.to_owned(), grouped(times.count), mean];
+            row.extend(QUANTILES.map(|(_, quantile)| {
+                times.quantile_ns(quantile).map_or_else(|| "-".to_owned(), grouped)
+            }));
+            table.row(row);
+        }
+    };
+    for (number, worker) in report.workers.iter().enumerate() {
+        rows(&number.to_string(), worker);
+    }
+    if report.workers.len() > 1 {
+        rows("all", total);
+    }
+    Ok(table.print("no workers")?)
+}
+
+fn print_json(report: &ServiceTimesReport, total: &WorkerServiceTimes) -> Outcome {
+    let workers = report.workers.iter().enumerate().map(|(number, worker)| {
+        let mut value = worker_json(worker)?;
+        value["worker"] = json!(number);
+        Ok(value)
+    });
+    let workers = workers.collect::<Outcome<Vec<Value>>>()?;
+    #[expect(clippy::cast_precision_loss, reason = "a time")]
+    let seconds = report.nanoseconds as f64 / 1e9;
+    let report = json!({ "seconds": seconds, "workers": workers, "total": worker_json(total)? });
+    Ok(output::print_json(&report)?)
+}
+
+/// The histograms, with what people want to know of them beside their buckets.
+fn worker_json(worker: &WorkerServiceTimes) -> Outcome<Value> {
+    let value = serde_json::to_value(worker);
+    let mut value = value.map_err(|error| Failure::Failed(error.to_string()))?;
+    for (stage, times) in stages(worker) {
+        let histogram = &mut value[stage.to_lowercase().replace(' ', "_")];
+        histogram["mean_ns"] = json!(times.mean_ns());
+        for (heading, quantile) in QUANTILES {
+            let key = format!("{}_ns", heading.trim_start_matches('>').replace('.', "_"));
+            histogram[key] = json!(times.quantile_ns(quantile));
+        }
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_histogram_is_printed_under_its_own_name() {
+        let value = worker_json(&WorkerServiceTimes::default()).unwrap();
+        let histograms = value.as_object().unwrap().values().filter(|one| one.is_object());
+        assert_eq!(histograms.clone().count(), 4);
+        for histogram in histograms {
+            assert!(histogram["p99_9_ns"].is_null() && histogram["buckets"].is_array());
+        }
+    }
+}

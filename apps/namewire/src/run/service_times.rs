@@ -1,0 +1,134 @@
+//! Service times for whoever asks: switched on while there is at least one.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ndn_dataplane::WorkerCounters;
+use ndn_forwarding::ServiceTimes;
+use ndn_sys::clock;
+use ndn_sys::poll::Waker;
+
+use super::operator::OperatorRequest;
+use crate::control_socket::{
+    ServiceTimesBefore, ServiceTimesReport, ServiceTimesTrace, WorkerServiceTimes,
+};
+
+/// How the workers are told to measure, or to stop.
+#[derive(Debug, Clone)]
+pub(super) struct TraceSwitch {
+    /// Those who want it.
+    users: Arc<Mutex<usize>>,
+    requests: Sender<OperatorRequest>,
+    waker: Arc<Waker>,
+}
+
+/// What one worker measures and counts.
+#[derive(Debug, Clone)]
+pub(super) struct TracedWorker {
+    pub(super) times: Arc<ServiceTimes>,
+    pub(super) rounds: Arc<WorkerCounters>,
+}
+
+/// A measurement that goes on until it is dropped.
+#[derive(Debug)]
+struct Trace {
+    switch: TraceSwitch,
+    begin_ns: u64,
+    workers: Vec<(TracedWorker, ServiceTimesBefore, (u64, u64))>,
+}
+
+impl TraceSwitch {
+    pub(super) fn new(requests: Sender<OperatorRequest>, waker: Arc<Waker>) -> Self {
+        Self { users: Arc::default(), requests, waker }
+    }
+
+    /// One more who wants it.
+    pub(super) fn begin(
+        &self,
+        workers: impl Iterator<Item = TracedWorker>,
+    ) -> Box<dyn ServiceTimesTrace> {
+        let workers = workers.map(|worker| {
+            let before = ServiceTimesBefore::of(&worker.times);
+            let counts = worker.counts();
+            (worker, before, counts)
+        });
+        let workers = workers.collect();
+        self.count(|users| users + 1);
+        Box::new(Trace { switch: self.clone(), begin_ns: clock::now(), workers })
+    }
+
+    /// Tells the workers when the first one comes and when the last one goes.
+    fn count(&self, change: impl Fn(usize) -> usize) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *users;
+        *users = change(before);
+        if (before == 0) != (*users == 0) {
+            // While the lock is held, so that the last word is the right one. If the control
+            // thread is gone, so are the workers.
+            let _ = self.requests.send(OperatorRequest::Trace(*users > 0));
+            self.waker.wake();
+        }
+    }
+}
+
+impl TracedWorker {
+    fn counts(&self) -> (u64, u64) {
+        (self.rounds.bursts.value(), self.rounds.packets.value())
+    }
+}
+
+impl ServiceTimesTrace for Trace {
+    fn report(&self) -> ServiceTimesReport {
+        let report = |(worker, before, counts): &(TracedWorker, ServiceTimesBefore, (u64, u64))| {
+            let (bursts, packets) = worker.counts();
+            let (bursts, packets) = (bursts - counts.0, packets - counts.1);
+            before.until_now(&worker.times, bursts, packets)
+        };
+        let workers: Vec<WorkerServiceTimes> = self.workers.iter().map(report).collect();
+        ServiceTimesReport { nanoseconds: clock::now() - self.begin_ns, workers }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.switch.count(|users| users - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use ndn_forwarding::{PacketKind, ServiceTimer};
+
+    use super::*;
+
+    #[test]
+    fn workers_measure_from_the_first_user_to_the_last() {
+        let (sender, requests) = channel();
+        let switch = TraceSwitch::new(sender, Arc::new(Waker::new().unwrap()));
+        let worker = TracedWorker { times: Arc::default(), rounds: Arc::default() };
+        let mut timer = ServiceTimer::new(Arc::clone(&worker.times), clock::now);
+        let mut measure = || {
+            timer.begin();
+            timer.lap(0, PacketKind::Interest);
+            timer.finish_forwarding();
+            worker.rounds.bursts.increment();
+        };
+        measure();
+        let first = switch.begin(std::iter::once(worker.clone()));
+        measure();
+        let second = switch.begin(std::iter::once(worker.clone()));
+        measure();
+        let count = |trace: &dyn ServiceTimesTrace| {
+            let [worker] = &trace.report().workers[..] else { panic!("one worker") };
+            (worker.interest_forwarding.count, worker.bursts)
+        };
+        assert_eq!((count(&*first), count(&*second)), ((2, 2), (1, 1)));
+        drop(first);
+        assert!(matches!(requests.try_recv(), Ok(OperatorRequest::Trace(true))));
+        assert!(requests.try_recv().is_err(), "another one is there");
+        drop(second);
+        assert!(matches!(requests.try_recv(), Ok(OperatorRequest::Trace(false))));
+    }
+}
