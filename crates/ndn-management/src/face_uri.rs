@@ -164,7 +164,7 @@ impl FaceUri {
             "dev" => Ok(Self { path: String::new(), ..self.clone() }),
             "udp4+dev" | "udp6+dev" if self.is_canonical() => Ok(self.clone()),
             "udp4+dev" | "udp6+dev" => self.fail("interface name and port are needed, no path"),
-            _ => self.fail("the scheme has no canonical form"),
+            _ => self.fail("the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, ether and dev"),
         }
     }
 

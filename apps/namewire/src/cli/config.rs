@@ -92,6 +92,7 @@ fn describe(error: &ConfigError) -> String {
         let colour = std::env::var_os("NO_COLOR").is_none();
         format!("the configuration is not usable\n{}", error.render(colour))
     } else {
-        error.to_string()
+        // Each line says which program speaks; the first says so anyway.
+        error.to_string().replace('\n', "\nnamewire: ")
     }
 }

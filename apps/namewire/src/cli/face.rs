@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{
@@ -43,7 +44,7 @@ enum Command {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         uri: FaceUri,
         /// persistent (ends on an error) or permanent (kept and reconnected)
-        #[arg(long, value_parser = persistency, default_value = "persistent")]
+        #[arg(long, value_parser = persistency(), default_value = "persistent")]
         persistency: FacePersistency,
         #[command(flatten)]
         settings: Settings,
@@ -55,7 +56,7 @@ enum Command {
         /// FaceId, or the peer's URI
         face: FaceArgument,
         /// persistent, on-demand or permanent
-        #[arg(long, value_parser = persistency)]
+        #[arg(long, value_parser = persistency())]
         persistency: Option<FacePersistency>,
         #[command(flatten)]
         settings: Settings,
@@ -109,9 +110,10 @@ impl Settings {
     }
 }
 
-fn persistency(word: &str) -> Result<FacePersistency, String> {
-    FacePersistency::from_word(word)
-        .ok_or_else(|| "it is persistent, on-demand or permanent".to_owned())
+fn persistency() -> impl TypedValueParser<Value = FacePersistency> {
+    PossibleValuesParser::new(["persistent", "on-demand", "permanent"]).try_map(|word| {
+        FacePersistency::from_word(&word).ok_or_else(|| format!("{word} is no persistency"))
+    })
 }
 
 pub(super) fn run(options: &Options) -> Outcome {

@@ -80,7 +80,16 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
         let key = bag.open(passphrase).map_err(|error| unusable(file, &error))?;
         return Ok((key, Locator::Name(bag.certificate().key_name().to_name())));
     }
-    let key = PrivateKey::from_text(text, passphrase).map_err(|error| unusable(file, &error))?;
+    let key = PrivateKey::from_text(text, passphrase).map_err(|error| {
+        let is_of_a_kind = text.trim_start().starts_with("-----BEGIN");
+        if is_of_a_kind || matches!(error, KeyError::PassphraseNeeded) {
+            return unusable(file, &error);
+        }
+        Failure::Usage(format!(
+            "{file} holds no key: it is neither PEM, nor a certificate, nor a private key or \
+             SafeBag as ndnsec exports them"
+        ))
+    })?;
     let locator = Locator::Digest(key.key_digest());
     Ok((key, locator))
 }

@@ -249,7 +249,9 @@ impl Statistics {
         if self.sent == 0 {
             return 0.0;
         }
-        let lost = self.sent.saturating_sub(u64::try_from(self.round_trips.len()).unwrap_or(0));
+        // A refusal is an answer of the network.
+        let answered = u64::try_from(self.round_trips.len()).unwrap_or(0);
+        let lost = self.sent.saturating_sub(answered + self.nacks);
         lost as f64 * 100.0 / self.sent as f64
     }
 

@@ -238,7 +238,10 @@ pub(super) trait FromToml: Sized {
 }
 
 fn expected(wanted: &str, found: &DeValue<'_>) -> String {
-    format!("expected {wanted}, found {}", found.type_str())
+    match found.as_str() {
+        Some(text) if text.len() <= 40 => format!("expected {wanted}, found {text:?} in quotes"),
+        _ => format!("expected {wanted}, found {}", found.type_str()),
+    }
 }
 
 fn text_of<'v>(wanted: &str, value: &'v DeValue<'_>) -> Result<&'v str, String> {

@@ -119,7 +119,7 @@ fn every_problem_is_told_with_its_place() {
         problems_of(text),
         [
             "test.toml:2:1: unknown key `prt` in `listeners.tcp` (did you mean `port`?)",
-            "test.toml:3:8: `listeners.tcp.port`: expected a whole number, found string",
+            "test.toml:3:8: `listeners.tcp.port`: expected a whole number, found \"6363\" in quotes",
             "test.toml:6:12: `tables.cs.policy`: `random` is not one of \"lru\", \"priority_fifo\"",
             "test.toml:7:2: unknown key `tabels` (did you mean `tables`?)",
         ]
