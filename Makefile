@@ -10,6 +10,7 @@ BIN := target/$(PROFILE)/namewire
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
+SOAK_SEQUENCES ?= 2000000
 
 ##@ Use
 
@@ -17,7 +18,7 @@ FUZZ_SECONDS ?= 60
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@command -v $(CARGO) >/dev/null || scripts/require-cargo
 
@@ -76,6 +77,11 @@ miri: cargo ## Look for undefined behaviour where unsafe is allowed
 deny: cargo ## Check licences and banned dependencies
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked"; exit 1; }
 	$(CARGO) deny check bans licenses sources
+
+.PHONY: soak-equivalence
+soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES random sequences (default 2,000,000)
+	NAMEWIRE_CASES="$(SOAK_SEQUENCES)" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+		$(CARGO) test -p ndn-forwarding --release --test shard --target-dir target/soak -- differential disorder
 
 ##@ Set up
 

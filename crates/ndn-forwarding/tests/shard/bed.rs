@@ -12,8 +12,8 @@ use ndn_forwarding::{
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX, PcctConfig,
-    Timestamp,
+    DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
+    PcctConfig, Timestamp,
 };
 
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
@@ -231,11 +231,13 @@ impl Bed {
         self.publish();
     }
 
-    pub fn remove_route(&mut self, prefix: &Name, face: Face) {
+    /// Says whether there was such a route.
+    pub fn remove_route(&mut self, prefix: &Name, face: Face) -> bool {
         let value = name_value(prefix);
         let prefix = NameRef::from_value(&value).unwrap();
-        assert!(self.fib.remove_next_hop(prefix, FaceIndex::new(face, 1)));
+        let was_there = self.fib.remove_next_hop(prefix, FaceIndex::new(face, 1));
         self.publish();
+        was_there
     }
 
     pub fn set_strategy(&mut self, prefix: &Name, strategy: &str) {
@@ -248,6 +250,18 @@ impl Bed {
         let value = name_value(prefix);
         self.fib.set_strategy(NameRef::from_value(&value).unwrap(), id).unwrap();
         self.publish();
+    }
+
+    /// Erases cached Data at or below a name.
+    pub fn erase(&mut self, prefix: &Name) {
+        let value = name_value(prefix);
+        let name = NameRef::from_value(&value).unwrap();
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
+        for shard in &mut self.shards {
+            let key = DataKey::new(name, &hashes[..count]);
+            assert!(!shard.pcct_mut().erase_data(&key, usize::MAX).more);
+        }
     }
 
     pub fn set_regions(&mut self, regions: &[Name]) {

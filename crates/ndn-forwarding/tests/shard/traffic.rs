@@ -1,6 +1,6 @@
 //! Random traffic in which everything collides with everything.
 
-use crate::model::{Arrival, Departure, Face, Model, OutToken, Time};
+use crate::model::{Arrival, Departure, Face, Model, OutToken, Strategy, Time};
 use crate::random::Random;
 use crate::wire::{Component, Data, GENERIC, Interest, Name, Packet, name};
 use crate::world::World;
@@ -24,15 +24,41 @@ pub struct Op {
     pub token: TokenChoice,
 }
 
-/// A change of the dispatch table.
+/// What somebody changes between two bursts.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The entry of this name goes to another shard.
+    /// The prefix has a next hop of this cost.
+    Route(Name, Face, u32),
+    /// The prefix has one next hop less.
+    Unroute(Name, Face),
+    /// The prefix has another strategy.
+    Choose(Name, Strategy),
+    /// What is cached below the name is forgotten.
+    Erase(Name),
+    /// The face is gone, and does not come back.
+    RemoveFace(Face),
+    /// The entry of this name in the dispatch table goes to another shard.
     Move(Name, u8),
-    /// The entry of this name is dispatched by so many components.
+    /// The entry of this name in the dispatch table is dispatched by so many components.
     Split(Name, usize),
     /// All that has moved has arrived.
     Settle,
+}
+
+impl Change {
+    /// Changes the tables that a single forwarder has.
+    pub fn apply(&self, model: &mut Model) {
+        match self {
+            Self::Route(prefix, face, cost) => model.set_route(prefix, *face, *cost),
+            Self::Unroute(prefix, face) => model.remove_route(prefix, *face),
+            Self::Choose(prefix, strategy) => {
+                model.strategies.insert(prefix.clone(), *strategy);
+            }
+            Self::Erase(prefix) => model.store.erase(prefix),
+            Self::RemoveFace(face) => model.remove_face(*face),
+            Self::Move(..) | Self::Split(..) | Self::Settle => {}
+        }
+    }
 }
 
 /// One burst.
@@ -55,6 +81,8 @@ pub struct Generator<'a> {
     outstanding: Vec<(Face, Interest)>,
     now: Time,
     unique_nonce: u32,
+    /// Of all routes so far, so that no two are equal.
+    cost_max: u32,
 }
 
 impl<'a> Generator<'a> {
@@ -68,6 +96,7 @@ impl<'a> Generator<'a> {
             outstanding: Vec::new(),
             now: GRID_MS,
             unique_nonce: 100,
+            cost_max: 2000,
         }
     }
 
@@ -77,10 +106,19 @@ impl<'a> Generator<'a> {
 
     fn step(&mut self) -> Step {
         self.now += GRID_MS * *self.random.pick(&[0, 0, 1, 2, 3, 10, 60]);
-        let changes = if self.world.moves { self.changes() } else { Vec::new() };
+        let mut changes = if self.world.moves { self.moves() } else { Vec::new() };
+        if self.world.changes && self.random.percent(20) {
+            changes.push(self.change());
+        }
+        changes.iter().for_each(|change| change.apply(&mut self.model));
         let count_max = *self.random.pick(&[1, 4, 20]);
         let count = 1 + self.random.below(count_max);
+        // What is gone is not read any more: what was read before can only be an Interest here.
+        let may_arrive = |op: &Op, model: &Model| {
+            matches!(op.arrival.packet, Packet::Interest(_)) || !model.is_gone(op.arrival.face)
+        };
         let ops: Vec<Op> = (0..count).map(|_| self.op()).collect();
+        let ops: Vec<Op> = ops.into_iter().filter(|op| may_arrive(op, &self.model)).collect();
         for op in &ops {
             for departure in
                 self.model.receive(self.now, &op.arrival, &mut |found| found[0].clone())
@@ -91,17 +129,37 @@ impl<'a> Generator<'a> {
         Step { now: self.now, changes, ops }
     }
 
-    fn changes(&mut self) -> Vec<Change> {
+    fn moves(&mut self) -> Vec<Change> {
         if self.random.percent(5) {
             // Longer than anything is pending or a Nonce is remembered.
             self.now += 2_500 * GRID_MS;
             return vec![Change::Settle];
         }
         let count = if self.random.percent(20) { self.random.below(3) } else { 0 };
-        (0..count).map(|_| self.change()).collect()
+        (0..count).map(|_| self.one_move()).collect()
     }
 
     fn change(&mut self) -> Change {
+        let prefix = name(*self.random.pick(&["/a", "/b", "/b/a", "/a/b", "/wide", "/hint/x"]));
+        match self.random.below(10) {
+            0..3 => {
+                self.cost_max += 1;
+                // Cheaper or dearer than those that are there.
+                let cost = *self.random.pick(&[self.cost_max, 4000 - self.cost_max]);
+                Change::Route(prefix, self.face(), cost)
+            }
+            3..5 => Change::Unroute(prefix, self.face()),
+            5..7 => {
+                let strategies =
+                    [Strategy::multicast(), Strategy::best_route(), Strategy::patient_best_route()];
+                Change::Choose(prefix, *self.random.pick(&strategies))
+            }
+            7..9 => Change::Erase(self.name(3)),
+            _ => Change::RemoveFace(self.face()),
+        }
+    }
+
+    fn one_move(&mut self) -> Change {
         let changed = self.name(3);
         if self.random.percent(30) {
             return Change::Split(changed, self.world.depth + 1 + self.random.below(3));

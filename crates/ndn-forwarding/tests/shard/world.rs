@@ -20,6 +20,8 @@ pub struct World {
     pub depth: usize,
     /// Whether names move from shard to shard.
     pub moves: bool,
+    /// Whether routes, strategies, faces and the Content Store change on the way.
+    pub changes: bool,
     pub pit_capacity: usize,
     /// Lifetimes of the Interests.
     pub lifetimes_ms: Vec<u64>,
@@ -30,10 +32,7 @@ impl World {
         let mut model = Model::new(if self.serves { self.cs_capacity } else { 0 });
         model.faces = self.faces.iter().copied().collect();
         for (prefix, face, cost) in &self.routes {
-            let hops = model.fib.entry(prefix.clone()).or_default();
-            hops.retain(|(other, _)| other != face);
-            hops.push((*face, *cost));
-            hops.sort_by_key(|&(_, cost)| cost);
+            model.set_route(prefix, *face, *cost);
         }
         model.strategies.extend(self.strategies.iter().cloned());
         model.regions.clone_from(&self.regions);
@@ -120,6 +119,7 @@ impl World {
             serves: true,
             depth: 1 + random.below(4),
             moves: false,
+            changes: random.percent(60),
             pit_capacity,
             lifetimes_ms,
         }

@@ -50,7 +50,7 @@ fn perform(bed: &mut Bed, now: Time, step: Step, nonce: u32) {
         Ask(face, uri) => bed.process(now, &[from(face, interest(uri, nonce))]),
         Answer(face, uri) => bed.process(now, &[from(face, data(uri))]),
         Wait => bed.advance(now),
-        Withdraw(face) => bed.remove_route(&name("/a"), face),
+        Withdraw(face) => assert!(bed.remove_route(&name("/a"), face)),
         Remove(face) => bed.remove_face(face),
     }
 }

@@ -60,6 +60,7 @@ impl Case {
             serves: true,
             depth: 2,
             moves: false,
+            changes: false,
             pit_capacity: 100,
             lifetimes_ms: Vec::new(),
         };

@@ -23,6 +23,9 @@ impl Model {
         if !spec.local && is_under(&interest.name, "localhost") {
             return;
         }
+        if self.is_gone(arrival.face) {
+            return;
+        }
         if !arrival.token.is_empty() {
             self.token_senders.push(arrival.face);
         }
@@ -40,7 +43,10 @@ impl Model {
             self.refuse_loop(arrival, &interest);
             return;
         }
-        let is_pending = self.pit.get(&key).is_some_and(|entry| !entry.in_records.is_empty());
+        let is_pending = self
+            .pit
+            .get(&key)
+            .is_some_and(|entry| entry.in_records.iter().any(|record| !self.is_gone(record.face)));
         if !is_pending && let Some(data) = self.store.find(&interest, now, choose) {
             if self.pit.contains_key(&key) {
                 self.finalize(&key, Some(data.freshness_ms.unwrap_or(0)), now);
@@ -81,8 +87,10 @@ impl Model {
 
     /// Adds or renews the in-record.
     fn join(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
+        let strategy = self.strategy(&interest.name);
         let entry = self.pit.entry(key.clone()).or_insert_with(|| PitEntry {
             interest: interest.clone(),
+            strategy,
             in_records: Vec::new(),
             out_records: Vec::new(),
             expiry: now,
@@ -100,7 +108,7 @@ impl Model {
 
     fn forward(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
         if let Some(next_hop) = arrival.next_hop {
-            if self.faces.contains_key(&next_hop) {
+            if !self.is_gone(next_hop) {
                 self.send_interest(now, key, arrival, interest, next_hop);
             }
             return;

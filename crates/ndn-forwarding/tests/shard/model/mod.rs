@@ -104,10 +104,19 @@ pub(crate) struct OutRecord {
     interval_ms: u64,
 }
 
+impl OutRecord {
+    /// Whether the upstream may still answer.
+    fn is_awaited(&self, now: Time, gone: &[Face]) -> bool {
+        self.expiry >= now && self.nack.is_none() && !gone.contains(&self.face)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct PitEntry {
     /// The Interest that made it.
     interest: Interest,
+    /// Decides on Nacks for it.
+    strategy: Strategy,
     in_records: Vec<InRecord>,
     out_records: Vec<OutRecord>,
     expiry: Time,
@@ -120,7 +129,9 @@ pub(crate) type PitKey = (Name, bool, bool);
 
 #[derive(Clone, Debug)]
 pub struct Model {
+    /// Those that are gone included.
     pub faces: BTreeMap<Face, FaceSpec>,
+    gone: Vec<Face>,
     /// Next hops by cost.
     pub fib: BTreeMap<Name, Vec<(Face, u32)>>,
     pub strategies: BTreeMap<Name, Strategy>,
@@ -144,6 +155,7 @@ impl Model {
     pub fn new(cs_capacity: usize) -> Self {
         Self {
             faces: BTreeMap::new(),
+            gone: Vec::new(),
             fib: BTreeMap::new(),
             strategies: BTreeMap::from([(Vec::new(), Strategy::best_route())]),
             regions: Vec::new(),
@@ -188,6 +200,30 @@ impl Model {
             Packet::Nack(reason, interest) => self.receive_nack(now, arrival, *reason, interest),
         }
         std::mem::take(&mut self.departures)
+    }
+
+    pub fn set_route(&mut self, prefix: &Name, face: Face, cost: u32) {
+        let hops = self.fib.entry(prefix.clone()).or_default();
+        hops.retain(|(other, _)| *other != face);
+        hops.push((face, cost));
+        hops.sort_by_key(|&(_, cost)| cost);
+    }
+
+    pub fn remove_route(&mut self, prefix: &Name, face: Face) {
+        let Some(hops) = self.fib.get_mut(prefix) else { return };
+        hops.retain(|(other, _)| *other != face);
+        if hops.is_empty() {
+            self.fib.remove(prefix);
+        }
+    }
+
+    /// Its routes and records stay, and lead nowhere.
+    pub fn remove_face(&mut self, face: Face) {
+        self.gone.push(face);
+    }
+
+    pub fn is_gone(&self, face: Face) -> bool {
+        self.gone.contains(&face) || !self.faces.contains_key(&face)
     }
 
     pub fn pit_len(&self) -> usize {
@@ -246,7 +282,7 @@ impl Model {
         incoming_face: Face,
     ) {
         let spec = self.face(face);
-        if !spec.local && is_under(&data.name, "localhost") {
+        if self.is_gone(face) || !spec.local && is_under(&data.name, "localhost") {
             return;
         }
         self.depart(Departure {

@@ -15,6 +15,7 @@ impl Model {
             return;
         }
         let key = (interest.name.clone(), interest.can_be_prefix, interest.must_be_fresh);
+        let gone = self.gone.clone();
         let Some(entry) = self.pit.get_mut(&key) else { return };
         let record = entry.out_records.iter_mut().find(|record| record.face == arrival.face);
         let Some(record) = record else { return };
@@ -22,9 +23,8 @@ impl Model {
             return;
         }
         record.nack = Some(reason);
-        let is_waiting =
-            entry.out_records.iter().any(|record| record.expiry >= now && record.nack.is_none());
-        let strategy = self.strategy(&interest.name);
+        let is_waiting = entry.out_records.iter().any(|record| record.is_awaited(now, &gone));
+        let strategy = entry.strategy;
         strategy.after_receive_nack(self, &key, arrival);
         if !is_waiting && self.pit.contains_key(&key) {
             self.finalize(&key, None, now);
@@ -33,10 +33,10 @@ impl Model {
 
     /// Sends a Nack to `face`, if it is a downstream, and forgets the in-record.
     pub(super) fn send_nack(&mut self, key: &PitKey, face: Face, reason: u64, mark: u64) {
-        let is_point_to_point = self.face(face).link == Link::PointToPoint;
+        let takes_nacks = self.face(face).link == Link::PointToPoint && !self.is_gone(face);
         let entry = self.pit.get_mut(key).unwrap();
         let position = entry.in_records.iter().position(|record| record.face == face);
-        let Some(position) = position.filter(|_| is_point_to_point) else { return };
+        let Some(position) = position.filter(|_| takes_nacks) else { return };
         let record = entry.in_records.remove(position);
         let interest = Interest { nonce: Some(record.nonce), ..entry.interest.clone() };
         self.depart(Departure {

@@ -1,7 +1,7 @@
 //! A Content Store: a list, least recently used first.
 
 use super::{Time, is_prefix};
-use crate::wire::{Data, Interest};
+use crate::wire::{Data, Interest, Name};
 
 #[derive(Clone, Debug)]
 struct Cached {
@@ -46,6 +46,11 @@ impl Store {
         let used = self.cached.remove(position);
         self.cached.push(used);
         Some(chosen)
+    }
+
+    /// Erases what is at or below a name.
+    pub fn erase(&mut self, prefix: &Name) {
+        self.cached.retain(|cached| !is_prefix(prefix, &cached.data.name));
     }
 
     /// Caches `data`, beside other Data of the same name.

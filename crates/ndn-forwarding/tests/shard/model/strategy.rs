@@ -1,6 +1,6 @@
 //! The strategies best-route and multicast.
 
-use super::{Arrival, Face, Link, Model, PitEntry, PitKey, Time, is_under};
+use super::{Arrival, Face, Link, Model, PitKey, Time, is_under};
 use crate::wire::{Interest, NO_ROUTE};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,11 @@ impl Strategy {
             return;
         }
         let records = &model.pit[key].out_records;
-        let waiting: Vec<Face> =
-            records.iter().filter(|record| record.nack.is_none()).map(|r| r.face).collect();
+        let waiting: Vec<Face> = records
+            .iter()
+            .filter(|record| record.nack.is_none() && !model.is_gone(record.face))
+            .map(|record| record.face)
+            .collect();
         // 0 is "no reason" and worse than any other.
         let reasons = records.iter().filter_map(|record| record.nack);
         let reason = reasons.min_by_key(|&reason| if reason == 0 { u64::MAX } else { reason });
@@ -88,7 +91,10 @@ impl Strategy {
 }
 
 fn is_eligible(model: &Model, arrival: &Arrival, interest: &Interest, hop: Face) -> bool {
-    let Some(&out) = model.faces.get(&hop) else { return false };
+    if model.is_gone(hop) {
+        return false;
+    }
+    let out = model.face(hop);
     let from_local = model.face(arrival.face).local;
     let violates_scope = !out.local
         && (is_under(&interest.name, "localhost")
@@ -105,8 +111,9 @@ fn best_route(
     interest: &Interest,
     eligible: &[Face],
 ) {
+    let gone = model.gone.clone();
     let entry = model.pit.get_mut(key).unwrap();
-    if !has_pending(entry, now) {
+    if !entry.out_records.iter().any(|record| record.is_awaited(now, &gone)) {
         match eligible.first() {
             Some(&hop) => {
                 model.send_interest(now, key, arrival, interest, hop);
@@ -153,10 +160,6 @@ fn multicast(
         let record = records.iter_mut().find(|record| record.face == hop).unwrap();
         record.interval_ms = suppression.next(interval_ms);
     }
-}
-
-fn has_pending(entry: &PitEntry, now: Time) -> bool {
-    entry.out_records.iter().any(|record| record.expiry >= now && record.nack.is_none())
 }
 
 impl Strategy {
