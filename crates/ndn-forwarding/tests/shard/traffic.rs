@@ -140,7 +140,8 @@ impl<'a> Generator<'a> {
     }
 
     fn change(&mut self) -> Change {
-        let prefix = name(*self.random.pick(&["/a", "/b", "/b/a", "/a/b", "/wide", "/hint/x"]));
+        let prefixes = ["/a", "/b", "/b/a", "/a/b", "/wide", "/hint/x"];
+        let prefix = name(prefixes[self.random.below(prefixes.len())]);
         match self.random.below(10) {
             0..3 => {
                 self.cost_max += 1;
