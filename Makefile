@@ -10,6 +10,7 @@ BIN := target/$(PROFILE)/namewire
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 SOAK_SEQUENCES ?= 2000000
 
 ##@ Use
@@ -77,6 +78,11 @@ miri: cargo ## Look for undefined behaviour where unsafe is allowed
 deny: cargo ## Check licences and banned dependencies
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked"; exit 1; }
 	$(CARGO) deny check bans licenses sources
+
+.PHONY: soak
+soak: build ## Run two workers under mixed traffic while everything changes, for SOAK_SECONDS (default 600)
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" SOAK_SECONDS="$(SOAK_SECONDS)" \
+		$(CARGO) test -p namewire-tests --test soak -- --nocapture
 
 .PHONY: soak-equivalence
 soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES random sequences (default 2,000,000)

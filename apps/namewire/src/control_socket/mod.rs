@@ -16,8 +16,8 @@ mod service_times;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, LinkCounters, LogLevels, QueueStatistics, Request, Statistics,
-    Version, WorkerStatistics,
+    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LogLevels, QueueStatistics, Request,
+    Statistics, Version, WorkerStatistics,
 };
 pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler, ServiceTimesTrace};
 pub use service_times::{

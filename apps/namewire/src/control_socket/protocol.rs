@@ -163,6 +163,38 @@ pub struct WorkerStatistics {
     /// The same by reason, those that there were.
     #[serde(default)]
     pub drops: BTreeMap<String, u64>,
+    /// What became of the Interests that entered its shard.
+    #[serde(default)]
+    pub interests: InterestStatistics,
+}
+
+/// The Interests that have entered a shard, and what became of them: `entered` is the sum of the
+/// others. While packets flow, the numbers are not all of one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterestStatistics {
+    /// Interests that entered the shard.
+    pub entered: u64,
+    /// Went on to the shard that they belong to.
+    pub passed_on: u64,
+    /// Dropped before they joined a PIT entry.
+    pub refused: u64,
+    /// Answered by the Content Store at once.
+    pub answered: u64,
+    /// Of a downstream that waited for the same already.
+    pub refreshed: u64,
+    /// In-records that Data ended.
+    pub satisfied: u64,
+    /// In-records that a Nack ended.
+    pub nacked: u64,
+    /// In-records whose time was up.
+    pub expired: u64,
+    /// In-records that ended because there was no next hop.
+    pub rejected: u64,
+    /// In-records whose face was removed.
+    pub face_gone: u64,
+    /// In-records that are pending.
+    pub pending: u64,
 }
 
 /// How many messages waited, each time that a worker looked.

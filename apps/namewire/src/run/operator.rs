@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 
 use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
 use ndn_face::CallCounters;
-use ndn_forwarding::{Counter, Counters, DropReason, ServiceTimes};
+use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
 use ndn_ring::PoolCounters;
 use ndn_sys::clock;
 use ndn_sys::poll::Waker;
@@ -15,8 +15,8 @@ use ndn_table::Timestamp;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
-    CaptureStream, Dispatch, DispatchAction, Handler, LinkCounters, QueueStatistics,
-    ServiceTimesTrace, Statistics, WorkerStatistics,
+    CaptureStream, Dispatch, DispatchAction, Handler, InterestStatistics, LinkCounters,
+    QueueStatistics, ServiceTimesTrace, Statistics, WorkerStatistics,
 };
 use crate::logging::LogHandle;
 
@@ -122,7 +122,24 @@ impl WorkerFigures {
             cs_entries: shard.cs_entries.value(),
             dropped: shard.dropped_total(),
             drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+            interests: interest_statistics(&InterestAccount::of(shard)),
         }
+    }
+}
+
+fn interest_statistics(account: &InterestAccount) -> InterestStatistics {
+    InterestStatistics {
+        entered: account.entered,
+        passed_on: account.passed_on,
+        refused: account.refused,
+        answered: account.answered,
+        refreshed: account.refreshed,
+        satisfied: account.satisfied,
+        nacked: account.nacked,
+        expired: account.expired,
+        rejected: account.rejected,
+        face_gone: account.face_gone,
+        pending: account.pending,
     }
 }
 
