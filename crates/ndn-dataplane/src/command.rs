@@ -8,7 +8,7 @@ use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
-use ndn_table::FibSnapshot;
+use ndn_table::{FibSnapshot, Token};
 
 /// An order to a worker. Orders are carried out in the order in which they were given, between
 /// bursts.
@@ -49,6 +49,13 @@ pub enum Command {
         prefix: Name,
         /// Packets at most.
         limit: usize,
+    },
+    /// Answer [`LearningRequest::Find`](ndn_forwarding::LearningRequest::Find).
+    AnswerLearning {
+        /// That of the request.
+        ticket: Token,
+        /// What to send with the Data, if there is anything.
+        announcement: Option<Box<[u8]>>,
     },
     /// Show every frame to this tap from now on, or to nobody.
     SetTap(Option<Box<dyn FrameTap>>),

@@ -198,6 +198,12 @@ impl Dataplane {
                 let command = self.erasures.begin(ticket, prefix, limit);
                 self.workers[0].send(command);
             }
+            Command::AnswerLearning { ticket, announcement } => {
+                // A shard has the number of its worker.
+                if let Some(worker) = self.workers.get_mut(usize::from(ticket.shard)) {
+                    worker.send(Command::AnswerLearning { ticket, announcement });
+                }
+            }
             Command::SetTap(None) => self.broadcast(|| Command::SetTap(None)),
             Command::SetTap(Some(tap)) => {
                 let tap = Arc::new(Mutex::new(tap));

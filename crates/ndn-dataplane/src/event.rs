@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, FaceUri};
+use ndn_forwarding::LearningRequest;
 use ndn_table::FaceIndex;
 
 /// Something that a worker did or saw.
@@ -58,6 +59,9 @@ pub enum Event {
         /// The peer.
         peer: SocketAddr,
     },
+    /// Self-learning asks for something; [`LearningRequest::Find`] is answered by
+    /// [`Command::AnswerLearning`](crate::Command::AnswerLearning).
+    Learning(LearningRequest),
     /// An erasure is done.
     CsErased {
         /// That of the command.

@@ -106,6 +106,8 @@ pub struct Counters {
     pub dead_nonces: Counter,
     /// Timers of strategies that were not set because too many were.
     pub strategy_timers_refused: Counter,
+    /// Requests of self-learning to the control thread that were not made because too many wait.
+    pub learning_refused: Counter,
     /// When the last of all Interests so far stops being pending, nanoseconds on the worker's
     /// clock. Only counted by one of several shards.
     pub latest_expiry_ns: Counter,
@@ -145,7 +147,7 @@ impl Counters {
     }
 
     /// Everything but the drops.
-    fn fields(&self) -> [&Counter; 31] {
+    fn fields(&self) -> [&Counter; 32] {
         let Self {
             in_interests,
             in_data,
@@ -168,6 +170,7 @@ impl Counters {
             cs_bytes,
             dead_nonces,
             strategy_timers_refused,
+            learning_refused,
             passed_on_interests,
             passed_on_nacks,
             cs_hits_of_pending,
@@ -203,6 +206,7 @@ impl Counters {
             cs_bytes,
             dead_nonces,
             strategy_timers_refused,
+            learning_refused,
             passed_on_interests,
             passed_on_nacks,
             cs_hits_of_pending,

@@ -167,6 +167,16 @@ impl FaceTable {
         self.by_id.get(&face_id).copied()
     }
 
+    /// The first face in slot `position` or behind it that is not local, and the slot behind it.
+    pub(crate) fn next_remote(&self, position: usize) -> Option<(usize, FaceIndex)> {
+        let behind = self.slots.iter().enumerate().skip(position);
+        let mut remote =
+            behind.filter(|(_, slot)| slot.flags != FaceFlags::default() && !slot.flags.is_local());
+        let (at, slot) = remote.next()?;
+        let face = FaceIndex::new(u32::try_from(at).ok()?, u32::from(slot.generation));
+        Some((at + 1, face))
+    }
+
     /// What there is to know of a face; `None` if it is gone.
     #[inline]
     pub(crate) fn find(&self, index: FaceIndex) -> Option<FaceFlags> {

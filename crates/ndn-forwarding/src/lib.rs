@@ -11,6 +11,7 @@
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
+//! | [`LearningRequest`] | what self-learning asks of the control thread |
 //! | [`Counters`], [`DropReason`], [`InterestAccount`] | what is counted, and how it adds up |
 //! | [`ServiceTimes`], [`ServiceTimer`] | how long packets take, when somebody wants to know |
 //!
@@ -27,6 +28,7 @@ mod drop_reason;
 mod face;
 mod face_table;
 mod ingress;
+mod learning;
 mod lp_fields;
 mod packet;
 mod peers;
@@ -53,6 +55,7 @@ pub use drop_reason::DropReason;
 pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
 pub use face_table::FaceTable;
 pub use ingress::Ingress;
+pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
 pub use peers::SharedTables;

@@ -10,6 +10,7 @@ use ndn_table::{
     StrategyId, TimerWheel, Timestamp,
 };
 
+use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};
 use crate::pipelines::{Ending, Matches};
 use crate::strategy::{Context, Measurements, StrategyTable};
@@ -85,6 +86,7 @@ impl Shard {
             unsolicited: config.unsolicited,
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),
+            learning: Learning::default(),
             counters,
             peers: None,
             scratch: Box::new([0; MAX_PACKET_SIZE]),

@@ -8,6 +8,7 @@ use ndn_table::{
     Timestamp,
 };
 
+use crate::learning::Learning;
 use crate::peers::Peers;
 use crate::pipelines::Ending;
 use crate::strategy::Measurements;
@@ -29,6 +30,8 @@ pub(crate) struct Tables {
     pub(crate) strategy_timers: TimerWheel,
     pub(crate) measurements: Measurements,
     pub(crate) counters: Arc<Counters>,
+    /// What self-learning waits for.
+    pub(crate) learning: Learning,
     /// The other shards, unless this one is alone.
     pub(crate) peers: Option<Box<Peers>>,
     /// Where an Interest is copied to be changed into a Nack.

@@ -44,7 +44,7 @@ pub use pcct::{
     EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX, IN_RECORDS_PER_ENTRY_MAX,
     InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_INTEREST_INLINE_MAX,
     PIT_MATCHES_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex,
-    PitInsert, PitMatches,
+    PitInsert, PitMatches, PitPhase,
 };
 pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
 pub use timestamp::{NANOS_PER_MILLI, Timestamp};

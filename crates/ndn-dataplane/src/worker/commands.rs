@@ -9,6 +9,7 @@ use ndn_table::{DataKey, PREFIX_HASHES_MAX, Timestamp};
 use super::Worker;
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::event::{Event, FaceCreated};
+use crate::exchange::RoutedSink;
 use crate::queue::Sender;
 
 /// Commands carried out in one round at most, so that packets do not wait for long.
@@ -78,6 +79,14 @@ impl Worker {
                     self.shard.set_strategies(strategies);
                 }
                 self.shard.set_fib(fib);
+            }
+            Command::AnswerLearning { ticket, announcement } => {
+                let mut sink = RoutedSink {
+                    faces: self.faces.sink(now, &self.pool),
+                    outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+                    pool: &self.pool,
+                };
+                self.shard.answer_learning(now, ticket, announcement.as_deref(), &mut sink);
             }
             Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
             Command::ConfigureCs(settings) => self.configure_cs(settings),

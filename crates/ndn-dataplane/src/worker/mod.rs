@@ -168,6 +168,7 @@ impl Worker {
         self.faces.handle_timeouts(now, &self.pool);
         self.flush(now);
         self.report_faces();
+        self.report_learning();
         self.wake_others();
         self.events.wake();
         if self.state.packets > 0 {
@@ -367,6 +368,15 @@ impl Worker {
                 FaceChange::Up => Event::FaceUp { face_id },
             };
             self.events.send(event);
+        }
+    }
+
+    /// Passes on what self-learning asks for, unless the control thread is behind anyway.
+    fn report_learning(&mut self) {
+        while !self.events.is_backed_up()
+            && let Some(request) = self.shard.poll_learning()
+        {
+            self.events.send(Event::Learning(request));
         }
     }
 

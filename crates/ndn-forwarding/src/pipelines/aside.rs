@@ -3,7 +3,7 @@
 
 use ndn_packet::{Data, MAX_PACKET_SIZE};
 use ndn_ring::{FillBlock, PacketPool};
-use ndn_table::{FibSlot, PitIndex};
+use ndn_table::{FibSlot, PitIndex, PitPhase};
 
 use super::Matches;
 use super::finalize::Ending;
@@ -13,7 +13,7 @@ use crate::digest::sha256;
 use crate::dispatch::{Answer, Content, DataVisit, Parcel, Stage, Tour};
 use crate::packet::RxPacket;
 use crate::peers::Peers;
-use crate::strategy::{ArrivedData, Context, StrategyTable};
+use crate::strategy::{Context, StrategyTable};
 use crate::{CONTENT_STORE_FACE_ID, DropReason};
 
 impl Context<'_> {
@@ -208,6 +208,10 @@ impl Context<'_> {
                 data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
             }
         }
+        if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
+            self.forget_held(entry);
+            self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Pending);
+        }
         self.finalize_satisfied(entry, answer.freshness_ms);
     }
 
@@ -288,9 +292,12 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
-        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes() };
+        let arrived = self.arrived_data(rx);
         let (entries, copies) = matches.parts();
         for &entry in entries {
+            if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
+                continue;
+            }
             self.strategy = self.strategy_of(entry);
             if let Some(strategy) = strategies.strategy(self.strategy) {
                 strategy.before_satisfy(self, entry, &arrived);
@@ -302,9 +309,12 @@ impl Context<'_> {
         }
         let tables = &*self.tables;
         let face = rx.descriptor.face;
-        let data = OutgoingData::of(rx, tables.faces.face_id(face).unwrap_or_default());
+        let data = arrived.packet;
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
         for &entry in entries {
+            if tables.pcct.entry(entry).phase() == PitPhase::Held {
+                continue;
+            }
             for record in tables.pcct.in_records(entry) {
                 if record.expiry() <= self.now || (record.face == face && !may_go_back) {
                     continue;

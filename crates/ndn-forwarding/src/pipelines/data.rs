@@ -1,6 +1,6 @@
 //! Incoming Data.
 
-use ndn_table::{PitIndex, PitMatches, StrategyId};
+use ndn_table::{PitIndex, PitMatches, PitPhase, StrategyId};
 
 use super::copies::SentCopies;
 use super::finalize::Ending;
@@ -63,14 +63,17 @@ impl Context<'_> {
             return;
         }
         self.store(rx, true);
-        let arrived = ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes() };
+        let arrived = self.arrived_data(rx);
         for &entry in entries {
+            if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
+                continue;
+            }
             self.strategy = self.strategy_of(entry);
             if let Some(strategy) = strategies.strategy(self.strategy) {
                 strategy.before_satisfy(self, entry, &arrived);
             }
         }
-        self.send_to_downstreams(rx, entries, copies);
+        self.send_to_downstreams(rx, &arrived.packet, entries, copies);
         for &entry in entries {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
@@ -142,6 +145,15 @@ impl Context<'_> {
         );
     }
 
+    /// A received Data, as strategies see it.
+    #[inline]
+    pub(super) fn arrived_data<'d>(&self, rx: &RxPacket<'d>) -> ArrivedData<'d> {
+        let face = rx.descriptor.face;
+        let face_id = self.tables.faces.face_id(face).unwrap_or_default();
+        let packet = OutgoingData::of(rx, face_id);
+        ArrivedData { face, prefix_hashes: rx.hashes(), packet }
+    }
+
     /// The strategy instance that a PIT entry was entered under.
     #[inline]
     pub(super) fn strategy_of(&self, entry: PitIndex) -> StrategyId {
@@ -155,12 +167,12 @@ impl Context<'_> {
     fn send_to_downstreams(
         &mut self,
         rx: &RxPacket<'_>,
+        data: &OutgoingData<'_>,
         entries: &[PitIndex],
         copies: &mut SentCopies,
     ) {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
-        let data = OutgoingData::of(rx, tables.faces.face_id(face).unwrap_or_default());
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
         // The downstreams of one entry are different faces.
         let may_repeat = entries.len() > 1;
@@ -168,6 +180,9 @@ impl Context<'_> {
             copies.clear();
         }
         for &entry in entries {
+            if tables.pcct.entry(entry).phase() == PitPhase::Held {
+                continue;
+            }
             for record in tables.pcct.in_records(entry) {
                 let is_waiting = record.expiry() > self.now;
                 if !is_waiting || (record.face == face && !may_go_back) {

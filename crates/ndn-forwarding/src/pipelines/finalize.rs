@@ -1,6 +1,6 @@
 //! The end of a PIT entry.
 
-use ndn_table::PitIndex;
+use ndn_table::{PitIndex, PitPhase};
 
 use crate::strategy::Context;
 
@@ -22,6 +22,9 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn finalize_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
         let tables = &mut *self.tables;
+        if tables.pcct.entry(entry).phase() != PitPhase::Pending {
+            return self.satisfy_for_now(entry);
+        }
         tables.counters.satisfied_interests.increment();
         tables.count_closed(entry, Ending::Data, self.now);
         // A looping copy of the Interest would find the Data in the Content Store, unless it
@@ -33,8 +36,30 @@ impl Context<'_> {
         self.tables.erase_pending(entry);
     }
 
-    /// Ends an entry that nothing has satisfied.
+    /// What there is to do when Data has come for an entry that stays.
+    #[cold]
+    fn satisfy_for_now(&mut self, entry: PitIndex) {
+        let tables = &mut *self.tables;
+        let pending = tables.pcct.entry(entry);
+        if pending.phase() == PitPhase::Held || pending.in_record_count() == 0 {
+            return;
+        }
+        tables.counters.satisfied_interests.increment();
+        tables.count_closed(entry, Ending::Data, self.now);
+        tables.pcct.clear_in_records(entry);
+    }
+
+    /// Ends an entry that nothing has satisfied, or that was satisfied before.
     pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex, ending: Ending) {
+        match self.tables.pcct.entry(entry).phase() {
+            PitPhase::Pending => {}
+            PitPhase::Held => self.forget_held(entry),
+            PitPhase::Lingering => {
+                // Its Nonces were remembered with its Data, if they had to be.
+                self.tables.erase_pending(entry);
+                return;
+            }
+        }
         self.tables.counters.unsatisfied_interests.increment();
         self.tables.count_closed(entry, ending, self.now);
         self.remember_nonces(entry);
@@ -42,7 +67,7 @@ impl Context<'_> {
     }
 
     /// Puts the Nonces that were sent upstream into the dead nonce list.
-    fn remember_nonces(&mut self, entry: PitIndex) {
+    pub(super) fn remember_nonces(&mut self, entry: PitIndex) {
         let tables = &mut *self.tables;
         let mut records = tables.pcct.out_records(entry).peekable();
         if records.peek().is_none() {

@@ -4,7 +4,7 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
     CsIndex, FibSlot, FibSnapshot, InRecordInsert, InterestKey, NextHop, PREFIX_HASHES_MAX,
-    PitIndex, StrategyId,
+    PitIndex, PitPhase, StrategyId,
 };
 
 use super::finalize::Ending;
@@ -133,6 +133,10 @@ impl<'a> Context<'a> {
         };
         outgoing.send(&tables.faces, &tables.counters, self.tx, rx.descriptor.face, rx.token);
         match pending {
+            // It stays as it is: the late answers that it waits for are of use whoever asks.
+            Some(entry) if tables.pcct.entry(entry).phase() == PitPhase::Lingering => {
+                tables.counters.satisfied_interests.increment();
+            }
             // An entry whose downstreams were all refused, while an upstream may still answer.
             Some(entry) => {
                 let freshness_ms = Data::parse(outgoing.wire).ok().and_then(|d| d.freshness_ms());
@@ -203,7 +207,13 @@ impl<'a> Context<'a> {
         let descriptor = rx.descriptor;
         let tables = &mut *self.tables;
         let entry = match pending {
-            Some(entry) => entry,
+            Some(entry) => {
+                let known = tables.pcct.entry_mut(entry);
+                if known.phase() == PitPhase::Lingering {
+                    known.set_phase(PitPhase::Pending);
+                }
+                entry
+            }
             None => {
                 tables.check_pit_share(descriptor.face, rx.wire().len())?;
                 let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire());

@@ -5,9 +5,11 @@ mod copies;
 mod data;
 mod finalize;
 mod interest;
+mod learning;
 mod nack;
 mod outgoing;
 mod timer;
 
 pub(crate) use data::Matches;
 pub(crate) use finalize::Ending;
+pub(crate) use outgoing::OutgoingData;

@@ -1,6 +1,7 @@
 //! Incoming Nack.
 
 use ndn_packet::NackReason;
+use ndn_table::PitPhase;
 
 use super::finalize::Ending;
 use crate::DropReason;
@@ -29,6 +30,10 @@ impl Context<'_> {
         }
         let entry = self.find_pending(rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
         let pcct = &mut self.tables.pcct;
+        if pcct.entry(entry).phase() == PitPhase::Held {
+            // Somebody else has answered.
+            return Ok(());
+        }
         let record = pcct.out_record_mut(entry, rx.descriptor.face);
         let record = record.ok_or(DropReason::NackNoOutRecord)?;
         if record.nonce != rx.descriptor.nonce {

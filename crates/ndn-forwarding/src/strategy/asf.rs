@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use ndn_packet::NackReason;
-use ndn_table::{FaceIndex, NextHop, PitIndex, StrategyId, Timestamp};
+use ndn_table::{FaceIndex, NextHop, PitIndex, Timestamp};
 
-use super::measurements::{Measurement, Measurements, mix};
+use super::measurements::{Measurement, mix};
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
@@ -18,6 +18,8 @@ const FIRST_PROBE_MS: u64 = 5000;
 const PROBING_INTERVAL_MS_MIN: u64 = 1000;
 /// How long measurements are kept, if nothing says so.
 const LIFETIME_MS: u64 = 300_000;
+/// A probe is measured if its answer is slower than another by no more than this.
+const PROBE_ANSWER_MS: u64 = 50;
 /// Next hops that are considered for a probe.
 const CANDIDATES_MAX: usize = 32;
 
@@ -288,10 +290,15 @@ impl Strategy for Asf {
             self.settle(hop, now);
             hop.rtt.add(now.nanos_since(sent));
             hop.state = WORKING;
+            if data.prefix_hashes.contains(&hop.mark) {
+                hop.due = Timestamp::ZERO;
+            }
         }
-        let pcct = &context.tables.pcct;
-        for record in pcct.out_records(entry) {
-            forget(&mut context.tables.measurements, strategy, namespace, record.face, data, now);
+        let mut others = context.out_records(entry).filter(|record| record.face != data.face);
+        let awaits_others = others.any(|record| context.is_awaited(record));
+        drop(others);
+        if awaits_others {
+            context.linger(entry, data.face, PROBE_ANSWER_MS);
         }
     }
 
@@ -307,23 +314,5 @@ impl Strategy for Asf {
             self.note_timeout(hop, true);
         }
         nack::return_nack(context, entry, nack);
-    }
-}
-
-/// Waits no longer for what a next hop that is not known to work says to an Interest that `data`
-/// answers: its answer would find no PIT entry any more.
-fn forget(
-    table: &mut Measurements,
-    strategy: StrategyId,
-    namespace: u64,
-    face: FaceIndex,
-    data: &ArrivedData<'_>,
-    now: Timestamp,
-) {
-    if let Some(hop) = table.find_hop_mut(strategy, namespace, face, now)
-        && hop.state & KIND_BITS != WORKING
-        && data.prefix_hashes.contains(&hop.mark)
-    {
-        hop.due = Timestamp::ZERO;
     }
 }

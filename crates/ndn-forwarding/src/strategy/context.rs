@@ -175,6 +175,24 @@ impl Context<'_> {
         }
     }
 
+    /// The first face at `position` or behind it, in an order without meaning, that is not local;
+    /// and where to go on.
+    pub(super) fn next_remote_face(&self, position: usize) -> Option<(usize, FaceIndex)> {
+        self.tables.faces.next_remote(position)
+    }
+
+    /// Whether a face is there and local.
+    pub(super) fn is_local(&self, face: FaceIndex) -> bool {
+        self.tables.faces.find(face).is_some_and(|flags| flags.is_local())
+    }
+
+    /// Notes something in the in-record of `face`.
+    pub(super) fn set_downstream_state(&mut self, entry: PitIndex, face: FaceIndex, state: u8) {
+        if let Some(record) = self.tables.pcct.in_record_mut(entry, face) {
+            record.strategy_state = state;
+        }
+    }
+
     /// The face that answered last under the longest prefix of which anything is known, and how
     /// long to wait for it in nanoseconds.
     pub(super) fn last_working(&self, prefix_hashes: &[u64]) -> Option<(FaceIndex, u64)> {

@@ -16,6 +16,7 @@ mod probe;
 mod registry;
 mod retransmission;
 mod rtt;
+mod self_learning;
 mod spread;
 
 use std::fmt::Debug;
@@ -24,6 +25,8 @@ use std::sync::Arc;
 use ndn_packet::NackReason;
 use ndn_ring::PacketHandle;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
+
+use crate::pipelines::OutgoingData;
 
 pub use context::Context;
 pub use measurements::Measurements;
@@ -78,6 +81,7 @@ pub(crate) struct InterestPacket<'a> {
 pub struct ArrivedData<'a> {
     /// The face it came from.
     pub face: FaceIndex,
+    pub(crate) packet: OutgoingData<'a>,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
 }

@@ -11,6 +11,7 @@ use super::asf::Asf;
 use super::best_route::BestRoute;
 use super::multicast::Multicast;
 use super::parameters::{ParameterError, Parameters};
+use super::self_learning::SelfLearning;
 use super::spread::{FastRoute, Random, Sequential, Turns};
 use super::{Strategy, StrategyRef};
 
@@ -53,7 +54,7 @@ struct Known {
 }
 
 /// By name; of one name, the versions ascend.
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 10] = [
     Known {
         name: "access",
         version: 1,
@@ -101,6 +102,13 @@ const KNOWN: [Known; 9] = [
         version: 1,
         about: "asks the next hops in turn",
         construct: Turns::construct,
+        is_lenient: false,
+    },
+    Known {
+        name: "self-learning",
+        version: 1,
+        about: "asks all next hops, and everybody where there is none, and learns routes from the answers",
+        construct: SelfLearning::construct,
         is_lenient: false,
     },
     Known {

@@ -13,7 +13,7 @@ use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
-    PcctConfig, Timestamp,
+    PcctConfig, Timestamp, Token,
 };
 
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
@@ -39,10 +39,15 @@ pub enum SentKind {
 
 /// Takes down what is sent.
 #[derive(Debug, Default)]
-pub struct Recorder(pub Vec<Sent>);
+pub struct Recorder(pub Vec<Sent>, pub Vec<LinkFields>);
+
+/// What else is in the header of a packet that was sent: NonDiscovery and PrefixAnnouncement.
+pub type LinkFields = (Face, bool, Vec<u8>);
 
 impl TxSink for Recorder {
     fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+        let fields = (packet.non_discovery, packet.prefix_announcement.to_vec());
+        self.1.push((face.slot(), fields.0, fields.1));
         self.0.push(Sent {
             face: face.slot(),
             kind: match packet.kind {
@@ -405,6 +410,18 @@ impl Bed {
         }
     }
 
+    /// The answer of the control thread to shard `number`.
+    pub fn answer_learning(
+        &mut self,
+        number: usize,
+        now: Time,
+        ticket: Token,
+        answer: Option<&[u8]>,
+    ) {
+        let now = Timestamp::from_millis(now);
+        self.shards[number].answer_learning(now, ticket, answer, &mut self.sent);
+    }
+
     /// Published Interests, of all shards.
     pub fn published(&self) -> usize {
         let shards = u8::try_from(self.shards.len()).unwrap();
@@ -453,7 +470,13 @@ impl Bed {
         self.receive_wire(face, wire, &LpFields::default())
     }
 
-    fn receive_wire(&mut self, face: Face, wire: &[u8], lp: &LpFields) -> Result<(), DropReason> {
+    /// Takes bytes with these link fields.
+    pub fn receive_wire(
+        &mut self,
+        face: Face,
+        wire: &[u8],
+        lp: &LpFields,
+    ) -> Result<(), DropReason> {
         let mut block = self.pools[0].allocate_block().unwrap();
         block.spare_mut()[..wire.len()].copy_from_slice(wire);
         block.commit(wire.len());

@@ -40,7 +40,7 @@ pub use cs::{CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_I
 pub use cs_entry::CsIndex;
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};
 pub use erase::EraseResult;
-pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex};
+pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase};
 pub use pit_interface::PitInsert;
 pub use prefix_search::FRESH_SEARCH_STEPS_MAX;
 pub use records::{

@@ -58,6 +58,8 @@ impl PitFlags {
     pub(super) const MUST_BE_FRESH: u8 = 2;
     pub(super) const HAS_DIGEST: u8 = 4;
     pub(super) const IN_USE: u8 = 8;
+    pub(super) const HELD: u8 = 16;
+    pub(super) const LINGERING: u8 = 32;
     /// The bits that distinguish entries of one name.
     pub(super) const SELECTORS: u8 = Self::CAN_BE_PREFIX | Self::MUST_BE_FRESH | Self::HAS_DIGEST;
 
@@ -65,6 +67,17 @@ impl PitFlags {
     pub(super) fn has(self, bits: u8) -> bool {
         self.0 & bits == bits
     }
+}
+
+/// How far an entry has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PitPhase {
+    /// It waits for Data.
+    Pending,
+    /// The Data is there, and held back for a while; the downstreams still wait.
+    Held,
+    /// It is satisfied, and stays for late answers.
+    Lingering,
 }
 
 impl PitEntry {
@@ -93,6 +106,28 @@ impl PitEntry {
     #[must_use]
     pub fn expiry(&self) -> Timestamp {
         self.expiry
+    }
+
+    /// How far it has come; a new entry is [`PitPhase::Pending`].
+    #[must_use]
+    #[inline]
+    pub fn phase(&self) -> PitPhase {
+        match self.flags.0 & (PitFlags::HELD | PitFlags::LINGERING) {
+            0 => PitPhase::Pending,
+            PitFlags::HELD => PitPhase::Held,
+            _ => PitPhase::Lingering,
+        }
+    }
+
+    /// Says how far it has come.
+    #[inline]
+    pub fn set_phase(&mut self, phase: PitPhase) {
+        let bits = match phase {
+            PitPhase::Pending => 0,
+            PitPhase::Held => PitFlags::HELD,
+            PitPhase::Lingering => PitFlags::LINGERING,
+        };
+        self.flags.0 = self.flags.0 & !(PitFlags::HELD | PitFlags::LINGERING) | bits;
     }
 
     /// Whether the Interest has CanBePrefix.

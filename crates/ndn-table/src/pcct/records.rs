@@ -27,6 +27,8 @@ pub struct InRecord {
     pub renewed: Timestamp,
     /// Lifetime of its last Interest.
     pub lifetime_ms: u32,
+    /// For the strategy; 0 in a new record.
+    pub strategy_state: u8,
     token_length: u8,
     /// The token, or where it lies in the side array when it is longer.
     token: [u8; INLINE_TOKEN_LENGTH],
@@ -66,6 +68,7 @@ impl InRecord {
         nonce: 0,
         renewed: Timestamp::ZERO,
         lifetime_ms: 0,
+        strategy_state: 0,
         token_length: 0,
         token: [0; INLINE_TOKEN_LENGTH],
     };

@@ -6,6 +6,7 @@ mod data;
 mod interest;
 mod limits;
 mod nack;
+mod self_learning;
 mod strategies;
 mod token;
 

@@ -1,6 +1,8 @@
 //! The strategies asf, random, round-robin, weighted, sequential and fast-route on virtual time,
 //! which the model does not have.
 
+use ndn_forwarding::DropReason;
+
 use super::{Case, data, from, interest, nack};
 use crate::bed::{Bed, SentKind};
 use crate::model::{Face, Time};
@@ -226,6 +228,66 @@ fn asf_leaves_a_next_hop_that_times_out_and_comes_back() {
     scene.refuse(now + 10, refused, "/a/refused", NO_ROUTE);
     let next = scene.ask(now + 20, "/a/after");
     assert!(!next.contains(&refused) || next.len() == 2, "{refused} in {next:?}");
+}
+
+/// Asks until a probe goes out as well, then lets the next hop answer after 20 ms and the probed one
+/// after `late_ms`; gives both.
+fn answer_probe_late(scene: &mut Scene, now: &mut Time, late_ms: Time) -> (Face, Face) {
+    for n in 0..500 {
+        let uri = uri(*now);
+        let asked = scene.ask(*now, &uri);
+        assert_eq!(scene.answer(*now + 20, 2, &uri), [1], "{n}: {asked:?}");
+        let probed = asked.iter().copied().find(|face| *face != 2);
+        if let Some(probed) = probed {
+            assert_eq!(scene.answer(*now + late_ms, probed, &uri), [], "nobody waits");
+        }
+        *now += 1000;
+        if let Some(probed) = probed {
+            return (2, probed);
+        }
+    }
+    panic!("no probe");
+}
+
+#[test]
+fn asf_measures_a_probe_that_is_answered_a_little_later() {
+    // One that was measured is not unknown any more, so the other one is probed next.
+    for (late_ms, probed_next, unsolicited) in [(65, 4, 0), (75, 3, 1)] {
+        let mut scene = Scene::new("asf/v=5/probing-interval~10000");
+        let mut now = 1;
+        assert_eq!(answer_probe_late(&mut scene, &mut now, late_ms), (2, 3));
+        let dropped = scene.bed.counters[0].dropped(DropReason::UnsolicitedData);
+        assert_eq!(dropped, unsolicited, "{late_ms} ms");
+        assert_eq!(answer_probe_late(&mut scene, &mut now, 25), (2, probed_next), "{late_ms} ms");
+        scene.bed.advance(now + 10_000);
+        assert_eq!(scene.bed.counters[0].pit_entries.value(), 0);
+        let counters = &scene.bed.counters[0];
+        assert_eq!(counters.unsatisfied_interests.value(), 0);
+        assert_eq!(counters.satisfied_interests.value(), counters.in_interests.value());
+        scene.bed.check_accounts().unwrap();
+    }
+}
+
+#[test]
+fn an_entry_that_lingers_is_as_good_as_none() {
+    let mut scene = Scene::new("asf/v=5/probing-interval~10000");
+    let mut now = 1;
+    let (asked, uri) = loop {
+        let uri = uri(now);
+        let asked = scene.ask(now, &uri);
+        scene.answer(now + 20, 2, &uri);
+        if asked.len() == 2 {
+            break (asked, uri);
+        }
+        now += 1000;
+    };
+    assert_eq!(asked, [2, 3]);
+    // There is no Content Store: who asks again is forwarded to the next hop, and answered once.
+    assert_eq!(scene.ask_from(4, now + 30, &uri), [2]);
+    assert_eq!(scene.answer(now + 40, 3, &uri), [4]);
+    scene.bed.check_accounts().unwrap();
+    scene.bed.advance(now + 10_000);
+    assert_eq!(scene.bed.counters[0].pit_entries.value(), 0);
 }
 
 #[test]

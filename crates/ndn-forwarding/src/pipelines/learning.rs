@@ -1,0 +1,115 @@
+//! Data that is kept back until it has an announcement to go with it.
+
+use ndn_packet::Data;
+use ndn_table::{FaceIndex, PitIndex, PitPhase, Timestamp, Token};
+
+use super::outgoing::OutgoingData;
+use crate::learning::{Held, LearningRequest};
+use crate::strategy::{ArrivedData, Context};
+
+/// How long a Data is kept at most, as in NFD.
+const HOLD_MS: u64 = 1000;
+
+impl Context<'_> {
+    /// Asks the control thread for something.
+    pub(crate) fn ask_control(&mut self, request: LearningRequest) {
+        if !self.tables.learning.ask(request) {
+            self.tables.counters.learning_refused.increment();
+        }
+    }
+
+    /// Keeps a Data from the downstreams of `entry` until its announcement is there. If that is
+    /// not possible, it goes without.
+    pub(crate) fn hold_data(&mut self, entry: PitIndex, data: &ArrivedData<'_>) {
+        let Ok(view) = Data::parse(data.packet.wire) else { return };
+        let held = Held {
+            wire: data.packet.wire.into(),
+            congestion_mark: data.packet.congestion_mark,
+            is_localhost: data.packet.is_localhost,
+            incoming_face_id: data.packet.incoming_face_id,
+            freshness_ms: view.freshness_ms().unwrap_or(0),
+        };
+        let ticket = self.tables.pcct.token(entry, self.tables.shard);
+        if !self.tables.learning.hold(ticket, view.name().to_name(), held) {
+            self.tables.counters.learning_refused.increment();
+            return;
+        }
+        self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Held);
+        self.extend(entry, HOLD_MS);
+    }
+
+    /// Lets an entry that a Data of `face` satisfies stay for `wait_ms`, to hear what others
+    /// answer.
+    pub(crate) fn linger(&mut self, entry: PitIndex, face: FaceIndex, wait_ms: u64) {
+        // How long that Data is fresh is not known when the entry ends.
+        if self.tables.pcct.entry(entry).must_be_fresh() {
+            self.remember_nonces(entry);
+        }
+        self.tables.pcct.remove_out_record(entry, face);
+        self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Lingering);
+        self.extend(entry, wait_ms);
+    }
+
+    fn extend(&mut self, entry: PitIndex, wait_ms: u64) {
+        let expiry = self.now.plus_millis(wait_ms);
+        self.tables.pcct.set_expiry(entry, expiry, self.now);
+        if let Some(peers) = &mut self.tables.peers {
+            peers.note_expiry(expiry);
+        }
+    }
+
+    /// Sends a Data that was kept to those who wait for it.
+    pub(crate) fn release_data(&mut self, ticket: Token, announcement: &[u8]) {
+        let Some(held) = self.tables.learning.take(ticket) else { return };
+        let Some(entry) = self.tables.pcct.find_token(ticket) else { return };
+        if self.tables.pcct.entry(entry).phase() != PitPhase::Held {
+            return;
+        }
+        let data = OutgoingData {
+            wire: &held.wire,
+            handle: None,
+            congestion_mark: held.congestion_mark,
+            is_localhost: held.is_localhost,
+            incoming_face_id: held.incoming_face_id,
+            announcement,
+        };
+        let tables = &*self.tables;
+        for record in tables.pcct.in_records(entry) {
+            if record.expiry() > self.now {
+                let token = tables.pcct.token_bytes(record);
+                data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+            }
+        }
+        self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Pending);
+        self.finalize_satisfied(entry, held.freshness_ms);
+    }
+
+    /// Forgets the Data of an entry that ends without it.
+    pub(crate) fn forget_held(&mut self, entry: PitIndex) {
+        let ticket = self.tables.pcct.token(entry, self.tables.shard);
+        self.tables.learning.take(ticket);
+    }
+}
+
+impl crate::Shard {
+    /// What the control thread is to do for self-learning. To be called after each burst.
+    #[inline]
+    pub fn poll_learning(&mut self) -> Option<LearningRequest> {
+        self.tables.learning.next_request()
+    }
+
+    /// Answers [`LearningRequest::Find`]: sends the Data that waits, with `announcement`, or
+    /// without if there is none.
+    pub fn answer_learning(
+        &mut self,
+        now: Timestamp,
+        ticket: Token,
+        announcement: Option<&[u8]>,
+        tx: &mut impl crate::TxSink,
+    ) {
+        let Self { tables, fib, .. } = self;
+        let mut context =
+            Context { now, tables, fib, tx, strategy: ndn_table::StrategyId::default() };
+        context.release_data(ticket, announcement.unwrap_or_default());
+    }
+}

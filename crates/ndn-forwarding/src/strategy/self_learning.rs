@@ -1,0 +1,106 @@
+//! Self-learning, version 1: asks everybody where no route is known, and makes routes of the
+//! announcements that come back (Shi, Newberry, Zhang, "On broadcast-based self-learning in named
+//! data networking", IFIP Networking 2017; NFD developer's guide, "Self-Learning Strategy").
+
+use std::sync::Arc;
+
+use ndn_packet::NackReason;
+use ndn_table::{FaceIndex, PitIndex};
+
+use super::parameters::{ParameterError, Parameters};
+use super::{
+    ArrivedData, ArrivedNack, Context, InterestPacket, PendingInterest, Strategy, StrategyRef,
+};
+use crate::DropReason;
+use crate::learning::LearningRequest;
+
+/// The last Interest of a downstream, or to an upstream, looked for a route.
+const DISCOVERY: u8 = 1;
+/// It followed one.
+const NON_DISCOVERY: u8 = 2;
+
+/// Sends an Interest to all next hops, marked NonDiscovery; one for which there is no route, to all
+/// faces that are not local. What answers that with an announcement becomes a route.
+///
+/// As in NFD, nothing is suppressed: every retransmission goes where the first Interest went.
+#[derive(Debug, Default)]
+pub(crate) struct SelfLearning;
+
+impl SelfLearning {
+    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+        Ok(Arc::new(Self))
+    }
+
+    fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let packet = InterestPacket { non_discovery: true, ..interest.packet };
+        let marked = PendingInterest { packet, ..*interest };
+        for hop in interest.next_hops {
+            if context.is_eligible(interest, hop.face) && context.send_interest(&marked, hop.face) {
+                note_sent(context, interest.entry, hop.face, NON_DISCOVERY);
+            }
+        }
+    }
+
+    fn broadcast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let mut position = 0;
+        while let Some((next, face)) = context.next_remote_face(position) {
+            position = next;
+            if context.is_eligible(interest, face) && context.send_interest(interest, face) {
+                note_sent(context, interest.entry, face, DISCOVERY);
+            }
+        }
+    }
+}
+
+fn note_sent(context: &mut Context<'_>, entry: PitIndex, face: FaceIndex, state: u8) {
+    context.set_interval(entry, face, u32::from(state));
+}
+
+/// Whether somebody beyond a link waits for the announcement that goes with the Data.
+fn wants_announcement(context: &Context<'_>, entry: PitIndex) -> bool {
+    let waiting = || context.in_records(entry).filter(|record| record.expiry() > context.now);
+    waiting().any(|record| record.strategy_state == DISCOVERY)
+        && waiting().any(|record| !context.is_local(record.face))
+}
+
+impl Strategy for SelfLearning {
+    fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        let is_discovery = !interest.packet.non_discovery;
+        let state = if is_discovery { DISCOVERY } else { NON_DISCOVERY };
+        context.set_downstream_state(interest.entry, interest.face, state);
+        match (interest.next_hops.is_empty(), is_discovery) {
+            (false, _) => Self::multicast(context, interest),
+            (true, true) => Self::broadcast(context, interest),
+            (true, false) => {
+                context.count_drop(DropReason::NoNextHop);
+                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
+                context.reject(interest.entry);
+            }
+        }
+    }
+
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
+        let Some(record) = context.out_record(entry, data.face) else { return };
+        if record.strategy_state == u32::from(NON_DISCOVERY) {
+            if wants_announcement(context, entry) {
+                context.hold_data(entry, data);
+            }
+        } else if !data.packet.announcement.is_empty() {
+            context.ask_control(LearningRequest::Learn {
+                face_id: data.packet.incoming_face_id,
+                announcement: data.packet.announcement.into(),
+            });
+        }
+    }
+
+    fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
+        if nack.reason != NackReason::NO_ROUTE {
+            return;
+        }
+        context.send_nacks(entry, nack.reason, nack.congestion_mark);
+        if let Some(face_id) = context.tables.faces.face_id(nack.face) {
+            let name = context.tables.pcct.interest_name(entry).to_name();
+            context.ask_control(LearningRequest::Forget { face_id, name });
+        }
+    }
+}
