@@ -7,6 +7,7 @@ use ndn_packet::{
     Component, ContentType, Data, DataBuilder, DecodeError, EncodeError, Name, SignatureInfo, types,
 };
 
+use crate::DataSigner;
 use crate::Now;
 use crate::numbers;
 
@@ -103,13 +104,32 @@ impl PrefixAnnouncement {
         signature_len_max: usize,
         sign: impl FnOnce(&[&[u8]], &mut [u8]) -> Option<usize>,
     ) -> Result<Vec<u8>, EncodeError> {
-        let mut name = prefix.clone();
-        name.push(KEYWORD).push_version(version).push_segment(0);
-        let mut content = Vec::new();
-        ndn_packet::tlv::append_number(&mut content, numbers::EXPIRATION_PERIOD, expiration_ms);
+        let (name, content) = Self::parts(prefix, version, expiration_ms);
         DataBuilder::new(&name)
             .content_type(ContentType::PREFIX_ANNOUNCEMENT)
             .content(&content)
             .to_vec(info, signature_len_max, sign)
+    }
+
+    /// The same, signed by `signer`; `None` if it cannot sign.
+    pub(crate) fn sign(
+        prefix: &Name,
+        version: u64,
+        expiration_ms: u64,
+        signer: &mut dyn DataSigner,
+    ) -> Option<Vec<u8>> {
+        let (name, content) = Self::parts(prefix, version, expiration_ms);
+        let data = DataBuilder::new(&name)
+            .content_type(ContentType::PREFIX_ANNOUNCEMENT)
+            .content(&content);
+        signer.sign(&data)
+    }
+
+    fn parts(prefix: &Name, version: u64, expiration_ms: u64) -> (Name, Vec<u8>) {
+        let mut name = prefix.clone();
+        name.push(KEYWORD).push_version(version).push_segment(0);
+        let mut content = Vec::new();
+        ndn_packet::tlv::append_number(&mut content, numbers::EXPIRATION_PERIOD, expiration_ms);
+        (name, content)
     }
 }

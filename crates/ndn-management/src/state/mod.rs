@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod datasets;
 mod faces;
+mod learning;
 mod pending;
 mod readvertise;
 mod report;
@@ -25,6 +26,7 @@ pub use action::{
 };
 pub use commands::{DEFAULT_STRATEGIES, RouteError, StrategyChoiceError};
 pub use config::{Collaborators, ControlConfig};
+pub use learning::Learning;
 pub use report::{ControlCounters, Handled};
 
 use crate::authorize::{Authorizer, Requester};
@@ -36,6 +38,7 @@ use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
 use crate::{Fib, FibUpdate, Now, Readvertise, Rib, TopPrefix, Verb};
 use faces::FaceTable;
+use learning::LearntRoutes;
 use pending::PendingTable;
 use waiting::{Progress, WaitingTable};
 
@@ -81,6 +84,7 @@ pub struct ControlState {
     pending: PendingTable,
     waiting: WaitingTable,
     readvertise: Option<Readvertise>,
+    learnt: LearntRoutes,
     outcomes: VecDeque<(u64, Handled)>,
     fib_updates: BTreeMap<Name, FibUpdate>,
     actions: VecDeque<Action>,
@@ -106,6 +110,7 @@ impl ControlState {
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
             readvertise: None,
+            learnt: LearntRoutes::default(),
             outcomes: VecDeque::new(),
             fib_updates: BTreeMap::new(),
             actions: VecDeque::new(),
@@ -253,6 +258,7 @@ impl ControlState {
             self.pending.next_deadline_ns(),
             self.publisher.next_deadline_ns(),
             self.waiting.next_deadline_ns(),
+            self.learnt.next_deadline_ns(),
             self.readvertise_deadline_ns(),
         ];
         deadlines.into_iter().flatten().min()
@@ -266,6 +272,7 @@ impl ControlState {
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
         self.give_up_waiting(now);
+        self.give_up_announcements(now);
         self.readvertise(now);
     }
 

@@ -17,9 +17,9 @@ const WAITING_MAX: usize = 256;
 /// Commands that wait from one face: nobody keeps the others from being heard.
 const WAITING_PER_FACE_MAX: usize = 16;
 /// Certificates that one command may ask for.
-const FETCHES_MAX: usize = 25;
+pub(super) const FETCHES_MAX: usize = 25;
 /// How long each may take.
-const PATIENCE_MS: u64 = 4000;
+pub(super) const PATIENCE_MS: u64 = 4000;
 
 #[derive(Debug)]
 struct Waiting {
@@ -34,7 +34,7 @@ struct Waiting {
 /// What a command has asked for so far, the last one in vain yet.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    asked: Vec<Name>,
+    pub(super) asked: Vec<Name>,
     pub(super) fetched: Vec<Arc<Certificate>>,
 }
 
@@ -81,16 +81,7 @@ impl ControlState {
             entry.requester == requester && entry.progress.asked.last() == Some(&name)
         });
         if !is_asked_for {
-            let request = InterestBuilder::new(&name)
-                .can_be_prefix(true)
-                .must_be_fresh(true)
-                .lifetime_ms(PATIENCE_MS)
-                .to_vec();
-            for next_hop in [Some(requester.face_id), None] {
-                if let Ok(wire) = request.clone() {
-                    self.actions.push_back(Action::SendInterest { wire, next_hop });
-                }
-            }
+            self.ask_for_certificate(&name, requester.face_id);
         }
         progress.asked.push(name);
         let deadline_ns = now.monotonic_ns.saturating_add(PATIENCE_MS * 1_000_000);
@@ -98,6 +89,20 @@ impl ControlState {
         let handled = Handled::Command { verb, signer: signer.clone(), code: None };
         self.waiting.entries.push(Waiting { wire, requester, verb, signer, progress, deadline_ns });
         handled
+    }
+
+    /// Asks for a certificate: the face that needs it first, then the network.
+    pub(super) fn ask_for_certificate(&mut self, name: &Name, face_id: u64) {
+        let request = InterestBuilder::new(name)
+            .can_be_prefix(true)
+            .must_be_fresh(true)
+            .lifetime_ms(PATIENCE_MS)
+            .to_vec();
+        for next_hop in [Some(face_id), None] {
+            if let Ok(wire) = request.clone() {
+                self.actions.push_back(Action::SendInterest { wire, next_hop });
+            }
+        }
     }
 
     /// Takes a Data that came to management's own face: a certificate that was asked for. What
@@ -113,10 +118,14 @@ impl ControlState {
         let waiting = self.waiting.take_if(|entry| {
             entry.progress.asked.last().is_some_and(|name| data.name().starts_with(name.as_ref()))
         });
-        if waiting.is_empty() {
+        let awaits_announcement = self.learnt.awaits(data.name());
+        if waiting.is_empty() && !awaits_announcement {
             return;
         }
         let certificate = Certificate::parse(wire.to_vec()).map(Arc::new);
+        if awaits_announcement {
+            self.judge_announcements(now, data.name(), certificate.as_ref().ok());
+        }
         for entry in waiting {
             let Waiting { wire, requester, verb, signer, mut progress, .. } = entry;
             let Ok(interest) = Interest::parse(&wire) else { continue };

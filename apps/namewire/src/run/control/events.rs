@@ -1,9 +1,10 @@
 //! What the data plane tells.
 
-use ndn_dataplane::{Event, FaceCreated, WorkerGone};
-use ndn_management::state::CreatedFace;
+use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
+use ndn_forwarding::LearningRequest;
+use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Control;
 use crate::run::faces::{self, KnownFace};
@@ -55,10 +56,36 @@ impl Control {
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many faces as there may be");
             }
+            Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
                 if let Some(ticket) = self.take_ticket(Some(ticket)) {
                     self.state.cs_erase_done(ticket, erased as u64, more);
                 }
+            }
+        }
+    }
+
+    /// What self-learning asks for.
+    fn learn(&mut self, now: Now, request: LearningRequest) {
+        match request {
+            LearningRequest::Learn { face_id, announcement } => {
+                match self.state.learn_announcement(now, face_id, &announcement) {
+                    Learning::Learnt(prefix) => debug!(face_id, %prefix, "a route was learnt"),
+                    Learning::Waiting => {}
+                    Learning::Refused(reason) => {
+                        debug!(face_id, reason, "an announcement was refused");
+                    }
+                }
+            }
+            LearningRequest::Forget { face_id, name } => {
+                if let Some(prefix) = self.state.forget_learnt(face_id, name.as_ref()) {
+                    debug!(face_id, %prefix, "a learnt route has ended");
+                }
+            }
+            LearningRequest::Find { ticket, name } => {
+                let announcement = self.state.find_announcement(now, name.as_ref());
+                let announcement = announcement.map(Vec::into_boxed_slice);
+                self.dataplane.send(Command::AnswerLearning { ticket, announcement });
             }
         }
     }

@@ -7,6 +7,7 @@
 
 mod datasets;
 mod faces;
+mod learning;
 mod random;
 mod readvertise;
 mod tables;

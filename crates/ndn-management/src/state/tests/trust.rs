@@ -25,7 +25,7 @@ fn hierarchy(root: &Identity) -> TrustPolicy {
     TrustPolicy::from_info(&node, &mut |_| Ok(vec![Arc::clone(&root.certificate)])).unwrap()
 }
 
-fn guarded(root: &Identity) -> Harness {
+pub(super) fn guarded(root: &Identity) -> Harness {
     let mut access = AccessControl::anybody_local();
     access.set_localhop_rib(hierarchy(root));
     access.set_announcements(hierarchy(root));
@@ -43,13 +43,13 @@ impl Harness {
         self.interest(&wire, TUNNEL)
     }
 
-    fn data(&mut self, certificate: &Identity) {
+    pub(super) fn data(&mut self, certificate: &Identity) {
         self.state.handle_data(self.now, certificate.certificate.wire());
         self.run();
     }
 
     /// The names that were asked for, with the face.
-    fn asked(&mut self) -> Vec<(String, Option<u64>)> {
+    pub(super) fn asked(&mut self) -> Vec<(String, Option<u64>)> {
         self.take_actions()
             .into_iter()
             .map(|action| match action {
@@ -71,7 +71,7 @@ impl Harness {
     }
 }
 
-fn announcement(prefix: &str, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
+pub(super) fn announcement(prefix: &str, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
     let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
     let (info, length) = (signer.signature_info(), signer.signature_len_max());
     PrefixAnnouncement::encode(&name(prefix), 1, expiration_ms, &info, length, sign).unwrap()

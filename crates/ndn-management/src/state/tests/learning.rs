@@ -1,0 +1,142 @@
+//! Routes that self-learning makes, on virtual time.
+
+use ndn_security::{DigestSigner, KeyType};
+
+use super::trust::{announcement, guarded};
+use super::*;
+use crate::access::tests::Identity;
+use crate::announcement::PrefixAnnouncement;
+use crate::types::route_origin;
+
+const MINUTE_NS: u64 = 60 * SECOND_NS;
+const COST: u64 = 2048;
+
+fn pass(harness: &mut Harness, nanoseconds: u64) {
+    harness.now.monotonic_ns += nanoseconds;
+    harness.now.unix_us += nanoseconds / 1000;
+    harness.state.handle_timeout(harness.now);
+    harness.run();
+}
+
+fn learn(harness: &mut Harness, wire: &[u8]) -> Learning {
+    let learning = harness.state.learn_announcement(harness.now, TUNNEL, wire);
+    harness.run();
+    learning
+}
+
+#[test]
+fn an_announcement_makes_a_route_and_the_next_one_renews_it() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let wire = announcement("/net/app", 3_600_000, &root.signer());
+    assert_eq!(learn(&mut harness, &wire), Learning::Learnt(name("/net/app")));
+    assert_eq!(harness.fib("/net/app"), [(TUNNEL, COST)]);
+    let route = *harness
+        .state
+        .rib()
+        .find(name("/net/app").as_ref(), TUNNEL, route_origin::PREFIX_ANNOUNCEMENT)
+        .unwrap();
+    assert_eq!(route.expires_at_ns, Some(harness.now.monotonic_ns + 10 * MINUTE_NS));
+
+    pass(&mut harness, 9 * MINUTE_NS);
+    assert_eq!(learn(&mut harness, &wire), Learning::Learnt(name("/net/app")));
+    pass(&mut harness, 9 * MINUTE_NS);
+    assert_eq!(harness.fib("/net/app"), [(TUNNEL, COST)], "renewed");
+    pass(&mut harness, MINUTE_NS + 1);
+    assert_eq!(harness.fib("/net/app"), []);
+
+    // One that holds for less is kept for less.
+    let brief = announcement("/net/app", 5000, &root.signer());
+    learn(&mut harness, &brief);
+    pass(&mut harness, 5 * SECOND_NS);
+    assert_eq!(harness.fib("/net/app"), []);
+}
+
+#[test]
+fn a_refused_interest_ends_the_longest_learnt_route_of_its_face() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    for prefix in ["/net", "/net/app"] {
+        learn(&mut harness, &announcement(prefix, 3_600_000, &root.signer()));
+    }
+    let refused = name("/net/app/x/1");
+    assert_eq!(harness.state.forget_learnt(APP, refused.as_ref()), None, "not of that face");
+    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), Some(name("/net/app")));
+    harness.run();
+    assert_eq!(harness.fib("/net/app"), []);
+    assert_eq!(harness.fib("/net"), [(TUNNEL, COST)]);
+    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), Some(name("/net")));
+    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), None);
+}
+
+#[test]
+fn what_is_not_to_be_trusted_makes_no_route() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let cases = [
+        announcement("/elsewhere", 5000, &root.signer()),
+        announcement("/net/app", 5000, &DigestSigner),
+        announcement("/net/app", 0, &root.signer()),
+        root.certificate.wire().to_vec(),
+        b"\x06\x03nonsense".to_vec(),
+        Vec::new(),
+    ];
+    for wire in cases {
+        assert!(matches!(learn(&mut harness, &wire), Learning::Refused(_)), "{wire:?}");
+    }
+    let wire = announcement("/net/app", 5000, &root.signer());
+    let gone = harness.state.learn_announcement(harness.now, 999, &wire);
+    assert!(matches!(gone, Learning::Refused(_)), "no such face");
+    assert_eq!(harness.state.rib().route_count(), 0);
+}
+
+#[test]
+fn the_certificate_of_an_announcement_is_fetched() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
+    let mut harness = guarded(&root);
+    let wire = announcement("/net/site/app", 60_000, &site.signer());
+    assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
+    // A second one asks for nothing more.
+    assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
+    let asked = harness.asked();
+    assert_eq!(asked.len(), 2, "the face, then the network: {asked:?}");
+    assert_eq!(asked[0].1, Some(TUNNEL));
+    harness.data(&site);
+    assert_eq!(harness.fib("/net/site/app"), [(TUNNEL, COST)]);
+
+    // It does not come.
+    let other = Identity::issued("/net/other", KeyType::Ecdsa, Some(&root));
+    let wire = announcement("/net/other/app", 60_000, &other.signer());
+    assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
+    harness.asked();
+    pass(&mut harness, 4 * SECOND_NS);
+    harness.data(&other);
+    assert_eq!(harness.fib("/net/other/app"), []);
+}
+
+#[test]
+fn the_announcement_of_a_data_is_that_of_its_route() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let data = name("/net/app/1");
+    assert_eq!(harness.state.find_announcement(harness.now, data.as_ref()), None, "no route");
+    // Of a route of an application, one is made: it holds as long as the route, within bounds.
+    for (expires_in_ns, period_ms) in
+        [(None, 3_600_000), (Some(SECOND_NS), 15_000), (Some(100 * SECOND_NS), 100_000)]
+    {
+        let expires_at_ns = expires_in_ns.map(|left| harness.now.monotonic_ns + left);
+        let route = crate::Route { face_id: APP, origin: 0, cost: 0, flags: 1, expires_at_ns };
+        harness.state.add_route(name("/net").as_ref(), route).unwrap();
+        let wire = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
+        let made = PrefixAnnouncement::from_data(&Data::parse(&wire).unwrap()).unwrap();
+        assert_eq!((made.prefix, made.expiration_ms), (name("/net"), period_ms));
+    }
+    // That of a learnt route goes on as it came, until it ends.
+    let wire = announcement("/net/app", 60_000, &root.signer());
+    learn(&mut harness, &wire);
+    assert_eq!(harness.state.find_announcement(harness.now, data.as_ref()), Some(wire));
+    harness.state.forget_learnt(TUNNEL, data.as_ref());
+    let made = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
+    assert!(Data::parse(&made).unwrap().name().starts_with(name("/net/32=PA").as_ref()));
+}
