@@ -8,6 +8,7 @@ mod differential;
 mod disorder;
 mod model;
 mod random;
+mod recorder;
 mod traffic;
 mod wire;
 mod world;

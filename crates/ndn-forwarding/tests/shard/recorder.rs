@@ -1,0 +1,50 @@
+//! What a shard sends, taken down.
+
+use ndn_forwarding::{NackReason, TxKind, TxPacket, TxSink};
+use ndn_table::FaceIndex;
+
+use crate::model::Face;
+
+/// A packet that a shard has sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sent {
+    pub face: Face,
+    pub kind: SentKind,
+    pub wire: Vec<u8>,
+    pub token: Vec<u8>,
+    pub mark: u64,
+    pub incoming_face: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SentKind {
+    Interest,
+    Data,
+    Nack(u64),
+}
+
+/// Takes down what is sent.
+#[derive(Debug, Default)]
+pub struct Recorder(pub Vec<Sent>, pub Vec<LinkFields>);
+
+/// What else is in the header of a packet that was sent: NonDiscovery and PrefixAnnouncement.
+pub type LinkFields = (Face, bool, Vec<u8>);
+
+impl TxSink for Recorder {
+    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+        let fields = (packet.non_discovery, packet.prefix_announcement.to_vec());
+        self.1.push((face.slot(), fields.0, fields.1));
+        self.0.push(Sent {
+            face: face.slot(),
+            kind: match packet.kind {
+                TxKind::Interest => SentKind::Interest,
+                TxKind::Data => SentKind::Data,
+                TxKind::Nack(NackReason(reason)) => SentKind::Nack(reason),
+            },
+            wire: packet.wire.to_vec(),
+            token: packet.pit_token.to_vec(),
+            mark: packet.congestion_mark,
+            incoming_face: packet.incoming_face_id,
+        });
+    }
+}
