@@ -80,6 +80,8 @@ pub struct OnDemandOptions {
     pub idle_timeout: Duration,
     /// When they send PIT tokens.
     pub pit_tokens: PitTokenPolicy,
+    /// How many a worker makes for one peer ([`Strangers`](crate::Strangers)).
+    pub per_peer_max: usize,
 }
 
 /// Why a data plane cannot be made.

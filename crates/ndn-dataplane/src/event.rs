@@ -53,7 +53,8 @@ pub enum Event {
         /// The face.
         face_id: u64,
     },
-    /// A UDP peer got no face, because there are as many faces as there may be. Others may have
+    /// A UDP peer got no face, because there are as many faces as there may be, or as many of this
+    /// peer. Others may have
     /// been refused since the last event: [`WorkerCounters`](crate::WorkerCounters) has them all.
     PeerRefused {
         /// The peer.

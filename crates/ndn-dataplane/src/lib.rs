@@ -5,6 +5,7 @@
 //! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and when one wakes another |
 //! | `peers` | which worker has the face of which UDP peer |
+//! | [`Strangers`] | how many faces each peer has that nobody asked for |
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
 //! | [`Command`], [`Event`] | what the control thread asks of a worker, and what it hears |
 //! | [`Dataplane`] | the control thread's end |
@@ -20,6 +21,7 @@ mod faces;
 mod peers;
 mod queue;
 mod start;
+mod strangers;
 mod view;
 mod worker;
 
@@ -29,5 +31,6 @@ pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions
 pub use event::{Event, FaceCreated};
 pub use exchange::{ExchangeCounters, QueueDepth};
 pub use queue::WorkerGone;
+pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;
 pub use worker::{BURST_SIZE_CLASSES, WorkerCounters};

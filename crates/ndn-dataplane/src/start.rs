@@ -18,6 +18,7 @@ use crate::dataplane::{DataplaneError, DataplaneOptions, WorkerOptions};
 use crate::faces::{FaceLimit, FaceNumbers};
 use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
+use crate::strangers::Strangers;
 use crate::view::WorkerView;
 use crate::worker::{COMMAND_TOKEN, CREW_TOKEN, Crew, RoundState, Worker, WorkerCounters};
 
@@ -103,6 +104,7 @@ impl Parts {
             pool,
             numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
             channels,
+            strangers: Strangers::new(options.on_demand.per_peer_max),
             on_demand: options.on_demand,
             next_face_id: Arc::clone(&self.next_face_id),
             commands: command_inbox,

@@ -175,6 +175,20 @@ fn strangers_leave_room_for_applications() {
 }
 
 #[test]
+fn one_address_gets_no_more_faces_than_its_quota() {
+    let mut bed = Bed::with_faces_max(1000);
+    for nonce in 0..120 {
+        peer().send_to(&interest("/a/1", nonce), bed.udp_address()).unwrap();
+    }
+    let mut faces = 0;
+    while let Event::FaceAdded { .. } = bed.event() {
+        faces += 1;
+    }
+    assert_eq!(faces, 100, "and then a peer was refused");
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
 fn no_interest_is_pending_for_longer_than_the_limit() {
     let mut bed = Bed::with_limits(8, Duration::from_millis(50));
     let (_, mut consumer) = bed.application();

@@ -34,6 +34,8 @@ pub enum LinkDropReason {
     ReassemblyTimeout,
     /// On a reliable link, a frame whose Sequence has come before.
     DuplicateSequence,
+    /// An Interest beyond the rate that the face may send.
+    InterestRate,
 
     // On departure.
     /// The link cannot take the packet even in fragments.
@@ -50,7 +52,7 @@ pub enum LinkDropReason {
 
 impl LinkDropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Malformed,
         Self::UnknownType,
         Self::Truncated,
@@ -64,6 +66,7 @@ impl LinkDropReason {
         Self::ReassemblyFull,
         Self::ReassemblyTimeout,
         Self::DuplicateSequence,
+        Self::InterestRate,
         Self::OverMtu,
         Self::QueueFull,
         Self::Down,
@@ -88,6 +91,7 @@ impl LinkDropReason {
             Self::ReassemblyFull => "reassembly_full",
             Self::ReassemblyTimeout => "reassembly_timeout",
             Self::DuplicateSequence => "duplicate_sequence",
+            Self::InterestRate => "interest_rate",
             Self::OverMtu => "over_mtu",
             Self::QueueFull => "queue_full",
             Self::Down => "down",
@@ -183,6 +187,6 @@ mod tests {
         let mut names = LinkDropReason::ALL.map(LinkDropReason::name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
-        assert_eq!(counters.dropped_total(), 153);
+        assert_eq!(counters.dropped_total(), 171);
     }
 }

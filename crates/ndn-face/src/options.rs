@@ -1,6 +1,7 @@
 //! What the control thread says about a face when it makes or changes it.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_forwarding::FaceProperties;
@@ -49,6 +50,9 @@ pub struct LinkOptions {
     pub congestion_threshold: usize,
     /// Bytes in the output queue at which packets are dropped.
     pub queue_bytes_max: usize,
+    /// Interests taken per second; beyond them, and what comes in a quarter of a second in one
+    /// burst, they are dropped. `None` for as many as come.
+    pub interests_per_second: Option<NonZeroU32>,
     /// What is taken of packets in pieces.
     pub reassembly: ReassemblyLimits,
 }
@@ -66,6 +70,7 @@ impl LinkOptions {
             congestion_interval: CONGESTION_INTERVAL,
             congestion_threshold: CONGESTION_THRESHOLD,
             queue_bytes_max: QUEUE_BYTES_MAX,
+            interests_per_second: None,
             reassembly: ReassemblyLimits::default(),
         }
     }

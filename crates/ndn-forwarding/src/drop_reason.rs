@@ -40,6 +40,8 @@ pub enum DropReason {
     PitFull,
     /// The PIT is nearly full, and the arrival face holds its share of it.
     PitShare,
+    /// The arrival face has as many Interests pending as its quota allows.
+    PendingQuota,
     /// No room for one more pending Interest that Data of other shards may satisfy.
     WideInterestsFull,
     /// No room for one more in-record.
@@ -82,7 +84,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
@@ -98,6 +100,7 @@ impl DropReason {
         Self::DuplicateNonce,
         Self::PitFull,
         Self::PitShare,
+        Self::PendingQuota,
         Self::WideInterestsFull,
         Self::InRecordsFull,
         Self::RetransmissionSuppressed,
@@ -118,13 +121,14 @@ impl DropReason {
 
     /// The reasons for which an Interest is refused before it joins a PIT entry. What is counted
     /// under others has been in an in-record, or is no Interest that has entered a shard.
-    pub const REFUSED_INTEREST: [Self; 8] = [
+    pub const REFUSED_INTEREST: [Self; 9] = [
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
         Self::DeadNonce,
         Self::DuplicateNonce,
         Self::PitFull,
         Self::PitShare,
+        Self::PendingQuota,
         Self::WideInterestsFull,
         Self::InRecordsFull,
     ];
@@ -157,6 +161,7 @@ impl DropReason {
             Self::DuplicateNonce => "duplicate_nonce",
             Self::PitFull => "pit_full",
             Self::PitShare => "pit_share",
+            Self::PendingQuota => "pending_quota",
             Self::WideInterestsFull => "wide_interests_full",
             Self::InRecordsFull => "in_records_full",
             Self::RetransmissionSuppressed => "retransmission_suppressed",

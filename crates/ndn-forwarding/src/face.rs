@@ -51,6 +51,9 @@ pub struct FaceProperties {
     pub pit_tokens: PitTokenPolicy,
     /// Whether IncomingFaceId is sent, and NextHopFaceId is heeded.
     pub local_fields: bool,
+    /// Whether the Interests that the face may have pending are limited
+    /// ([`ShardConfig::pending_quota`](crate::ShardConfig::pending_quota)).
+    pub pending_quota: bool,
 }
 
 impl FaceProperties {
@@ -63,6 +66,7 @@ impl FaceProperties {
             link_type: LinkType::PointToPoint,
             pit_tokens: PitTokenPolicy::Never,
             local_fields: false,
+            pending_quota: false,
         }
     }
 }

@@ -18,6 +18,7 @@ impl FaceFlags {
     const SENDS_TOKENS: u8 = 1 << 4;
     const LEARNS_TOKENS: u8 = 1 << 5;
     const LOCAL_FIELDS: u8 = 1 << 6;
+    const PENDING_QUOTA: u8 = 1 << 7;
 
     fn new(properties: &FaceProperties) -> Self {
         let mut flags = Self::EXISTS;
@@ -28,6 +29,7 @@ impl FaceFlags {
         set(Self::SENDS_TOKENS, properties.pit_tokens == PitTokenPolicy::Always);
         set(Self::LEARNS_TOKENS, properties.pit_tokens == PitTokenPolicy::WhenSeen);
         set(Self::LOCAL_FIELDS, properties.local_fields);
+        set(Self::PENDING_QUOTA, properties.pending_quota);
         Self(flags)
     }
 
@@ -239,6 +241,13 @@ impl FaceTable {
     /// Bytes of the long Interests that wait in PIT entries of a face.
     pub(crate) fn long_bytes_held(&self, index: FaceIndex) -> usize {
         self.slot(index).map_or(0, |_| self.long_bytes[index.slot() as usize])
+    }
+
+    /// Whether a face with a quota has made so many PIT entries that are still there.
+    #[inline]
+    pub(crate) fn has_used_quota(&self, index: FaceIndex, quota: u32) -> bool {
+        self.slot(index)
+            .is_some_and(|slot| slot.entries >= quota && slot.flags.has(FaceFlags::PENDING_QUOTA))
     }
 
     /// PIT entries that a face has made.

@@ -44,6 +44,9 @@ pub struct ShardConfig {
     pub strategy_timer_capacity: usize,
     /// What happens to Data that nobody asked for.
     pub unsolicited: UnsolicitedPolicy,
+    /// Interests that a face with a quota may have pending here, other faces as many as there is
+    /// room for.
+    pub pending_quota: u32,
 }
 
 /// One forwarding shard: its PIT, its Content Store, and the pipelines over them.
@@ -83,6 +86,7 @@ impl Shard {
             ),
             dead_nonce_lifetime_ms: config.dead_nonce_lifetime_ms,
             faces: FaceTable::new(),
+            pending_quota: config.pending_quota,
             unsolicited: config.unsolicited,
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),

@@ -25,6 +25,8 @@ pub(crate) struct Tables {
     pub(crate) dead_nonces: DeadNonceList,
     pub(crate) dead_nonce_lifetime_ms: u64,
     pub(crate) faces: FaceTable,
+    /// PIT entries that a face with a quota may have made.
+    pub(crate) pending_quota: u32,
     pub(crate) unsolicited: UnsolicitedPolicy,
     /// Timers of strategies: the PIT entry by its token.
     pub(crate) strategy_timers: TimerWheel,
@@ -61,6 +63,9 @@ impl Tables {
     ) -> Result<(), DropReason> {
         if wire_length > PIT_INTEREST_INLINE_MAX {
             self.check_share_of_bytes(face, wire_length)?;
+        }
+        if self.faces.has_used_quota(face, self.pending_quota) {
+            return Err(DropReason::PendingQuota);
         }
         let (length, capacity) = (self.pcct.pit_len(), self.pcct.pit_capacity());
         let reserve = capacity / PIT_RESERVE_DIVISOR;

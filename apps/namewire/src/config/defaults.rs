@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::types::*;
@@ -96,6 +97,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             faces: 16_384,
+            faces_per_peer: 1024,
+            pending_interests_per_face: Some(1 << 16),
+            interests_per_second: NonZeroU32::new(1_000_000),
             reassembly_packets: 32,
             reassembly_fragments: 400,
             reassembly_timeout: Duration::from_millis(500),

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_forwarding::strategy::StrategyTable;
@@ -207,6 +208,13 @@ fn read_faces(mut section: Section<'_>, faces: &mut FaceDefaults) {
 
 fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
     section.read_in("faces", &mut limits.faces, 1..=1 << 20);
+    section.read_in("faces_per_peer", &mut limits.faces_per_peer, 1..=1 << 20);
+    let mut pending = limits.pending_interests_per_face.unwrap_or(0);
+    section.read_in("pending_interests_per_face", &mut pending, 0..=1 << 24);
+    limits.pending_interests_per_face = (pending > 0).then_some(pending);
+    let mut rate = limits.interests_per_second.map_or(0, NonZeroU32::get);
+    section.read_in("interests_per_second", &mut rate, 0..=1_000_000_000);
+    limits.interests_per_second = NonZeroU32::new(rate);
     section.read_in("reassembly_packets", &mut limits.reassembly_packets, 1..=4096);
     section.read_in("reassembly_fragments", &mut limits.reassembly_fragments, 1..=4096);
     section.read_in(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -199,6 +200,12 @@ pub struct FaceDefaults {
 pub struct Limits {
     /// Faces at one time; further connections are closed at once.
     pub faces: usize,
+    /// Faces of one peer that has spoken first.
+    pub faces_per_peer: usize,
+    /// Interests that a face of such a peer may have pending; none for no limit but that of the PIT.
+    pub pending_interests_per_face: Option<u32>,
+    /// Interests per second taken from such a face; none for as many as come.
+    pub interests_per_second: Option<NonZeroU32>,
     /// Packets per face of which some fragments are awaited; the oldest gives way.
     pub reassembly_packets: usize,
     /// Fragments of one packet.

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
-use ndn_face::{FaceCounters, FaceOptions, FaceUri, Persistency};
+use ndn_face::{FaceCounters, FaceOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
 use ndn_management::{FaceCapabilities, FacePersistency, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
@@ -83,8 +83,8 @@ pub(super) fn accepted(
 ) -> NewFace {
     use std::os::fd::AsRawFd;
     let (scope, remote, local) = match (local, peer) {
-        (LocalEnd::Tcp { loopback_is_local, address }, Some(peer)) => {
-            let is_local = *loopback_is_local && is_loopback(peer);
+        (LocalEnd::Tcp { address, .. }, Some(peer)) => {
+            let is_local = local.is_local(peer);
             let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
                 .map_or(*address, |(own, _)| own);
             let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
@@ -103,10 +103,18 @@ pub(super) fn accepted(
         FaceScope::Local => PitTokenPolicy::Never,
         FaceScope::NonLocal => PitTokenPolicy::WhenSeen,
     };
-    let properties =
-        FaceProperties { pit_tokens, ..FaceProperties::point_to_point(face_id, scope) };
+    let is_stranger = scope == FaceScope::NonLocal;
+    let properties = FaceProperties {
+        pit_tokens,
+        pending_quota: is_stranger,
+        ..FaceProperties::point_to_point(face_id, scope)
+    };
+    let interests_per_second = config.limits.interests_per_second.filter(|_| is_stranger);
     let options = FaceOptions {
-        link: settings::stream_link(&config.faces, &config.limits),
+        link: LinkOptions {
+            interests_per_second,
+            ..settings::stream_link(&config.faces, &config.limits)
+        },
         // Should it be made permanent: NFD too connects to the port that the peer has come from.
         reconnect_to: peer,
         ..FaceOptions::stream(properties, Persistency::OnDemand)
@@ -190,6 +198,16 @@ impl Wanted {
 
     fn apply(&self, options: &mut FaceOptions) {
         apply(&self.options, options);
+    }
+}
+
+/// Makes a face permanent, persistent or on-demand. One that an operator wants to stay is no
+/// stranger's any more, and has no quotas.
+pub(super) fn set_persistency(persistency: FacePersistency, options: &mut FaceOptions) {
+    options.persistency = face_persistency(persistency);
+    if options.persistency != Persistency::OnDemand {
+        options.properties.pending_quota = false;
+        options.link.interests_per_second = None;
     }
 }
 

@@ -37,6 +37,18 @@ pub(super) enum LocalEnd {
     },
 }
 
+impl LocalEnd {
+    /// Whether a peer that connects here is a local application.
+    pub(super) fn is_local(&self, peer: SocketAddr) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { loopback_is_local, .. } => {
+                *loopback_is_local && peer.ip().to_canonical().is_loopback()
+            }
+        }
+    }
+}
+
 /// All listening sockets.
 #[derive(Debug)]
 pub(super) struct Listeners {

@@ -49,9 +49,13 @@ pub(super) fn dataplane_options(
         dispatch_depth: DISPATCH_DEPTH,
         on_demand: OnDemandOptions {
             mtu: mtu(&config.faces),
-            link: datagram_link(&config.faces, &config.limits),
+            link: LinkOptions {
+                interests_per_second: config.limits.interests_per_second,
+                ..datagram_link(&config.faces, &config.limits)
+            },
             idle_timeout: config.faces.idle_timeout,
             pit_tokens: PitTokenPolicy::WhenSeen,
+            per_peer_max: config.limits.faces_per_peer,
         },
         spin: config.forwarder.spin,
         nonce_seed: rand::random(),
@@ -103,6 +107,7 @@ fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
             config::UnsolicitedPolicy::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
             config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
         },
+        pending_quota: config.limits.pending_interests_per_face.unwrap_or(u32::MAX),
     }
 }
 

@@ -33,6 +33,7 @@ use crate::event::{Event, FaceCreated};
 use crate::exchange::{Frame, Message, Notice, Outbound, RoutedSink};
 use crate::faces::FaceNumbers;
 use crate::queue::{Inbox, Sender};
+use crate::strangers::WorkerStrangers;
 
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
@@ -67,6 +68,8 @@ pub(crate) struct Worker {
     /// Sockets that datagram faces share.
     pub(crate) channels: Vec<(ChannelId, SocketAddr)>,
     pub(crate) on_demand: OnDemandOptions,
+    /// UDP peers that have spoken first.
+    pub(crate) strangers: WorkerStrangers,
     pub(crate) next_face_id: Arc<AtomicU64>,
     pub(crate) commands: Inbox<Command>,
     pub(crate) events: Sender<Event>,
@@ -321,7 +324,7 @@ impl Worker {
         if let Some((index, _)) = self.face_of_peer(local, peer) {
             return self.adopt_foreign_peer(channel, peer, index);
         }
-        let has_room = self.numbers.has_room_for_strangers();
+        let has_room = self.numbers.has_room_for_strangers() && self.strangers.has_room(peer.ip());
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
         let Some(index) = has_room.then(|| self.numbers.allocate(face_id)).flatten() else {
             self.counters.refused_peers.increment();
@@ -338,6 +341,7 @@ impl Worker {
         let options = self.on_demand.face_options(face_id);
         match self.faces.add_datagram(now, index, channel, peer, &options) {
             Ok(counters) => {
+                self.strangers.add(index, peer.ip());
                 self.announce_face(index, &options.properties);
                 let face = FaceCreated {
                     index,
@@ -390,6 +394,7 @@ impl Worker {
 
     fn release_number(&mut self, index: FaceIndex) {
         self.numbers.release(index);
+        self.strangers.remove(&index);
         if let Some(crew) = &self.crew {
             crew.registry.release(index);
         }
@@ -458,6 +463,7 @@ impl OnDemandOptions {
     fn face_options(&self, face_id: u64) -> FaceOptions {
         let properties = FaceProperties {
             pit_tokens: self.pit_tokens,
+            pending_quota: true,
             ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
         };
         FaceOptions {

@@ -5,6 +5,7 @@
 //! [`LinkService::handle_timeout`].
 
 mod congestion;
+mod rate;
 mod reassembler;
 mod reliability;
 mod send;
@@ -27,6 +28,7 @@ use ndn_table::Timestamp;
 use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
 
 use congestion::CongestionMarker;
+use rate::InterestRate;
 use reassembler::{Fragment, Reassembler};
 use reliability::Reliability;
 
@@ -64,6 +66,20 @@ pub enum Received<'a> {
     Nothing,
 }
 
+impl Received<'_> {
+    /// Whether `frame` brought an Interest, and no Nack.
+    #[inline]
+    fn is_interest(&self, frame: &[u8]) -> bool {
+        let (packet, fields) = match self {
+            Self::Packet { offset, fields } => (frame.get(*offset..), fields),
+            Self::Reassembled { packet, fields } => (Some(*packet), fields),
+            Self::Nothing => return false,
+        };
+        let first = packet.and_then(|packet| packet.first());
+        fields.nack.is_none() && first.is_some_and(|first| u32::from(*first) == types::INTEREST)
+    }
+}
+
 /// One face's link service.
 #[derive(Debug)]
 pub struct LinkService {
@@ -72,6 +88,7 @@ pub struct LinkService {
     /// Sequence of the next fragment.
     next_sequence: u64,
     marker: CongestionMarker,
+    rate: InterestRate,
     /// Made with the first fragment: most faces never see one.
     reassembler: Option<Box<Reassembler>>,
     /// There while the link is reliable.
@@ -88,6 +105,7 @@ impl LinkService {
             counters,
             next_sequence: first_sequence,
             marker: CongestionMarker::default(),
+            rate: InterestRate::default(),
             reassembler: None,
             reliability: None,
         };
@@ -158,7 +176,7 @@ impl LinkService {
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
-        let Self { options, counters, reassembler, reliability, .. } = self;
+        let Self { options, counters, reassembler, reliability, rate, .. } = self;
         counters.in_frames.increment();
         counters.in_bytes.add(frame.len() as u64);
         let reliability = reliability.as_deref_mut();
@@ -168,7 +186,13 @@ impl LinkService {
             limits.messages_max = limits.messages_max.max(RELIABLE_MESSAGES_MAX);
         }
         let arrival = Arrival { now, sender, frame, limits: &limits, counters };
-        let result = decode(&arrival, reassembler, reliability, memory);
+        let mut result = decode(&arrival, reassembler, reliability, memory);
+        if let Some(per_second) = options.interests_per_second
+            && result.as_ref().is_ok_and(|received| received.is_interest(frame))
+            && !rate.admit(now, per_second)
+        {
+            result = Err(LinkDropReason::InterestRate);
+        }
         if let Err(reason) = &result {
             counters.dropped(*reason).increment();
         }

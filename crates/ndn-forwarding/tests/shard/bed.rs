@@ -31,6 +31,8 @@ pub struct BedConfig {
     pub shard_count: usize,
     pub cs_capacity: usize,
     pub pit_capacity: usize,
+    /// Interests that a face may have pending.
+    pub pending_quota: u32,
     pub unsolicited: Unsolicited,
     /// Whether Interests are answered from the Content Store.
     pub serves: bool,
@@ -44,6 +46,7 @@ impl Default for BedConfig {
             shard_count: 1,
             cs_capacity: 1000,
             pit_capacity: 1000,
+            pending_quota: u32::MAX,
             unsolicited: Unsolicited::DropAll,
             serves: true,
             depth: 2,
@@ -127,6 +130,7 @@ impl Bed {
                         Unsolicited::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
                         Unsolicited::AdmitAll => UnsolicitedPolicy::AdmitAll,
                     },
+                    pending_quota: config.pending_quota,
                 },
                 Arc::clone(&snapshot),
                 Arc::clone(&shared),
@@ -180,6 +184,7 @@ impl Bed {
                 Tokens::WhenSeen => PitTokenPolicy::WhenSeen,
             },
             local_fields: spec.local_fields,
+            pending_quota: true,
         };
         self.faces.insert(face, properties);
         for shard in &mut self.shards {

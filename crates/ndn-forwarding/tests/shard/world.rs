@@ -23,6 +23,8 @@ pub struct World {
     /// Whether routes, strategies, faces and the Content Store change on the way.
     pub changes: bool,
     pub pit_capacity: usize,
+    /// Interests that a face may have pending.
+    pub pending_quota: u32,
     /// Lifetimes of the Interests.
     pub lifetimes_ms: Vec<u64>,
 }
@@ -46,6 +48,7 @@ impl World {
             shard_count,
             cs_capacity: self.cs_capacity,
             pit_capacity: self.pit_capacity,
+            pending_quota: self.pending_quota,
             unsolicited: self.unsolicited,
             serves: self.serves,
             depth: self.depth,
@@ -121,6 +124,7 @@ impl World {
             moves: false,
             changes: random.percent(60),
             pit_capacity,
+            pending_quota: u32::MAX,
             lifetimes_ms,
         }
     }

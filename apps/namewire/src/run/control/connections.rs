@@ -35,7 +35,17 @@ impl Control {
                         );
                         continue;
                     }
+                    let stranger = accepted.peer.filter(|peer| !listener.local.is_local(*peer));
+                    if let Some(peer) = stranger
+                        && !self.strangers.has_room(peer.ip())
+                    {
+                        self.refused_peers.peer_refused(now, peer);
+                        continue;
+                    }
                     let face_id = self.dataplane.allocate_face_id();
+                    if let Some(peer) = stranger {
+                        self.strangers.add(face_id, peer.ip());
+                    }
                     let face = faces::accepted(
                         face_id,
                         accepted.stream,

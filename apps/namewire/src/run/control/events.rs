@@ -29,6 +29,7 @@ impl Control {
             }
             Event::FaceRefused { ticket, face_id, error } => {
                 warn!(face_id, %error, "a face was not made");
+                self.strangers.remove(&face_id);
                 if let Some(ticket) = self.take_ticket(ticket) {
                     let failure = FaceCreationError {
                         code: status::INTERNAL_ERROR,
@@ -43,6 +44,7 @@ impl Control {
                     None => info!(face_id, "face destroyed"),
                 }
                 self.faces.remove(&face_id);
+                self.strangers.remove(&face_id);
                 self.state.face_destroyed(now, face_id);
             }
             Event::FaceDown { face_id, reason } => {
@@ -54,7 +56,7 @@ impl Control {
                 self.state.face_changed_state(now, face_id, true);
             }
             Event::PeerRefused { peer } => {
-                warn!(%peer, "a UDP peer got no face: there are as many faces as there may be");
+                warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
             }
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {

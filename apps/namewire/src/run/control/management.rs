@@ -116,7 +116,7 @@ impl Control {
                 if let Some(face) = self.faces.get_mut(&face_id) {
                     faces::apply(&options, &mut face.options);
                     if let Some(persistency) = persistency {
-                        face.options.persistency = faces::face_persistency(persistency);
+                        faces::set_persistency(persistency, &mut face.options);
                     }
                     let options = Box::new(face.options);
                     self.dataplane.send(Command::UpdateFace { face_id, options });

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::Context;
-use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport};
+use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport, Strangers};
 use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
 use ndn_keychain::{Access, KeyChain, Locations};
@@ -120,6 +120,9 @@ pub(super) struct Control {
     /// Interests to management are left from the last round.
     is_behind: bool,
     refusals: Refusals,
+    /// Faces of TCP peers from elsewhere.
+    strangers: Strangers<u64>,
+    refused_peers: Refusals,
     balance: BalanceSchedule,
 }
 
@@ -164,6 +167,8 @@ impl Control {
             is_announced: false,
             is_behind: false,
             refusals: Refusals::default(),
+            strangers: Strangers::new(config.limits.faces_per_peer),
+            refused_peers: Refusals::default(),
             balance: BalanceSchedule::default(),
         };
         control.choose_strategies()?;

@@ -1,4 +1,6 @@
-//! The log of management commands: refused ones are warnings, so many a second.
+//! The log of management commands and of connections: refused ones are warnings, so many a second.
+
+use std::net::SocketAddr;
 
 use ndn_management::{Handled, Now};
 use tracing::{debug, warn};
@@ -28,6 +30,14 @@ impl Refusals {
         }
         self.told += 1;
         Some(std::mem::take(&mut self.untold))
+    }
+
+    /// Logs that a connection was closed, because there are as many faces of its peer as there may
+    /// be.
+    pub(super) fn peer_refused(&mut self, now: Now, peer: SocketAddr) {
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(%peer, untold, "a connection was closed: its peer has as many faces as it may");
+        }
     }
 
     /// Logs what became of an Interest to management.

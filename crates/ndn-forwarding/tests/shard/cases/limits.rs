@@ -75,6 +75,22 @@ fn pit_is_full() {
 }
 
 #[test]
+fn a_face_has_no_more_pending_than_its_quota() {
+    run([Case::new("quota of two")
+        .with(|world| world.pending_quota = 2)
+        .route("/a", 2)
+        .at(0, from(1, interest("/a/1", 1)), [to(2, interest("/a/1", 1))])
+        .at(0, from(1, interest("/a/2", 2)), [to(2, interest("/a/2", 2))])
+        .dropped(0, from(1, interest("/a/3", 3)), DropReason::PendingQuota)
+        .at(5, from(3, interest("/a/3", 4)), [to(2, interest("/a/3", 4))])
+        .at(9, from(2, data("/a/1")), [to(1, data("/a/1"))])
+        .at(9, from(1, interest("/a/4", 5)), [to(2, interest("/a/4", 5))])
+        .dropped(9, from(1, interest("/a/5", 6)), DropReason::PendingQuota)
+        .at(9999, from(1, interest("/a/6", 7)), [to(2, interest("/a/6", 7))])
+        .without_model()]);
+}
+
+#[test]
 fn burst_is_full() {
     let case = Case::new("burst").route("/a", 2);
     let mut bed = case.world.bed(1);

@@ -63,6 +63,7 @@ impl Case {
             moves: false,
             changes: false,
             pit_capacity: 100,
+            pending_quota: u32::MAX,
             lifetimes_ms: Vec::new(),
         };
         Self { title, world, lines: Vec::new(), drops: Vec::new(), model_too: true }
