@@ -9,8 +9,8 @@ mod transfer;
 
 pub use machine::Machine;
 pub use pipeline::{
-    PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, run_pipeline,
-    run_shards,
+    Arrival, PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, TraceCase,
+    TraceReport, run_in_turn, run_pipeline, run_shards, run_trace_cost,
 };
 pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
 pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};

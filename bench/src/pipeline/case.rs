@@ -61,6 +61,7 @@ pub(super) const BASE: RigConfig = RigConfig {
     pit_entries: 65_536,
     with_tokens: true,
     shard: 0,
+    workers: 1,
 };
 
 /// All cases.
@@ -91,7 +92,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A case under way.
-struct Run {
+pub(super) struct Run {
     rig: Rig,
     kind: Kind,
     /// The next name to ask for.
@@ -104,16 +105,21 @@ struct Run {
 }
 
 impl Case {
-    /// Runs the case: warm, then stretches in turn with the floor.
-    pub(super) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
-        let mut run = Run {
+    /// The case before anything has happened.
+    pub(super) fn start(&self) -> Result<Run> {
+        Ok(Run {
             rig: Rig::new(self.config, self.prefix_length(), ndn_sys::clock::now())?,
             kind: self.kind,
             next_interest: 0,
             next_data: 0,
             unanswered: 0,
             outstanding_max: 0,
-        };
+        })
+    }
+
+    /// Runs the case: warm, then stretches in turn with the floor.
+    pub(super) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
+        let mut run = self.start()?;
         // First, because touching its memory takes longer than an Interest lives.
         let mut floor = run.floor();
         run.warm()?;
@@ -208,7 +214,7 @@ impl Case {
 impl Run {
     /// Fills the Content Store until it has evicted twice its capacity, and leaves as many
     /// Interests without Data as the case is to have.
-    fn warm(&mut self) -> Result<()> {
+    pub(super) fn warm(&mut self) -> Result<()> {
         let capacity = u64::from(self.rig.config.cs_packets);
         let kind = std::mem::replace(&mut self.kind, Kind::Unique(Mix::default()));
         while self.rig.counters.cs_evictions.value() < 2 * capacity {
@@ -235,7 +241,7 @@ impl Run {
     }
 
     /// So many exchanges through the shard; nanoseconds for one.
-    fn stretch(&mut self, exchanges: u64) -> Result<f64> {
+    pub(super) fn stretch(&mut self, exchanges: u64) -> Result<f64> {
         let mut nanos = 0;
         let bursts = exchanges.div_ceil(EXCHANGES_PER_BURST);
         for _ in 0..bursts {
@@ -246,6 +252,11 @@ impl Run {
             };
         }
         Ok(ratio(nanos, bursts * EXCHANGES_PER_BURST))
+    }
+
+    /// The shard and what is around it.
+    pub(super) fn rig_mut(&mut self) -> &mut Rig {
+        &mut self.rig
     }
 
     /// New Interests, and Data for those that have waited longest, in one burst.

@@ -7,15 +7,18 @@
 //! Making the packets, which the network does, is not counted.
 
 mod case;
+mod crew;
 mod floor;
 mod measure;
 mod rig;
 mod shards;
+mod trace_cost;
 mod traffic;
 
 use serde::Serialize;
 
-pub use shards::{ShardsCase, ShardsReport, run_shards};
+pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_shards};
+pub use trace_cost::{TraceCase, TraceReport, run_trace_cost};
 
 /// What to run.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use ndn_forwarding::{
     Burst, Counters, Dispatcher, FaceProperties, FaceScope, Ingress, LpFields, PitToken,
-    PitTokenPolicy, RxFace, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket,
-    TxSink, UnsolicitedPolicy,
+    PitTokenPolicy, RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind,
+    TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
@@ -18,19 +18,21 @@ use ndn_table::{
 
 use super::traffic::{DataTemplate, InterestTemplate, NameShape};
 
-/// Where Interests come from.
-pub(super) const CONSUMER: FaceIndex = FaceIndex::new(0, 1);
-/// Where they go.
-pub(super) const PRODUCER: FaceIndex = FaceIndex::new(1, 1);
-
 /// Packets above this are not copied by the sink but kept, as a face would for `writev`.
 const COPIED_LENGTH_MAX: usize = 2048;
 
 /// The output buffer of a face.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Blocks of received bytes.
+/// Blocks of received bytes; more where packets wait in rings.
 const BLOCKS: u32 = 64;
+const BLOCKS_OF_CREW: u32 = 512;
+
+/// Multiplying by it gives every Interest a Nonce of its own.
+const NONCE_FACTOR: u32 = 0x9E37_79B1;
+/// What undoes that.
+const NONCE_INVERSE: u32 = 0x0E8B_2F51;
+const _: () = assert!(NONCE_FACTOR.wrapping_mul(NONCE_INVERSE) == 1);
 
 /// Sizes of a rig.
 #[derive(Debug, Clone, Copy)]
@@ -42,22 +44,42 @@ pub(super) struct RigConfig {
     pub(super) with_tokens: bool,
     /// Number of the shard.
     pub(super) shard: u8,
+    /// Workers whose faces the shard sends by; its own are those of its number.
+    pub(super) workers: u8,
+}
+
+impl RigConfig {
+    /// Where the Interests of a worker come from.
+    pub(super) fn consumer(&self, worker: u8) -> FaceIndex {
+        FaceIndex::new(u32::from(worker), 1)
+    }
+
+    /// Where Interests go, those by a face of a worker.
+    pub(super) fn producer(&self, worker: u8) -> FaceIndex {
+        FaceIndex::new(u32::from(self.workers.next_power_of_two()) + u32::from(worker), 1)
+    }
 }
 
 /// What the two faces do with what they are given: copy it, or keep large packets.
 #[derive(Debug)]
-struct Sink<'a> {
-    pool: &'a PacketPool,
-    output: &'a mut Output,
+pub(super) struct Sink<'a> {
+    pub(super) pool: &'a PacketPool,
+    pub(super) output: &'a mut Output,
 }
 
 #[derive(Debug)]
-struct Output {
+pub(super) struct Output {
     buffer: Vec<u8>,
     position: usize,
     kept: Vec<PacketHandle>,
     /// Tokens of the Interests that went upstream, in order.
     tokens: VecDeque<SentToken>,
+    /// Their Nonces, where Interests of several workers come together.
+    nonces: Option<VecDeque<u32>>,
+    /// Where the Nonce of an Interest is.
+    nonce_start: usize,
+    /// Data that went downstream.
+    pub(super) data: u64,
     nacks: u64,
 }
 
@@ -92,10 +114,14 @@ impl TxSink for Sink<'_> {
         let output = &mut *self.output;
         match packet.kind {
             TxKind::Interest => {
-                debug_assert_eq!(face, PRODUCER);
+                debug_assert!(face.slot() > 0);
                 output.tokens.push_back(SentToken::new(packet.pit_token));
+                if let Some(nonces) = &mut output.nonces {
+                    let nonce = packet.wire[output.nonce_start..][..4].try_into();
+                    nonces.push_back(u32::from_be_bytes(nonce.unwrap_or_default()));
+                }
             }
-            TxKind::Data => {}
+            TxKind::Data => output.data += 1,
             TxKind::Nack(_) => output.nacks += 1,
         }
         match packet.handle {
@@ -119,7 +145,7 @@ impl Output {
     }
 
     /// What a face does once its packets are with the kernel.
-    fn flush(&mut self, pool: &PacketPool) {
+    pub(super) fn flush(&mut self, pool: &PacketPool) {
         self.position = 0;
         for handle in self.kept.drain(..) {
             pool.release(handle);
@@ -146,15 +172,17 @@ pub(super) struct Rig {
     pub(super) data: DataTemplate,
     pub(super) shard: Shard,
     ingress: Ingress,
-    pool: PacketPool,
-    burst: Burst,
+    pub(super) pool: PacketPool,
+    pub(super) burst: Burst,
     received: Vec<Received>,
     blocks: Vec<FillBlock>,
-    output: Output,
+    pub(super) output: Output,
     consumer: RxFace,
     producer: RxFace,
     nonce: u32,
-    hasher: NameHasher,
+    pub(super) hasher: NameHasher,
+    /// Measures service times, if that is on.
+    pub(super) timer: Option<ServiceTimer>,
     /// What this one of several shards needs to know of the others.
     others: Option<Others>,
 }
@@ -181,7 +209,7 @@ impl Rig {
             let prefix = config.shape.prefix(u64::from(index));
             fib.set_next_hops(
                 NameRef::from_value(&prefix)?,
-                &[NextHop { face: PRODUCER, cost: 1 }],
+                &[NextHop { face: config.producer(upstream_of(index, config.workers)), cost: 1 }],
             )?;
         }
         let counters: Arc<Counters> = Arc::default();
@@ -208,32 +236,45 @@ impl Rig {
         let pit_tokens =
             if config.with_tokens { PitTokenPolicy::Always } else { PitTokenPolicy::Never };
         let upstream = FaceProperties { face_id: 301, pit_tokens, ..properties };
-        shard.set_face(CONSUMER, &properties);
-        shard.set_face(PRODUCER, &upstream);
+        for worker in 0..config.workers {
+            let face_id = 300 + 2 * u64::from(worker);
+            shard.set_face(config.consumer(worker), &FaceProperties { face_id, ..properties });
+            let face_id = face_id + 1;
+            shard.set_face(config.producer(worker), &FaceProperties { face_id, ..upstream });
+        }
+        // The number of the shard is also that of its worker, if there are several.
+        let own = config.shard % config.workers;
+        let is_crew = config.workers > 1;
         let name = config.shape.name(0);
+        let interests = InterestTemplate::new(&name, false);
         Ok(Self {
             config,
-            interests: InterestTemplate::new(&name, false),
-            prefix_interests: InterestTemplate::new(&name[..prefix_length], true),
-            data: DataTemplate::new(&name, config.payload),
-            shard,
-            ingress: Ingress::new(hasher, Arc::clone(&counters), 1),
-            counters,
-            pool: PacketPool::new(BLOCKS).context("packet memory")?,
-            burst: Burst::new(),
-            received: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
-            blocks: Vec::with_capacity(BLOCKS as usize),
             output: Output {
                 buffer: vec![0; OUTPUT_BYTES],
                 position: 0,
                 kept: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
                 tokens: VecDeque::with_capacity(1 << 17),
+                nonces: is_crew.then(|| VecDeque::with_capacity(1 << 17)),
+                nonce_start: interests.nonce_start(),
+                data: 0,
                 nacks: 0,
             },
-            consumer: RxFace::new(CONSUMER, &properties),
-            producer: RxFace::new(PRODUCER, &upstream),
+            interests,
+            prefix_interests: InterestTemplate::new(&name[..prefix_length], true),
+            data: DataTemplate::new(&name, config.payload),
+            shard,
+            ingress: Ingress::new(hasher, Arc::clone(&counters), 1),
+            counters,
+            pool: PacketPool::new(if is_crew { BLOCKS_OF_CREW } else { BLOCKS })
+                .context("packet memory")?,
+            burst: Burst::new(),
+            received: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
+            blocks: Vec::with_capacity(BLOCKS as usize),
+            consumer: RxFace::new(config.consumer(own), &properties),
+            producer: RxFace::new(config.producer(own), &upstream),
             nonce: 0,
             hasher,
+            timer: None,
             others: None,
         })
     }
@@ -266,7 +307,7 @@ impl Rig {
     /// Receives an Interest for a name, with or without CanBePrefix.
     pub(super) fn receive_interest_for(&mut self, name: &[u8], can_be_prefix: bool) -> Result<()> {
         // Multiplying by an odd number: no Nonce comes twice before all others have been.
-        self.nonce = self.nonce.wrapping_add(0x9E37_79B1);
+        self.nonce = self.nonce.wrapping_add(NONCE_FACTOR);
         let template = if can_be_prefix { &self.prefix_interests } else { &self.interests };
         let length = template.len();
         let block = block_with_room(&self.pool, &mut self.blocks, length)?;
@@ -275,6 +316,21 @@ impl Rig {
         let (face, lp) = (self.consumer, LpFields::default());
         self.received.push(Received { block, length, face, lp });
         Ok(())
+    }
+
+    /// Receives an Interest for name `sequence`, which its Nonce tells.
+    pub(super) fn receive_numbered_interest(&mut self, sequence: u64) -> Result<()> {
+        let sequence_u32 = u32::try_from(sequence)?;
+        self.nonce = sequence_u32.wrapping_mul(NONCE_FACTOR);
+        self.receive_interest(sequence)
+    }
+
+    /// Receives the Data for the Interest that has waited longest, whichever that is.
+    pub(super) fn receive_next_data(&mut self) -> Result<()> {
+        let nonces = self.output.nonces.as_mut().context("Interests are not numbered")?;
+        let nonce = nonces.pop_front().context("no Interest is outstanding")?;
+        let sequence = nonce.wrapping_mul(NONCE_INVERSE).wrapping_sub(1);
+        self.receive_data(u64::from(sequence))
     }
 
     /// Receives the Data of name `sequence`, the answer to the Interest that has waited longest.
@@ -305,13 +361,13 @@ impl Rig {
     /// Does what a worker does with what it has received: parse, forward, and give the buffers
     /// back. Returns the nanoseconds that it took. Receiving itself, which the kernel and the face
     /// do, is not part of it.
+    #[inline(never)]
     pub(super) fn process(&mut self) -> Result<u64> {
         let start = ndn_sys::clock::now();
-        for Received { block, length, face, lp } in &self.received {
-            let block = &mut self.blocks[*block];
-            let pushed = self.ingress.push(&mut self.burst, &self.pool, block, *length, lp, face);
-            debug_assert!(pushed.is_ok());
+        if let Some(timer) = self.timer.take() {
+            return self.process_traced(start, timer);
         }
+        self.parse();
         if let Some(Others { dispatcher, .. }) = &mut self.others {
             for index in 0..self.burst.len() {
                 let shard = dispatcher.dispatch(&mut self.burst, index, &self.pool);
@@ -325,6 +381,21 @@ impl Rig {
         self.output.flush(&self.pool);
         self.burst.release(&self.pool);
         self.shard.end_burst();
+        self.finish(start)
+    }
+
+    /// Parses what was received into the burst.
+    #[inline]
+    pub(super) fn parse(&mut self) {
+        for Received { block, length, face, lp } in &self.received {
+            let block = &mut self.blocks[*block];
+            let pushed = self.ingress.push(&mut self.burst, &self.pool, block, *length, lp, face);
+            debug_assert!(pushed.is_ok());
+        }
+    }
+
+    /// Gives the blocks back; says how long it all took.
+    pub(super) fn finish(&mut self, start: u64) -> Result<u64> {
         for block in self.blocks.drain(..) {
             self.pool.finish(block);
         }
@@ -333,6 +404,52 @@ impl Rig {
         ensure!(self.output.nacks == 0, "the shard sent Nacks");
         Ok(end - start)
     }
+
+    /// The same as [`process`](Self::process) as a worker does it that measures service times.
+    #[inline(never)]
+    fn process_traced(&mut self, start: u64, mut timer: ServiceTimer) -> Result<u64> {
+        let now = Timestamp::from_nanos(start);
+        let is_measuring = timer.is_measuring();
+        if is_measuring {
+            for Received { block, length, face, lp } in &self.received {
+                let (index, begin_ns) = (self.burst.len(), timer.now_ns());
+                let block = &mut self.blocks[*block];
+                let (burst, pool) = (&mut self.burst, &self.pool);
+                let pushed = self.ingress.push(burst, pool, block, *length, lp, face);
+                debug_assert!(pushed.is_ok());
+                timer.received(index, begin_ns);
+            }
+            timer.begin();
+            for index in 0..self.burst.len() {
+                timer.lap(index, self.burst.kind(index));
+            }
+            timer.finish_dispatch();
+        } else {
+            self.parse();
+        }
+        let mut sink = Sink { pool: &self.pool, output: &mut self.output };
+        self.shard.poll_timers(now, &mut sink);
+        if is_measuring {
+            timer.begin();
+            self.shard.process_burst_timed(now, &mut self.burst, &self.pool, &mut sink, &mut timer);
+        } else {
+            self.shard.process_burst(now, &mut self.burst, &self.pool, &mut sink);
+        }
+        self.output.flush(&self.pool);
+        self.burst.release(&self.pool);
+        self.shard.end_burst();
+        if is_measuring {
+            timer.finish_forwarding();
+        }
+        timer.next_burst(now);
+        self.timer = Some(timer);
+        self.finish(start)
+    }
+}
+
+/// The worker that has the upstream face of a route.
+fn upstream_of(route: u32, workers: u8) -> u8 {
+    u8::try_from(route % u32::from(workers)).unwrap_or(0)
 }
 
 /// A block with `length` bytes free: the last one, or a new one.

@@ -1,8 +1,8 @@
-//! `bench pipeline --shards`: several shards side by side, each with packets of its own.
+//! `bench pipeline --shards`: several shards side by side, each on a processor of its own.
 //!
-//! Names arrive where they belong, so nothing crosses; what is measured is whether shards that know
-//! of each other, dispatch every packet and share the dispatch table and the list of wide Interests
-//! are slower than shards that are alone. Each runs on a processor of its own.
+//! First with packets that arrive where they belong, so that nothing crosses: are shards that know of
+//! each other, dispatch every packet and share the dispatch table and the list of wide Interests slower
+//! than shards that are alone? Then with packets that arrive anywhere ([`crew`]).
 
 use anyhow::{Result, ensure};
 use ndn_forwarding::SharedTables;
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::PipelineOptions;
 use super::case::BASE;
+use super::crew;
 use super::rig::{Rig, RigConfig};
 
 /// Interests that wait for Data at any time.
@@ -18,12 +19,26 @@ const OUTSTANDING: usize = 8_192;
 const EXCHANGES_PER_BURST: usize = 32;
 /// Packets in each Content Store: memory for several of them.
 const CS_PACKETS: u32 = 100_000;
+/// The same where every instruction is counted: small, so that it evicts soon.
+const CS_PACKETS_IN_TURN: u32 = 4_000;
+
+/// Where packets arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// At the worker whose shard they belong to: nothing crosses.
+    Local,
+    /// At all workers alike: of two, half of what arrives and half of what leaves crosses a ring.
+    Uniform,
+}
 
 /// One number of shards.
 #[derive(Debug, Clone, Serialize)]
 pub struct ShardsCase {
     /// Shards, one on each processor.
     pub shards: usize,
+    /// Where their packets arrive.
+    pub arrival: Arrival,
     /// Median time of one exchange in one of them.
     pub ns_per_exchange: f64,
     /// All together.
@@ -47,8 +62,10 @@ pub struct ShardsReport {
     pub cpus: Vec<usize>,
     /// The rows.
     pub shards: Vec<ShardsCase>,
-    /// That of the largest number of shards.
+    /// That of the largest number of shards, with local arrivals.
     pub speedup: f64,
+    /// The same with uniform arrivals; none of a single shard.
+    pub speedup_uniform: Option<f64>,
 }
 
 /// Runs the bench for each of `counts`; `progress` gets a line now and then.
@@ -66,52 +83,83 @@ pub fn run_shards(
     for &count in counts {
         ensure!(count > 0 && count <= cpus.len(), "{count} shards on {} processors", cpus.len());
         progress(&format!("{count} shards"));
-        shards.push(run_count(count, options, &cpus)?);
+        shards.extend(run_count(count, options, &cpus)?);
     }
-    let most = shards.iter().max_by_key(|case: &&ShardsCase| case.shards);
+    let most = |arrival: Arrival| {
+        let cases = shards.iter().filter(|case: &&ShardsCase| case.arrival == arrival);
+        cases.max_by_key(|case| case.shards).map(|case| case.speedup)
+    };
+    let (speedup, speedup_uniform) = (most(Arrival::Local), most(Arrival::Uniform));
     Ok(ShardsReport {
         bench: "pipeline",
         machine: crate::Machine::read(),
         cpus,
-        speedup: most.map_or(f64::NAN, |case| case.speedup),
+        speedup: speedup.unwrap_or(f64::NAN),
+        speedup_uniform,
         shards,
     })
 }
 
-fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<ShardsCase> {
-    let mut alone = runs(1, None)?;
-    let mut independent = runs(count, None)?;
-    let mut together = runs(count, (count > 1).then(|| SharedTables::new(count, 2)))?;
-    let (mut one, mut apart, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<Vec<ShardsCase>> {
+    let mut alone = runs(1, None, CS_PACKETS)?;
+    let mut independent = runs(count, None, CS_PACKETS)?;
+    let shared = (count > 1).then(|| SharedTables::new(count, 2));
+    let mut together = runs(count, shared, CS_PACKETS)?;
+    let mut crew = if count > 1 { crew::crew(count, CS_PACKETS)? } else { Vec::new() };
+    let [mut one, mut apart, mut joined, mut crossing] = [const { Vec::new() }; 4];
     for round in 0..=options.pairs {
         // In turn, so that what the host does meets all three alike.
         let rates = [&mut alone, &mut independent, &mut together]
             .map(|runs| stretch(runs, options.stretch, cpus));
         let [of_one, of_apart, of_joined] = rates;
+        let of_crossing = crew::stretch(&mut crew, options.stretch, cpus)?;
         // The first round fills the Content Stores.
         if round > 0 {
             one.push(of_one?);
             apart.push(of_apart?);
             joined.push(of_joined?);
+            crossing.push(of_crossing);
         }
     }
-    let [one, apart, joined] = [one, apart, joined].map(|rates| crate::median(rates.into_iter()));
-    for run in together.iter().chain(&independent) {
-        let counters = &run.rig.counters;
+    let [one, apart, joined, crossing] =
+        [one, apart, joined, crossing].map(|rates| crate::median(rates.into_iter()));
+    let rigs = together.iter().chain(&independent).map(|run| &run.rig);
+    for rig in rigs.chain(crew.iter().map(|member| &member.rig)) {
+        let counters = &rig.counters;
         ensure!(counters.cs_hits.value() == 0, "names repeat too soon");
         ensure!(counters.cs_evictions.value() > 0, "nothing was evicted");
         ensure!(counters.dropped_total() == 0, "packets were dropped");
     }
     #[expect(clippy::cast_precision_loss, reason = "a handful of shards")]
     let count_f64 = count as f64;
-    Ok(ShardsCase {
+    let case = |arrival, rate| ShardsCase {
         shards: count,
-        ns_per_exchange: 1e9 * count_f64 / joined,
-        exchanges_per_second: joined,
+        arrival,
+        ns_per_exchange: 1e9 * count_f64 / rate,
+        exchanges_per_second: rate,
         independent_per_second: apart,
-        speedup: joined / one,
-        of_independent: joined / apart,
-    })
+        speedup: rate / one,
+        of_independent: rate / apart,
+    };
+    let uniform = (count > 1).then(|| case(Arrival::Uniform, crossing));
+    Ok(std::iter::once(case(Arrival::Local, joined)).chain(uniform).collect())
+}
+
+/// So many exchanges in each of so many shards, all driven from this thread, after as many that fill
+/// their Content Stores: for tools that count instructions. Of those, what is inside of `process` of
+/// [`Rig`] or of [`crew::Member`] is the work of the shards.
+///
+/// # Errors
+/// When there is not enough memory, or a shard did not do what it should.
+pub fn run_in_turn(count: usize, arrival: Arrival, exchanges: u64) -> Result<()> {
+    if arrival == Arrival::Uniform {
+        return crew::stretch_in_turn(&mut crew::crew(count, CS_PACKETS_IN_TURN)?, exchanges);
+    }
+    let shared = (count > 1).then(|| SharedTables::new(count, 2));
+    for run in &mut runs(count, shared, CS_PACKETS_IN_TURN)? {
+        run.stretch(exchanges)?;
+    }
+    Ok(())
 }
 
 /// A shard and the names that it is asked for.
@@ -121,11 +169,11 @@ struct Run {
     next_data: u64,
 }
 
-fn runs(count: usize, shared: Option<SharedTables>) -> Result<Vec<Run>> {
+fn runs(count: usize, shared: Option<SharedTables>, cs_packets: u32) -> Result<Vec<Run>> {
     (0..count)
         .map(|number| {
             let shard = if shared.is_some() { u8::try_from(number)? } else { 0 };
-            let config = RigConfig { cs_packets: CS_PACKETS, shard, ..BASE };
+            let config = RigConfig { cs_packets, shard, ..BASE };
             let prefix_length = config.shape.name(0).len();
             let mut rig = Rig::new(config, prefix_length, ndn_sys::clock::now())?;
             if let Some(shared) = &shared {

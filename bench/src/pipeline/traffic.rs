@@ -135,6 +135,11 @@ impl InterestTemplate {
         self.name_start..self.name_start + self.name_length
     }
 
+    /// Where the Nonce is.
+    pub(super) fn nonce_start(&self) -> usize {
+        self.nonce_start
+    }
+
     /// Writes the Interest for `name`, which must have the length of the template's.
     pub(super) fn write(&self, name: &[u8], nonce: u32, out: &mut [u8]) {
         out[..self.wire.len()].copy_from_slice(&self.wire);

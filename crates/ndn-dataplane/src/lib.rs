@@ -29,7 +29,9 @@ pub use balance::{Balanced, Balancer, EntryLoad};
 pub use command::{Command, CsSettings, NewFace, NewTransport};
 pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions};
 pub use event::{Event, FaceCreated};
-pub use exchange::{ExchangeCounters, QueueDepth};
+pub use exchange::{
+    Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
+};
 pub use queue::WorkerGone;
 pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;

@@ -38,8 +38,10 @@ mod tests {
 
     #[test]
     fn both_ways_agree() {
+        // Miri takes a minute for all, and both ways are the same there.
+        let step = if cfg!(miri) { 4099 } else { 1 };
         for wanted in [0, 1, 0x7F, 0x80, 0xFF] {
-            for mask in 0..1 << LANES {
+            for mask in (0..1 << LANES).step_by(step) {
                 let bytes: [u8; LANES] = std::array::from_fn(|lane| {
                     if mask >> lane & 1 == 1 { wanted } else { wanted ^ (1 << (lane % 8)) }
                 });

@@ -28,6 +28,8 @@ mod sleep;
 mod sync;
 
 #[cfg(all(test, loom))]
+mod loom_ring_tests;
+#[cfg(all(test, loom))]
 mod loom_tests;
 
 pub use aes_hash::{AES_HASHER_BLOCK, AES_HASHER_KEYS, AesHasher, Section};

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, TransferOptions,
-    TransferReport, relay_udp, relay_unix, run_pipeline, run_relay, run_shards, run_transfer,
+    Arrival, PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, TraceReport,
+    TransferOptions, TransferReport, relay_udp, relay_unix, run_pipeline, run_relay, run_shards,
+    run_trace_cost, run_transfer,
 };
 
 use super::connect::positive_duration;
@@ -43,6 +44,9 @@ enum Bench {
         /// as 1,2
         #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
         shards: Vec<usize>,
+        /// Instead of beside the floor, with and without measuring service times
+        #[arg(long, conflicts_with = "shards")]
+        trace: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -118,7 +122,7 @@ enum Bench {
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.bench {
-        Bench::Pipeline { filter, pairs, stretch, cpu, shards, json } => {
+        Bench::Pipeline { filter, pairs, stretch, cpu, shards, trace, json } => {
             let pipeline = PipelineOptions {
                 filter: filter.clone(),
                 pairs: *pairs,
@@ -128,6 +132,10 @@ pub(super) fn run(options: &Options) -> Outcome {
             if !shards.is_empty() {
                 let report = run_shards(shards, &pipeline, |line| output::note(&line))?;
                 return if *json { print_json(&report) } else { print_shards(&report) };
+            }
+            if *trace {
+                let report = run_trace_cost(&pipeline, |line| output::note(&line))?;
+                return if *json { print_json(&report) } else { print_trace(&report) };
             }
             let report = run_pipeline(&pipeline, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_pipeline(&report) }
@@ -178,10 +186,14 @@ fn print_json(report: &impl serde::Serialize) -> Outcome {
 
 fn print_shards(report: &ShardsReport) -> Outcome {
     let mut table =
-        Table::new(&["shards", "ns/exchange", "exchanges/s", "speed-up", "of independent"]);
+        Table::new(&[">SHARDS", "ARRIVAL", ">ns/EXCH", ">EXCH/S", ">SPEED-UP", ">OF INDEPENDENT"]);
     for case in &report.shards {
         table.row(vec![
             case.shards.to_string(),
+            match case.arrival {
+                Arrival::Local => "local".to_owned(),
+                Arrival::Uniform => "uniform".to_owned(),
+            },
             format!("{:.0}", case.ns_per_exchange),
             format!("{:.0}", case.exchanges_per_second),
             format!("{:.2}", case.speedup),
@@ -190,6 +202,24 @@ fn print_shards(report: &ShardsReport) -> Outcome {
     }
     table.print("no shards")?;
     Ok(())
+}
+
+fn print_trace(report: &TraceReport) -> Outcome {
+    let mut table = Table::new(&["CASE", ">ns OFF", ">ns ON", ">COST", ">FROM", ">TO", ">SAMPLES"]);
+    let percent = |part: f64| format!("{:+.2} %", part * 100.0);
+    for case in &report.trace {
+        let (from, to) = case.cost_spread;
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.0}", case.ns_per_exchange_off),
+            format!("{:.0}", case.ns_per_exchange_on),
+            percent(case.cost),
+            percent(from),
+            percent(to),
+            grouped(case.samples),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
 }
 
 fn print_transfer(report: &TransferReport) -> Outcome {

@@ -7,7 +7,7 @@ use ndn_table::FaceIndex;
 /// A message from one worker to another.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "rings hold it in place, and most are the largest")]
-pub(crate) enum Message {
+pub enum Message {
     /// For the shard.
     Content(Content),
     /// For a face.
@@ -18,10 +18,12 @@ pub(crate) enum Message {
 
 /// A packet that leaves by a face of another worker.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) face: FaceIndex,
+pub struct Outgoing {
+    /// The face.
+    pub face: FaceIndex,
     pub(crate) kind: TxKind,
-    pub(crate) handle: PacketHandle,
+    /// The packet, to be released by who takes this out of its ring.
+    pub handle: PacketHandle,
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
     pub(crate) incoming_face_id: Option<u64>,
@@ -32,7 +34,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// The packet, as the face's worker sends it.
-    pub(crate) fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
+    pub fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
         let bytes = pool.bytes(&self.handle);
         let has_announcement = self.announcement_length > 0;
         let end = bytes.len().saturating_sub(usize::from(self.announcement_length));
@@ -52,7 +54,7 @@ impl Outgoing {
 
 /// A frame as it was received.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     pub(crate) face: FaceIndex,
     pub(crate) handle: PacketHandle,
 }
@@ -68,7 +70,7 @@ pub(crate) fn kind_of(packet: TxKind) -> PacketKind {
 
 impl Message {
     /// The ring that it belongs in.
-    pub(crate) fn kind(&self) -> PacketKind {
+    pub fn kind(&self) -> PacketKind {
         match self {
             Self::Content(content) => content.kind(),
             Self::Outgoing(outgoing) => kind_of(outgoing.kind),
@@ -78,7 +80,7 @@ impl Message {
     }
 
     /// Gives up what it holds.
-    pub(crate) fn release(self, pool: &PacketPool) {
+    pub fn release(self, pool: &PacketPool) {
         match self {
             Self::Content(content) => content.release(pool),
             Self::Outgoing(Outgoing { handle, .. }) | Self::Frame(Frame { handle, .. }) => {

@@ -17,12 +17,12 @@ use ndn_sys::poll::Waker;
 use ndn_table::FaceIndex;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-pub(crate) use message::{Frame, Message, Outgoing};
-pub(crate) use outbound::{Outbound, RoutedSink, slot_stride};
+pub use message::{Frame, Message, Outgoing};
+pub(crate) use outbound::slot_stride;
+pub use outbound::{Outbound, RoutedSink};
 
 /// Kinds of packets, the first to be taken first.
-pub(crate) const KINDS: [PacketKind; 3] =
-    [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
+pub const KINDS: [PacketKind; 3] = [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
 
 /// Packets that wait in one ring at most.
 fn ring_length(kind: PacketKind) -> usize {
@@ -130,8 +130,9 @@ type Rings<T> = [T; KINDS.len()];
 
 /// One worker's part of the exchange.
 #[derive(Debug)]
-pub(crate) struct Exchange {
-    pub(crate) outbound: Outbound,
+pub struct Exchange {
+    /// Where this worker sends.
+    pub outbound: Outbound,
     /// By worker; none from this one.
     inbound: Box<[Option<Rings<Consumer<Message>>>]>,
     notices: Receiver<Notice>,
@@ -146,7 +147,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Those of making a [`Waker`].
-    pub(crate) fn between(worker_count: usize) -> io::Result<Vec<Self>> {
+    pub fn between(worker_count: usize) -> io::Result<Vec<Self>> {
         let mut sleepers = Vec::new();
         let (mut news_to, mut news_of) = (Vec::new(), Vec::new());
         for _ in 0..worker_count {
@@ -188,16 +189,18 @@ impl Exchange {
     }
 
     /// Number of this worker.
-    pub(crate) fn own(&self) -> usize {
+    pub fn own(&self) -> usize {
         self.outbound.own()
     }
 
     /// Workers in all.
-    pub(crate) fn worker_count(&self) -> usize {
+    pub fn worker_count(&self) -> usize {
         self.inbound.len()
     }
 
-    pub(crate) fn counters(&self) -> &Arc<ExchangeCounters> {
+    /// What this worker counts.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<ExchangeCounters> {
         &self.counters
     }
 
@@ -223,13 +226,13 @@ impl Exchange {
 
     /// Messages of a kind that wait from a worker.
     #[inline]
-    pub(crate) fn waiting(&self, from: usize, kind: PacketKind) -> usize {
+    pub fn waiting(&self, from: usize, kind: PacketKind) -> usize {
         self.inbound[from].as_ref().map_or(0, |rings| rings[place(kind)].slots())
     }
 
     /// The next message.
     #[inline]
-    pub(crate) fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
+    pub fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
         let message = self.inbound[from].as_mut()?[place(kind)].pop().ok();
         self.counters.taken.add(u64::from(message.is_some()));
         message
@@ -242,7 +245,7 @@ impl Exchange {
     }
 
     /// Gives up what waits, at the end of the worker.
-    pub(crate) fn release(&mut self, pool: &PacketPool) {
+    pub fn release(&mut self, pool: &PacketPool) {
         for ring in self.inbound.iter_mut().flatten().flatten() {
             while let Ok(message) = ring.pop() {
                 message.release(pool);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{PitToken, TxPacket, TxSink};
+use ndn_forwarding::{PacketKind, PitToken, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_table::FaceIndex;
 use rtrb::Producer;
@@ -13,7 +13,7 @@ use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
 
 /// What a worker sends to the others.
 #[derive(Debug)]
-pub(crate) struct Outbound {
+pub struct Outbound {
     own: usize,
     /// The bits of a face's slot that name its worker.
     worker_mask: u32,
@@ -62,7 +62,7 @@ impl Outbound {
 
     /// Sends a message; what has no room is dropped and counted. False if so.
     #[inline]
-    pub(crate) fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
+    pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
         let kind = message.kind();
         let Some(Some(rings)) = self.rings.get_mut(to) else {
             message.release(pool);
@@ -82,6 +82,12 @@ impl Outbound {
         }
     }
 
+    /// Messages of a kind for which there is room on the way to a worker.
+    #[must_use]
+    pub fn room(&self, to: usize, kind: PacketKind) -> usize {
+        self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].slots())
+    }
+
     /// As if every other worker had been sent something.
     pub(super) fn touch_all(&mut self) {
         let all = (0..self.rings.len()).filter(|&worker| worker != self.own);
@@ -90,7 +96,7 @@ impl Outbound {
 
     /// Wakes those that sleep and were sent something since the last time.
     #[inline]
-    pub(crate) fn wake(&mut self) {
+    pub fn wake(&mut self) {
         while self.touched != 0 {
             let worker = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
@@ -153,14 +159,16 @@ impl Outbound {
 /// Where the shard of one of several workers sends: to the faces of its worker, or to the worker
 /// that has the face.
 #[derive(Debug)]
-pub(crate) struct RoutedSink<'a> {
-    pub(crate) faces: FaceSink<'a>,
-    /// None if there is only one worker.
-    pub(crate) outbound: Option<&'a mut Outbound>,
-    pub(crate) pool: &'a PacketPool,
+pub struct RoutedSink<'a, F = FaceSink<'a>> {
+    /// The faces of the worker.
+    pub faces: F,
+    /// The others; none if there is only one worker.
+    pub outbound: Option<&'a mut Outbound>,
+    /// Where packets are copied that lie in no pool.
+    pub pool: &'a PacketPool,
 }
 
-impl TxSink for RoutedSink<'_> {
+impl<F: TxSink> TxSink for RoutedSink<'_, F> {
     #[inline]
     fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
         match &mut self.outbound {

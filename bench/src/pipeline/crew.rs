@@ -1,0 +1,242 @@
+//! Shards whose packets arrive anywhere: what a worker does, without its sockets.
+//!
+//! Interests arrive at all workers alike, whoever's their names are, and so do the Data: each worker
+//! has a consumer's face and a producer's, and routes lead to all producers. With two workers half
+//! of all packets cross a ring on their way to a shard, and half of what shards send crosses one on
+//! its way to a face: two crossings for an exchange.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ndn_dataplane::{Exchange, KINDS, Message, RoutedSink};
+use ndn_forwarding::{
+    BURST_SIZE, Burst, Content, Dispatcher, PacketKind, SharedTables, TxSink as _,
+};
+use ndn_table::Timestamp;
+
+use super::rig::{Rig, RigConfig, Sink};
+
+/// Interests of one worker that wait for Data at any time.
+const OUTSTANDING: u64 = 8_192;
+/// Interests, and as many Data, in one burst.
+const EXCHANGES_PER_BURST: u64 = 32;
+/// Messages that are taken from one ring at a time.
+const TAKEN_MAX: usize = BURST_SIZE / 2;
+/// Room in the rings without which a worker receives nothing new: nothing is to be lost.
+const ROOM_MIN: usize = 256;
+
+/// One worker of several.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) rig: Rig,
+    pub(super) exchange: Exchange,
+    dispatcher: Dispatcher,
+    /// Packets that others have received.
+    crossed: Burst,
+    number: usize,
+    next_interest: u64,
+    /// Interests received so far.
+    opened: u64,
+    /// Nanoseconds of work.
+    busy_ns: u64,
+}
+
+/// So many workers, each with a shard.
+pub(super) fn crew(count: usize, cs_packets: u32) -> Result<Vec<Member>> {
+    let shared = SharedTables::new(count, 2);
+    let exchanges = Exchange::between(count)?;
+    let members = exchanges.into_iter().enumerate().map(|(number, exchange)| {
+        let (shard, workers) = (u8::try_from(number)?, u8::try_from(count)?);
+        let config = RigConfig { cs_packets, shard, workers, ..super::case::BASE };
+        let prefix_length = config.shape.name(0).len();
+        let mut rig = Rig::new(config, prefix_length, ndn_sys::clock::now())?;
+        rig.shard.join_others(shared.clone());
+        Ok(Member {
+            rig,
+            exchange,
+            dispatcher: Dispatcher::new(shared.ndt.clone()),
+            crossed: Burst::new(),
+            number,
+            next_interest: number as u64,
+            opened: 0,
+            busy_ns: 0,
+        })
+    });
+    members.collect()
+}
+
+/// So many exchanges for each worker, each on a thread of its own; exchanges per second of all
+/// together. Time counts while a worker has something to do.
+pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) -> Result<f64> {
+    let (count, done) = (members.len(), AtomicUsize::new(0));
+    let done = &done;
+    let rates: Vec<Result<f64>> = std::thread::scope(|scope| {
+        let threads = members.iter_mut().zip(cpus).map(|(member, &cpu)| {
+            scope.spawn(move || {
+                ndn_sys::cpu::pin_thread(cpu)?;
+                let result = member.stretch(exchanges, done, count);
+                if result.is_err() {
+                    // Nobody is to wait for this one.
+                    done.fetch_add(count, Ordering::AcqRel);
+                }
+                result
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker has panicked")))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    for member in members.iter() {
+        let lost = member.exchange.counters().dropped_total();
+        ensure!(lost == 0, "{lost} packets found no room in a ring");
+    }
+    rates.into_iter().sum()
+}
+
+/// So many exchanges for each worker, all on this thread.
+pub(super) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<()> {
+    members.iter_mut().for_each(Member::begin);
+    while members.iter().any(|member| member.outstanding() > 0 || member.opened < exchanges) {
+        for member in members.iter_mut() {
+            member.round(exchanges)?;
+        }
+    }
+    Ok(())
+}
+
+impl Member {
+    /// So many exchanges, and whatever the others want meanwhile; exchanges per second of work.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn stretch(&mut self, exchanges: u64, done: &AtomicUsize, count: usize) -> Result<f64> {
+        self.begin();
+        let mut is_done = false;
+        while done.load(Ordering::Acquire) < count {
+            if !self.round(exchanges)? {
+                std::hint::spin_loop();
+            }
+            if !is_done && self.opened == exchanges && self.outstanding() == 0 {
+                is_done = true;
+                done.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(exchanges as f64 * 1e9 / self.busy_ns as f64)
+    }
+
+    fn begin(&mut self) {
+        (self.opened, self.busy_ns, self.rig.output.data) = (0, 0, 0);
+    }
+
+    /// Interests of this worker without Data.
+    fn outstanding(&self) -> u64 {
+        self.opened - self.rig.output.data
+    }
+
+    /// One round of the loop; false if there was nothing to do.
+    fn round(&mut self, exchanges: u64) -> Result<bool> {
+        let mut has_received = false;
+        if self.room() >= ROOM_MIN {
+            has_received = self.receive(exchanges)?;
+        }
+        let has_waiting = KINDS.iter().any(|&kind| {
+            (0..self.exchange.worker_count()).any(|from| self.exchange.waiting(from, kind) > 0)
+        });
+        if has_received || has_waiting {
+            self.busy_ns += self.process()?;
+        }
+        Ok(has_received || has_waiting)
+    }
+
+    /// The least room on the way to any other worker.
+    fn room(&self) -> usize {
+        let others = (0..self.exchange.worker_count()).filter(|&to| to != self.number);
+        let kinds = [PacketKind::Data, PacketKind::Interest];
+        let rooms = others.flat_map(|to| kinds.map(|kind| self.exchange.outbound.room(to, kind)));
+        rooms.min().unwrap_or(usize::MAX)
+    }
+
+    /// Receives what a burst holds: new Interests, and Data for those that wait at this worker.
+    fn receive(&mut self, exchanges: u64) -> Result<bool> {
+        let left = exchanges - self.opened;
+        let may_open = left > 0 && self.outstanding() < OUTSTANDING;
+        if may_open {
+            for _ in 0..EXCHANGES_PER_BURST.min(left) {
+                self.rig.receive_numbered_interest(self.next_interest)?;
+                self.next_interest += self.exchange.worker_count() as u64;
+                self.opened += 1;
+            }
+        }
+        let waiting = self.rig.outstanding() as u64;
+        let may_answer = waiting > 0 && (!may_open || waiting >= OUTSTANDING / 2);
+        if may_answer {
+            for _ in 0..EXCHANGES_PER_BURST.min(waiting) {
+                self.rig.receive_next_data()?;
+            }
+        }
+        Ok(may_open || may_answer)
+    }
+
+    /// What a worker does with what it has received, and with what others have sent.
+    #[inline(never)]
+    pub(super) fn process(&mut self) -> Result<u64> {
+        let start = ndn_sys::clock::now();
+        let now = Timestamp::from_nanos(start);
+        let rig = &mut self.rig;
+        rig.parse();
+        for index in 0..rig.burst.len() {
+            let to = usize::from(self.dispatcher.dispatch(&mut rig.burst, index, &rig.pool));
+            if to != self.number {
+                let content = Content::Packet(rig.burst.take_parcel(index));
+                self.exchange.outbound.send(to, Message::Content(content), &rig.pool);
+            }
+        }
+        let faces = Sink { pool: &rig.pool, output: &mut rig.output };
+        let outbound = Some(&mut self.exchange.outbound);
+        let mut sink = RoutedSink { faces, outbound, pool: &rig.pool };
+        rig.shard.poll_timers(now, &mut sink);
+        rig.shard.process_burst(now, &mut rig.burst, &rig.pool, &mut sink);
+        rig.burst.release(&rig.pool);
+        rig.shard.end_burst();
+        for kind in KINDS {
+            for from in 0..self.exchange.worker_count() {
+                self.take(now, from, kind)?;
+            }
+        }
+        let rig = &mut self.rig;
+        rig.output.flush(&rig.pool);
+        self.exchange.outbound.wake();
+        rig.pool.reclaim();
+        ensure!(rig.shard.take_crossings().next().is_none(), "nothing is wide");
+        rig.finish(start)
+    }
+
+    /// Takes a part of what waits in a ring.
+    fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
+        let rig = &mut self.rig;
+        for _ in 0..self.exchange.waiting(from, kind).min(TAKEN_MAX) {
+            let message = self.exchange.take(from, kind).context("what waits can be taken")?;
+            match message {
+                Message::Content(Content::Packet(parcel)) => {
+                    let pushed = self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
+                    pushed.ok().context("room in the burst")?;
+                }
+                Message::Outgoing(outgoing) => {
+                    let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
+                    sink.send(outgoing.face, outgoing.packet(&rig.pool));
+                    rig.pool.release(outgoing.handle);
+                }
+                Message::Content(_) | Message::Frame(_) => bail!("nothing is wide"),
+            }
+        }
+        if !self.crossed.is_empty() {
+            let faces = Sink { pool: &rig.pool, output: &mut rig.output };
+            let outbound = Some(&mut self.exchange.outbound);
+            let mut sink = RoutedSink { faces, outbound, pool: &rig.pool };
+            rig.shard.process_burst(now, &mut self.crossed, &rig.pool, &mut sink);
+            self.crossed.release(&rig.pool);
+            rig.shard.end_burst();
+        }
+        Ok(())
+    }
+}
