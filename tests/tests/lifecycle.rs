@@ -203,7 +203,12 @@ fn the_sample_configuration_is_accepted() {
 
 #[test]
 fn an_idle_forwarder_uses_no_processor_and_little_memory() {
-    let forwarder = Settings::new().tcp().udp().start();
+    let forwarder = Settings::new().tcp().udp().workers(2).start();
+    let silent: Vec<UnixStream> = (0..100).map(|_| forwarder.connect()).collect();
+    wait_until("the faces", || {
+        let faces = forwarder.json(&["face", "list"]);
+        (faces.as_array().unwrap().len() > silent.len()).then_some(())
+    });
     let resident_kib = forwarder.resident_kib();
     // The program itself is several times larger without optimisation.
     let most_mib = if cfg!(debug_assertions) { 100 } else { 40 };

@@ -8,6 +8,7 @@
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
+//! | [`topology`] | processors, cores and NUMA nodes that the process may use |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
 
 pub mod allocation;
@@ -17,4 +18,5 @@ pub mod interface;
 pub mod poll;
 mod socket;
 pub mod stream;
+pub mod topology;
 pub mod udp;

@@ -47,7 +47,7 @@ impl Default for Multicast {
 
 impl Default for Forwarder {
     fn default() -> Self {
-        Self { workers: 1, cpus: Vec::new(), spin: Duration::from_micros(20) }
+        Self { workers: WorkerCount::Auto, cpus: Vec::new(), spin: Duration::from_micros(20) }
     }
 }
 

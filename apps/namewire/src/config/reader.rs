@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Problem;
+use super::types::WorkerCount;
 use super::units::{ByteSize, parse_duration};
 
 /// What the reader has found out so far; shared by the sections of one document.
@@ -301,6 +302,16 @@ impl FromToml for ByteSize {
             | DeValue::Datetime(_)
             | DeValue::Array(_)
             | DeValue::Table(_) => Err(expected("a size such as \"64KiB\"", value)),
+        }
+    }
+}
+
+impl FromToml for WorkerCount {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some("auto") => Ok(Self::Auto),
+            Some(_) => Err(expected("a whole number or \"auto\"", value)),
+            None => usize::from_toml(value).map(Self::Fixed),
         }
     }
 }

@@ -123,8 +123,16 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
 }
 
 fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
-    section.read_in("workers", &mut forwarder.workers, 1..=WORKERS_MAX);
+    section.read_checked("workers", &mut forwarder.workers, |workers| match workers {
+        WorkerCount::Fixed(count) if !(1..=WORKERS_MAX).contains(count) => {
+            Err(format!("{count} is out of range: it must lie between 1 and {WORKERS_MAX}"))
+        }
+        WorkerCount::Fixed(_) | WorkerCount::Auto => Ok(()),
+    });
     section.read_checked("cpus", &mut forwarder.cpus, |cpus: &Vec<usize>| {
+        if cpus.len() > WORKERS_MAX {
+            return Err(format!("there can be {WORKERS_MAX} workers"));
+        }
         let repeated = cpus.iter().enumerate().find(|(index, cpu)| cpus[..*index].contains(cpu));
         match repeated {
             Some((_, cpu)) => Err(format!("processor {cpu} is listed twice")),
@@ -132,8 +140,8 @@ fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
         }
     });
     section.read_in("spin", &mut forwarder.spin, Duration::ZERO..=Duration::from_secs(1));
-    if !forwarder.cpus.is_empty() && forwarder.cpus.len() != forwarder.workers {
-        let (cpus, workers) = (forwarder.cpus.len(), forwarder.workers);
+    let (cpus, workers) = (forwarder.cpus.len(), forwarder.worker_count(1));
+    if cpus != 0 && cpus != workers {
         section.object(
             "cpus",
             &format!("{cpus} processors for {workers} workers: list one each, or none"),

@@ -102,6 +102,7 @@ fn settings_reach_their_place() {
     assert!(!config.listeners.udp.enabled);
     assert_eq!(config.listeners.tcp.port, 7000);
     assert_eq!(config.forwarder.cpus, [3]);
+    assert_eq!(config.forwarder.worker_count(4), 1, "one for each processor that is listed");
     assert_eq!(config.tables.cs.capacity_bytes, Some(ByteSize::mebibytes(1)));
     assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
     assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
@@ -142,9 +143,25 @@ fn broken_syntax_is_told_with_its_place() {
 }
 
 #[test]
+fn there_are_as_many_workers_as_cores_unless_told_otherwise() {
+    for (text, on_four, on_many) in [
+        ("", 4, WORKERS_MAX),
+        ("forwarder.workers = \"auto\"", 4, WORKERS_MAX),
+        ("forwarder.workers = 1", 1, 1),
+        ("forwarder = { workers = \"auto\", cpus = [5, 7] }", 2, 2),
+    ] {
+        let forwarder = parse("test", text).unwrap().forwarder;
+        assert_eq!(forwarder.worker_count(4), on_four, "{text}");
+        assert_eq!(forwarder.worker_count(100), on_many, "{text}");
+    }
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused() {
     for text in [
-        "forwarder.cpus = [0, 1]",
+        "forwarder = { cpus = [0, 1], workers = 1 }",
+        "forwarder.workers = \"many\"",
+        "forwarder.workers = 65",
         "forwarder.cpus = [1, 1]",
         "forwarder.workers = 0",
         "faces = { reconnect_min = \"2s\", reconnect_max = \"1s\" }",

@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::{
     Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, TrustRules,
-    UnsolicitedPolicy, format_duration,
+    UnsolicitedPolicy, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -105,7 +105,11 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
     writer.section("[forwarder]");
     let workers = config.forwarder.workers;
-    writer.changed("workers", &workers, &Config::default().forwarder.workers, workers);
+    let number = match workers {
+        WorkerCount::Auto => "\"auto\"".to_owned(),
+        WorkerCount::Fixed(count) => count.to_string(),
+    };
+    writer.changed("workers", &workers, &Config::default().forwarder.workers, number);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
 }

@@ -75,7 +75,8 @@ pub fn run(config: &Config, management: Management, source: ConfigSource) -> any
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let stop = stop::StopRequest::on_signals()?;
-    let workers = config.forwarder.workers;
+    let workers = config.forwarder.worker_count(settings::parallelism());
+    tracing::info!(workers, "starting");
     let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces, workers)?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);

@@ -7,6 +7,7 @@ use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::BLOCK_SIZE;
 use ndn_sys::clock;
+use ndn_sys::topology::Topology;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
 
@@ -24,16 +25,21 @@ const DISPATCH_DEPTH: usize = 2;
 /// Strategy timers at one time.
 const STRATEGY_TIMERS: usize = 65_536;
 
+/// Threads that can be busy at the same time without sharing a core.
+pub(super) fn parallelism() -> usize {
+    Topology::of_machine().map_or(1, |topology| topology.parallelism())
+}
+
 /// What the data plane is made of.
 pub(super) fn dataplane_options(
     config: &Config,
     hasher: NameHasher,
     channels: Vec<Vec<(UdpSocket, bool)>>,
 ) -> DataplaneOptions {
-    let count = config.forwarder.workers.max(1);
+    let count = channels.len().max(1);
     let defaults = FaceSetOptions::default();
     DataplaneOptions {
-        shard: shard_config(config, hasher),
+        shard: shard_config(config, hasher, count),
         pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64).max(4),
         faces: FaceSetOptions {
             first_sequence: rand::random(),
@@ -75,10 +81,10 @@ fn share(total: u64, count: usize) -> u64 {
     total.div_ceil(count as u64)
 }
 
-fn shard_config(config: &Config, hasher: NameHasher) -> ShardConfig {
+/// A shard that is one of `count`.
+fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfig {
     let tables = &config.tables;
     let now = Timestamp::from_nanos(clock::now());
-    let count = config.forwarder.workers.max(1);
     let packets = cs_capacity_max(config).div_ceil(count);
     let bytes = match tables.cs.capacity_bytes {
         Some(size) => usize::try_from(share(size.0, count)).unwrap_or(usize::MAX),

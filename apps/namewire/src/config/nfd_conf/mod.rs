@@ -18,7 +18,7 @@ use ndn_security::info::{InfoError, Node};
 
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
-    UnsolicitedPolicy, WORKERS_MAX,
+    UnsolicitedPolicy, WORKERS_MAX, WorkerCount,
 };
 
 /// A configuration, and what of the file it leaves out.
@@ -332,7 +332,7 @@ impl<'d> Reader<'d> {
             let text = format!("`{}` names a processor twice, or too many", node.value);
             return self.refuse(node, text);
         }
-        self.config.forwarder.workers = cores.len();
+        self.config.forwarder.workers = WorkerCount::Fixed(cores.len());
         self.config.forwarder.cpus = cores;
     }
 }

@@ -165,7 +165,7 @@ fn cores_of_mw_nfd() {
         "mw-nfd { input-thread-core-assign {\n}\nforwarding-worker-core-assign 3,4 prefix-length-for-distribution 2 }",
     );
     let forwarder = config(&text).forwarder;
-    assert_eq!((forwarder.workers, forwarder.cpus), (2, vec![3, 4]));
+    assert_eq!((forwarder.workers, forwarder.cpus), (WorkerCount::Fixed(2), vec![3, 4]));
     assert_eq!(warnings(&text).len(), 1);
 }
 
