@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod config_text;
+mod live;
 mod machine;
 mod pipeline;
 mod relay;
 mod transfer;
 
+pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
 pub use pipeline::{
     Arrival, PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, TraceCase,

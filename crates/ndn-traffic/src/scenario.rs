@@ -5,7 +5,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 /// Patterns of one scenario.
-const PATTERNS_MAX: usize = 64;
+const PATTERNS_MAX: usize = 1024;
 /// Different names of a pattern that repeats them.
 const NAMES_MAX: u32 = 1 << 20;
 /// Interests in flight, in a closed or an open loop.

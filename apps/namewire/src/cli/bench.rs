@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    Arrival, PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, TraceReport,
-    TransferOptions, TransferReport, relay_udp, relay_unix, run_pipeline, run_relay, run_shards,
-    run_trace_cost, run_transfer,
+    Arrival, IdleOptions, IdleReport, PipelineOptions, PipelineReport, RelayOptions, RelayReport,
+    ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions, TransferReport, relay_udp,
+    relay_unix, run_idle, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost,
+    run_transfer,
 };
 
 use super::connect::positive_duration;
@@ -96,6 +97,40 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// How even skewed traffic is spread over the workers, and how soon
+    ///
+    /// Names below prefixes drawn by Zipf's law, then unique names below one prefix, against a forwarder
+    /// whose workers begin without knowing either. The imbalance is the largest load of a worker over
+    /// the mean, in Interests. Nothing may be lost while names move.
+    Skew {
+        /// Workers of the forwarder
+        #[arg(long, default_value_t = SkewOptions::default().workers, value_parser = at_least_two)]
+        workers: usize,
+        /// Interests in flight
+        #[arg(long, default_value_t = SkewOptions::default().window)]
+        window: usize,
+        /// Time for each case, more than five seconds
+        #[arg(long, default_value = "8s", value_parser = positive_duration)]
+        duration: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a forwarder costs that has nothing to do, with applications connected that are silent
+    Idle {
+        /// Workers of the forwarder
+        #[arg(long, default_value_t = IdleOptions::default().workers)]
+        workers: usize,
+        /// Silent faces
+        #[arg(long, default_value_t = IdleOptions::default().faces)]
+        faces: usize,
+        /// How long to watch
+        #[arg(long, default_value = "20s", value_parser = positive_duration)]
+        duration: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// The yardstick of `bench relay`, which starts it by itself
     #[command(hide = true)]
     DumbRelay {
@@ -161,6 +196,21 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_transfer(&transfer, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_transfer(&report) }
         }
+        Bench::Skew { workers, window, duration, json } => {
+            let skew = SkewOptions {
+                workers: *workers,
+                window: *window,
+                duration: *duration,
+                ..SkewOptions::default()
+            };
+            let report = run_skew(&skew, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { print_skew(&report) }
+        }
+        Bench::Idle { workers, faces, duration, json } => {
+            let idle = IdleOptions { workers: *workers, faces: *faces, duration: *duration };
+            let report = run_idle(&idle)?;
+            if *json { print_json(&report) } else { print_idle(&report) }
+        }
         Bench::DumbRelay {
             unix,
             consumers,
@@ -182,6 +232,38 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn print_json(report: &impl serde::Serialize) -> Outcome {
     let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(output::print_json(&value)?)
+}
+
+fn at_least_two(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 2..) => Ok(count),
+        _ => Err("it takes at least 2 workers".to_owned()),
+    }
+}
+
+fn print_skew(report: &SkewReport) -> Outcome {
+    let mut table =
+        Table::new(&["CASE", ">AFTER 5 s", ">SENT", ">SATISFIED", ">LOST", "IMBALANCE"]);
+    for case in &report.cases {
+        let imbalance: Vec<_> = case.imbalance.iter().map(|one| format!("{one:.2}")).collect();
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.3}", case.after_5_s),
+            grouped(case.sent),
+            grouped(case.satisfied),
+            grouped(case.timed_out),
+            imbalance.join(" "),
+        ]);
+    }
+    Ok(table.print("no cases")?)
+}
+
+fn print_idle(report: &IdleReport) -> Outcome {
+    let IdleReport { workers, faces, seconds, cpu_ms, cpu_share, .. } = report;
+    Ok(output::print_line(&format!(
+        "{workers} workers, {faces} silent faces: {cpu_ms:.2} ms of processor time in {seconds:.1} s, {:.4} %",
+        cpu_share * 100.0
+    ))?)
 }
 
 fn print_shards(report: &ShardsReport) -> Outcome {

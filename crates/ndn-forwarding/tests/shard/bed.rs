@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
     InterestAccount, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions,
-    RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxPacket,
-    UnsolicitedPolicy,
+    RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;

@@ -1,0 +1,135 @@
+//! The forwarder as it is started by its users, with two workers and more: how even their loads
+//! become, and what they cost when there is nothing to do.
+
+mod idle;
+mod skew;
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+
+use crate::relay::clock;
+
+pub use idle::{IdleOptions, IdleReport, run_idle};
+pub use skew::{SkewCase, SkewOptions, SkewReport, run_skew};
+
+/// How long the forwarder may take to start.
+const START_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// Processes and files of a bench; gone when dropped.
+#[derive(Debug)]
+struct Live {
+    executable: PathBuf,
+    folder: PathBuf,
+    forwarder: Child,
+}
+
+/// Interests that a worker's shard has had.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+struct Interests {
+    entered: u64,
+    passed_on: u64,
+}
+
+impl Live {
+    /// Starts a forwarder of so many workers.
+    fn start(workers: usize) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("namewire-live-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let executable = std::env::current_exe()?;
+        let config = folder.join("namewire.toml");
+        let socket = folder.join("forwarder.sock");
+        let text = format!(
+            "[forwarder]\nworkers = {workers}\n[log]\nlevel = \"warn\"\n\
+             [listeners.unix]\npath = {socket:?}\n\
+             [listeners.tcp]\nenabled = false\n[listeners.udp]\nenabled = false\n\
+             [listeners.multicast]\nenabled = false\n"
+        );
+        fs::write(&config, text)?;
+        let mut command = Command::new(&executable);
+        command.arg("run").arg("--config").arg(config);
+        let forwarder = spawn(&mut command, &folder, "forwarder")?;
+        let mut live = Self { executable, folder, forwarder };
+        let begin = clock::monotonic_ns();
+        while UnixStream::connect(live.socket()).is_err() {
+            ensure!(live.forwarder.try_wait()?.is_none(), "the forwarder ended at once");
+            ensure!(
+                clock::monotonic_ns() - begin < START_TIMEOUT_NS,
+                "the forwarder does not listen"
+            );
+            clock::pause(Duration::from_millis(5));
+        }
+        Ok(live)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("forwarder.sock")
+    }
+
+    /// A command of the program that uses the forwarder.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(arguments);
+        command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.socket().display()));
+        command
+    }
+
+    /// The same, started.
+    fn spawn(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Process> {
+        spawn(&mut self.command(arguments), &self.folder, name).map(Process)
+    }
+
+    /// Interests that each shard has forwarded so far, those that it passed on left out.
+    fn interests(&self) -> anyhow::Result<Vec<u64>> {
+        #[derive(Deserialize)]
+        struct Worker {
+            total: Total,
+        }
+        #[derive(Deserialize)]
+        struct Total {
+            interests: Interests,
+        }
+        let output = self.command(&["workers", "--seconds", "0.01", "--json"]).output()?;
+        if !output.status.success() {
+            bail!("no figures of the workers: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let workers: Vec<Worker> = serde_json::from_slice(&output.stdout)?;
+        let interests = workers.into_iter().map(|worker| worker.total.interests);
+        Ok(interests.map(|one| one.entered.saturating_sub(one.passed_on)).collect())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        end(&mut self.forwarder);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A process that ends when dropped.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// What the process prints goes to files.
+fn spawn(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<Child> {
+    command.stdin(Stdio::null());
+    command.stdout(fs::File::create(folder.join(format!("{name}.out")))?);
+    command.stderr(fs::File::create(folder.join(format!("{name}.err")))?);
+    command.spawn().with_context(|| format!("cannot start {command:?}"))
+}
