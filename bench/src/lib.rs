@@ -4,12 +4,14 @@
 mod config_text;
 mod live;
 mod machine;
+mod overload;
 mod pipeline;
 mod relay;
 mod transfer;
 
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
+pub use overload::{OverloadCase, OverloadOptions, OverloadReport, plot, run_overload};
 pub use pipeline::{
     Arrival, PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, TraceCase,
     TraceReport, run_in_turn, run_pipeline, run_shards, run_trace_cost,

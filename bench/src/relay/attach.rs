@@ -28,7 +28,7 @@ pub(super) fn register_own_face(socket: &UnixStream) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
-pub(super) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Result<()> {
+pub(crate) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Result<()> {
     let parameters = ControlParameters {
         uri: Some(format!("udp4://127.0.0.1:{port}")),
         ..ControlParameters::default()

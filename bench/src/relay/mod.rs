@@ -5,7 +5,7 @@
 //! until its cache has evicted twice its capacity, and then measured in turn with the others,
 //! several rounds per case; a case reports the median over its rounds.
 
-mod attach;
+pub(crate) mod attach;
 pub(crate) mod clock;
 mod dumb;
 mod generator;
@@ -14,7 +14,7 @@ pub(crate) mod programs;
 mod rounds;
 mod statistics;
 mod window;
-mod wire;
+pub(crate) mod wire;
 
 use std::time::Duration;
 

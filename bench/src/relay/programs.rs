@@ -67,6 +67,8 @@ pub(crate) struct Addresses {
     pub(crate) consumer_ports: Vec<u16>,
     /// Whether the exchanges go over UDP.
     pub(crate) udp: bool,
+    /// Further lines of this project's configuration.
+    pub(crate) settings: &'static str,
 }
 
 impl Addresses {
@@ -229,11 +231,12 @@ fn pinned<T>(cpu: usize, spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T>
 }
 
 fn namewire_config(addresses: &Addresses) -> String {
-    crate::config_text::namewire(
+    let text = crate::config_text::namewire(
         &addresses.socket(),
         addresses.udp.then_some(addresses.udp_port),
         CS_CAPACITY,
-    )
+    );
+    text + addresses.settings
 }
 
 fn nfd_config(addresses: &Addresses) -> String {

@@ -129,6 +129,7 @@ fn start(
         producer_port: first + 200,
         consumer_ports: (0..faces).map(|face| first + 201 + face).collect(),
         udp: layout.udp,
+        settings: "",
     };
     let running = Running::start(program, executable, &addresses, options.cpus.0)?;
     let (consumers, producer) = if layout.udp {

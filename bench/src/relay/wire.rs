@@ -30,7 +30,7 @@ pub(super) enum Frame<'a> {
 }
 
 /// The first component of every name of the bench.
-pub(super) const PREFIX: &[u8] = b"relay";
+pub(crate) const PREFIX: &[u8] = b"relay";
 
 /// Spreads consecutive sequence numbers over the whole of u64 and never repeats one (a bijection).
 pub(super) fn scatter(sequence: u64) -> u64 {

@@ -84,6 +84,7 @@ impl Kit {
             producer_port: 0,
             consumer_ports: Vec::new(),
             udp: false,
+            settings: "",
         };
         let socket = addresses.socket();
         let _ = fs::remove_file(&socket);

@@ -24,6 +24,7 @@ use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
 use crate::faces::FaceLimit;
+use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, spawn};
 use crate::view::WorkerView;
@@ -53,6 +54,8 @@ pub struct DataplaneOptions {
     pub on_demand: OnDemandOptions,
     /// How long to poll without waiting after the last packet.
     pub spin: Duration,
+    /// How queues of Interests are kept short.
+    pub overload: OverloadOptions,
     /// Random.
     pub nonce_seed: u64,
     /// Longest time that an Interest is pending, whatever it asks for.
@@ -153,7 +156,8 @@ impl Dataplane {
             for (crew, exchange) in crews.iter_mut().zip(Exchange::between(count)?) {
                 let dispatcher = Dispatcher::new(Arc::clone(&parts.shared.ndt));
                 let registry = Arc::clone(&parts.registry);
-                *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry)));
+                let overload = &parts.options.overload;
+                *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry, overload)));
             }
         }
         let prepared = workers.into_iter().zip(crews).enumerate();

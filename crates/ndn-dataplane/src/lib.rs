@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and when one wakes another |
+//! | `overload` | which Interests give way when a worker cannot keep up |
 //! | `peers` | which worker has the face of which UDP peer |
 //! | [`Strangers`] | how many faces each peer has that nobody asked for |
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
@@ -18,6 +19,7 @@ mod erasures;
 mod event;
 mod exchange;
 mod faces;
+mod overload;
 mod peers;
 mod queue;
 mod start;
@@ -32,6 +34,7 @@ pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
 };
+pub use overload::{OverloadOptions, ShedAction};
 pub use queue::WorkerGone;
 pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;

@@ -20,7 +20,9 @@ use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
 use crate::strangers::Strangers;
 use crate::view::WorkerView;
-use crate::worker::{COMMAND_TOKEN, CREW_TOKEN, Crew, RoundState, Worker, WorkerCounters};
+use crate::worker::{
+    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Overload, RoundState, Worker, WorkerCounters,
+};
 
 /// A stack that holds the largest burst with room to spare.
 const STACK_BYTES: usize = 1 << 20;
@@ -81,6 +83,11 @@ impl Parts {
         ingress.set_interest_lifetime_max(options.interest_lifetime_max);
         let service_times = Arc::<ServiceTimes>::default();
         let worker_counters = Arc::new(WorkerCounters::default());
+        let overload = Overload::new(
+            options.overload,
+            Arc::clone(&worker_counters),
+            Arc::clone(shard.counters()),
+        );
         let view = WorkerView {
             commands,
             events,
@@ -115,6 +122,8 @@ impl Parts {
             service_times,
             timer: None,
             crew,
+            overload,
+            agenda: Agenda::new(),
         };
         Ok((prepared, worker.cpu, view))
     }

@@ -8,6 +8,7 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::ChannelId;
 use crate::internal::InternalEnd;
+use crate::leaning::Leaning;
 use crate::output::OutputQueue;
 use crate::reconnect::Reconnect;
 use crate::{FaceOptions, LinkService, Persistency};
@@ -28,6 +29,10 @@ pub(crate) struct Face {
     pub(crate) deadline: Option<Timestamp>,
     /// The face is listed for the next flush.
     pub(crate) listed: bool,
+    /// What its stream has brought.
+    pub(crate) leaning: Leaning,
+    /// A socket that only receives, from its peer alone.
+    pub(crate) own_input: Option<ChannelId>,
 }
 
 /// How the frames of a face travel.

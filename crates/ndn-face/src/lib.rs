@@ -22,6 +22,7 @@ mod datagram;
 mod event;
 mod face;
 mod internal;
+mod leaning;
 mod link;
 mod options;
 mod output;
@@ -41,6 +42,6 @@ pub use options::{
     QUEUE_BYTES_MAX,
 };
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
-pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Progress, RxSink};
+pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Progress, RxSink, Waited};
 pub use tap::{Direction, FrameTap};
 pub use uri::FaceUri;

@@ -125,6 +125,27 @@ impl Burst {
         }
     }
 
+    /// Gives up to `count` Data a congestion mark, and says how many.
+    #[cold]
+    pub fn mark_data(&mut self, count: usize) -> usize {
+        let data = self.descriptors[..self.len].iter_mut();
+        let data = data.filter(|descriptor| {
+            descriptor.kind == PacketKind::Data && descriptor.handle.is_some()
+        });
+        data.take(count).map(Descriptor::mark_congestion).count()
+    }
+
+    /// Gives packet `index` a congestion mark, if it has none.
+    pub fn mark_congestion(&mut self, index: usize) {
+        self.descriptors[index].mark_congestion();
+    }
+
+    /// Has Interest `index` answered with a Nack of reason Congestion, and nothing else. Of other
+    /// packets, nothing comes of it.
+    pub fn refuse(&mut self, index: usize) {
+        self.descriptors[index].refuse();
+    }
+
     #[inline]
     pub(crate) fn descriptor(&self, index: usize) -> &Descriptor {
         &self.descriptors[index]

@@ -30,6 +30,8 @@ impl Flags {
     pub const HOP_LIMIT: Self = Self(1 << 3);
     /// CachePolicy NoCache.
     pub const NO_CACHE: Self = Self(1 << 4);
+    /// Interest for which the worker has no time. Only a Data has [`Self::NO_CACHE`].
+    pub(crate) const REFUSED: Self = Self(1 << 4);
     /// Interest with NonDiscovery.
     pub const NON_DISCOVERY: Self = Self(1 << 5);
     /// Data with a PrefixAnnouncement, which lies behind it.
@@ -164,4 +166,15 @@ impl Descriptor {
         hop_limit: 0,
         token_length: 0,
     };
+
+    /// Gives the packet a congestion mark, if it has none.
+    pub(crate) fn mark_congestion(&mut self) {
+        self.congestion_mark = self.congestion_mark.max(1);
+    }
+
+    /// Has an Interest answered with a Nack.
+    pub(crate) fn refuse(&mut self) {
+        let is_interest = self.kind == PacketKind::Interest;
+        self.flags = self.flags.with(Flags::REFUSED, is_interest);
+    }
 }

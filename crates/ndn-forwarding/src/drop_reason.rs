@@ -32,6 +32,8 @@ pub enum DropReason {
     ArrivalFaceGone,
     /// An Interest under `/localhost` from a face that is not local.
     LocalhostScope,
+    /// The worker cannot keep up, and Interests have waited for too long.
+    Overload,
     /// The Nonce is in the dead nonce list.
     DeadNonce,
     /// The Nonce is in an in- or out-record of the PIT entry, from another face.
@@ -96,6 +98,7 @@ impl DropReason {
         Self::BurstFull,
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
+        Self::Overload,
         Self::DeadNonce,
         Self::DuplicateNonce,
         Self::PitFull,
@@ -124,6 +127,7 @@ impl DropReason {
     pub const REFUSED_INTEREST: [Self; 9] = [
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
+        Self::Overload,
         Self::DeadNonce,
         Self::DuplicateNonce,
         Self::PitFull,
@@ -157,6 +161,7 @@ impl DropReason {
             Self::BurstFull => "burst_full",
             Self::ArrivalFaceGone => "arrival_face_gone",
             Self::LocalhostScope => "localhost_scope",
+            Self::Overload => "overload",
             Self::DeadNonce => "dead_nonce",
             Self::DuplicateNonce => "duplicate_nonce",
             Self::PitFull => "pit_full",

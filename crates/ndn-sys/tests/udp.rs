@@ -106,6 +106,7 @@ fn a_message_that_does_not_fit_is_marked() {
         truncated: true,
         peer: Some(sender.local_address().unwrap()),
         dropped: batch.message(0).dropped,
+        received_at: None,
     };
     assert_eq!(batch.message(0), expected);
 }

@@ -51,6 +51,19 @@ impl Default for Forwarder {
     }
 }
 
+impl Default for Overload {
+    /// Times of RFC 8289, and four times as long before anything is lost.
+    fn default() -> Self {
+        Self {
+            mark_after: Duration::from_millis(5),
+            shed_after: Duration::from_millis(20),
+            interval: Duration::from_millis(100),
+            shed: Shed::Nack,
+            answers_first: true,
+        }
+    }
+}
+
 impl Default for Tables {
     fn default() -> Self {
         Self {

@@ -55,6 +55,7 @@ fn read_document<'a>(
     let mut root = Section::root(findings, document);
     read_listeners(root.section("listeners"), &mut config.listeners);
     read_forwarder(root.section("forwarder"), &mut config.forwarder);
+    read_overload(root.section("overload"), &mut config.overload);
     read_tables(root.section("tables"), &mut config.tables);
     read_faces(root.section("faces"), &mut config.faces);
     read_limits(root.section("limits"), &mut config.limits);
@@ -147,6 +148,17 @@ fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
             &format!("{cpus} processors for {workers} workers: list one each, or none"),
         );
     }
+    section.finish();
+}
+
+fn read_overload(mut section: Section<'_>, overload: &mut Overload) {
+    let times = Duration::from_micros(10)..=Duration::from_secs(10);
+    section.read_in("mark_after", &mut overload.mark_after, times.clone());
+    section.read_in("shed_after", &mut overload.shed_after, times);
+    let intervals = Duration::from_millis(1)..=Duration::from_secs(10);
+    section.read_in("interval", &mut overload.interval, intervals);
+    section.read("shed", &mut overload.shed);
+    section.read("answers_first", &mut overload.answers_first);
     section.finish();
 }
 
@@ -339,6 +351,7 @@ macro_rules! words {
     };
 }
 
+words!(Shed, "nack" => Self::Nack, "drop" => Self::Drop, "never" => Self::Never);
 words!(CsPolicy, "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo);
 words!(UnsolicitedPolicy, "drop-all" => Self::DropAll, "admit-local" => Self::AdmitLocal,
     "admit-network" => Self::AdmitNetwork, "admit-all" => Self::AdmitAll);

@@ -65,6 +65,9 @@ fn the_bounds_told_in_the_sample_are_the_bounds_in_force() {
         ("tables.dead_nonce_lifetime = \"50ms\"", "tables.dead_nonce_lifetime = \"49ms\""),
         ("tables.dead_nonce_lifetime = \"1h\"", "tables.dead_nonce_lifetime = \"61min\""),
         ("forwarder.spin = \"1s\"", "forwarder.spin = \"2s\""),
+        ("overload.mark_after = \"10us\"", "overload.mark_after = \"9us\""),
+        ("overload.shed_after = \"10s\"", "overload.shed_after = \"11s\""),
+        ("overload.interval = \"1ms\"", "overload.interval = \"999us\""),
         ("faces.mtu = 64", "faces.mtu = 63"),
         ("faces.mtu = 8800", "faces.mtu = 8801"),
         ("faces.receive_buffer = \"4KiB\"", "faces.receive_buffer = \"4095B\""),
@@ -85,6 +88,7 @@ fn settings_reach_their_place() {
         listeners.udp.enabled = false
         listeners.tcp = { addresses = ["127.0.0.1"], port = 7000 }
         forwarder.cpus = [3]
+        overload = { shed = "drop", mark_after = "1ms", answers_first = false }
         tables.cs = { capacity_packets = 5, capacity_bytes = "1MiB", policy = "priority_fifo", unsolicited = "admit-local" }
         tables.network_regions = ["/net/a", "/net/b"]
         faces.idle_timeout = "30s"
@@ -103,6 +107,9 @@ fn settings_reach_their_place() {
     assert_eq!(config.listeners.tcp.port, 7000);
     assert_eq!(config.forwarder.cpus, [3]);
     assert_eq!(config.forwarder.worker_count(4), 1, "one for each processor that is listed");
+    assert_eq!(config.overload.shed, Shed::Drop);
+    assert_eq!(config.overload.mark_after, Duration::from_millis(1));
+    assert!(!config.overload.answers_first);
     assert_eq!(config.tables.cs.capacity_bytes, Some(ByteSize::mebibytes(1)));
     assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
     assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);

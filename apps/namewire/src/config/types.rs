@@ -19,6 +19,8 @@ pub struct Config {
     pub listeners: Listeners,
     /// Worker threads and their processors.
     pub forwarder: Forwarder,
+    /// What happens when more comes than can be forwarded.
+    pub overload: Overload,
     /// Capacities and policies of CS, PIT, FIB and dead nonce list.
     pub tables: Tables,
     /// What every face starts with.
@@ -135,6 +137,32 @@ impl Forwarder {
             WorkerCount::Auto => self.cpus.len(),
         }
     }
+}
+
+/// What happens when more comes than can be forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// How long Interests may wait before some are marked.
+    pub mark_after: Duration,
+    /// How long Interests may wait before some are refused.
+    pub shed_after: Duration,
+    /// For how long the wait has to be too long.
+    pub interval: Duration,
+    /// What becomes of Interests that are refused.
+    pub shed: Shed,
+    /// Whether Data and Nacks go before Interests.
+    pub answers_first: bool,
+}
+
+/// What becomes of Interests for which there is no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shed {
+    /// They get a Nack of reason Congestion.
+    Nack,
+    /// They are dropped.
+    Drop,
+    /// There are none: Interests are only marked.
+    Never,
 }
 
 /// Capacities and policies of the tables.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ndn_dataplane::{DataplaneOptions, OnDemandOptions, WorkerOptions};
+use ndn_dataplane::{
+    DataplaneOptions, OnDemandOptions, OverloadOptions, ShedAction, WorkerOptions,
+};
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::BLOCK_SIZE;
@@ -64,9 +66,20 @@ pub(super) fn dataplane_options(
             per_peer_max: config.limits.faces_per_peer,
         },
         spin: config.forwarder.spin,
+        overload: overload_options(&config.overload),
         nonce_seed: rand::random(),
         interest_lifetime_max: config.limits.interest_lifetime,
     }
+}
+
+fn overload_options(overload: &config::Overload) -> OverloadOptions {
+    let config::Overload { mark_after, shed_after, interval, shed, answers_first } = *overload;
+    let shed = match shed {
+        config::Shed::Nack => ShedAction::Nack,
+        config::Shed::Drop => ShedAction::Drop,
+        config::Shed::Never => ShedAction::Never,
+    };
+    OverloadOptions { mark_after, shed_after, interval, shed, answers_first }
 }
 
 /// One worker for each set of sockets, on its processor if there is one for it.

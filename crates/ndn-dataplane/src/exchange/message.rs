@@ -2,7 +2,15 @@
 
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::FaceIndex;
+use ndn_table::{FaceIndex, Timestamp};
+
+/// What is in a ring.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) message: Message,
+    /// When it was sent: the beginning of the sender's round.
+    pub(crate) since: Timestamp,
+}
 
 /// A message from one worker to another.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use ndn_sys::poll::Waker;
 use ndn_table::FaceIndex;
 use rtrb::{Consumer, Producer, RingBuffer};
 
+pub(crate) use message::Queued;
 pub use message::{Frame, Message, Outgoing};
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
@@ -134,7 +135,7 @@ pub struct Exchange {
     /// Where this worker sends.
     pub outbound: Outbound,
     /// By worker; none from this one.
-    inbound: Box<[Option<Rings<Consumer<Message>>>]>,
+    inbound: Box<[Option<Rings<Consumer<Queued>>>]>,
     notices: Receiver<Notice>,
     /// To each other worker.
     notify: Box<[Sender<Notice>]>,
@@ -158,10 +159,10 @@ impl Exchange {
             news_of.push(receiver);
         }
         let empty = |_| (0..worker_count).map(|_| None).collect::<Vec<_>>();
-        let mut producers: Vec<Vec<Option<Rings<Producer<Message>>>>> =
+        let mut producers: Vec<Vec<Option<Rings<Producer<Queued>>>>> =
             (0..worker_count).map(empty).collect();
         let empty = |_| (0..worker_count).map(|_| None).collect::<Vec<_>>();
-        let mut consumers: Vec<Vec<Option<Rings<Consumer<Message>>>>> =
+        let mut consumers: Vec<Vec<Option<Rings<Consumer<Queued>>>>> =
             (0..worker_count).map(empty).collect();
         for from in 0..worker_count {
             for to in (0..worker_count).filter(|&to| to != from) {
@@ -230,9 +231,21 @@ impl Exchange {
         self.inbound[from].as_ref().map_or(0, |rings| rings[place(kind)].slots())
     }
 
+    /// Whether a ring with so many messages has hardly any room left.
+    #[inline]
+    pub(crate) fn is_nearly_full(kind: PacketKind, waiting: usize) -> bool {
+        waiting >= ring_length(kind) / 8 * 7
+    }
+
     /// The next message.
     #[inline]
     pub fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
+        self.take_queued(from, kind).map(|queued| queued.message)
+    }
+
+    /// The same, and when it was sent.
+    #[inline]
+    pub(crate) fn take_queued(&mut self, from: usize, kind: PacketKind) -> Option<Queued> {
         let message = self.inbound[from].as_mut()?[place(kind)].pop().ok();
         self.counters.taken.add(u64::from(message.is_some()));
         message
@@ -247,8 +260,8 @@ impl Exchange {
     /// Gives up what waits, at the end of the worker.
     pub fn release(&mut self, pool: &PacketPool) {
         for ring in self.inbound.iter_mut().flatten().flatten() {
-            while let Ok(message) = ring.pop() {
-                message.release(pool);
+            while let Ok(queued) = ring.pop() {
+                queued.message.release(pool);
             }
         }
         self.outbound.release(pool);

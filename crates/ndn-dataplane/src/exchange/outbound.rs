@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ndn_face::FaceSink;
 use ndn_forwarding::{PacketKind, PitToken, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
-use ndn_table::FaceIndex;
+use ndn_table::{FaceIndex, Timestamp};
 use rtrb::Producer;
 
 use super::message::kind_of;
-use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
+use super::{ExchangeCounters, Message, Outgoing, Queued, Rings, Sleeper, place};
 
 /// What a worker sends to the others.
 #[derive(Debug)]
@@ -18,10 +18,12 @@ pub struct Outbound {
     /// The bits of a face's slot that name its worker.
     worker_mask: u32,
     /// By worker; none to this one.
-    rings: Box<[Option<Rings<Producer<Message>>>]>,
+    rings: Box<[Option<Rings<Producer<Queued>>>]>,
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
+    /// The time of what is sent.
+    now: Timestamp,
     /// Where packets are copied that lie in no pool.
     copy_block: Option<FillBlock>,
     counters: Arc<ExchangeCounters>,
@@ -35,7 +37,7 @@ pub(crate) fn slot_stride(worker_count: usize) -> u32 {
 impl Outbound {
     pub(super) fn new(
         own: usize,
-        rings: Vec<Option<Rings<Producer<Message>>>>,
+        rings: Vec<Option<Rings<Producer<Queued>>>>,
         sleepers: &[Arc<Sleeper>],
         counters: Arc<ExchangeCounters>,
     ) -> Self {
@@ -45,6 +47,7 @@ impl Outbound {
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
+            now: Timestamp::default(),
             copy_block: None,
             counters,
         }
@@ -68,13 +71,13 @@ impl Outbound {
             message.release(pool);
             return false;
         };
-        match rings[place(kind)].push(message) {
+        match rings[place(kind)].push(Queued { message, since: self.now }) {
             Ok(()) => {
                 self.touched |= 1 << to;
                 self.counters.sent.increment();
                 true
             }
-            Err(rtrb::PushError::Full(message)) => {
+            Err(rtrb::PushError::Full(Queued { message, .. })) => {
                 self.counters.dropped(kind).increment();
                 message.release(pool);
                 false
@@ -86,6 +89,11 @@ impl Outbound {
     #[must_use]
     pub fn room(&self, to: usize, kind: PacketKind) -> usize {
         self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].slots())
+    }
+
+    /// What is sent from now on, is sent at this time.
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
     }
 
     /// As if every other worker had been sent something.

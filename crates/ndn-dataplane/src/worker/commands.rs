@@ -150,6 +150,12 @@ impl Worker {
             }
             (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
         };
+        if added.is_ok() && channel.is_some() && self.overload.answers_first() {
+            // Where Interests are sent, what comes back is not to wait behind others' Interests.
+            if let Err(error) = self.faces.separate_input(index) {
+                tracing::debug!(face_id, %error, "the face shares a socket with others");
+            }
+        }
         match added {
             Ok(counters) => {
                 self.announce_face(index, &options.properties);

@@ -24,6 +24,13 @@ pub struct WorkerCounters {
     pub burst_sizes: [Counter; BURST_SIZE_CLASSES],
     /// Times that nothing could be read because no buffer was free.
     pub no_block: Counter,
+    /// Interests that were marked because they and others before them had waited for too long.
+    pub marked_interests: Counter,
+    /// Data that were marked for it.
+    pub marked_data: Counter,
+    /// Interests that were refused for it, with or without an answer. They are among the
+    /// [drops](ndn_forwarding::DropReason::Overload) of the shard, too.
+    pub shed_interests: Counter,
     /// UDP peers that got no face, because there are as many as there may be.
     pub refused_peers: Counter,
 }

@@ -5,13 +5,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ndn_face::ChannelId;
-use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties};
+use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties, PacketKind};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
 use super::{IngressSink, Worker, timing};
-use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, RoutedSink};
+use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, Queued, RoutedSink};
+use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
+
+/// Messages to take from one worker at a time: of answers all that wait, since they have cost work.
+fn taken_max(kind: PacketKind) -> usize {
+    match kind {
+        PacketKind::Data | PacketKind::Nack => usize::MAX,
+        PacketKind::Interest => BURST_SIZE,
+    }
+}
 
 /// What a worker has besides, if there are others.
 #[derive(Debug)]
@@ -23,6 +32,8 @@ pub(crate) struct Crew {
     pub(crate) registry: Arc<PeerRegistry>,
     /// Peers whose faces others have, and that have sent to a socket of this worker.
     pub(crate) foreign: HashMap<FaceIndex, (ChannelId, SocketAddr)>,
+    /// Those that wait from each worker.
+    interests: Box<[InterestQueue]>,
 }
 
 impl Crew {
@@ -30,9 +41,11 @@ impl Crew {
         exchange: Exchange,
         dispatcher: Dispatcher,
         registry: Arc<PeerRegistry>,
+        overload: &OverloadOptions,
     ) -> Self {
         let (crossed, foreign) = (Burst::new(), HashMap::new());
-        Self { exchange, dispatcher, crossed, registry, foreign }
+        let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
+        Self { exchange, dispatcher, crossed, registry, foreign, interests }
     }
 
     /// Sends away what belongs to other shards. What stays keeps its place.
@@ -55,8 +68,8 @@ impl Crew {
 }
 
 impl Worker {
-    /// Takes what waits from other workers, as much as one burst from each. Says whether there
-    /// may be more.
+    /// Takes what waits from other workers, all answers, and one burst of Interests from each.
+    /// Says whether there may be more.
     pub(super) fn take_from_others(&mut self, now: Timestamp) -> bool {
         let Some(crew) = &self.crew else { return false };
         let workers = crew.exchange.worker_count();
@@ -68,17 +81,22 @@ impl Worker {
                 let Some(crew) = &self.crew else { return false };
                 let waiting = crew.exchange.waiting(from, kind);
                 if waiting == 0 {
+                    self.note_empty(from, kind);
                     continue;
                 }
+                let is_full = Exchange::is_nearly_full(kind, waiting);
                 queued += waiting as u64;
                 // What a worker says of its faces, it says before it sends what came from them.
                 self.handle_notices();
-                has_more |= waiting > BURST_SIZE;
-                for _ in 0..waiting.min(BURST_SIZE) {
+                has_more |= waiting > taken_max(kind);
+                for _ in 0..waiting.min(taken_max(kind)) {
                     let Some(crew) = &mut self.crew else { return false };
-                    match crew.exchange.take(from, kind) {
-                        Some(message) => self.take_message(now, message),
-                        None => break,
+                    let Some(queued) = crew.exchange.take_queued(from, kind) else { break };
+                    match kind {
+                        PacketKind::Data | PacketKind::Nack => {
+                            self.take_message(now, queued.message);
+                        }
+                        PacketKind::Interest => self.take_interest(now, from, queued, is_full),
                     }
                 }
             }
@@ -88,6 +106,39 @@ impl Worker {
             self.forward_crossed(now);
         }
         has_more
+    }
+
+    /// No Interest of that worker waits.
+    fn note_empty(&mut self, from: usize, kind: PacketKind) {
+        if kind == PacketKind::Interest
+            && let Some(crew) = &mut self.crew
+        {
+            crew.interests[from].is_empty();
+        }
+    }
+
+    /// Takes an Interest, unless it has waited in too long a queue. One that another shard has
+    /// forwarded already is marked at most.
+    fn take_interest(&mut self, now: Timestamp, from: usize, queued: Queued, is_full: bool) {
+        let Queued { mut message, since } = queued;
+        let Some(crew) = &mut self.crew else { return message.release(&self.pool) };
+        let verdict = crew.interests[from].leaves(now, since, is_full);
+        if verdict != Verdict::Pass {
+            match (&mut message, verdict) {
+                (Message::Content(Content::Packet(parcel)), Verdict::Nack) => parcel.refuse(),
+                (Message::Content(Content::Packet(_)), Verdict::Drop) => {
+                    self.overload.note(verdict);
+                    return message.release(&self.pool);
+                }
+                (Message::Content(Content::Packet(parcel)), _) => parcel.mark_congestion(),
+                (Message::Outgoing(outgoing), _) => {
+                    outgoing.congestion_mark = outgoing.congestion_mark.max(1);
+                }
+                (Message::Content(_) | Message::Frame(_), _) => {}
+            }
+            self.overload.note(verdict);
+        }
+        self.take_message(now, message);
     }
 
     fn take_message(&mut self, now: Timestamp, message: Message) {
@@ -121,6 +172,7 @@ impl Worker {
                     pool: &self.pool,
                     outbound: None,
                     timer: timing::measuring(&mut self.timer),
+                    late: None,
                 };
                 let frame = self.pool.bytes(&handle);
                 self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
@@ -140,6 +192,7 @@ impl Worker {
         let outbound = Some(&mut crew.exchange.outbound);
         let mut sink = RoutedSink { faces, outbound, pool: &self.pool };
         let (shard, burst) = (&mut self.shard, &mut crew.crossed);
+        self.overload.mark_data(burst);
         match self.timer.as_deref_mut().and_then(|timer| timer.choose(now).then_some(timer)) {
             None => {
                 shard.process_burst(now, burst, &self.pool, &mut sink);

@@ -5,9 +5,11 @@
 //! through the shard in bursts, and what the shard sent is written with few system calls. Commands
 //! of the control thread are carried out between bursts.
 
+mod agenda;
 mod commands;
 mod counters;
 mod crew;
+mod overload;
 mod timing;
 
 use std::net::SocketAddr;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
-    RxSink,
+    RxSink, Waited,
 };
 use ndn_forwarding::{
     Burst, FaceProperties, FaceScope, Ingress, LpFields, RxFace, ServiceTimer, ServiceTimes, Shard,
@@ -32,11 +34,14 @@ use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
 use crate::exchange::{Frame, Message, Notice, Outbound, RoutedSink};
 use crate::faces::FaceNumbers;
+use crate::overload::Verdict;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
 
+pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
+pub(crate) use overload::Overload;
 
 /// Poll token of the waker of the command queue.
 pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
@@ -50,6 +55,8 @@ const PACKETS_PER_FLUSH: usize = 512;
 /// Packets after which a round ends and the next goes on with the rest of the events, so that the
 /// clock is read and commands are carried out every few milliseconds however much comes in.
 const PACKETS_PER_ROUND: usize = 4096;
+/// First byte of an Interest.
+const TYPE_INTEREST: u8 = 5;
 /// The control thread hears of refused peers so often at most: their addresses are easily forged.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
@@ -79,6 +86,8 @@ pub(crate) struct Worker {
     pub(crate) state: RoundState,
     /// The other workers, if there are any.
     pub(crate) crew: Option<Box<Crew>>,
+    pub(crate) overload: Overload,
+    pub(crate) agenda: Agenda,
     pub(crate) service_times: Arc<ServiceTimes>,
     /// Measures how long packets take, while somebody wants to know.
     pub(crate) timer: Option<Box<ServiceTimer>>,
@@ -138,6 +147,7 @@ impl Worker {
                 return;
             }
             self.state.next_event = 0;
+            self.plan(events);
         }
         let now = Timestamp::from_nanos(clock::now());
         if waited {
@@ -149,14 +159,8 @@ impl Worker {
         self.pool.reclaim();
         // Commands first: an answer of management must not overtake the change it speaks of.
         self.state.has_commands = self.handle_commands(now);
-        self.state.has_crossed = self.take_from_others(now);
-        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
-            let event = events.event(self.state.next_event);
-            self.state.next_event += 1;
-            if event.token < COMMAND_TOKEN {
-                self.receive(now, &event);
-            }
-        }
+        self.state.has_crossed = self.trade(now);
+        self.receive_ready(now, events);
         self.forward(now);
         self.erase();
         let mut sink = RoutedSink {
@@ -203,6 +207,7 @@ impl Worker {
             pool: &self.pool,
             outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
             timer: timing::measuring(&mut self.timer),
+            late: Some((now, &mut self.overload)),
         };
         let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
         loop {
@@ -226,6 +231,7 @@ impl Worker {
                 pool: &self.pool,
                 outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
                 timer: timing::measuring(&mut self.timer),
+                late: Some((now, &mut self.overload)),
             };
             progress = self.faces.resume(now, &self.pool, &mut sink);
         }
@@ -237,6 +243,7 @@ impl Worker {
             return;
         }
         let count = self.burst.len();
+        self.overload.mark_data(&mut self.burst);
         if self.timer.is_some() {
             return self.forward_traced(now);
         }
@@ -424,6 +431,8 @@ struct IngressSink<'a> {
     outbound: Option<&'a mut Outbound>,
     /// If this burst is measured.
     timer: Option<&'a mut ServiceTimer>,
+    /// The time, and what becomes of Interests that have waited for too long.
+    late: Option<(Timestamp, &'a mut Overload)>,
 }
 
 impl RxSink for IngressSink<'_> {
@@ -447,6 +456,35 @@ impl RxSink for IngressSink<'_> {
         }
         // What is dropped is counted by the ingress.
         let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
+    }
+
+    #[cold]
+    fn receive_late(
+        &mut self,
+        face: &RxFace,
+        block: &mut FillBlock,
+        length: usize,
+        fields: &LpFields,
+        waited: Waited,
+    ) {
+        let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
+        let mut verdict = Verdict::Pass;
+        if is_interest && let Some((now, overload)) = &mut self.late {
+            verdict = overload.leaves_socket(*now, waited);
+            overload.note(verdict);
+        }
+        if verdict == Verdict::Drop {
+            return block.skip(length);
+        }
+        let index = self.burst.len();
+        self.receive(face, block, length, fields);
+        if self.burst.len() > index {
+            match verdict {
+                Verdict::Nack => self.burst.refuse(index),
+                Verdict::Mark => self.burst.mark_congestion(index),
+                Verdict::Pass | Verdict::Drop => {}
+            }
+        }
     }
 
     fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
-    OnDemandOptions, WorkerOptions,
+    OnDemandOptions, OverloadOptions, WorkerOptions,
 };
 use ndn_face::{FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{
@@ -87,6 +87,7 @@ impl Bed {
                 per_peer_max: 100,
             },
             spin: Duration::ZERO,
+            overload: OverloadOptions::default(),
             nonce_seed: 1,
             interest_lifetime_max,
         };

@@ -3,8 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
+use ndn_sys::clock::wall_clock;
 use ndn_sys::udp::ReceiveBatch;
 use ndn_table::FaceIndex;
 
@@ -31,8 +33,9 @@ pub(crate) struct OpenMessage {
 /// What [`DatagramInput::open`] found.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// A message for a face, in the block of its slot.
-    Message(FaceIndex),
+    /// A message for a face, in the block of its slot, and how many nanoseconds it has waited, if
+    /// the kernel says.
+    Message(FaceIndex, Option<u64>),
     /// A message from a peer that has no face yet.
     Stranger(SocketAddr),
     /// A message that cannot be used; it is skipped.
@@ -63,6 +66,8 @@ pub(crate) struct DatagramInput {
     was_full: bool,
     /// System calls left for the current event.
     calls_left: usize,
+    /// The wall clock after the last call, nanoseconds, if it brought time stamps.
+    wall_ns: Option<u64>,
 }
 
 impl DatagramInput {
@@ -79,6 +84,7 @@ impl DatagramInput {
             slots: 2,
             was_full: false,
             calls_left: 0,
+            wall_ns: None,
         }
     }
 
@@ -104,14 +110,20 @@ impl DatagramInput {
             .take(slots);
         channel.counters.receive_calls.increment();
         self.count = self.batch.receive(channel.socket.as_fd(), buffers)?;
+        self.wall_ns = None;
         self.was_full = self.count == slots;
         self.slots = if self.was_full { SLOTS.min(slots * 2) } else { 2.max(slots - 1) };
         Ok(true)
     }
 
     /// Says that an event has come for the socket that is read next.
-    pub(crate) fn begin_event(&mut self) {
-        self.calls_left = CALLS_PER_EVENT;
+    pub(crate) fn begin_event(&mut self, reads_once: bool) {
+        self.calls_left = if reads_once { 1 } else { CALLS_PER_EVENT };
+    }
+
+    /// Whether the last call may have left something.
+    pub(crate) fn has_more(&self) -> bool {
+        self.was_full
     }
 
     /// Whether it is worth to read again for the same event; counts how often that was done.
@@ -185,7 +197,15 @@ impl DatagramInput {
         // A connected socket hears one peer, so there it makes no difference.
         let sender = message.peer.filter(|_| channel.owner.is_some());
         self.open = Some(OpenMessage { face, sender, segment_length });
-        Opened::Message(face)
+        Opened::Message(face, message.received_at.map(|at| self.waited_ns(at)))
+    }
+
+    /// How long a message has waited until it was read. One reading of the clock for each call.
+    #[cold]
+    fn waited_ns(&mut self, received_at: Duration) -> u64 {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let wall_ns = *self.wall_ns.get_or_insert_with(|| nanos(wall_clock()));
+        wall_ns.saturating_sub(nanos(received_at))
     }
 
     /// Makes a received message part of its block, or moves it to a new one if it did not fit.

@@ -2,6 +2,7 @@
 
 mod input;
 mod output;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -12,12 +13,23 @@ use ndn_forwarding::Counter;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::FaceIndex;
 
+use crate::leaning::Leaning;
+
 pub(crate) use input::{DatagramInput, Opened};
 pub(crate) use output::{DatagramQueue, DatagramWriter, Destination, Frame, SendCounters};
+pub(crate) use standing::Standing;
 
 /// A UDP socket of a [`FaceSet`](crate::FaceSet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChannelId(pub(crate) u32);
+
+impl ChannelId {
+    /// A small number: that of a socket that was closed is used again.
+    #[must_use]
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// What a UDP socket counts beside its faces.
 #[derive(Debug, Default)]
@@ -41,6 +53,8 @@ pub(crate) struct Channel {
     pub(crate) local: SocketAddr,
     /// The face of a connected socket.
     pub(crate) owner: Option<FaceIndex>,
+    /// The only peer of whom anything is taken for the owner.
+    pub(crate) only: Option<SocketAddr>,
     /// The faces of an unconnected one.
     pub(crate) peers: HashMap<SocketAddr, FaceIndex>,
     /// Whether to ask for a face when a stranger sends.
@@ -51,6 +65,10 @@ pub(crate) struct Channel {
     /// The queue is listed for the next flush.
     pub(crate) listed: bool,
     pub(crate) counters: std::sync::Arc<ChannelCounters>,
+    /// Whether what comes piles up.
+    pub(crate) standing: Standing,
+    /// What it has brought.
+    pub(crate) leaning: Leaning,
 }
 
 impl Channel {
@@ -65,6 +83,9 @@ impl Channel {
             socket,
             local,
             owner,
+            only: None,
+            standing: Standing::default(),
+            leaning: Leaning::default(),
             peers: HashMap::new(),
             accepts,
             queue,
@@ -76,6 +97,10 @@ impl Channel {
 
     /// The face that a message from `peer` belongs to.
     pub(crate) fn face_of(&self, peer: Option<SocketAddr>) -> Option<FaceIndex> {
-        self.owner.or_else(|| self.peers.get(&peer?).copied())
+        match self.owner {
+            Some(owner) if self.only.is_none() || self.only == peer => Some(owner),
+            Some(_) => None,
+            None => self.peers.get(&peer?).copied(),
+        }
     }
 }

@@ -24,6 +24,9 @@ impl FaceSet {
         if let Some(deadline) = face.deadline.take() {
             self.deadlines.remove(&(deadline, index));
         }
+        if let Some(input) = face.own_input {
+            self.remove_channel(input, pool);
+        }
         match &mut face.transport {
             // The poller forgets a descriptor that is closed.
             Transport::Stream(stream) => {

@@ -23,6 +23,7 @@ use ndn_table::{FaceIndex, Timestamp};
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::internal::InternalEnd;
+use crate::leaning::Leaning;
 use crate::output::SpareQueues;
 use crate::reconnect::ReconnectWaits;
 use crate::tap::FrameTap;
@@ -31,7 +32,7 @@ use crate::{
     Persistency,
 };
 
-pub use receive::{Progress, RxSink};
+pub use receive::{Progress, RxSink, Waited};
 pub use send::FaceSink;
 
 /// Poll tokens from here on are the worker's; those below belong to the [`FaceSet`].
@@ -103,6 +104,12 @@ pub struct FaceSet {
     reconnect_waits: ReconnectWaits,
     tap: Option<Box<dyn FrameTap>>,
     calls: Arc<CallCounters>,
+    /// Where and since when the message has waited that is being taken, if that is known.
+    waited: Option<Waited>,
+    /// The last read has not found the end of its queue.
+    has_more: bool,
+    /// Whether a socket is read once for an event, or a few times.
+    reads_once: bool,
 }
 
 impl FaceSet {
@@ -133,6 +140,9 @@ impl FaceSet {
             reconnect_waits: options.reconnect_waits,
             tap: None,
             calls: Arc::default(),
+            waited: None,
+            has_more: false,
+            reads_once: false,
         })
     }
 
@@ -222,6 +232,28 @@ impl FaceSet {
         shared.peers.insert(peer, index);
         let transport = Transport::Datagram { channel, peer: Some(peer) };
         Ok(self.insert(now, index, transport, options))
+    }
+
+    /// Gives a face on a shared socket a socket of its own to receive on, so that what its peer
+    /// sends does not wait behind what others send. It goes on sending by the shared one.
+    ///
+    /// # Errors
+    /// If there is no such face, or those of making a socket: it then works as before.
+    pub fn separate_input(&mut self, index: FaceIndex) -> io::Result<()> {
+        let face = face_in(&mut self.faces, index).ok_or(io::ErrorKind::NotFound)?;
+        let Transport::Datagram { channel, peer: Some(peer) } = face.transport else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let shared = self.channels.get(channel.0 as usize).and_then(Option::as_deref);
+        let socket = shared.ok_or(io::ErrorKind::NotFound)?.socket.branch(peer)?;
+        let (input, _) = self.open_channel(socket, Some(index), false)?;
+        if let Some(channel) = self.channel_mut(input) {
+            channel.only = Some(peer);
+        }
+        if let Some(face) = face_in(&mut self.faces, index) {
+            face.own_input = Some(input);
+        }
+        Ok(())
     }
 
     /// Makes a face of a connected UDP socket.
@@ -333,6 +365,8 @@ impl FaceSet {
             options: *options,
             deadline: None,
             listed: false,
+            leaning: Leaning::default(),
+            own_input: None,
         }));
         self.arm(index);
         counters

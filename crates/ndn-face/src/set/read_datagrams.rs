@@ -6,7 +6,7 @@ use ndn_ring::PacketPool;
 use ndn_table::Timestamp;
 
 use crate::datagram::{ChannelId, DatagramInput, Opened};
-use crate::set::receive::{Origin, Pending, Progress, RxSink};
+use crate::set::receive::{Origin, Pending, Progress, RxSink, Waited};
 use crate::set::{FaceSet, face_in};
 
 impl FaceSet {
@@ -19,8 +19,8 @@ impl FaceSet {
         sink: &mut impl RxSink,
     ) -> Progress {
         let Some(mut input) = self.datagrams.take() else { return Progress::Done };
-        input.begin_event();
-        let received = self.receive(id, &mut input, pool);
+        input.begin_event(self.reads_once);
+        let received = self.receive(now, id, &mut input, pool);
         self.datagrams = Some(input);
         if received == Progress::Done && self.pending.is_some() {
             return self.take_datagrams(now, id, pool, sink);
@@ -29,15 +29,29 @@ impl FaceSet {
     }
 
     /// One system call. What it brings is pending then.
-    fn receive(&mut self, id: ChannelId, input: &mut DatagramInput, pool: &PacketPool) -> Progress {
-        let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
+    fn receive(
+        &mut self,
+        now: Timestamp,
+        id: ChannelId,
+        input: &mut DatagramInput,
+        pool: &PacketPool,
+    ) -> Progress {
+        let Some(channel) = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut)
+        else {
             return Progress::Done;
         };
         self.calls.receive_calls.increment();
         match input.receive(channel, pool) {
-            Ok(true) => self.pending = Some(Pending::Datagrams(id)),
+            Ok(true) => {
+                self.pending = Some(Pending::Datagrams(id));
+                self.has_more = input.has_more();
+                channel.standing.watch(now, !self.has_more, &channel.socket);
+            }
             Ok(false) => return Progress::NoBlock,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.has_more = false;
+                channel.standing.watch(now, true, &channel.socket);
+            }
             Err(_) => channel.counters.receive_errors.increment(),
         }
         Progress::Done
@@ -58,7 +72,7 @@ impl FaceSet {
                 if !input.reads_on() {
                     break Progress::Done;
                 }
-                let received = self.receive(id, &mut input, pool);
+                let received = self.receive(now, id, &mut input, pool);
                 if self.pending.is_none() {
                     break received;
                 }
@@ -91,7 +105,11 @@ impl FaceSet {
                 Opened::Stranger(peer) => {
                     return Progress::NewPeer { channel: id, local: channel.local, peer };
                 }
-                Opened::Message(index) => {
+                Opened::Message(index, waited) => {
+                    self.waited = waited.map(|waited| Waited {
+                        channel: id,
+                        since: Timestamp::from_nanos(now.as_nanos().saturating_sub(waited)),
+                    });
                     if let Some(face) = face_in(&mut self.faces, index) {
                         face.link.counters().last_received_ns.set(now.as_nanos());
                     }

@@ -51,6 +51,7 @@ impl FaceSet {
         };
         match read {
             Ok(length) => {
+                self.has_more = partial + length == spare.len();
                 block.commit(partial + length);
                 stream.partial.clear();
                 face.link.counters().last_received_ns.set(now.as_nanos());

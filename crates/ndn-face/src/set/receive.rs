@@ -10,6 +10,7 @@ use ndn_table::{FaceIndex, Timestamp};
 use crate::LinkDropReason;
 use crate::datagram::ChannelId;
 use crate::face::{Connection, Face, Transport};
+use crate::leaning::Leaning;
 use crate::link::Received;
 use crate::set::{CHANNEL_TOKEN, FOREIGN_TOKEN, FaceSet, face_in};
 use crate::tap::Direction;
@@ -25,6 +26,19 @@ pub trait RxSink {
     /// [`skip`](FillBlock::skip); what it leaves is skipped.
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields);
 
+    /// As [`receive`](Self::receive), for a packet of which it is known how long it has waited.
+    fn receive_late(
+        &mut self,
+        face: &RxFace,
+        block: &mut FillBlock,
+        length: usize,
+        fields: &LpFields,
+        waited: Waited,
+    ) {
+        let _ = waited;
+        self.receive(face, block, length, fields);
+    }
+
     /// Takes the frame in the first `length` bytes of what is filled in `block`, of a face that
     /// another worker has (see [`FaceSet::add_foreign_peer`]), and consumes them. False if there
     /// is no use for it; it is dropped then.
@@ -32,6 +46,15 @@ pub trait RxSink {
         let _ = (face, block, length);
         false
     }
+}
+
+/// In which socket a packet has waited, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    /// The socket.
+    pub channel: ChannelId,
+    /// When the kernel got the packet.
+    pub since: Timestamp,
 }
 
 /// How far the handling of an event has come.
@@ -95,6 +118,8 @@ impl FaceSet {
     ) -> Progress {
         debug_assert!(self.pending.is_none(), "the last event is not finished");
         debug_assert!(event.token < FOREIGN_TOKEN, "not an event of a face");
+        self.waited = None;
+        self.has_more = false;
         let Ok(number) = u32::try_from(event.token & (CHANNEL_TOKEN - 1)) else {
             return Progress::Done;
         };
@@ -150,6 +175,38 @@ impl FaceSet {
         }
     }
 
+    /// Whether the last read of an event did not find the end of what there was.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Whether each event leads to a single read of a socket from now on, however much there is.
+    pub fn set_reads_once(&mut self, reads_once: bool) {
+        self.reads_once = reads_once;
+    }
+
+    /// Whether what an event speaks of has mostly brought Data and Nacks of late, and no Interests.
+    #[must_use]
+    pub fn is_upstream(&mut self, token: u64) -> bool {
+        self.leaning(token).is_some_and(|leaning| leaning.is_upstream())
+    }
+
+    /// What an event speaks of has brought a Data or Nack, or an Interest.
+    pub fn note_brought(&mut self, token: u64, is_answer: bool) {
+        if let Some(leaning) = self.leaning(token) {
+            leaning.note(is_answer);
+        }
+    }
+
+    fn leaning(&mut self, token: u64) -> Option<&mut Leaning> {
+        let number = u32::try_from(token & (CHANNEL_TOKEN - 1)).ok()?;
+        if token & CHANNEL_TOKEN != 0 {
+            return Some(&mut self.channel_mut(ChannelId(number))?.leaning);
+        }
+        Some(&mut face_in(&mut self.faces, FaceIndex::from_bits(number))?.leaning)
+    }
+
     fn waits_writable(&mut self, channel: ChannelId) -> bool {
         self.channel_mut(channel).is_some_and(|channel| channel.waits_writable)
     }
@@ -181,7 +238,12 @@ impl FaceSet {
             Ok(Received::Packet { offset, fields }) => {
                 is_packet = true;
                 block.skip(offset);
-                sink.receive(rx, block, length - offset, &fields);
+                match self.waited {
+                    None => sink.receive(rx, block, length - offset, &fields),
+                    Some(waited) => {
+                        sink.receive_late(rx, block, length - offset, &fields, waited);
+                    }
+                }
             }
             Ok(Received::Reassembled { packet, fields }) => {
                 if let Some(copy) = block_with_room(&mut self.copy_block, packet.len(), pool) {

@@ -55,6 +55,16 @@ impl Parcel {
         self.descriptor.kind
     }
 
+    /// Gives the packet a congestion mark, if it has none.
+    pub fn mark_congestion(&mut self) {
+        self.descriptor.mark_congestion();
+    }
+
+    /// Has an Interest answered with a Nack of reason Congestion, and nothing else.
+    pub fn refuse(&mut self) {
+        self.descriptor.refuse();
+    }
+
     /// The packet.
     #[must_use]
     pub fn handle(&self) -> Option<&PacketHandle> {

@@ -28,14 +28,14 @@ impl<'a> Context<'a> {
         route: FibSlot,
         strategies: &StrategyTable,
     ) {
-        let counters = &self.tables.counters;
-        counters.in_interests.increment();
-        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
-            counters.drop_packet(DropReason::LocalhostScope);
+        self.tables.counters.in_interests.increment();
+        if rx.descriptor.flags.intersects(Flags::LOCALHOST.and(Flags::REFUSED))
+            && self.is_refused(rx)
+        {
             return;
         }
         if self.tables.faces.find(rx.descriptor.face).is_none() {
-            counters.drop_packet(DropReason::ArrivalFaceGone);
+            self.tables.counters.drop_packet(DropReason::ArrivalFaceGone);
             return;
         }
         if !rx.token.is_empty() {
@@ -62,6 +62,23 @@ impl<'a> Context<'a> {
             self.tables.counters.cs_misses.increment();
         }
         self.content_store_miss(rx, pending, route, strategies);
+    }
+
+    /// Whether an Interest has no business here, or there is no time for it.
+    #[cold]
+    fn is_refused(&mut self, rx: &RxPacket<'_>) -> bool {
+        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+            self.tables.counters.drop_packet(DropReason::LocalhostScope);
+            return true;
+        }
+        if rx.has(Flags::REFUSED) {
+            self.tables.counters.drop_packet(DropReason::Overload);
+            if self.tables.faces.find(rx.descriptor.face).is_some() {
+                self.nack_arrived(rx, NackReason::CONGESTION);
+            }
+            return true;
+        }
+        false
     }
 
     /// The PIT entry of an Interest, unless it has expired by now: whether the timer has fired
@@ -102,12 +119,17 @@ impl<'a> Context<'a> {
     #[cold]
     fn interest_loop(&mut self, rx: &RxPacket<'_>, reason: DropReason) {
         self.tables.counters.drop_packet(reason);
+        self.nack_arrived(rx, NackReason::DUPLICATE);
+    }
+
+    /// Answers an Interest that is not in the PIT with a Nack, if it came from a single neighbour.
+    fn nack_arrived(&mut self, rx: &RxPacket<'_>, reason: NackReason) {
         if !rx.has(Flags::FROM_POINT_TO_POINT) {
             return;
         }
         self.tables.counters.out_nacks.increment();
         let packet = TxPacket {
-            kind: TxKind::Nack(NackReason::DUPLICATE),
+            kind: TxKind::Nack(reason),
             wire: rx.wire(),
             handle: rx.handle(),
             pit_token: rx.token,

@@ -4,15 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::time::Duration;
 
 use crate::udp::address::KernelAddress;
 
-/// Room for the control messages of one message: segment size and drop count.
+/// Room for the control messages of one message: segment size, drop count and time stamp.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LENGTH]);
 
-const CONTROL_LENGTH: usize = 64;
+const CONTROL_LENGTH: usize = 96;
 
 /// One received message: one datagram, or several of one sender that the kernel has joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub struct ReceivedMessage {
     /// Datagrams that this socket has dropped since it was made because its buffer was full
     /// (modulo 2^32), if the kernel says.
     pub dropped: Option<u32>,
+    /// When the kernel received it, on its [wall clock](crate::clock::wall_clock), if it was
+    /// [asked](crate::udp::UdpSocket::set_time_stamps) to tell.
+    pub received_at: Option<Duration>,
 }
 
 /// Reusable memory for receiving up to a fixed number of messages per call.
@@ -117,15 +121,24 @@ impl ReceiveBatch {
     #[must_use]
     pub fn message(&self, index: usize) -> ReceivedMessage {
         let header = &self.headers[index];
-        let (segment_length, dropped) = read_controls(&header.msg_hdr, &self.controls[index]);
+        let controls = read_controls(&header.msg_hdr, &self.controls[index]);
         ReceivedMessage {
             length: header.msg_len as usize,
-            segment_length,
+            segment_length: controls.segment_length.filter(|length| *length > 0),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             peer: self.addresses[index].read(header.msg_hdr.msg_namelen),
-            dropped,
+            dropped: controls.dropped,
+            received_at: controls.received_at,
         }
     }
+}
+
+/// What the control messages of a message say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Controls {
+    segment_length: Option<usize>,
+    dropped: Option<u32>,
+    received_at: Option<Duration>,
 }
 
 fn empty_header() -> libc::mmsghdr {
@@ -133,12 +146,12 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Segment size and drop count among the control messages of a received message.
+/// What we asked for among the control messages of a received message.
 ///
 /// Read by hand instead of with the `CMSG_` macros, so that the bounds are checked.
-fn read_controls(header: &libc::msghdr, control: &Control) -> (Option<usize>, Option<u32>) {
+fn read_controls(header: &libc::msghdr, control: &Control) -> Controls {
     const HEADER: usize = size_of::<libc::cmsghdr>();
-    let (mut segment_length, mut dropped) = (None, None);
+    let mut controls = Controls::default();
     #[allow(clippy::unnecessary_cast, reason = "the width differs between C libraries")]
     let filled = (header.msg_controllen as usize).min(CONTROL_LENGTH);
     let mut rest = &control.0[..filled];
@@ -150,16 +163,29 @@ fn read_controls(header: &libc::msghdr, control: &Control) -> (Option<usize>, Op
         if length < HEADER || length > rest.len() {
             break;
         }
-        if let Some(value) = rest[HEADER..length].first_chunk::<4>() {
-            let value = u32::from_ne_bytes(*value);
-            match (message.cmsg_level, message.cmsg_type) {
-                (libc::SOL_UDP, libc::UDP_GRO) => segment_length = usize::try_from(value).ok(),
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => dropped = Some(value),
-                _ => {}
+        let payload = &rest[HEADER..length];
+        let integer = || payload.first_chunk().map(|value| u32::from_ne_bytes(*value));
+        match (message.cmsg_level, message.cmsg_type) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                controls.segment_length = integer().and_then(|value| usize::try_from(value).ok());
             }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => controls.dropped = integer(),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                controls.received_at = read_time(payload);
+            }
+            _ => {}
         }
         let aligned = length.next_multiple_of(size_of::<usize>());
         rest = rest.get(aligned..).unwrap_or_default();
     }
-    (segment_length.filter(|length| *length > 0), dropped)
+    controls
+}
+
+/// A `timespec`: two integers of the size of a word.
+fn read_time(payload: &[u8]) -> Option<Duration> {
+    const WORD: usize = size_of::<libc::time_t>();
+    let (seconds, rest) = payload.split_first_chunk::<WORD>()?;
+    let seconds = u64::try_from(libc::time_t::from_ne_bytes(*seconds)).ok()?;
+    let nanos = u32::try_from(libc::c_long::from_ne_bytes(*rest.first_chunk()?)).ok()?;
+    Some(Duration::new(seconds, nanos.min(999_999_999)))
 }

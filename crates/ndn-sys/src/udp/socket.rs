@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use socket2::{InterfaceIndexOrAddress, Protocol, Socket, Type};
+use socket2::{InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
 use crate::socket::{local_address, new_socket, set_option};
 
@@ -129,6 +129,45 @@ impl UdpSocket {
         // Setting "no default segment size" fails on a kernel that cannot segment.
         let segmentation = set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         Self { socket: socket.into(), segmentation }
+    }
+
+    /// A socket at the same address that receives what comes from `peer`, instead of this one.
+    ///
+    /// Datagrams of others that come at the moment at which it is made may be lost, or be received by
+    /// it.
+    ///
+    /// # Errors
+    /// Those of `bind(2)` and `connect(2)`.
+    pub fn branch(&self, peer: SocketAddr) -> io::Result<Self> {
+        let local = self.local_address()?;
+        let own = SockRef::from(self);
+        let shares = own.reuse_port()?;
+        // Nobody else is to bind to the address: both say that it may be shared during this call only.
+        own.set_reuse_port(true)?;
+        let branch = (|| {
+            let socket = new_socket(local, Type::DGRAM, Protocol::UDP)?;
+            socket.set_reuse_port(true)?;
+            // The kernel tells twice of what it was asked for.
+            let options = UdpOptions {
+                receive_buffer: own.recv_buffer_size()? / 2,
+                send_buffer: own.send_buffer_size()? / 2,
+                ..UdpOptions::bound_to(local)
+            };
+            set_buffers(&socket, &options)?;
+            socket.bind(&local.into())?;
+            socket.connect(&peer.into())?;
+            Ok(Self::of(socket))
+        })();
+        own.set_reuse_port(shares)?;
+        branch
+    }
+
+    /// Has the kernel tell when it received what is received from now on, or no more.
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn set_time_stamps(&self, on: bool) -> io::Result<()> {
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on.into())
     }
 
     /// The address that the socket is bound to.

@@ -1,0 +1,160 @@
+//! The report as a picture.
+
+use std::fmt::Write;
+
+use super::{OverloadCase, OverloadReport};
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 440.0;
+/// Of the area inside the axes: left, top, right, bottom.
+const FRAME: (f64, f64, f64, f64) = (70.0, 50.0, 690.0, 380.0);
+
+/// Where a point of the plot lies in the picture.
+struct Scale {
+    ratio_max: f64,
+    rate_max: f64,
+}
+
+impl Scale {
+    fn x(&self, ratio: f64) -> f64 {
+        FRAME.0 + (FRAME.2 - FRAME.0) * ratio / self.ratio_max
+    }
+
+    fn y(&self, rate: f64) -> f64 {
+        FRAME.3 - (FRAME.3 - FRAME.1) * rate / self.rate_max
+    }
+}
+
+/// Satisfied against offered rate, with answers first and without, as SVG.
+#[must_use]
+pub fn plot(report: &OverloadReport) -> String {
+    let most =
+        |figure: fn(&OverloadCase) -> f64| report.cases.iter().map(figure).fold(1.0, f64::max);
+    let scale = Scale {
+        ratio_max: most(|case| case.ratio),
+        rate_max: most(|case| case.satisfied_per_s) * 1.08,
+    };
+    let mut svg = String::new();
+    let middle = f64::midpoint(FRAME.0, FRAME.2);
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" font-size=\"15\">\
+         Satisfied Interests under overload ({} B, {:.0}/s sustainable)</text>\n\
+         <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">\
+         offered rate, in multiples of the sustainable one</text>\n",
+        report.payload,
+        report.sustainable_per_s,
+        HEIGHT - 20.0,
+    );
+    grid(&mut svg, &scale);
+    // What a forwarder without limits would do.
+    let ideal =
+        [(0.0, 0.0), (1.0, report.sustainable_per_s), (scale.ratio_max, report.sustainable_per_s)];
+    line(&mut svg, &scale, &ideal, "#999", "4 4");
+    for (answers_first, colour, legend_y) in [(true, "#0a6ebd", 70.0), (false, "#c43c2b", 88.0)] {
+        let rows = report.cases.iter().filter(|row| row.answers_first == answers_first);
+        let points: Vec<(f64, f64)> = rows.map(|row| (row.ratio, row.satisfied_per_s)).collect();
+        line(&mut svg, &scale, &points, colour, "none");
+        for &(ratio, rate) in &points {
+            let (x, y) = (scale.x(ratio), scale.y(rate));
+            let _ =
+                writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+        }
+        let legend = if answers_first { "Data and Nacks first" } else { "as it comes" };
+        let x = FRAME.0 + 14.0;
+        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{legend_y}\" fill=\"{colour}\">{legend}</text>");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn line(svg: &mut String, scale: &Scale, points: &[(f64, f64)], colour: &str, dashes: &str) {
+    let places: Vec<String> = points
+        .iter()
+        .map(|&(ratio, rate)| format!("{:.1},{:.1}", scale.x(ratio), scale.y(rate)))
+        .collect();
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+         stroke-dasharray=\"{dashes}\"/>",
+        places.join(" ")
+    );
+}
+
+fn grid(svg: &mut String, scale: &Scale) {
+    let (left, top, right, bottom) = FRAME;
+    let mut tick =
+        |from: (f64, f64), to: (f64, f64), at: (f64, f64), anchor: &str, text: String| {
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>",
+                from.0, from.1, to.0, to.1, at.0, at.1
+            );
+        };
+    let mut ratio = 0.0;
+    while ratio <= scale.ratio_max + 1e-9 {
+        let x = scale.x(ratio);
+        tick((x, top), (x, bottom), (x, bottom + 18.0), "middle", format!("{ratio:.1}"));
+        ratio += 0.5;
+    }
+    let step = nice_step(scale.rate_max / 5.0);
+    let mut rate = 0.0;
+    while rate <= scale.rate_max {
+        let y = scale.y(rate);
+        let text = format!("{:.0} k/s", rate / 1000.0);
+        tick((left, y), (right, y), (left - 8.0, y + 4.0), "end", text);
+        rate += step;
+    }
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is no less.
+fn nice_step(step: f64) -> f64 {
+    let power = 10_f64.powf(step.max(1.0).log10().floor());
+    let nice = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
+    nice.into_iter().find(|nice| *nice >= step).unwrap_or(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(answers_first: bool, ratio: f64, satisfied_per_s: f64) -> OverloadCase {
+        OverloadCase {
+            answers_first,
+            ratio,
+            offered_per_s: ratio * 1e5,
+            satisfied_per_s,
+            of_peak: 1.0,
+            satisfied: 1.0,
+            nacked_per_s: 0.0,
+            answers_lost: 0.0,
+            p50_ms: 1.0,
+            p99_ms: 2.0,
+            forwarder_busy: 1.0,
+            generator_bound: false,
+            rounds_discarded: 0,
+        }
+    }
+
+    #[test]
+    fn every_case_has_its_point_inside_the_axes() {
+        let cases = vec![case(true, 1.0, 1e5), case(true, 3.0, 95e3), case(false, 3.0, 3e4)];
+        let report = OverloadReport {
+            bench: "overload",
+            machine: crate::Machine::read(),
+            cpus: vec![0, 1, 2],
+            payload: 100,
+            sustainable_per_s: 1e5,
+            cases,
+        };
+        let svg = plot(&report);
+        assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
+        assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
+        assert!(svg.contains("<circle cx=\"690.0\""), "3.0 is the right end: {svg}");
+        assert_eq!((nice_step(17.0), nice_step(20.0), nice_step(600.0)), (20.0, 20.0, 1000.0));
+    }
+}

@@ -1,0 +1,156 @@
+//! In which order a worker reads what is ready.
+//!
+//! Faces and sockets that mostly bring Data and Nacks come first, and are read until there is no more:
+//! an answer that is lost was paid for, and the queue that it waits in belongs to the kernel, which
+//! drops without looking. The number of answers is bounded by that of the Interests sent, or, where a
+//! peer sends what nobody asked for, by a limit. Interests are read in small portions, and the answers
+//! in between.
+
+use ndn_forwarding::PacketKind;
+use ndn_sys::poll::{Event as PollEvent, Events};
+use ndn_table::Timestamp;
+
+use super::{COMMAND_TOKEN, EVENTS_PER_ROUND, PACKETS_PER_FLUSH, PACKETS_PER_ROUND, Worker};
+
+/// Packets read from one upstream face in a row at most.
+const ANSWERS_IN_A_ROW: usize = 4096;
+
+/// Rounds after one with answers in which Interests are read in small portions.
+const SMALL_ROUNDS: u8 = 64;
+
+/// The order in which the events of a wait are handled.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    /// Positions among the events; the upstream ones first.
+    order: Vec<u16>,
+    /// How many are upstream.
+    upstreams: usize,
+    /// Packets of the round when the upstream ones were last read.
+    read_at: usize,
+    /// Rounds for which Interests are still read in small portions.
+    small_rounds: u8,
+}
+
+impl Agenda {
+    pub(crate) fn new() -> Self {
+        Self {
+            order: Vec::with_capacity(EVENTS_PER_ROUND),
+            upstreams: 0,
+            read_at: 0,
+            small_rounds: 0,
+        }
+    }
+
+    /// Puts `count` events in order.
+    fn arrange(&mut self, count: usize, mut is_upstream: impl FnMut(usize) -> bool) {
+        let count = count.min(EVENTS_PER_ROUND);
+        let (order, positions) = (&mut self.order, 0..u16::try_from(count).unwrap_or(0));
+        order.clear();
+        order.extend(positions);
+        self.upstreams = 0;
+        for place in 0..count {
+            if is_upstream(usize::from(order[place])) {
+                // Upstream ones keep their order; of the others, it does not matter.
+                order.swap(place, self.upstreams);
+                self.upstreams += 1;
+            }
+        }
+    }
+
+    /// Which event comes at this place.
+    fn event(&self, place: usize) -> usize {
+        self.order.get(place).copied().map_or(place, usize::from)
+    }
+}
+
+impl Worker {
+    /// Puts the events of a wait in order.
+    pub(super) fn plan(&mut self, events: &Events) {
+        let Self { agenda, faces, overload, .. } = self;
+        let is_face = |token: u64| token < COMMAND_TOKEN;
+        let answers_first = overload.answers_first() && events.len() > 1;
+        agenda.arrange(events.len(), |position| {
+            let token = events.event(position).token;
+            answers_first && is_face(token) && faces.is_upstream(token)
+        });
+        let small_rounds =
+            if agenda.upstreams > 0 { SMALL_ROUNDS } else { agenda.small_rounds.saturating_sub(1) };
+        if (small_rounds > 0) != (agenda.small_rounds > 0) {
+            faces.set_reads_once(small_rounds > 0);
+        }
+        agenda.small_rounds = small_rounds;
+    }
+
+    /// Reads what is ready, until enough has been read for a round.
+    pub(super) fn receive_ready(&mut self, now: Timestamp, events: &Events) {
+        self.agenda.read_at = 0;
+        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+            let place = self.state.next_event;
+            let event = events.event(self.agenda.event(place));
+            self.state.next_event += 1;
+            if event.token >= COMMAND_TOKEN {
+                continue;
+            }
+            if place < self.agenda.upstreams {
+                self.receive_all(now, &event);
+                self.agenda.read_at = self.state.packets;
+                continue;
+            }
+            self.receive(now, &event);
+            self.note_brought(event.token);
+            if self.state.packets - self.agenda.read_at >= PACKETS_PER_FLUSH {
+                self.receive_answers(now, events);
+            }
+        }
+    }
+
+    /// Reads all that there is, within a limit.
+    fn receive_all(&mut self, now: Timestamp, event: &PollEvent) {
+        let end = self.state.packets + ANSWERS_IN_A_ROW;
+        loop {
+            self.receive(now, event);
+            self.note_brought(event.token);
+            if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
+                return;
+            }
+        }
+    }
+
+    /// Takes the answers that have come since the round began.
+    fn receive_answers(&mut self, now: Timestamp, events: &Events) {
+        self.state.has_crossed |= self.trade(now);
+        for place in 0..self.agenda.upstreams {
+            let event = events.event(self.agenda.event(place));
+            self.receive_all(now, &PollEvent { readable: true, writable: false, ..event });
+        }
+        self.agenda.read_at = self.state.packets;
+    }
+
+    /// Notes what a face or socket has brought last.
+    fn note_brought(&mut self, token: u64) {
+        let Some(last) = self.burst.len().checked_sub(1) else { return };
+        self.faces.note_brought(token, self.burst.kind(last) != PacketKind::Interest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstream_events_come_first_and_each_event_once() {
+        let mut agenda = Agenda::new();
+        for mask in 0..256_usize {
+            for count in 0..=8 {
+                agenda.arrange(count, |position| mask >> position & 1 == 1);
+                let order: Vec<usize> = (0..count).map(|place| agenda.event(place)).collect();
+                let upstream: Vec<usize> =
+                    (0..count).filter(|position| mask >> position & 1 == 1).collect();
+                assert_eq!(order[..agenda.upstreams], upstream);
+                let mut sorted = order;
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a worker does with Interests that have waited for too long.
+
+use std::sync::Arc;
+
+use ndn_face::Waited;
+use ndn_forwarding::{Burst, Counters, DropReason};
+use ndn_table::Timestamp;
+
+use super::{Worker, WorkerCounters};
+use crate::overload::{InterestQueue, OverloadOptions, Verdict};
+
+/// Marks that may be due at one time: what has not found its Data by then need not any more.
+const MARKS_DUE_MAX: usize = 64;
+
+/// The queues of Interests of one worker, beside those from other workers, and what came of them.
+#[derive(Debug)]
+pub(crate) struct Overload {
+    options: OverloadOptions,
+    /// By number of the socket; made when somebody has waited there for the first time.
+    sockets: Vec<InterestQueue>,
+    /// Congestion marks that are still to be put on Data.
+    marks_due: usize,
+    counters: Arc<WorkerCounters>,
+    shard_counters: Arc<Counters>,
+}
+
+impl Overload {
+    pub(crate) fn new(
+        options: OverloadOptions,
+        counters: Arc<WorkerCounters>,
+        shard_counters: Arc<Counters>,
+    ) -> Self {
+        Self { options, sockets: Vec::new(), marks_due: 0, counters, shard_counters }
+    }
+
+    /// Whether answers go before Interests.
+    pub(super) fn answers_first(&self) -> bool {
+        self.options.answers_first
+    }
+
+    /// An Interest has been taken out of the queue of a socket.
+    #[cold]
+    pub(super) fn leaves_socket(&mut self, now: Timestamp, waited: Waited) -> Verdict {
+        let number = waited.channel.number();
+        if number >= self.sockets.len() {
+            self.sockets.resize(number + 1, InterestQueue::new(&self.options));
+        }
+        self.sockets[number].leaves(now, waited.since, false)
+    }
+
+    /// Counts what becomes of an Interest that has waited. For one that is marked, a Data is marked,
+    /// too: consumers hear of the queue at once, whatever the producer does with marks.
+    #[cold]
+    pub(super) fn note(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Pass => {}
+            Verdict::Mark => {
+                self.counters.marked_interests.increment();
+                self.marks_due = MARKS_DUE_MAX.min(self.marks_due + 1);
+            }
+            Verdict::Nack => self.counters.shed_interests.increment(),
+            Verdict::Drop => {
+                self.counters.shed_interests.increment();
+                // It does not enter the shard.
+                self.shard_counters.in_interests.increment();
+                self.shard_counters.drop_packet(DropReason::Overload);
+            }
+        }
+    }
+
+    /// Puts marks that are due on the Data of a burst.
+    #[inline]
+    pub(super) fn mark_data(&mut self, burst: &mut Burst) {
+        if self.marks_due > 0 {
+            let marked = burst.mark_data(self.marks_due);
+            self.marks_due -= marked;
+            self.counters.marked_data.add(marked as u64);
+        }
+    }
+}
+
+impl Worker {
+    /// Begins a round of the exchange with other workers.
+    pub(super) fn trade(&mut self, now: Timestamp) -> bool {
+        let Some(crew) = &mut self.crew else { return false };
+        crew.exchange.outbound.set_time(now);
+        self.take_from_others(now)
+    }
+}
