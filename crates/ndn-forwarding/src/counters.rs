@@ -115,14 +115,24 @@ pub struct Counters {
     pub passed_on_interests: Counter,
     /// Nacks that entered the shard, and went on to the one that they belong to.
     pub passed_on_nacks: Counter,
-    dropped: [Counter; DropReason::COUNT],
+    dropped: Drops,
+}
+
+/// A counter for each reason.
+#[derive(Debug)]
+struct Drops([Counter; DropReason::COUNT]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
 }
 
 impl Counters {
     /// Counts one discarded packet.
     #[inline]
     pub fn drop_packet(&self, reason: DropReason) {
-        self.dropped[reason.index()].increment();
+        self.dropped.0[reason.index()].increment();
     }
 
     /// What several shards count together: each packet once, in whatever shards it was.
@@ -133,7 +143,7 @@ impl Counters {
             for (sum, part) in total.fields().into_iter().zip(one.fields()) {
                 sum.add(part.value());
             }
-            for (sum, part) in total.dropped.iter().zip(&one.dropped) {
+            for (sum, part) in total.dropped.0.iter().zip(&one.dropped.0) {
                 sum.add(part.value());
             }
         }
@@ -223,13 +233,13 @@ impl Counters {
     /// Packets discarded for `reason`.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.dropped[reason.index()].value()
+        self.dropped.0[reason.index()].value()
     }
 
     /// Packets discarded for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
-        self.dropped.iter().map(Counter::value).sum()
+        self.dropped.0.iter().map(Counter::value).sum()
     }
 }
 

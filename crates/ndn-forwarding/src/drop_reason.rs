@@ -86,7 +86,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of its counter.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Malformed,
         Self::EmptyName,
         Self::NameTooLong,
@@ -124,7 +124,7 @@ impl DropReason {
 
     /// The reasons for which an Interest is refused before it joins a PIT entry. What is counted
     /// under others has been in an in-record, or is no Interest that has entered a shard.
-    pub const REFUSED_INTEREST: [Self; 9] = [
+    pub const REFUSED_INTEREST: [Self; 10] = [
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
         Self::Overload,
