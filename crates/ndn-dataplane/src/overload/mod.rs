@@ -111,3 +111,6 @@ impl InterestQueue {
         self.sheds.is_short();
     }
 }
+
+#[cfg(test)]
+mod harness;
