@@ -29,6 +29,9 @@ const WINDOW: u32 = 1024;
 const STEAL_MAX: f64 = 0.01;
 /// Share of the aimed-at rate that has to be sent.
 const SENT_MIN: f64 = 0.95;
+/// The settings of both modes.
+const ONE_WORKER: &str = "[forwarder]\nworkers = 1\n";
+const AS_IT_COMES: &str = "[forwarder]\nworkers = 1\n[overload]\nanswers_first = false\n";
 /// Between two rounds, so that what is pending ends.
 const PAUSE: Duration = Duration::from_millis(600);
 
@@ -104,7 +107,7 @@ impl<'a> Subject<'a> {
             producer_port: first + 1,
             consumer_ports: (0..consumers).map(|consumer| first + 2 + consumer).collect(),
             udp: true,
-            settings: if answers_first { "" } else { "[overload]\nanswers_first = false\n" },
+            settings: if answers_first { ONE_WORKER } else { AS_IT_COMES },
         };
         let executable = std::env::current_exe()?;
         let running = Running::start(Program::Namewire, &executable, &addresses, options.cpus[0])?;

@@ -154,7 +154,9 @@ impl World {
                         self.shed += 1;
                         continue;
                     }
-                    verdict => self.push_with(packet, verdict),
+                    verdict @ (Verdict::Pass | Verdict::Mark | Verdict::Nack) => {
+                        self.push_with(packet, verdict);
+                    }
                 }
             }
         }
@@ -165,7 +167,7 @@ impl World {
         self.now = self.now.plus_nanos(PACKET_NS * count.max(1));
         for number in self.sent.forwarded.drain(..) {
             // Scattered, and the same in every run.
-            let jitter = u64::from(number.wrapping_mul(0x9E37_79B9)) * JITTER_NS >> 32;
+            let jitter = (u64::from(number.wrapping_mul(0x9E37_79B9)) * JITTER_NS) >> 32;
             self.coming.insert((self.now.plus_nanos(ROUND_TRIP_NS + jitter), number));
         }
     }
