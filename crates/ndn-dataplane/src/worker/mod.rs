@@ -10,6 +10,7 @@ mod commands;
 mod counters;
 mod crew;
 mod overload;
+mod sink;
 mod timing;
 
 use std::net::SocketAddr;
@@ -19,12 +20,11 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
-    RxSink, Waited,
 };
 use ndn_forwarding::{
-    Burst, FaceProperties, FaceScope, Ingress, LpFields, RxFace, ServiceTimer, ServiceTimes, Shard,
+    Burst, FaceProperties, FaceScope, Ingress, ServiceTimer, ServiceTimes, Shard,
 };
-use ndn_ring::{FillBlock, PacketPool};
+use ndn_ring::PacketPool;
 use ndn_sys::clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
@@ -32,9 +32,8 @@ use ndn_table::{FaceIndex, NameHasher, Timestamp};
 use crate::command::Command;
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
-use crate::exchange::{Frame, Message, Notice, Outbound, RoutedSink};
+use crate::exchange::{Notice, RoutedSink};
 use crate::faces::FaceNumbers;
-use crate::overload::Verdict;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
 
@@ -42,6 +41,7 @@ pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
 pub(crate) use overload::Overload;
+use sink::IngressSink;
 
 /// Poll token of the waker of the command queue.
 pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
@@ -55,8 +55,6 @@ const PACKETS_PER_FLUSH: usize = 512;
 /// Packets after which a round ends and the next goes on with the rest of the events, so that the
 /// clock is read and commands are carried out every few milliseconds however much comes in.
 const PACKETS_PER_ROUND: usize = 4096;
-/// First byte of an Interest.
-const TYPE_INTEREST: u8 = 5;
 /// The control thread hears of refused peers so often at most: their addresses are easily forged.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker waits when its pool has no free block, before it looks again.
@@ -419,80 +417,6 @@ impl Worker {
             crew.exchange.release(&self.pool);
         }
         self.events.wake();
-    }
-}
-
-/// Puts received packets into the burst.
-struct IngressSink<'a> {
-    burst: &'a mut Burst,
-    ingress: &'a mut Ingress,
-    pool: &'a PacketPool,
-    /// The other workers, if there are any.
-    outbound: Option<&'a mut Outbound>,
-    /// If this burst is measured.
-    timer: Option<&'a mut ServiceTimer>,
-    /// The time, and what becomes of Interests that have waited for too long.
-    late: Option<(Timestamp, &'a mut Overload)>,
-}
-
-impl RxSink for IngressSink<'_> {
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.burst.is_full()
-    }
-
-    #[inline]
-    fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
-        if let Some(timer) = self.timer.as_deref_mut() {
-            return timing::receive(
-                timer,
-                self.ingress,
-                self.burst,
-                self.pool,
-                (block, length),
-                fields,
-                face,
-            );
-        }
-        // What is dropped is counted by the ingress.
-        let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
-    }
-
-    #[cold]
-    fn receive_late(
-        &mut self,
-        face: &RxFace,
-        block: &mut FillBlock,
-        length: usize,
-        fields: &LpFields,
-        waited: Waited,
-    ) {
-        let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
-        let mut verdict = Verdict::Pass;
-        if is_interest && let Some((now, overload)) = &mut self.late {
-            verdict = overload.leaves_socket(*now, waited);
-            overload.note(verdict);
-        }
-        if verdict == Verdict::Drop {
-            return block.skip(length);
-        }
-        let index = self.burst.len();
-        self.receive(face, block, length, fields);
-        if self.burst.len() > index {
-            match verdict {
-                Verdict::Nack => self.burst.refuse(index),
-                Verdict::Mark => self.burst.mark_congestion(index),
-                Verdict::Pass | Verdict::Drop => {}
-            }
-        }
-    }
-
-    fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
-        let Some(outbound) = &mut self.outbound else { return false };
-        let to = outbound.owner_of(face);
-        let frame = Frame { face, handle: block.carve(length) };
-        outbound.send(to, Message::Frame(frame), self.pool);
-        true
     }
 }
 
