@@ -39,6 +39,12 @@ impl ReceivedData {
         self.data().content_range().map(|range| self.wire.slice(range)).unwrap_or_default()
     }
 
+    /// Length of the content.
+    #[must_use]
+    pub fn content_len(&self) -> usize {
+        self.data().content_range().map_or(0, |range| range.len())
+    }
+
     /// Whether a forwarder on the way marked congestion.
     #[must_use]
     pub fn congestion_mark(&self) -> bool {

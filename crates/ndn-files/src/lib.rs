@@ -3,6 +3,7 @@
 
 mod cache;
 mod counters;
+mod download;
 mod listing;
 mod manifest;
 mod metadata;
@@ -22,6 +23,7 @@ mod stat;
 mod tests;
 
 pub use counters::{Counters, Event};
+pub use download::{Origin, PartError, PartFile, Progress, ReceiveError, Workers, receive};
 pub use manifest::{Manifest, ManifestError, fetch_manifest};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;

@@ -78,6 +78,19 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+impl From<ndn_files::PartError> for Failure {
+    fn from(error: ndn_files::PartError) -> Self {
+        use ndn_files::PartError;
+        if matches!(error, PartError::NoFileName(_)) {
+            Self::Usage(error.to_string())
+        } else if matches!(error, PartError::Older { .. }) {
+            Self::Unverified(format!("{error} (--allow-older takes it)"))
+        } else {
+            Self::Failed(error.to_string())
+        }
+    }
+}
+
 /// Errors of standard output; those of files go through [`Failure::file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

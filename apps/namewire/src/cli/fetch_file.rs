@@ -1,15 +1,17 @@
 //! Fetching one object into a target: version, manifest, what is there already.
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{FetchError, FetchOptions, FoundObject, ObjectStream, Verification};
-use ndn_files::ManifestError;
+use ndn_client::fetch::{FetchError, FetchOptions, FetchProgress, FoundObject, Verification};
+use ndn_files::{ManifestError, Origin, PartFile, Progress, ReceiveError, Workers, receive};
 use ndn_packet::Name;
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
 use super::output::{self, bytes_for_people};
-use super::part::{Origin, PartFile, Progress};
 use super::target::Target;
+
+/// Segments written at once where they are written in order.
+const BATCH: usize = 256;
 
 /// How objects are fetched and what is believed.
 #[derive(Clone, Debug)]
@@ -46,41 +48,116 @@ pub(super) struct Already {
     pub(super) bytes: u64,
 }
 
-/// Finds the object and starts to fetch what is not there yet.
-pub(super) async fn start(
+/// What was fetched.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    /// Name of the object with its version.
+    pub(super) name: Name,
+    pub(super) already: Already,
+    pub(super) progress: FetchProgress,
+}
+
+impl Fetched {
+    /// Length of the object.
+    pub(super) fn bytes(&self) -> u64 {
+        self.already.bytes + self.progress.bytes
+    }
+}
+
+/// Fetches an object into `target`, as far as it is not there yet. `observe` is called now and then.
+pub(super) async fn fetch(
     endpoint: &Endpoint,
     name: &Name,
     policy: &Policy,
     target: &mut Target,
-) -> Outcome<(ObjectStream, Already)> {
-    let fetching = &policy.fetching;
-    let found = endpoint.find(name, fetching).await.map_err(failure)?;
+    workers: &Workers,
+    mut observe: impl FnMut(&FetchProgress, Already),
+) -> Outcome<Fetched> {
+    let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
     if let Target::File(part) = target
-        && matches!(fetching.verification, Verification::Verifier(_))
+        && matches!(policy.fetching.verification, Verification::Verifier(_))
         && !policy.allow_older
     {
         part.refuse_older(found.name())?;
     }
-    let (mut found, fetching) = under_manifest(endpoint, found, fetching).await?;
-    let fetching = &fetching;
-    let mut already = Already::default();
-    if let Target::File(part) = target {
-        let origin = Origin { name: found.name().to_uri(), verification: policy.identity.clone() };
-        let origin = found.is_segmented().then_some(origin);
-        let resumed = match &origin {
-            Some(origin) if !policy.restart => {
-                resume(endpoint, &mut found, fetching, part, origin).await?
-            }
-            _ => None,
-        };
-        match resumed {
-            Some(progress) => {
-                already = Already { segments: progress.segments, bytes: progress.bytes };
-            }
-            None => part.begin(origin)?,
+    let known = under_manifest(endpoint, found, &policy.fetching).await?;
+    if let Target::File(part) = target
+        && known.found.is_segmented()
+    {
+        let positional = positional(endpoint, &known, policy, part, workers, &mut observe).await?;
+        if let Some(fetched) = positional {
+            return Ok(fetched);
         }
     }
-    Ok((endpoint.fetch_found(found, already.segments, fetching), already))
+    if let Target::File(part) = target {
+        part.begin(None)?;
+    }
+    let already = Already::default();
+    let mut stream = endpoint.fetch_found(known.found, 0, &known.fetching);
+    let progress = stream.progress();
+    let mut chunks = Vec::with_capacity(BATCH);
+    while stream.next_batch(&mut chunks, BATCH).await.map_err(failure)? > 0 {
+        for chunk in chunks.drain(..) {
+            target.write(&chunk)?;
+        }
+        observe(&progress.borrow(), already);
+    }
+    let progress = *progress.borrow();
+    Ok(Fetched { name: stream.name().clone(), already, progress })
+}
+
+/// Writes segments to their places, in any order; `None` where that cannot be done, because they have
+/// different lengths.
+async fn positional(
+    endpoint: &Endpoint,
+    known: &Known,
+    policy: &Policy,
+    part: &mut PartFile,
+    workers: &Workers,
+    observe: &mut impl FnMut(&FetchProgress, Already),
+) -> Outcome<Option<Fetched>> {
+    let mut found = known.found.clone();
+    let fetching = &known.fetching;
+    let mut already = Already::default();
+    let origin = Origin { name: found.name().to_uri(), verification: policy.identity.clone() };
+    let resumed = if policy.restart {
+        None
+    } else {
+        resume(endpoint, &mut found, fetching, part, &origin).await?
+    };
+    match resumed {
+        Some(progress) => {
+            already = Already { segments: progress.segments, bytes: progress.bytes };
+        }
+        None => part.begin(Some(origin))?,
+    }
+    if let Some((size, _)) = known.layout {
+        part.reserve(size)?;
+    }
+    let stream = endpoint.fetch_packets(found, already.segments, fetching);
+    let (progress, name) = (stream.progress(), stream.name().clone());
+    let segment_len = known.layout.map(|(_, segment_len)| segment_len);
+    let received = receive(stream, part, &fetching.verification, segment_len, workers, || {
+        observe(&progress.borrow(), already);
+    });
+    match received.await {
+        Ok(()) => {
+            let progress = *progress.borrow();
+            Ok(Some(Fetched { name, already, progress }))
+        }
+        Err(ReceiveError::Irregular(_)) => Ok(None),
+        Err(ReceiveError::Fetch(error)) => Err(failure(error)),
+        Err(ReceiveError::Part(error)) => Err(error.into()),
+        Err(error) => Err(Failure::Failed(error.to_string())),
+    }
+}
+
+/// An object, and how it is to be fetched.
+pub(super) struct Known {
+    pub(super) found: FoundObject,
+    pub(super) fetching: FetchOptions,
+    /// Its length and that of a segment, by a manifest.
+    layout: Option<(u64, u64)>,
 }
 
 /// Where a key is to vouch for the object and there is a manifest, the key vouches for that, and the
@@ -89,17 +166,20 @@ pub(super) async fn under_manifest(
     endpoint: &Endpoint,
     found: FoundObject,
     fetching: &FetchOptions,
-) -> Outcome<(FoundObject, FetchOptions)> {
+) -> Outcome<Known> {
+    let without = |found| Ok(Known { found, fetching: fetching.clone(), layout: None });
     if !matches!(fetching.verification, Verification::Verifier(_)) {
-        return Ok((found, fetching.clone()));
+        return without(found);
     }
     let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
     match manifest {
         // Metadata of other services is not that of files.
-        Ok(None) | Err(ManifestError::Metadata(_)) => Ok((found, fetching.clone())),
+        Ok(None) | Err(ManifestError::Metadata(_)) => without(found),
         Ok(Some(manifest)) => {
             let verification = manifest.verification();
-            Ok((manifest.to_found(), FetchOptions { verification, ..fetching.clone() }))
+            let fetching = FetchOptions { verification, ..fetching.clone() };
+            let layout = Some((manifest.size(), manifest.segment_size()));
+            Ok(Known { found: manifest.to_found(), fetching, layout })
         }
         Err(error) => Err(manifest_failure(&error)),
     }

@@ -2,28 +2,25 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use ndn_client::fetch::{
-    Discovery, FetchConfig, FetchOptions, FetchProgress, ObjectStream, WindowMode,
-};
+use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
+use ndn_files::Workers;
 use ndn_packet::Name;
 use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on, name, positive_duration};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Policy, abandon, failure, start};
+use super::fetch_file::{Already, Fetched, Policy, abandon, fetch};
 use super::keys;
 use super::output::{self, bytes_for_people, grouped};
 
 use super::target::Target;
 use super::{range, tree};
-
-/// Segments written at once.
-const BATCH: usize = 256;
 
 /// Fetch a segmented object
 ///
@@ -114,23 +111,29 @@ pub(super) fn run(options: &Options) -> Outcome {
         return run_tree(options, &policy);
     }
     let mut target = Target::open(options.output.as_deref())?;
+    let workers = start_workers()?;
+    let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        let started = now();
         while_connected(&endpoint, async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
-            let (stream, already) = start(&endpoint, &options.name, &policy, &mut target).await?;
-            receive(stream, already, &mut target, options, started).await
+            let bar = progress_bar(options);
+            let observe =
+                |progress: &FetchProgress, already| update(&bar, progress, already, started);
+            let fetched =
+                fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe).await;
+            bar.finish_and_clear();
+            fetched
         })
         .await
     });
     match fetched {
-        Ok(report) => {
+        Ok(fetched) => {
             let on_stdout = target.is_stdout();
             target.complete()?;
-            report.print(options, on_stdout)
+            Report { fetched, elapsed: now() - started }.print(options, on_stdout)
         }
         Err(failure) => {
             abandon(target, &failure);
@@ -144,10 +147,12 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
         return Err(Failure::Usage("a directory needs -o DIRECTORY to go to".to_owned()));
     };
+    let workers = Arc::new(start_workers()?);
     let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        while_connected(&endpoint, tree::fetch(&endpoint, &options.name, output, policy)).await
+        let tree = tree::fetch(&endpoint, &options.name, output, policy, &workers);
+        while_connected(&endpoint, tree).await
     })?;
     let elapsed = now() - started;
     if options.json {
@@ -201,32 +206,12 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
     Ok(fetching)
 }
 
-/// Writes the object as it comes.
-async fn receive(
-    mut stream: ObjectStream,
-    already: Already,
-    target: &mut Target,
-    options: &Options,
-    started: Instant,
-) -> Outcome<Report> {
-    let progress = stream.progress();
-    let bar = progress_bar(options);
-    let mut chunks = Vec::with_capacity(BATCH);
-    while stream.next_batch(&mut chunks, BATCH).await.map_err(failure)? > 0 {
-        for chunk in chunks.drain(..) {
-            target.write(&chunk)?;
-        }
-        update(&bar, &progress.borrow(), already, started);
-    }
-    bar.finish_and_clear();
-    let elapsed = now() - started;
-    let name = stream.name().clone();
-    let progress = *progress.borrow();
-    Ok(Report { name, already, progress, elapsed })
+fn start_workers() -> Outcome<Workers> {
+    Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "for people: how long a fetch took")]
-pub(super) fn now() -> Instant {
+fn now() -> Instant {
     Instant::now()
 }
 
@@ -274,11 +259,9 @@ fn per_second(amount: u64, elapsed: Duration) -> u64 {
     u64::try_from(u128::from(amount) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-pub(super) struct Report {
-    pub(super) name: Name,
-    pub(super) already: Already,
-    pub(super) progress: FetchProgress,
-    pub(super) elapsed: Duration,
+struct Report {
+    fetched: Fetched,
+    elapsed: Duration,
 }
 
 impl Report {
@@ -299,15 +282,15 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let progress = &self.progress;
+        let Fetched { name, already, progress } = &self.fetched;
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
-        let resumed = match self.already.bytes {
+        let resumed = match already.bytes {
             0 => String::new(),
             bytes => format!(", {} were there", bytes_for_people(bytes)),
         };
         format!(
             "{}: {} in {:.3} s ({rate}/s), {} segments, {} sent again{resumed}",
-            self.name,
+            name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
             grouped(progress.segments),
@@ -316,14 +299,14 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let progress = &self.progress;
+        let Fetched { name, already, progress } = &self.fetched;
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         json!({
-            "name": self.name.to_string(),
+            "name": name.to_string(),
             "bytes": progress.bytes,
             "segments": progress.segments,
-            "resumed_bytes": self.already.bytes,
-            "resumed_segments": self.already.segments,
+            "resumed_bytes": already.bytes,
+            "resumed_segments": already.segments,
             "elapsed_ms": milliseconds(self.elapsed),
             "goodput_bytes_per_s": per_second(progress.bytes, self.elapsed),
             "interests": progress.interests,

@@ -65,7 +65,7 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
         Some(file) => ("hmac", file),
         None => ("key", argument),
     };
-    Ok(format!("{kind} {}", super::part::fingerprint(read(file)?.trim().as_bytes())))
+    Ok(format!("{kind} {}", fingerprint(read(file)?.trim().as_bytes())))
 }
 
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
@@ -122,6 +122,11 @@ fn unusable(file: &str, error: &KeyError) -> Failure {
         false => String::new(),
     };
     Failure::Usage(format!("{file}: the key is unusable: {error}{hint}"))
+}
+
+/// What identifies a key in a sidecar, without giving a shared one away.
+fn fingerprint(key: &[u8]) -> String {
+    ndn_security::sha256(key).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ mod manage;
 mod ndt;
 mod nfdc;
 mod output;
-mod part;
 mod peek;
 mod ping;
 mod poke;

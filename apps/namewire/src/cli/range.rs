@@ -5,8 +5,7 @@ use ndn_files::FileMetadata;
 use ndn_packet::Name;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Policy, failure, under_manifest};
-use super::get::Report;
+use super::fetch_file::{Already, Fetched, Known, Policy, failure, under_manifest};
 use super::target::Target;
 
 /// Bytes of a file, counted from 0.
@@ -39,8 +38,7 @@ pub(super) async fn fetch(
     range: ByteRange,
     policy: &Policy,
     target: &mut Target,
-) -> Outcome<Report> {
-    let started = super::get::now();
+) -> Outcome<Fetched> {
     let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let layout = metadata.and_then(|metadata| metadata.segment_size.zip(metadata.size));
@@ -52,7 +50,7 @@ pub(super) async fn fetch(
         return Err(Failure::Usage(format!("{name} has {size} bytes: there is no such range")));
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
-    let (found, fetching) = under_manifest(endpoint, found, &policy.fetching).await?;
+    let Known { found, fetching, .. } = under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
     if let Target::File(part) = target {
         // A part of a file is no beginning of it.
@@ -73,8 +71,7 @@ pub(super) async fn fetch(
     }
     let name = stream.name().clone();
     let progress = *progress.borrow();
-    let elapsed = super::get::now() - started;
-    Ok(Report { name, already: Already::default(), progress, elapsed })
+    Ok(Fetched { name, already: Already::default(), progress })
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use ndn_files::PartFile;
+
 use super::failure::{Failure, Outcome};
-use super::part::PartFile;
 
 /// Bytes gathered before they are written to a device.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
@@ -54,11 +55,11 @@ impl Target {
         matches!(self, Self::Stdout(_))
     }
 
-    /// Writes the content of the next segment.
+    /// Writes what comes next.
     pub(super) fn write(&mut self, content: &[u8]) -> Outcome {
         match self {
             Self::Stdout(stdout) => Ok(stdout.lock().write_all(content)?),
-            Self::File(part) => part.write_segment(content),
+            Self::File(part) => Ok(part.append(content)?),
             Self::InPlace { writer, path } => {
                 writer.write_all(content).map_err(|error| Failure::file(path.display(), &error))
             }
@@ -69,7 +70,7 @@ impl Target {
     pub(super) fn complete(self) -> Outcome {
         match self {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Self::File(part) => part.complete(),
+            Self::File(part) => Ok(part.complete()?),
             Self::InPlace { mut writer, path } => {
                 writer.flush().map_err(|error| Failure::file(path.display(), &error))
             }

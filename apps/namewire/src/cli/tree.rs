@@ -4,15 +4,16 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
-use ndn_files::FileMetadata;
+use ndn_files::{FileMetadata, Workers};
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Policy, abandon, failure, start};
+use super::fetch_file::{self, Policy, abandon, failure};
 use super::target::Target;
 
 /// Files that are fetched at a time.
@@ -64,6 +65,7 @@ pub(super) async fn fetch(
     name: &Name,
     output: &Path,
     policy: &Policy,
+    workers: &Arc<Workers>,
 ) -> Outcome<Fetched> {
     let mut fetched = Fetched::default();
     let mut fetching = JoinSet::new();
@@ -85,7 +87,8 @@ pub(super) async fn fetch(
                     fetched.take(result);
                 }
             }
-            fetching.spawn(one(endpoint.clone(), below, path, policy.clone()));
+            let workers = Arc::clone(workers);
+            fetching.spawn(one(endpoint.clone(), below, path, policy.clone(), workers));
         }
         if directories.len() > 1 << 20
             || directories.iter().any(|(below, _)| below.len() > name.len() + DEPTH_MAX)
@@ -100,33 +103,24 @@ pub(super) async fn fetch(
 }
 
 /// Fetches one file; returns its length.
-async fn one(endpoint: Endpoint, name: Name, path: PathBuf, policy: Policy) -> Outcome<u64> {
+async fn one(
+    endpoint: Endpoint,
+    name: Name,
+    path: PathBuf,
+    policy: Policy,
+    workers: Arc<Workers>,
+) -> Outcome<u64> {
     let mut target = Target::open(Some(&path))?;
-    match copy(&endpoint, &name, &policy, &mut target).await {
-        Ok(bytes) => {
+    match fetch_file::fetch(&endpoint, &name, &policy, &mut target, &workers, |_, _| {}).await {
+        Ok(fetched) => {
             target.complete()?;
-            Ok(bytes)
+            Ok(fetched.bytes())
         }
         Err(failure) => {
             abandon(target, &failure);
             Err(failure)
         }
     }
-}
-
-async fn copy(
-    endpoint: &Endpoint,
-    name: &Name,
-    policy: &Policy,
-    target: &mut Target,
-) -> Outcome<u64> {
-    let (mut stream, already) = start(endpoint, name, policy, target).await?;
-    let mut bytes = already.bytes;
-    while let Some(chunk) = stream.next().await.map_err(failure)? {
-        target.write(&chunk)?;
-        bytes += u64::try_from(chunk.len()).unwrap_or(0);
-    }
-    Ok(bytes)
 }
 
 /// What is in a directory.

@@ -1,23 +1,19 @@
-//! The driver of the state machine: sends its Interests, feeds it, passes contents on in order.
+//! An object as a stream: contents are verified and passed on in order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ndn_packet::{ContentType, InterestBuilder, NackReason, Name};
-use rand::RngExt;
+use ndn_packet::{Data, Name};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep};
 
 use super::discovery::FoundObject;
-use super::state::{DataOutcome, FetchState};
-use super::{FetchError, FetchFailure, FetchOptions, FetchProgress};
-use crate::endpoint::{Endpoint, Flow};
+use super::requester::{EVENT_BATCH, Requester};
+use super::{FetchError, FetchOptions, FetchProgress, Verification};
+use crate::endpoint::Endpoint;
 use crate::pending::{FlowEvent, ReceivedData};
 
-/// Events that a fetch takes before it sends again.
-const EVENT_BATCH: usize = 256;
 /// Segments that wait for the application; more stay in the reorder buffer.
 const OUTPUT_CAPACITY: usize = 256;
 
@@ -41,8 +37,15 @@ impl ObjectStream {
         let (sender, chunks) = mpsc::channel(OUTPUT_CAPACITY);
         let (progress_sender, progress) = watch::channel(FetchProgress::default());
         let name = found.prefix.clone();
-        let options = options.clone();
-        let driver = Driver::new(endpoint, &found, first_segment, options, sender, progress_sender);
+        let driver = Driver {
+            requester: Requester::new(endpoint, &found, first_segment, options),
+            verification: options.verification.clone(),
+            contents: VecDeque::new(),
+            next_output: first_segment,
+            bytes: 0,
+            output: sender,
+            progress: progress_sender,
+        };
         let task = if found.whole {
             let content = found.data.map(|data| data.content()).unwrap_or_default();
             tokio::spawn(driver.deliver_whole(content))
@@ -122,12 +125,8 @@ impl Drop for ObjectStream {
 }
 
 struct Driver {
-    flow: Flow,
-    state: FetchState,
-    options: FetchOptions,
-    start: Instant,
-    /// Prefix of the segments; a segment number is put behind it for each Interest.
-    name: Name,
+    requester: Requester,
+    verification: Verification,
     /// Contents of the segments from `next_output` on.
     contents: VecDeque<Option<Bytes>>,
     next_output: u64,
@@ -137,29 +136,6 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(
-        endpoint: &Endpoint,
-        found: &FoundObject,
-        first_segment: u64,
-        options: FetchOptions,
-        output: mpsc::Sender<Bytes>,
-        progress: watch::Sender<FetchProgress>,
-    ) -> Self {
-        let capacity = usize::try_from(options.config.buffer_segments).unwrap_or(usize::MAX);
-        Self {
-            flow: endpoint.open_flow(&found.prefix, capacity.clamp(EVENT_BATCH, 1 << 20)),
-            state: FetchState::new(options.config, first_segment, found.final_segment),
-            options,
-            start: Instant::now(),
-            name: found.prefix.clone(),
-            contents: VecDeque::new(),
-            next_output: first_segment,
-            bytes: 0,
-            output,
-            progress,
-        }
-    }
-
     async fn deliver_whole(self, content: Bytes) -> Result<(), FetchError> {
         let bytes = u64::try_from(content.len()).unwrap_or(u64::MAX);
         let progress = FetchProgress {
@@ -176,37 +152,34 @@ impl Driver {
     async fn run(mut self, first: Option<ReceivedData>) -> Result<(), FetchError> {
         if let Some(data) = first {
             // Only the first segment can be taken before it is asked for.
-            self.handle_data(self.now(), &data);
+            let now = self.requester.now();
+            self.handle_event(now, FlowEvent::Data(data));
         }
-        let sleep = tokio::time::sleep_until(self.start);
+        let sleep = tokio::time::sleep(Duration::ZERO);
         tokio::pin!(sleep);
         let mut events = Vec::with_capacity(EVENT_BATCH);
         let output = self.output.clone();
         loop {
             // What is passed on makes room for further Interests.
             self.deliver();
-            let now = self.now();
-            self.transmit(now);
+            let now = self.requester.now();
+            self.requester.transmit(now);
             self.report();
-            if let Some(failure) = self.state.failure() {
-                return Err(FetchError::Failed {
-                    name: self.name.to_uri(),
-                    failure: failure.clone(),
-                });
+            if let Some(failure) = self.requester.failure() {
+                return Err(failure);
             }
-            if self.state.is_complete() && self.contents.is_empty() {
+            if self.requester.state.is_complete() && self.contents.is_empty() {
                 return Ok(());
             }
-            let deadline = self.state.poll_timeout().map(|(at, _)| self.start + at);
-            arm(sleep.as_mut(), deadline);
+            let armed = self.requester.arm(sleep.as_mut());
             let deliverable = matches!(self.contents.front(), Some(Some(_)));
             tokio::select! {
                 biased;
-                count = self.flow.receive(&mut events, EVENT_BATCH) => {
+                count = self.requester.flow.receive(&mut events, EVENT_BATCH) => {
                     if count == 0 {
                         return Err(FetchError::Closed);
                     }
-                    let now = self.now();
+                    let now = self.requester.now();
                     for event in events.drain(..) {
                         self.handle_event(now, event);
                     }
@@ -221,71 +194,21 @@ impl Driver {
                     // Nobody wants the rest.
                     Err(_) => return Ok(()),
                 },
-                () = sleep.as_mut(), if deadline.is_some() => {
-                    let now = self.now();
-                    self.state.handle_timeout(now);
+                () = sleep.as_mut(), if armed => {
+                    let now = self.requester.now();
+                    self.requester.state.handle_timeout(now);
                 }
             }
         }
     }
 
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// Sends all Interests that the window allows, as one piece of output.
-    fn transmit(&mut self, now: Duration) {
-        let mut packets = Vec::new();
-        let prefix_len = self.name.len();
-        let lifetime_ms = u64::try_from(self.options.lifetime.as_millis()).unwrap_or(u64::MAX);
-        let mut random = rand::rng();
-        while let Some(transmit) = self.state.poll_transmit(now) {
-            self.name.push_segment(transmit.segment);
-            let interest = InterestBuilder::new(self.name.as_ref())
-                .nonce(random.random())
-                .lifetime_ms(lifetime_ms);
-            let start = packets.len();
-            packets.resize(start + interest.encoded_len(), 0);
-            let written = interest.write(&mut packets[start..]).unwrap_or(0);
-            packets.truncate(start + written);
-            self.name.truncate(prefix_len);
-        }
-        if !packets.is_empty() {
-            self.flow.endpoint().send_packets(&packets);
-        }
-    }
-
     fn handle_event(&mut self, now: Duration, event: FlowEvent) {
-        match event {
-            FlowEvent::Data(data) => self.handle_data(now, &data),
-            FlowEvent::Nack { segment, reason } => {
-                self.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
-            }
-        }
-    }
-
-    fn handle_data(&mut self, now: Duration, received: &ReceivedData) {
-        let data = received.data();
-        let Some(segment) = data.name().last().and_then(|last| last.as_segment()) else {
+        let verification = &self.verification;
+        let check = |data: &Data<'_>| verification.check(data).map_err(|reason| reason.to_string());
+        let Some((segment, received)) = self.requester.handle_event(now, event, check) else {
             return;
         };
-        if data.content_type() == ContentType::NACK {
-            return self.state.fail(FetchFailure::ApplicationNack { segment });
-        }
-        if segment < self.state.first_missing() {
-            return;
-        }
-        if let Err(reason) = self.options.verification.check(&data) {
-            let reason = reason.to_string();
-            return self.state.fail(FetchFailure::Verification { segment, reason });
-        }
-        let final_segment = data.final_block_id().and_then(|last| last.as_segment());
-        let mark = received.congestion_mark();
-        if self.state.handle_data(now, segment, final_segment, mark) != DataOutcome::New {
-            return;
-        }
-        let content = data.content_range().map(|range| received.wire().slice(range));
-        let content = content.unwrap_or_default();
+        let content = received.content();
         self.bytes += u64::try_from(content.len()).unwrap_or(0);
         let Ok(index) = usize::try_from(segment - self.next_output) else {
             return;
@@ -312,21 +235,11 @@ impl Driver {
                 }
             }
         }
-        self.state.set_consumed(self.next_output);
+        self.requester.state.set_consumed(self.next_output);
     }
 
     fn report(&self) {
-        let progress = FetchProgress { bytes: self.bytes, ..self.state.progress() };
+        let progress = FetchProgress { bytes: self.bytes, ..self.requester.state.progress() };
         self.progress.send_replace(progress);
-    }
-}
-
-/// Sets the timer if it would fire too late; one that fires too early costs less than setting it
-/// each time.
-fn arm(sleep: std::pin::Pin<&mut Sleep>, deadline: Option<Instant>) {
-    if let Some(deadline) = deadline
-        && (deadline < sleep.deadline() || sleep.is_elapsed())
-    {
-        sleep.reset(deadline);
     }
 }

@@ -3,6 +3,8 @@
 mod discovery;
 mod driver;
 mod object;
+mod packets;
+mod requester;
 mod rtt;
 mod segments;
 mod state;
@@ -19,6 +21,7 @@ use crate::express::ExpressError;
 
 pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
+pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
 pub use window::{Answer, Congestion, Window, WindowMode};

@@ -4,6 +4,7 @@ use ndn_packet::{ContentType, Name};
 
 use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
+use super::packets::PacketStream;
 use super::{FetchError, FetchFailure, FetchOptions};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
@@ -45,6 +46,19 @@ impl Endpoint {
         options: &FetchOptions,
     ) -> ObjectStream {
         ObjectStream::start(self, found, first_segment, options)
+    }
+
+    /// Fetches the packets of an object that has segments, from `first_segment` on, in a task of its
+    /// own, which ends when the stream is dropped. They are not verified: that is left to who takes
+    /// them.
+    #[must_use]
+    pub fn fetch_packets(
+        &self,
+        found: FoundObject,
+        first_segment: u64,
+        options: &FetchOptions,
+    ) -> PacketStream {
+        PacketStream::start(self, found, first_segment, options)
     }
 
     /// Fetches one segment of an object.

@@ -6,15 +6,25 @@ fn origin(version: u64) -> Origin {
     Origin { name: format!("/object/v={version}"), verification: "digest".to_owned() }
 }
 
+/// Writes a segment to its place; all but the last have the length of the first.
+fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
+    let length = u64::try_from(content.len()).unwrap();
+    if part.segment_len() == 0 {
+        part.set_segment_len(length);
+    }
+    part.file().write_all_at(content, segment * part.segment_len()).unwrap();
+    part.note(Stored { segment, length, checksum: xxh64(content, 0) }).unwrap();
+}
+
 /// A directory with the first two segments of `/object/v=1`.
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let mut part = PartFile::open(path.clone()).unwrap();
     part.begin(Some(origin(1))).unwrap();
-    part.write_segment(b"first ").unwrap();
-    part.write_segment(b"second ").unwrap();
-    assert_eq!(part.keep(), Some(13));
+    put(&mut part, 0, b"first ");
+    put(&mut part, 1, b"second");
+    assert_eq!(part.keep(), Some(12));
     assert!(!path.exists());
     (directory, path)
 }
@@ -24,15 +34,15 @@ fn an_interrupted_fetch_goes_on_where_it_was() {
     let (directory, path) = interrupted();
     let mut part = PartFile::open(path.clone()).unwrap();
     let progress = part.resume(&origin(1)).unwrap().unwrap();
-    assert_eq!((progress.segments, progress.bytes, progress.segment_len), (2, 13, 6));
+    assert_eq!((progress.segments, progress.bytes, progress.segment_len), (2, 12, 6));
     assert_eq!(part.head(6).unwrap(), b"first ");
-    part.write_segment(b"third").unwrap();
+    put(&mut part, 2, b"third");
     // Interrupted once more.
-    assert_eq!(part.keep(), Some(18));
+    assert_eq!(part.keep(), Some(17));
     let mut part = PartFile::open(path.clone()).unwrap();
     assert_eq!(part.resume(&origin(1)).unwrap().unwrap().segments, 3);
     part.complete().unwrap();
-    assert_eq!(fs::read(&path).unwrap(), b"first second third");
+    assert_eq!(fs::read(&path).unwrap(), b"first secondthird");
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
 }
 
@@ -44,7 +54,7 @@ fn what_is_not_of_the_same_object_is_not_gone_on_with() {
     let other_key = Origin { verification: "key 1".to_owned(), ..origin(1) };
     assert_eq!(part.resume(&other_key).unwrap(), None);
     part.begin(Some(origin(2))).unwrap();
-    part.write_segment(b"new").unwrap();
+    put(&mut part, 0, b"new");
     part.complete().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
 }
@@ -53,7 +63,7 @@ fn what_is_not_of_the_same_object_is_not_gone_on_with() {
 fn what_a_crash_has_damaged_is_not_gone_on_with() {
     let damages: [fn(&Path, &Path); 4] = [
         |part, _| fs::write(part, "first secon").unwrap(),
-        |part, _| fs::write(part, "first sEcond ").unwrap(),
+        |part, _| fs::write(part, "first sEcond").unwrap(),
         |_, sidecar| fs::write(sidecar, "{").unwrap(),
         |_, sidecar| fs::remove_file(sidecar).unwrap(),
     ];
@@ -67,12 +77,12 @@ fn what_a_crash_has_damaged_is_not_gone_on_with() {
     // More than the sidecar says: the rest was written after it.
     let (_directory, path) = interrupted();
     let (part_path, _) = hidden_names(&path).unwrap();
-    fs::write(part_path, "first second thi").unwrap();
+    fs::write(part_path, "first secondthi").unwrap();
     let mut part = PartFile::open(path.clone()).unwrap();
     assert!(part.resume(&origin(1)).unwrap().is_some());
-    part.write_segment(b"third").unwrap();
+    put(&mut part, 2, b"third");
     part.complete().unwrap();
-    assert_eq!(fs::read(path).unwrap(), b"first second third");
+    assert_eq!(fs::read(path).unwrap(), b"first secondthird");
 }
 
 #[test]
@@ -80,7 +90,7 @@ fn one_fetch_writes_a_file_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let first = PartFile::open(path.clone()).unwrap();
-    assert!(matches!(PartFile::open(path.clone()), Err(Failure::Failed(_))));
+    assert!(matches!(PartFile::open(path.clone()), Err(PartError::Busy(_))));
     first.discard();
     assert!(PartFile::open(path).is_ok());
 }
@@ -102,7 +112,7 @@ fn links_in_the_way_are_not_followed() {
     let mut file = PartFile::open(path).unwrap();
     assert_eq!(file.resume(&origin(1)).unwrap(), None);
     file.begin(Some(origin(1))).unwrap();
-    file.write_segment(b"x").unwrap();
+    put(&mut file, 0, b"x");
     assert!(file.keep().is_some());
     assert_eq!(fs::read(&victim).unwrap(), b"mine");
 }
@@ -115,9 +125,51 @@ fn nothing_stays_of_what_cannot_be_gone_on_with() {
         let mut part = PartFile::open(path.clone()).unwrap();
         part.begin(origin).unwrap();
         if let Some(content) = content {
-            part.write_segment(content).unwrap();
+            put(&mut part, 0, content);
         }
         assert_eq!(part.keep(), None);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn segments_may_come_in_any_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(Some(origin(1))).unwrap();
+    part.set_segment_len(2);
+    for (segment, content) in [(3, &b"7"[..]), (1, b"34"), (0, b"12")] {
+        put(&mut part, segment, content);
+    }
+    assert_eq!(part.segments(), 2);
+    assert_eq!(part.keep(), Some(4));
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(part.resume(&origin(1)).unwrap().unwrap().segments, 2);
+    part.reserve(7).unwrap();
+    put(&mut part, 3, b"7");
+    put(&mut part, 2, b"56");
+    part.complete().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"1234567");
+}
+
+#[test]
+fn a_segment_behind_a_shorter_one_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut part = PartFile::open(directory.path().join("object")).unwrap();
+    part.begin(None).unwrap();
+    put(&mut part, 0, b"12");
+    put(&mut part, 1, b"3");
+    let stored = Stored { segment: 2, length: 2, checksum: 0 };
+    assert!(matches!(part.note(stored), Err(NoteError::Irregular(_))));
+    part.discard();
+}
+
+#[test]
+fn what_does_not_fit_is_refused_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = PartFile::open(directory.path().join("object")).unwrap();
+    assert!(matches!(part.reserve(1 << 60), Err(PartError::DiskFull { .. })));
+    part.discard();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }

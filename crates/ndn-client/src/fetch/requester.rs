@@ -1,0 +1,131 @@
+//! What all fetches do: send the Interests of the state machine, and feed it.
+
+use std::time::Duration;
+
+use ndn_packet::{ContentType, Data, InterestBuilder, NackReason, Name};
+use rand::RngExt;
+use tokio::time::{Instant, Sleep};
+
+use super::discovery::FoundObject;
+use super::state::{DataOutcome, FetchState};
+use super::{FetchError, FetchFailure, FetchOptions};
+use crate::endpoint::{Endpoint, Flow};
+use crate::pending::{FlowEvent, ReceivedData};
+
+/// Events that a fetch takes before it sends again.
+pub(super) const EVENT_BATCH: usize = 256;
+
+/// The state machine of a fetch and its flow.
+pub(super) struct Requester {
+    pub(super) flow: Flow,
+    pub(super) state: FetchState,
+    start: Instant,
+    /// Prefix of the segments; a segment number is put behind it for each Interest.
+    name: Name,
+    lifetime_ms: u64,
+    packets: Vec<u8>,
+}
+
+impl Requester {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        found: &FoundObject,
+        first_segment: u64,
+        options: &FetchOptions,
+    ) -> Self {
+        let capacity = usize::try_from(options.config.buffer_segments).unwrap_or(usize::MAX);
+        Self {
+            flow: endpoint.open_flow(&found.prefix, capacity.clamp(EVENT_BATCH, 1 << 20)),
+            state: FetchState::new(options.config, first_segment, found.final_segment),
+            start: Instant::now(),
+            name: found.prefix.clone(),
+            lifetime_ms: u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX),
+            packets: Vec::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Sends all Interests that the window allows, as one piece of output.
+    pub(super) fn transmit(&mut self, now: Duration) {
+        self.packets.clear();
+        let prefix_len = self.name.len();
+        let mut random = rand::rng();
+        while let Some(transmit) = self.state.poll_transmit(now) {
+            self.name.push_segment(transmit.segment);
+            let interest = InterestBuilder::new(self.name.as_ref())
+                .nonce(random.random())
+                .lifetime_ms(self.lifetime_ms);
+            let start = self.packets.len();
+            self.packets.resize(start + interest.encoded_len(), 0);
+            let written = interest.write(&mut self.packets[start..]).unwrap_or(0);
+            self.packets.truncate(start + written);
+            self.name.truncate(prefix_len);
+        }
+        if !self.packets.is_empty() {
+            self.flow.endpoint().send_packets(&self.packets);
+        }
+    }
+
+    /// Takes an event; returns the segment that it brought, if that was still missing. Data that
+    /// `check` refuses makes the fetch fail.
+    pub(super) fn handle_event(
+        &mut self,
+        now: Duration,
+        event: FlowEvent,
+        check: impl FnOnce(&Data<'_>) -> Result<(), String>,
+    ) -> Option<(u64, ReceivedData)> {
+        match event {
+            FlowEvent::Data(data) => self.handle_data(now, data, check),
+            FlowEvent::Nack { segment, reason } => {
+                self.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
+                None
+            }
+        }
+    }
+
+    pub(super) fn handle_data(
+        &mut self,
+        now: Duration,
+        received: ReceivedData,
+        check: impl FnOnce(&Data<'_>) -> Result<(), String>,
+    ) -> Option<(u64, ReceivedData)> {
+        let data = received.data();
+        let segment = data.name().last().and_then(|last| last.as_segment())?;
+        if data.content_type() == ContentType::NACK {
+            self.state.fail(FetchFailure::ApplicationNack { segment });
+            return None;
+        }
+        if segment < self.state.first_missing() {
+            return None;
+        }
+        if let Err(reason) = check(&data) {
+            self.state.fail(FetchFailure::Verification { segment, reason });
+            return None;
+        }
+        let final_segment = data.final_block_id().and_then(|last| last.as_segment());
+        let mark = received.congestion_mark();
+        let outcome = self.state.handle_data(now, segment, final_segment, mark);
+        (outcome == DataOutcome::New).then_some((segment, received))
+    }
+
+    /// Why the fetch cannot go on, if it cannot.
+    pub(super) fn failure(&self) -> Option<FetchError> {
+        let failure = self.state.failure()?.clone();
+        Some(FetchError::Failed { name: self.name.to_uri(), failure })
+    }
+
+    /// Sets `sleep` to when the state machine wants to be called; false if it does not want to.
+    pub(super) fn arm(&mut self, sleep: std::pin::Pin<&mut Sleep>) -> bool {
+        let deadline = self.state.poll_timeout().map(|(at, _)| self.start + at);
+        // A timer that fires too early costs less than setting it each time.
+        if let Some(deadline) = deadline
+            && (deadline < sleep.deadline() || sleep.is_elapsed())
+        {
+            sleep.reset(deadline);
+        }
+        deadline.is_some()
+    }
+}

@@ -1,0 +1,116 @@
+//! The files of a part: hidden names, locks, whose they are.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use ndn_security::sha256;
+
+use super::{PartError, Progress};
+
+/// Longest file name that gets a hidden name with itself in it; file systems allow 255 bytes.
+const FILE_NAME_LEN_MAX: usize = 215;
+
+/// The hidden names of the part and of the sidecar of `path`.
+pub(super) fn hidden_names(path: &Path) -> Result<(PathBuf, PathBuf), PartError> {
+    let file_name = path.file_name().ok_or_else(|| PartError::NoFileName(path.to_owned()))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    if file_name.len() > FILE_NAME_LEN_MAX {
+        hidden.push(hex(&sha256(file_name.as_bytes())));
+    } else {
+        hidden.push(file_name);
+    }
+    hidden.push(".part");
+    let part = path.with_file_name(&hidden);
+    hidden.push(".json");
+    Ok((part, path.with_file_name(hidden)))
+}
+
+/// Opens the part, which must be the user's own, and locks it.
+pub(super) fn open_locked(part: &Path, path: &Path) -> Result<File, PartError> {
+    let failed = |error: io::Error| PartError::io(part, error);
+    let mode = fs::metadata(path).map_or(0o666, |metadata| metadata.mode() & 0o666);
+    // Who held the lock before may just have given the file its final name.
+    for _ in 0..16 {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode)
+            .custom_flags(no_follow())
+            .open(part)
+            .map_err(|error| cannot_be_made(path, &error))?;
+        check_own(&file).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(PartError::Busy(path.to_owned()));
+            }
+            // A file system without locks.
+            Err(fs::TryLockError::Error(_)) => {}
+        }
+        let opened = file.metadata().map_err(failed)?;
+        let same = |found: fs::Metadata| (found.dev(), found.ino()) == (opened.dev(), opened.ino());
+        if fs::symlink_metadata(part).is_ok_and(same) {
+            return Ok(file);
+        }
+    }
+    Err(PartError::Replaced(part.to_owned()))
+}
+
+/// Why there can be no file at `path`, in terms of its directory.
+fn cannot_be_made(path: &Path, error: &io::Error) -> PartError {
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.display().to_string(),
+        _ => "the current directory".to_owned(),
+    };
+    let reason = if error.kind() == io::ErrorKind::NotFound {
+        format!("there is no directory {directory}")
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        format!("no permission to make files in {directory}")
+    } else {
+        error.to_string()
+    };
+    PartError::CannotBeMade { path: path.to_owned(), reason }
+}
+
+fn no_follow() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default()
+}
+
+/// Refuses a file that somebody else may have put there.
+fn check_own(file: &File) -> io::Result<()> {
+    let metadata = file.metadata()?;
+    let own = metadata.is_file()
+        && metadata.nlink() == 1
+        && metadata.uid() == rustix::process::geteuid().as_raw();
+    if own {
+        return Ok(());
+    }
+    let reason = "it is in the way and is not a part that you have left here";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+}
+
+pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
+    let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
+    check_own(&file).ok()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Gives `file` the mode of another, and its owner where that is allowed.
+pub(super) fn take_after(file: &File, before: &fs::Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
+    }
+    file.set_permissions(Permissions::from_mode(before.mode() & 0o7777))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,435 @@
+//! A file that is not complete yet: it has a hidden name beside its own, and a sidecar in JSON tells
+//! what is in it, so that an interrupted fetch can go on.
+//!
+//! Both are trusted only as far as they are the user's own: in a directory where others may write,
+//! somebody could put them there. What is on the disk is checked against a checksum, because a crash
+//! may have left less than the sidecar says.
+
+mod files;
+mod version;
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ndn_packet::Name;
+use rustix::fs::FallocateFlags;
+use serde::{Deserialize, Serialize};
+
+use self::files::{hidden_names, open_locked, read_sidecar, take_after};
+use super::checksum::{Chain, xxh64};
+
+/// Bytes gathered before they are written to a file.
+const WRITE_BUFFER_LEN: usize = 1 << 20;
+/// Bytes after which the sidecar is written anew, for the case that the program is killed.
+const CHECKPOINT_LEN: u64 = 32 << 20;
+
+/// Why there is no file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartError {
+    /// The path ends in no name.
+    #[error("{} is not the name of a file", .0.display())]
+    NoFileName(PathBuf),
+    /// The file system refuses.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// Another process writes the same file.
+    #[error("{}: another fetch is writing this file", .0.display())]
+    Busy(PathBuf),
+    /// The part does not stay what it is.
+    #[error("{}: somebody else keeps replacing it", .0.display())]
+    Replaced(PathBuf),
+    /// There can be no such file.
+    #[error("{}: {reason}", .path.display())]
+    CannotBeMade {
+        /// The file.
+        path: PathBuf,
+        /// Why, in terms of its directory.
+        reason: String,
+    },
+    /// The object does not fit into what is free.
+    #[error("{}: {needed} bytes are needed, and {free} are free", .path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that are still to come.
+        needed: u64,
+        /// Bytes that the file system has.
+        free: u64,
+    },
+    /// A newer version is there.
+    #[error("{}: {name} is older than {there}, which is there already", .path.display())]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// What was to be fetched.
+        name: String,
+        /// What is there.
+        there: String,
+    },
+}
+
+impl PartError {
+    fn io(path: &Path, error: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), error }
+    }
+}
+
+/// What the content is of: parts of something else are not gone on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Name of the object with its version.
+    pub name: String,
+    /// How its segments are verified, in the words of the application.
+    pub verification: String,
+}
+
+/// What the sidecar says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What it is of.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Content bytes of each segment but the last.
+    pub segment_len: u64,
+    /// The segments before this one are there.
+    pub segments: u64,
+    /// Content bytes of those.
+    pub bytes: u64,
+    /// Checksum of those.
+    xxh64: String,
+}
+
+/// A segment that is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) segment: u64,
+    pub(super) length: u64,
+    pub(super) checksum: u64,
+}
+
+/// A segment has another length than those before: where its content belongs is not known before all
+/// others are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Irregular;
+
+/// The file under its hidden name, locked against other processes.
+#[derive(Debug)]
+pub struct PartFile {
+    file: Arc<File>,
+    /// For contents that come in order.
+    writer: BufWriter<Arc<File>>,
+    /// What will be its name.
+    path: PathBuf,
+    part: PathBuf,
+    sidecar: PathBuf,
+    /// `None`: cannot be gone on with.
+    origin: Option<Origin>,
+    segment_len: u64,
+    segments: u64,
+    bytes: u64,
+    chain: Chain,
+    /// What is there of the segments from `segments` on.
+    ahead: VecDeque<Option<Stored>>,
+    checkpoint: u64,
+}
+
+impl PartFile {
+    /// Opens the part of `path`, or makes an empty one. What is in it stays until [`Self::begin`].
+    ///
+    /// # Errors
+    /// All but `DiskFull` and `Older`.
+    pub fn open(path: PathBuf) -> Result<Self, PartError> {
+        let (part, sidecar) = hidden_names(&path)?;
+        let file = Arc::new(open_locked(&part, &path)?);
+        Ok(Self {
+            writer: BufWriter::with_capacity(WRITE_BUFFER_LEN, Arc::clone(&file)),
+            file,
+            path,
+            part,
+            sidecar,
+            origin: None,
+            segment_len: 0,
+            segments: 0,
+            bytes: 0,
+            chain: Chain::default(),
+            ahead: VecDeque::new(),
+            checkpoint: 0,
+        })
+    }
+
+    /// What an interrupted fetch of `origin` left here, if it is whole; the next segments follow it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn resume(&mut self, origin: &Origin) -> Result<Option<Progress>, PartError> {
+        let Some(progress) = read_sidecar(&self.sidecar) else {
+            return Ok(None);
+        };
+        if progress.origin != *origin || progress.segments == 0 {
+            return Ok(None);
+        }
+        let chain = chain_of(&self.file, &progress).map_err(|error| self.error(error))?;
+        let Some(chain) = chain.filter(|chain| chain.to_hex() == progress.xxh64) else {
+            return Ok(None);
+        };
+        self.file.set_len(progress.bytes).map_err(|error| self.error(error))?;
+        self.origin = Some(origin.clone());
+        self.segment_len = progress.segment_len;
+        self.segments = progress.segments;
+        self.bytes = progress.bytes;
+        self.checkpoint = progress.bytes;
+        self.chain = chain;
+        self.ahead.clear();
+        Ok(Some(progress))
+    }
+
+    /// The first `length` bytes of what is there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn head(&self, length: usize) -> Result<Vec<u8>, PartError> {
+        let mut head = vec![0; length];
+        self.file.read_exact_at(&mut head, 0).map_err(|error| self.error(error))?;
+        Ok(head)
+    }
+
+    /// Starts with nothing. With an `origin` the fetch can be gone on with after an interruption.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn begin(&mut self, origin: Option<Origin>) -> Result<(), PartError> {
+        let _ = fs::remove_file(&self.sidecar);
+        let emptied = self.file.set_len(0).and_then(|()| (&*self.file).rewind());
+        emptied.map_err(|error| self.error(error))?;
+        self.origin = origin;
+        (self.segment_len, self.segments, self.bytes, self.checkpoint) = (0, 0, 0, 0);
+        self.chain = Chain::default();
+        self.ahead.clear();
+        Ok(())
+    }
+
+    /// Makes sure that the file system has room for `size` bytes in all, so that the end of a long
+    /// fetch does not bring an error that the beginning could have told.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`.
+    pub fn reserve(&self, size: u64) -> Result<(), PartError> {
+        let needed = size.saturating_sub(self.bytes);
+        if let Ok(system) = rustix::fs::fstatvfs(&*self.file) {
+            let free = system.f_bavail.saturating_mul(system.f_frsize);
+            if free < needed {
+                return Err(PartError::DiskFull { path: self.path.clone(), needed, free });
+            }
+        }
+        // Zeros at the end are not written.
+        self.file.set_len(size).map_err(|error| self.error(error))?;
+        // Where memory is the disk, giving out pages is all the work that there is.
+        let in_memory = rustix::fs::fstatfs(&*self.file).is_ok_and(|system| system.f_type == TMPFS);
+        if needed < WRITE_BUFFER_LEN as u64 || in_memory {
+            return Ok(());
+        }
+        let flags = FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&*self.file, flags, self.bytes, needed) {
+            Err(error) if error == rustix::io::Errno::NOSPC => Err(self.error(error.into())),
+            // Not all file systems can.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Appends content, after [`Self::begin`] without an origin: what comes in order and does not need
+    /// to be gone on with.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn append(&mut self, content: &[u8]) -> Result<(), PartError> {
+        self.writer.write_all(content).map_err(|error| PartError::io(&self.path, error))?;
+        self.bytes += u64::try_from(content.len()).unwrap_or(0);
+        Ok(())
+    }
+
+    /// The file, to write segments at their places.
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(super) fn write_error(&self, error: io::Error) -> PartError {
+        self.error(error)
+    }
+
+    /// Content bytes of each segment but the last; zero as long as that is not known.
+    pub(super) fn segment_len(&self) -> u64 {
+        self.segment_len
+    }
+
+    pub(super) fn set_segment_len(&mut self, length: u64) {
+        self.segment_len = length;
+    }
+
+    /// Number of the first segment that is not there.
+    #[cfg(test)]
+    pub(super) fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Takes note of a segment that was written to its place.
+    pub(super) fn note(&mut self, stored: Stored) -> Result<(), NoteError> {
+        let Some(index) = stored.segment.checked_sub(self.segments) else {
+            return Ok(());
+        };
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if self.ahead.len() <= index {
+            self.ahead.resize(index.saturating_add(1), None);
+        }
+        self.ahead[index] = Some(stored);
+        while let Some(&Some(stored)) = self.ahead.front() {
+            if self.bytes != self.segments.saturating_mul(self.segment_len) {
+                // Something follows a segment that is shorter.
+                return Err(NoteError::Irregular(Irregular));
+            }
+            self.ahead.pop_front();
+            self.segments += 1;
+            self.bytes += stored.length;
+            self.chain.push(stored.checksum);
+        }
+        if self.bytes - self.checkpoint >= CHECKPOINT_LEN {
+            self.checkpoint = self.bytes;
+            self.write_progress().map_err(|error| NoteError::Part(self.error(error)))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses `name` if the file that is there is a newer version of the same object: who can replay
+    /// old packets must not be able to bring an old version back.
+    ///
+    /// # Errors
+    /// `Older`.
+    pub fn refuse_older(&self, name: &Name) -> Result<(), PartError> {
+        let Some(there) = version::read(&self.path) else {
+            return Ok(());
+        };
+        let version = |name: &Name| name.as_ref().last().and_then(|last| last.as_version());
+        if there.as_ref().parent() == name.as_ref().parent() && version(name) < version(&there) {
+            let (name, there) = (name.to_uri(), there.to_uri());
+            return Err(PartError::Older { path: self.path.clone(), name, there });
+        }
+        Ok(())
+    }
+
+    /// Gives the file its name, and the mode and the owner of the file that had it before.
+    ///
+    /// # Errors
+    /// `Io`; then nothing is left.
+    pub fn complete(mut self) -> Result<(), PartError> {
+        let completed = self.writer.flush().and_then(|()| {
+            // What was reserved may be more.
+            self.file.set_len(self.bytes)?;
+            if let Ok(before) = fs::metadata(&self.path) {
+                take_after(&self.file, &before)?;
+            }
+            if let Some(origin) = &self.origin {
+                version::write(&self.file, &origin.name);
+            }
+            fs::rename(&self.part, &self.path)
+        });
+        let _ = fs::remove_file(&self.sidecar);
+        completed.map_err(|error| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&self.part);
+            self.error(error)
+        })
+    }
+
+    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
+    pub fn keep(mut self) -> Option<u64> {
+        if self.origin.is_some() && self.segments > 0 && self.write_progress().is_ok() {
+            return Some(self.bytes);
+        }
+        self.discard();
+        None
+    }
+
+    /// Leaves nothing behind.
+    pub fn discard(self) {
+        let _ = fs::remove_file(&self.sidecar);
+        let _ = fs::remove_file(&self.part);
+    }
+
+    fn write_progress(&mut self) -> io::Result<()> {
+        let Some(origin) = &self.origin else {
+            return Ok(());
+        };
+        let progress = Progress {
+            origin: origin.clone(),
+            segment_len: self.segment_len,
+            segments: self.segments,
+            bytes: self.bytes,
+            xxh64: self.chain.to_hex(),
+        };
+        // A new file: writing to one that exists would follow a link. It takes the place of the one
+        // before at once, so that who is killed has one of the two.
+        let mut new = self.sidecar.clone().into_os_string();
+        new.push(".new");
+        let _ = fs::remove_file(&new);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = serde_json::to_writer_pretty(file, &progress).map_err(io::Error::from);
+        let written = written.and_then(|()| fs::rename(&new, &self.sidecar));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    fn error(&self, error: io::Error) -> PartError {
+        PartError::io(&self.path, error)
+    }
+}
+
+/// What `statfs` says of a file system in memory.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
+/// Why a segment cannot be taken note of.
+#[derive(Debug)]
+pub(super) enum NoteError {
+    Irregular(Irregular),
+    Part(PartError),
+}
+
+/// Checksum of what is in the file; `None` if there is less than the sidecar says.
+fn chain_of(file: &File, progress: &Progress) -> io::Result<Option<Chain>> {
+    let mut chain = Chain::default();
+    let Ok(segment_len) = usize::try_from(progress.segment_len) else {
+        return Ok(None);
+    };
+    if segment_len == 0 || progress.bytes.div_ceil(progress.segment_len) != progress.segments {
+        return Ok(None);
+    }
+    if file.metadata()?.len() < progress.bytes || segment_len > WRITE_BUFFER_LEN {
+        return Ok(None);
+    }
+    let mut buffer = vec![0; WRITE_BUFFER_LEN / segment_len * segment_len];
+    let mut offset = 0;
+    while offset < progress.bytes {
+        let left = usize::try_from(progress.bytes - offset).unwrap_or(usize::MAX);
+        let length = left.min(buffer.len());
+        file.read_exact_at(&mut buffer[..length], offset)?;
+        for segment in buffer[..length].chunks(segment_len) {
+            chain.push(xxh64(segment, 0));
+        }
+        offset += u64::try_from(length).unwrap_or(0);
+    }
+    Ok(Some(chain))
+}
+
+#[cfg(test)]
+mod tests;
