@@ -148,9 +148,9 @@ impl Connection {
         let mut reassembler = Reassembler::default();
         let start = Instant::now();
         loop {
-            match reader.read_buf(framer.read_buffer()).await {
+            match reader.read(framer.space()).await {
                 Ok(0) => return ConnectionError::Closed,
-                Ok(_) => {}
+                Ok(count) => framer.read(count),
                 Err(error) => return error.into(),
             }
             let mut batch = 0;

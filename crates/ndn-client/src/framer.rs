@@ -1,6 +1,8 @@
 //! Cutting a byte stream into packets.
 
-use bytes::{Bytes, BytesMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
 use ndn_packet::tlv::frame_len;
 use thiserror::Error;
 
@@ -10,6 +12,11 @@ pub(crate) const FRAME_LEN_MAX: usize = 64 * 1024;
 
 /// Read buffers are made in this size, so that one system call brings many packets.
 const BUFFER_LEN: usize = 256 * 1024;
+
+/// Buffers that are kept to be used again.
+const SPARES_MAX: usize = 64;
+/// Up to so many bytes of packets are copied out of the buffer.
+const COPY_MAX: usize = 16 * 1024;
 
 /// Why a stream cannot be followed any further.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -22,30 +29,112 @@ pub(crate) enum FrameError {
     TooLong(usize),
 }
 
+/// Buffers that are used again when nobody holds a packet in them any more. New ones cost the kernel
+/// a page at a time.
+#[derive(Debug, Default)]
+struct Pool {
+    spares: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.lock().pop().unwrap_or_else(|| vec![0; BUFFER_LEN])
+    }
+}
+
+/// A buffer that goes back to its pool.
+struct Pooled {
+    buffer: Vec<u8>,
+    pool: Arc<Pool>,
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let mut spares = self.pool.lock();
+        if spares.len() < SPARES_MAX {
+            spares.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
 /// The bytes of a stream that are read but not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
-    buffer: BytesMut,
+    /// What is read into; empty before the first read.
+    buffer: Vec<u8>,
+    filled: usize,
+    /// Whole packets that are to be taken.
+    whole: Bytes,
+    pool: Arc<Pool>,
 }
 
 impl Framer {
-    /// The buffer to read into, with room for a packet at least.
-    pub(crate) fn read_buffer(&mut self) -> &mut BytesMut {
-        if self.buffer.capacity() - self.buffer.len() < FRAME_LEN_MAX {
-            self.buffer.reserve(BUFFER_LEN);
+    /// The space to read into, with room for a packet at least. Only once [`Self::next_frame`] has
+    /// given all that there is.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.buffer.is_empty() {
+            self.buffer = self.pool.take();
         }
-        &mut self.buffer
+        &mut self.buffer[self.filled..]
+    }
+
+    /// Takes note that `count` bytes were read into [`Self::space`].
+    pub(crate) fn read(&mut self, count: usize) {
+        self.filled = (self.filled + count).min(self.buffer.len());
     }
 
     /// The next whole packet; it shares the memory of the read buffer.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
-        match frame_len(&self.buffer).map_err(FrameError::NotTlv)? {
-            Some(length) if length > FRAME_LEN_MAX => Err(FrameError::TooLong(length)),
-            Some(length) if length <= self.buffer.len() => {
-                Ok(Some(self.buffer.split_to(length).freeze()))
-            }
+        if self.whole.is_empty() {
+            self.cut()?;
+        }
+        match frame_len(&self.whole) {
+            Ok(Some(length)) if length <= self.whole.len() => Ok(Some(self.whole.split_to(length))),
             _ => Ok(None),
         }
+    }
+
+    /// Separates the whole packets from what is to be gone on with. What is wrong is told when it is
+    /// the next packet.
+    fn cut(&mut self) -> Result<(), FrameError> {
+        let read = &self.buffer[..self.filled];
+        let mut end = 0;
+        let next = loop {
+            match frame_len(&read[end..]) {
+                Ok(Some(length)) if length > FRAME_LEN_MAX => {
+                    break Err(FrameError::TooLong(length));
+                }
+                Ok(Some(length)) if length <= read.len() - end => end += length,
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(FrameError::NotTlv(error)),
+            }
+        };
+        if end == 0 {
+            return next;
+        }
+        if end <= COPY_MAX {
+            // So little does not hold a whole buffer.
+            self.whole = Bytes::copy_from_slice(&read[..end]);
+            self.buffer.copy_within(end..self.filled, 0);
+        } else {
+            let mut other = self.pool.take();
+            other[..self.filled - end].copy_from_slice(&read[end..]);
+            let buffer = std::mem::replace(&mut self.buffer, other);
+            let pool = Arc::clone(&self.pool);
+            self.whole = Bytes::from_owner(Pooled { buffer, pool }).slice(..end);
+        }
+        self.filled -= end;
+        Ok(())
     }
 }
 
@@ -54,6 +143,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn feed(framer: &mut Framer, bytes: &[u8]) {
+        framer.space()[..bytes.len()].copy_from_slice(bytes);
+        framer.read(bytes.len());
+    }
 
     fn frame(length: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -74,7 +168,7 @@ mod tests {
             let mut rest = stream.as_slice();
             for cut in cuts.iter().cycle() {
                 let (head, tail) = rest.split_at((*cut).min(rest.len()));
-                framer.read_buffer().extend_from_slice(head);
+                feed(&mut framer, head);
                 rest = tail;
                 while let Some(frame) = framer.next_frame().unwrap() {
                     found.push(frame.to_vec());
@@ -90,10 +184,10 @@ mod tests {
     #[test]
     fn nonsense_and_giants_end_the_stream() {
         let mut framer = Framer::default();
-        framer.read_buffer().extend_from_slice(&[0, 0]);
+        feed(&mut framer, &[0, 0]);
         assert!(matches!(framer.next_frame(), Err(FrameError::NotTlv(_))));
         let mut framer = Framer::default();
-        framer.read_buffer().extend_from_slice(&[6, 0xfe, 0, 1, 0, 0]);
+        feed(&mut framer, &[6, 0xfe, 0, 1, 0, 0]);
         assert_eq!(framer.next_frame(), Err(FrameError::TooLong(65_536 + 6)));
     }
 }

@@ -125,7 +125,10 @@ impl FakeForwarder {
         let this = self.clone();
         let read = tokio::spawn(async move {
             let mut framer = Framer::default();
-            while reader.read_buf(framer.read_buffer()).await.is_ok_and(|count| count > 0) {
+            while let Ok(count) = reader.read(framer.space()).await
+                && count > 0
+            {
+                framer.read(count);
                 while let Some(frame) = framer.next_frame().unwrap() {
                     this.receive(face, &frame, start.elapsed());
                 }

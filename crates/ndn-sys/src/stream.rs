@@ -16,6 +16,9 @@ use crate::socket::{internet_address, local_address, new_socket};
 
 /// Connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1024;
+/// Send buffer of a Unix connection: the kernel's default holds two dozen large packets, so that most
+/// bursts would find it full.
+const UNIX_SEND_BUFFER_LEN: usize = 1 << 20;
 
 /// A TCP peer that has been silent for so long is asked whether it is still there.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
@@ -201,7 +204,17 @@ impl Listener {
     pub fn accept(&mut self) -> Result<Accepted, AcceptError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match rustix::net::acceptfrom_with(&self.socket, flags) {
-            Ok((stream, peer)) => Ok(Accepted { stream, peer: peer.and_then(internet_address) }),
+            Ok((stream, peer)) => {
+                let peer = peer.and_then(internet_address);
+                if peer.is_none() {
+                    // The kernel tunes the buffers of TCP by itself.
+                    let _ = rustix::net::sockopt::set_socket_send_buffer_size(
+                        &stream,
+                        UNIX_SEND_BUFFER_LEN,
+                    );
+                }
+                Ok(Accepted { stream, peer })
+            }
             Err(Errno::WOULDBLOCK) => Err(AcceptError::WouldBlock),
             Err(Errno::MFILE | Errno::NFILE) => Err(self.turn_away()),
             Err(error @ (Errno::NOBUFS | Errno::NOMEM)) => {

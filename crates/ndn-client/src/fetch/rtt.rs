@@ -99,13 +99,15 @@ impl RttEstimator {
     }
 
     /// How long after its sending an Interest counts as lost if later ones were answered: one round
-    /// trip and a tolerance for reordering.
+    /// trip and a tolerance for reordering, a quarter of one or what round trips vary by, `patience`
+    /// times (RFC 8985 section 6.2).
     #[must_use]
-    pub fn loss_delay(&self) -> Duration {
+    pub fn loss_delay(&self, patience: u32) -> Duration {
         let Some(smoothed) = self.smoothed else {
             return self.rto();
         };
-        (smoothed + (smoothed / 4).max(self.variation * 2)).max(GRANULARITY).min(self.rto())
+        let tolerance = (smoothed / 4).max(self.variation * 2).saturating_mul(patience);
+        (smoothed + tolerance).max(GRANULARITY).min(self.rto())
     }
 }
 

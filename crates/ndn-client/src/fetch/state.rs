@@ -18,6 +18,8 @@ use super::{FetchFailure, FetchProgress};
 const REORDER_MIN: u64 = 3;
 /// Largest such distance that reordering may teach.
 const REORDER_MAX: u64 = 4096;
+/// Largest factor by which losses that were none stretch the tolerance for reordering.
+const PATIENCE_MAX: u32 = 16;
 /// Interests given up at one time-out. They probe whether the others are lost too: an answer to a
 /// probe overtakes those, while after a mere stall their answers come and nothing is sent twice.
 const TIMEOUT_PROBES: u32 = 2;
@@ -107,6 +109,8 @@ pub struct FetchState {
     next_sequence: u64,
     highest_answered: Option<u64>,
     reorder_distance: u64,
+    /// How many times the usual tolerance an overtaken Interest is waited for.
+    patience: u32,
     /// Congestion is acted on again when a transmission from here on meets it.
     recovery_end: u64,
     failure: Option<FetchFailure>,
@@ -130,6 +134,7 @@ impl FetchState {
             next_sequence: 0,
             highest_answered: None,
             reorder_distance: REORDER_MIN,
+            patience: 1,
             recovery_end: 0,
             failure: None,
             progress: FetchProgress::default(),
@@ -224,8 +229,8 @@ impl FetchState {
         self.drop_stale_sent();
         let timeout = self.sent.front().map(|sent| {
             let overtaken = self.is_overtaken(sent.sequence);
-            if overtaken && self.rtt.loss_delay() < self.rtt.rto() {
-                (sent.at + self.rtt.loss_delay(), DeadlineReason::Loss)
+            if overtaken && self.rtt.loss_delay(self.patience) < self.rtt.rto() {
+                (sent.at + self.rtt.loss_delay(self.patience), DeadlineReason::Loss)
             } else {
                 (sent.at + self.rtt.rto(), DeadlineReason::Timeout)
             }
@@ -345,6 +350,7 @@ impl FetchState {
         let distance = self.highest_answered.map_or(0, |highest| highest.saturating_sub(sequence));
         self.reorder_distance =
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
+        self.patience = (self.patience * 2).min(PATIENCE_MAX);
         self.window.on_spurious_loss();
         // The late answer is a true sample: it tells how long answers may take.
         self.rtt.add_sample(now.saturating_sub(at), self.segments.in_flight());
@@ -422,7 +428,7 @@ impl FetchState {
     }
 
     fn detect_losses(&mut self, now: Duration) {
-        let delay = self.rtt.loss_delay();
+        let delay = self.rtt.loss_delay(self.patience);
         while let Some(sent) = self.first_unanswered()
             && self.is_overtaken(sent.sequence)
             && sent.at + delay <= now

@@ -247,7 +247,8 @@ async fn tens_of_thousands_of_interests_wait_side_by_side() {
         let mut framer = crate::framer::Framer::default();
         let mut names = Vec::new();
         while names.len() < usize::try_from(COUNT).unwrap() {
-            other.read_buf(framer.read_buffer()).await.unwrap();
+            let count = other.read(framer.space()).await.unwrap();
+            framer.read(count);
             while let Some(frame) = framer.next_frame().unwrap() {
                 names.push(Interest::parse(&frame).unwrap().name().to_name());
             }
