@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod config_text;
+mod distance;
 mod live;
 mod machine;
 mod overload;
@@ -9,6 +10,7 @@ mod pipeline;
 mod relay;
 mod transfer;
 
+pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
 pub use overload::{OverloadCase, OverloadOptions, OverloadReport, plot, run_overload};

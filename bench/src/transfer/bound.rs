@@ -28,7 +28,7 @@ pub struct Costs {
     pub sha256: f64,
     /// Reading from page cache.
     pub file_read: f64,
-    /// Writing and reading at both ends of a Unix socket.
+    /// Writing and reading at both ends of a Unix socket, from one thread to another.
     pub socket: f64,
     /// Copying in memory, from and to what is not in the cache.
     pub copy: f64,
@@ -37,29 +37,27 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Measures them in `folder`.
-    pub(super) fn measure(folder: &Path) -> anyhow::Result<Self> {
+    /// Measures them in `folder`, reading `file`: on as many bytes as a transfer has, because pages
+    /// and lines that were used a moment ago cost less than those of a long file.
+    pub(super) fn measure(folder: &Path, file: &Path) -> anyhow::Result<Self> {
         let bytes = vec![0x5a_u8; PIECE];
         let mut buffer = vec![0_u8; PIECE];
-        let path = folder.join("costs");
-        let file =
-            fs::File::options().create(true).read(true).write(true).truncate(true).open(&path)?;
+        let source = fs::File::open(file)?;
+        let pieces = (source.metadata()?.len() / PIECE as u64).max(1);
         let offset = |piece: u64| piece * u64::try_from(PIECE).unwrap_or(0);
-        let file_write = best(|| {
+        let path = folder.join("costs");
+        let options = fs::File::options().create(true).write(true).truncate(true).to_owned();
+        let file_write = best(2, || {
             // New pages each time, as for a file that is fetched.
-            file.set_len(0)?;
-            timed(|piece| file.write_all_at(&bytes, offset(piece)))
+            let file = options.open(&path)?;
+            timed(pieces, |piece| file.write_all_at(&bytes, offset(piece)))
         })?;
-        let file_read = best(|| timed(|piece| file.read_exact_at(&mut buffer, offset(piece))))?;
-        let (mut one, mut other) = UnixStream::pair()?;
-        let socket = best(|| {
-            timed(|_| {
-                one.write_all(&bytes)?;
-                other.read_exact(&mut buffer)
-            })
-        })?;
-        let sha256 = best(|| {
-            timed(|_| {
+        fs::remove_file(path)?;
+        let file_read =
+            best(2, || timed(pieces, |piece| source.read_exact_at(&mut buffer, offset(piece))))?;
+        let socket = best(ATTEMPTS, || hop(&source, PIECES.min(pieces)))?;
+        let sha256 = best(ATTEMPTS, || {
+            timed(PIECES, |_| {
                 for packet in bytes.chunks(PACKET) {
                     std::hint::black_box(ndn_security::sha256(std::hint::black_box(packet)));
                 }
@@ -67,36 +65,70 @@ impl Costs {
             })
         })?;
         let large = vec![0x5a_u8; PIECE * 512];
-        let mut store = vec![0_u8; PIECE * 512];
-        let copy = best(|| {
-            timed(|piece| {
-                let start = usize::try_from(piece % 512).unwrap_or(0) * PIECE;
-                store[start..start + PIECE].copy_from_slice(&large[start..start + PIECE]);
+        let mut store = vec![0_u8; PIECE * 4096];
+        store.fill(1);
+        let copy = best(ATTEMPTS, || {
+            timed(PIECES, |piece| {
+                let from = usize::try_from(piece % 512).unwrap_or(0) * PIECE;
+                let to = usize::try_from(piece * 7 % 4096).unwrap_or(0) * PIECE;
+                store[to..to + PIECE].copy_from_slice(&large[from..from + PIECE]);
                 std::hint::black_box(&mut store);
                 Ok(())
             })
         })?;
-        fs::remove_file(path)?;
         Ok(Self { sha256, file_read, socket, copy, file_write })
     }
 }
 
-/// CPU nanoseconds per byte of `step`, called for each piece.
-fn timed(mut step: impl FnMut(u64) -> std::io::Result<()>) -> std::io::Result<f64> {
+/// CPU nanoseconds per byte of both ends of a Unix socket: a thread writes what it has just read from
+/// a file, another reads it, and each is woken by the other as processes are that share processors.
+/// Reading the file is not counted.
+fn hop(source: &fs::File, pieces: u64) -> std::io::Result<f64> {
+    let (mut one, mut other) = UnixStream::pair()?;
+    let size = u64::try_from(PIECE).unwrap_or(0);
+    let reading = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut buffer = vec![0_u8; PIECE];
+            let before = thread_cpu_ns();
+            while other.read(&mut buffer)? > 0 {}
+            Ok::<_, std::io::Error>(thread_cpu_ns() - before)
+        });
+        let mut buffer = vec![0_u8; PIECE];
+        let mut writing = 0;
+        for piece in 0..pieces {
+            source.read_exact_at(&mut buffer, piece * size)?;
+            let before = thread_cpu_ns();
+            one.write_all(&buffer)?;
+            writing += thread_cpu_ns() - before;
+        }
+        drop(one);
+        let ended = || std::io::Error::other("the reader has ended");
+        Ok::<_, std::io::Error>(writing + reader.join().map_err(|_| ended())??)
+    })?;
+    #[expect(clippy::cast_precision_loss, reason = "a time of less than a minute, at most 128 MiB")]
+    let per_byte = reading as f64 / (pieces * size) as f64;
+    Ok(per_byte)
+}
+
+/// CPU nanoseconds per byte of `step`, called for each of `pieces`.
+fn timed(pieces: u64, mut step: impl FnMut(u64) -> std::io::Result<()>) -> std::io::Result<f64> {
     let before = thread_cpu_ns();
-    for piece in 0..PIECES {
+    for piece in 0..pieces {
         step(piece)?;
     }
     #[expect(clippy::cast_precision_loss, reason = "a time of less than a minute")]
     let nanoseconds = (thread_cpu_ns() - before) as f64;
-    #[expect(clippy::cast_precision_loss, reason = "128 MiB")]
-    let bytes = (PIECES * PIECE as u64) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "the length of a file")]
+    let bytes = (pieces * PIECE as u64) as f64;
     Ok(nanoseconds / bytes)
 }
 
-fn best(mut measure: impl FnMut() -> std::io::Result<f64>) -> std::io::Result<f64> {
+fn best(
+    attempts: usize,
+    mut measure: impl FnMut() -> std::io::Result<f64>,
+) -> std::io::Result<f64> {
     let mut best = f64::INFINITY;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         best = best.min(measure()?);
     }
     Ok(best)

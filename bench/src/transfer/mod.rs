@@ -128,13 +128,14 @@ pub fn run_transfer(
     mut say: impl FnMut(&str),
 ) -> anyhow::Result<TransferReport> {
     ensure!(!options.cpus.is_empty(), "there is no processor to run on");
+    ensure!(options.bytes >= 1 << 20, "the file has 1 MiB at least");
     let mut set = CpuSet::new();
     options.cpus.iter().for_each(|cpu| set.set(*cpu));
     rustix::thread::sched_setaffinity(None, &set).context("these processors cannot be used")?;
     let folder = Folder::new()?;
     let file = folder.0.join("served").join("file");
     write_noise(&file, options.bytes)?;
-    let costs = Costs::measure(&folder.0)?;
+    let costs = Costs::measure(&folder.0, &file)?;
     let mut report = TransferReport {
         bench: "transfer",
         machine: crate::Machine::read(),

@@ -10,6 +10,7 @@ mod endpoint;
 mod express;
 pub mod fetch;
 mod framer;
+pub mod link;
 mod lp;
 mod manage;
 mod output;

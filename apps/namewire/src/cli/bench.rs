@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    Arrival, IdleOptions, IdleReport, OverloadOptions, OverloadReport, PipelineOptions,
-    PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions, SkewReport, TraceReport,
-    TransferOptions, TransferReport, plot, relay_udp, relay_unix, run_idle, run_overload,
-    run_pipeline, run_relay, run_shards, run_skew, run_trace_cost, run_transfer,
+    Arrival, DistanceOptions, IdleOptions, IdleReport, OverloadOptions, OverloadReport,
+    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions,
+    SkewReport, TraceReport, TransferOptions, plot, relay_udp, relay_unix, run_distance, run_idle,
+    run_overload, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost, run_transfer,
 };
 
+use super::bench_files;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
@@ -72,6 +73,21 @@ enum Bench {
         /// First of the UDP ports to use on the loopback interface
         #[arg(long, default_value_t = RelayOptions::default().first_port)]
         first_port: u16,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetches over a link of 1 Gbit/s in virtual time, by congestion controller
+    ///
+    /// Round trips of 0.2, 10 and 50 ms, with short and long queues, without loss and with 0.01 and 1 %,
+    /// alone and two at a time. The figures are the same on every machine.
+    Distance {
+        /// Seconds of virtual time that are measured
+        #[arg(long, default_value_t = DistanceOptions::default().seconds)]
+        seconds: u64,
+        /// Seed of what is random
+        #[arg(long, default_value_t = DistanceOptions::default().seed)]
+        seed: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -216,6 +232,11 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_relay(&relay, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_relay(&report) }
         }
+        Bench::Distance { seconds, seed, json } => {
+            let distance = DistanceOptions { seconds: *seconds, seed: *seed };
+            let report = run_distance(&distance, |line| output::note(&line));
+            if *json { print_json(&report) } else { bench_files::print_distance(&report) }
+        }
         Bench::Transfer { filter, mib, rounds, cpus, json } => {
             let transfer = TransferOptions {
                 filter: filter.clone(),
@@ -224,7 +245,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 cpus: cpus.clone(),
             };
             let report = run_transfer(&transfer, |line| output::note(&line))?;
-            if *json { print_json(&report) } else { print_transfer(&report) }
+            if *json { print_json(&report) } else { bench_files::print_transfer(&report) }
         }
         Bench::Skew { workers, window, duration, json } => {
             let skew = SkewOptions {
@@ -350,36 +371,6 @@ fn print_trace(report: &TraceReport) -> Outcome {
             percent(from),
             percent(to),
             grouped(case.samples),
-        ]);
-    }
-    Ok(table.print("no case matches the filter")?)
-}
-
-fn print_transfer(report: &TransferReport) -> Outcome {
-    let headings = [
-        "CASE",
-        ">MB/s",
-        ">FROM",
-        ">TO",
-        ">BOUND",
-        ">SHARE",
-        ">SERVER s",
-        ">FORWARDER s",
-        ">FETCHER s",
-    ];
-    let mut table = Table::new(&headings);
-    for case in &report.cases {
-        let (from, to) = case.spread;
-        table.row(vec![
-            case.case.clone(),
-            format!("{:.0}", case.goodput_mb_per_s),
-            format!("{from:.0}"),
-            format!("{to:.0}"),
-            case.cpu_bound_mb_per_s.map_or_else(String::new, |bound| format!("{bound:.0}")),
-            case.share_of_cpu_bound.map_or_else(String::new, |share| format!("{share:.2}")),
-            format!("{:.2}", case.cpu_s.server),
-            format!("{:.2}", case.cpu_s.forwarder),
-            format!("{:.2}", case.cpu_s.fetcher),
         ]);
     }
     Ok(table.print("no case matches the filter")?)

@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// Keep so many Interests outstanding, instead of adapting
     #[arg(long, value_name = "SEGMENTS")]
     window: Option<u32>,
+    /// What makes the window grow and shrink
+    #[arg(long, value_enum, default_value = "cubic", conflicts_with = "window")]
+    congestion: CongestionControl,
     /// Let the window grow up to so many Interests
     #[arg(long, value_name = "SEGMENTS", conflicts_with = "window")]
     window_max: Option<u32>,
@@ -97,6 +100,14 @@ enum Discover {
     None,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CongestionControl {
+    /// Losses and congestion marks: takes its share beside others that fill queues
+    Cubic,
+    /// Round-trip times: keeps queues short, and does not mind a few losses
+    Delay,
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     if options.name.is_empty() {
         return Err(Failure::Usage("/: an object has a name of one component or more".to_owned()));
@@ -129,6 +140,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         })
         .await
     });
+    // Nothing writes to the target any more.
+    drop(workers);
     match fetched {
         Ok(fetched) => {
             let on_stdout = target.is_stdout();
@@ -194,14 +207,15 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
     rto.max = rto.max.min(options.lifetime);
     rto.min = rto.min.min(rto.max);
     rto.initial = rto.initial.min(rto.max);
+    fetching.config.window = match options.congestion {
+        CongestionControl::Cubic => WindowMode::CUBIC,
+        CongestionControl::Delay => WindowMode::DELAY,
+    };
     if let Some(window) = options.window {
         fetching.config.window = WindowMode::Fixed(window.max(1));
     }
-    if let (Some(limit), WindowMode::Cubic { initial, .. }) =
-        (options.window_max, fetching.config.window)
-    {
-        let max = limit.max(1);
-        fetching.config.window = WindowMode::Cubic { initial: initial.min(max), max };
+    if let Some(max) = options.window_max {
+        fetching.config.window = fetching.config.window.with_max(max.max(1));
     }
     Ok(fetching)
 }

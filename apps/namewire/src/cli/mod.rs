@@ -6,6 +6,7 @@
 //! program.
 
 mod bench;
+mod bench_files;
 mod capture;
 mod cert;
 mod completions;

@@ -1,5 +1,6 @@
 //! Fetching segmented objects: the state machine, its congestion control, and the driver.
 
+mod congestion;
 mod discovery;
 mod driver;
 mod object;
@@ -8,7 +9,6 @@ mod requester;
 mod rtt;
 mod segments;
 mod state;
-mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use thiserror::Error;
 
 use crate::express::ExpressError;
 
+pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
-pub use window::{Answer, Congestion, Window, WindowMode};
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);

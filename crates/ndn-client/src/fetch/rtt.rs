@@ -73,6 +73,11 @@ impl RttEstimator {
         self.rto = base.clamp(self.bounds.min, self.bounds.max);
     }
 
+    /// Ends the back-off: something was answered, if only a retransmission, which tells no time.
+    pub fn end_back_off(&mut self) {
+        self.backoff = 1;
+    }
+
     /// Doubles the time-out until the next sample.
     pub fn back_off(&mut self) {
         if self.rto() < self.bounds.max {

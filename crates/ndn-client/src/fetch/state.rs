@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use super::congestion::{Answer, Congestion, Controller, WindowMode};
 use super::rtt::{RtoBounds, RttEstimator};
 use super::segments::{Segments, Slot, Status};
-use super::window::{Answer, Congestion, Window, WindowMode};
 use super::{FetchFailure, FetchProgress};
 
 /// Smallest distance in sending order at which an unanswered Interest counts as lost.
@@ -19,7 +19,7 @@ const REORDER_MIN: u64 = 3;
 /// Largest such distance that reordering may teach.
 const REORDER_MAX: u64 = 4096;
 /// Largest factor by which losses that were none stretch the tolerance for reordering.
-const PATIENCE_MAX: u32 = 16;
+const PATIENCE_MAX: u32 = 4;
 /// Interests given up at one time-out. They probe whether the others are lost too: an answer to a
 /// probe overtakes those, while after a mere stall their answers come and nothing is sent twice.
 const TIMEOUT_PROBES: u32 = 2;
@@ -94,7 +94,7 @@ struct Sent {
 #[derive(Debug)]
 pub struct FetchState {
     config: FetchConfig,
-    window: Window,
+    window: Box<dyn Controller>,
     rtt: RttEstimator,
     segments: Segments,
     /// One past the final segment, once known.
@@ -122,7 +122,7 @@ impl FetchState {
     #[must_use]
     pub fn new(config: FetchConfig, first: u64, last: Option<u64>) -> Self {
         Self {
-            window: Window::new(config.window),
+            window: config.window.controller(),
             rtt: RttEstimator::new(config.rto),
             config,
             segments: Segments::new(first),
@@ -227,13 +227,9 @@ impl FetchState {
             return None;
         }
         self.drop_stale_sent();
-        let timeout = self.sent.front().map(|sent| {
-            let overtaken = self.is_overtaken(sent.sequence);
-            if overtaken && self.rtt.loss_delay(self.patience) < self.rtt.rto() {
-                (sent.at + self.rtt.loss_delay(self.patience), DeadlineReason::Loss)
-            } else {
-                (sent.at + self.rtt.rto(), DeadlineReason::Timeout)
-            }
+        let timeout = self.sent.front().map(|sent| match self.loss_delay(sent.sequence) {
+            Some(delay) if delay < self.rtt.rto() => (sent.at + delay, DeadlineReason::Loss),
+            _ => (sent.at + self.rtt.rto(), DeadlineReason::Timeout),
         });
         let pause = self.paused.peek().map(|Reverse((at, _))| (*at, DeadlineReason::NackPause));
         match (timeout, pause) {
@@ -260,7 +256,7 @@ impl FetchState {
             self.sent.pop_front();
             probes += 1;
             self.progress.timeouts += 1;
-            self.give_up(sent);
+            self.give_up(sent, Congestion::Timeout);
         }
         if probes > 0 {
             self.rtt.back_off();
@@ -344,6 +340,9 @@ impl FetchState {
         let spurious = slot.status == Status::Waiting
             || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min);
         if !spurious {
+            self.rtt.end_back_off();
+            // It was lost indeed: what reordering has taught is forgotten little by little.
+            self.reorder_distance -= (self.reorder_distance - REORDER_MIN).div_ceil(8);
             return slot.sequence;
         }
         self.progress.spurious_losses += 1;
@@ -422,30 +421,36 @@ impl FetchState {
         self.sent.front().copied()
     }
 
-    fn is_overtaken(&self, sequence: u64) -> bool {
-        self.highest_answered
-            .is_some_and(|highest| highest.saturating_sub(sequence) >= self.reorder_distance)
-    }
-
-    fn detect_losses(&mut self, now: Duration) {
+    /// How long after its sending a transmission counts as lost, if so much later ones were answered
+    /// that it does; longer where it may have been overtaken only as others were before.
+    fn loss_delay(&self, sequence: u64) -> Option<Duration> {
+        let distance = self.highest_answered?.saturating_sub(sequence);
         let delay = self.rtt.loss_delay(self.patience);
-        while let Some(sent) = self.first_unanswered()
-            && self.is_overtaken(sent.sequence)
-            && sent.at + delay <= now
-        {
-            self.sent.pop_front();
-            self.progress.losses += 1;
-            self.give_up(sent);
+        if distance >= self.reorder_distance {
+            Some(delay)
+        } else {
+            (distance >= REORDER_MIN).then_some(delay + delay / 4)
         }
     }
 
-    fn give_up(&mut self, sent: Sent) {
+    fn detect_losses(&mut self, now: Duration) {
+        while let Some(sent) = self.first_unanswered()
+            && self.loss_delay(sent.sequence).is_some_and(|delay| sent.at + delay <= now)
+        {
+            self.sent.pop_front();
+            self.progress.losses += 1;
+            self.give_up(sent, Congestion::Loss);
+        }
+    }
+
+    fn give_up(&mut self, sent: Sent, congestion: Congestion) {
         let before = self.segments.update(sent.segment, |slot| {
             slot.status = Status::Waiting;
             slot.given_up = Some((sent.sequence, sent.at));
         });
         let attempts = before.map_or(0, |slot| slot.attempts);
-        self.decrease(sent.sequence, Congestion::Loss);
+        self.window.on_lost();
+        self.decrease(sent.sequence, congestion);
         let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
         if self.allow_retransmission(sent.segment, attempts, failure) {
             self.lost.push(Reverse(sent.segment));

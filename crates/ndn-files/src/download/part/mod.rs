@@ -5,6 +5,7 @@
 //! somebody could put them there. What is on the disk is checked against a checksum, because a crash
 //! may have left less than the sidecar says.
 
+mod error;
 mod files;
 mod version;
 
@@ -12,13 +13,14 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ndn_packet::Name;
 use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
+pub use self::error::PartError;
 use self::files::{hidden_names, open_locked, read_sidecar, take_after};
 use super::checksum::{Chain, xxh64};
 
@@ -26,64 +28,6 @@ use super::checksum::{Chain, xxh64};
 const WRITE_BUFFER_LEN: usize = 1 << 20;
 /// Bytes after which the sidecar is written anew, for the case that the program is killed.
 const CHECKPOINT_LEN: u64 = 32 << 20;
-
-/// Why there is no file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PartError {
-    /// The path ends in no name.
-    #[error("{} is not the name of a file", .0.display())]
-    NoFileName(PathBuf),
-    /// The file system refuses.
-    #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// Another process writes the same file.
-    #[error("{}: another fetch is writing this file", .0.display())]
-    Busy(PathBuf),
-    /// The part does not stay what it is.
-    #[error("{}: somebody else keeps replacing it", .0.display())]
-    Replaced(PathBuf),
-    /// There can be no such file.
-    #[error("{}: {reason}", .path.display())]
-    CannotBeMade {
-        /// The file.
-        path: PathBuf,
-        /// Why, in terms of its directory.
-        reason: String,
-    },
-    /// The object does not fit into what is free.
-    #[error("{}: {needed} bytes are needed, and {free} are free", .path.display())]
-    DiskFull {
-        /// The file.
-        path: PathBuf,
-        /// Bytes that are still to come.
-        needed: u64,
-        /// Bytes that the file system has.
-        free: u64,
-    },
-    /// A newer version is there.
-    #[error("{}: {name} is older than {there}, which is there already", .path.display())]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// What was to be fetched.
-        name: String,
-        /// What is there.
-        there: String,
-    },
-}
-
-impl PartError {
-    fn io(path: &Path, error: io::Error) -> Self {
-        Self::Io { path: path.to_owned(), error }
-    }
-}
 
 /// What the content is of: parts of something else are not gone on with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,6 +202,25 @@ impl PartFile {
         Ok(())
     }
 
+    /// Writes the content of a segment to its place: for who needs no threads for it. The first one, or
+    /// [`Self::resume`], tells how long segments are.
+    ///
+    /// # Errors
+    /// `Io`, also for a segment behind one that is shorter.
+    pub fn write_segment(&mut self, segment: u64, content: &[u8]) -> Result<(), PartError> {
+        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        if self.segment_len == 0 {
+            self.segment_len = length.max(1);
+        }
+        let offset = segment.saturating_mul(self.segment_len);
+        self.file.write_all_at(content, offset).map_err(|error| self.error(error))?;
+        match self.note(Stored { segment, length, checksum: xxh64(content, 0) }) {
+            Err(NoteError::Irregular(_)) => Err(self.error(io::ErrorKind::InvalidInput.into())),
+            Err(NoteError::Part(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
     /// The file, to write segments at their places.
     pub(super) fn file(&self) -> &Arc<File> {
         &self.file
@@ -352,7 +315,12 @@ impl PartFile {
 
     /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
     pub fn keep(mut self) -> Option<u64> {
-        if self.origin.is_some() && self.segments > 0 && self.write_progress().is_ok() {
+        let kept = self.origin.is_some()
+            && self.segments > 0
+            // What lies ahead is fetched again.
+            && self.file.set_len(self.bytes).is_ok()
+            && self.write_progress().is_ok();
+        if kept {
             return Some(self.bytes);
         }
         self.discard();

@@ -1,19 +1,15 @@
 //! Parts of a file, and what may become of them.
 
+use std::path::Path;
+
 use super::*;
 
 fn origin(version: u64) -> Origin {
     Origin { name: format!("/object/v={version}"), verification: "digest".to_owned() }
 }
 
-/// Writes a segment to its place; all but the last have the length of the first.
 fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
-    let length = u64::try_from(content.len()).unwrap();
-    if part.segment_len() == 0 {
-        part.set_segment_len(length);
-    }
-    part.file().write_all_at(content, segment * part.segment_len()).unwrap();
-    part.note(Stored { segment, length, checksum: xxh64(content, 0) }).unwrap();
+    part.write_segment(segment, content).unwrap();
 }
 
 /// A directory with the first two segments of `/object/v=1`.

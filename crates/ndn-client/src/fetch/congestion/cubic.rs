@@ -1,6 +1,8 @@
-//! Congestion window: CUBIC (RFC 9438) with HyStart++ (RFC 9406), or a fixed size.
+//! CUBIC (RFC 9438) with HyStart++ (RFC 9406).
 
 use std::time::Duration;
+
+use super::{Answer, Congestion, Controller, WINDOW_MIN, whole};
 
 /// CUBIC's constant C in segments per second cubed.
 const CUBIC_C: f64 = 0.4;
@@ -10,8 +12,6 @@ const BETA: f64 = 0.7;
 const BETA_MARK: f64 = 0.85;
 /// Growth in segments per round trip of the Reno-friendly estimate.
 const RENO_ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The window never shrinks below this many segments.
-const WINDOW_MIN: f64 = 2.0;
 
 /// HyStart++: samples of a round before it is judged.
 const ROUND_SAMPLES_MIN: u32 = 8;
@@ -21,35 +21,6 @@ const RTT_RISE: (Duration, Duration) = (Duration::from_millis(4), Duration::from
 const CONSERVATIVE_ROUNDS: u32 = 5;
 /// HyStart++: divisor of the growth in conservative slow start.
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
-
-/// How many segments may be outstanding.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum WindowMode {
-    /// Always this many.
-    Fixed(u32),
-    /// Adapts to loss and congestion marks.
-    Cubic {
-        /// At the start.
-        initial: u32,
-        /// Never more.
-        max: u32,
-    },
-}
-
-impl Default for WindowMode {
-    fn default() -> Self {
-        Self::Cubic { initial: 10, max: 16_384 }
-    }
-}
-
-/// What told of congestion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Congestion {
-    /// A loss or a time-out.
-    Loss,
-    /// A congestion mark.
-    Mark,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -91,11 +62,11 @@ struct Epoch {
     plateau: f64,
 }
 
-/// The window as a state machine over answers and congestion events.
+/// The controller.
 #[derive(Debug, Clone)]
-pub struct Window {
-    mode: WindowMode,
+pub struct Cubic {
     size: f64,
+    max: f64,
     phase: Phase,
     rounds: Rounds,
     /// Window before the last decrease (W_max).
@@ -105,34 +76,13 @@ pub struct Window {
     undo: Option<Undo>,
 }
 
-/// One answered transmission, as the window sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct Answer {
-    /// Time of the answer.
-    pub now: Duration,
-    /// Sequence number of the transmission that was answered.
-    pub sequence: u64,
-    /// Sequence number that the next transmission will have.
-    pub next_sequence: u64,
-    /// Round-trip time, unless the segment was retransmitted.
-    pub rtt: Option<Duration>,
-    /// Smoothed round-trip time.
-    pub smoothed_rtt: Duration,
-    /// Whether the window, and not the application, limited the sending.
-    pub window_limited: bool,
-}
-
-impl Window {
-    /// A window at its initial size.
+impl Cubic {
+    /// A window of `initial` segments that never has more than `max`.
     #[must_use]
-    pub fn new(mode: WindowMode) -> Self {
-        let size = match mode {
-            WindowMode::Fixed(size) => f64::from(size.max(1)),
-            WindowMode::Cubic { initial, .. } => f64::from(initial).max(WINDOW_MIN),
-        };
+    pub fn new(initial: u32, max: u32) -> Self {
         Self {
-            mode,
-            size,
+            size: f64::from(initial).max(WINDOW_MIN),
+            max: f64::from(max).max(WINDOW_MIN),
             phase: Phase::SlowStart,
             rounds: Rounds { end_sequence: 0, last_min: None, current_min: None, samples: 0 },
             max_size: 0.0,
@@ -142,68 +92,10 @@ impl Window {
         }
     }
 
-    /// Segments that may be outstanding.
-    #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the size lies between 1 and u32::MAX"
-    )]
-    pub fn size(&self) -> usize {
-        self.size as usize
-    }
-
     /// Whether the window still grows exponentially.
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.phase != Phase::Avoidance
-    }
-
-    /// Grows after an answer without a congestion mark.
-    pub fn on_answer(&mut self, answer: &Answer) {
-        let WindowMode::Cubic { max, .. } = self.mode else {
-            return;
-        };
-        if self.phase != Phase::Avoidance {
-            self.judge_round(answer);
-        }
-        if !answer.window_limited {
-            return;
-        }
-        match self.phase {
-            Phase::SlowStart => self.size += 1.0,
-            Phase::Conservative { .. } => self.size += 1.0 / CONSERVATIVE_DIVISOR,
-            Phase::Avoidance => self.grow_cubic(answer),
-        }
-        self.size = self.size.min(f64::from(max)).max(WINDOW_MIN);
-    }
-
-    /// Shrinks. The caller calls this at most once per round trip.
-    pub fn on_congestion(&mut self, congestion: Congestion) {
-        if matches!(self.mode, WindowMode::Fixed(_)) {
-            return;
-        }
-        let beta = match congestion {
-            Congestion::Loss => BETA,
-            Congestion::Mark => BETA_MARK,
-        };
-        self.undo = Some(Undo { size: self.size, phase: self.phase, max_size: self.max_size });
-        // Fast convergence: a flow that is still below its last maximum gives up more.
-        self.max_size =
-            if self.size < self.max_size { self.size * (1.0 + beta) / 2.0 } else { self.size };
-        self.size = (self.size * beta).max(WINDOW_MIN);
-        self.phase = Phase::Avoidance;
-        self.epoch = None;
-    }
-
-    /// Takes the last decrease back: the loss that caused it was none.
-    pub fn on_spurious_loss(&mut self) {
-        if let Some(undo) = self.undo.take() {
-            self.size = self.size.max(undo.size);
-            self.max_size = undo.max_size;
-            self.phase = undo.phase;
-            self.epoch = None;
-        }
     }
 
     fn judge_round(&mut self, answer: &Answer) {
@@ -261,6 +153,50 @@ impl Window {
     }
 }
 
+impl Controller for Cubic {
+    fn size(&self) -> usize {
+        whole(self.size)
+    }
+
+    fn on_answer(&mut self, answer: &Answer) {
+        if self.phase != Phase::Avoidance {
+            self.judge_round(answer);
+        }
+        if !answer.window_limited {
+            return;
+        }
+        match self.phase {
+            Phase::SlowStart => self.size += 1.0,
+            Phase::Conservative { .. } => self.size += 1.0 / CONSERVATIVE_DIVISOR,
+            Phase::Avoidance => self.grow_cubic(answer),
+        }
+        self.size = self.size.min(self.max).max(WINDOW_MIN);
+    }
+
+    fn on_congestion(&mut self, congestion: Congestion) {
+        let beta = match congestion {
+            Congestion::Loss | Congestion::Timeout => BETA,
+            Congestion::Mark => BETA_MARK,
+        };
+        self.undo = Some(Undo { size: self.size, phase: self.phase, max_size: self.max_size });
+        // Fast convergence: a flow that is still below its last maximum gives up more.
+        self.max_size =
+            if self.size < self.max_size { self.size * (1.0 + beta) / 2.0 } else { self.size };
+        self.size = (self.size * beta).max(WINDOW_MIN);
+        self.phase = Phase::Avoidance;
+        self.epoch = None;
+    }
+
+    fn on_spurious_loss(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            self.size = self.size.max(undo.size);
+            self.max_size = undo.max_size;
+            self.phase = undo.phase;
+            self.epoch = None;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,8 +214,8 @@ mod tests {
         }
     }
 
-    fn cubic() -> Window {
-        Window::new(WindowMode::Cubic { initial: 10, max: 10_000 })
+    fn cubic() -> Cubic {
+        Cubic::new(10, 10_000)
     }
 
     #[test]
@@ -317,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_decrease_is_by_beta_and_the_old_size_is_reached_again_in_k_seconds() {
-        let mut window = Window::new(WindowMode::Cubic { initial: 1000, max: 100_000 });
+        let mut window = Cubic::new(1000, 100_000);
         window.on_congestion(Congestion::Loss);
         assert_eq!(window.size(), 700);
         // K = cbrt(300 / 0.4) = 9.1 s. Answers at one window per round trip.
@@ -335,14 +271,14 @@ mod tests {
 
     #[test]
     fn a_mark_costs_less_than_a_loss() {
-        let mut window = Window::new(WindowMode::Cubic { initial: 1000, max: 100_000 });
+        let mut window = Cubic::new(1000, 100_000);
         window.on_congestion(Congestion::Mark);
         assert_eq!(window.size(), 850);
     }
 
     #[test]
     fn short_round_trips_grow_at_least_like_reno() {
-        let mut window = Window::new(WindowMode::Cubic { initial: 100, max: 100_000 });
+        let mut window = Cubic::new(100, 100_000);
         window.on_congestion(Congestion::Loss);
         let rtt = Duration::from_millis(1);
         for round in 0..100u32 {
@@ -367,7 +303,7 @@ mod tests {
 
     #[test]
     fn bounds_hold() {
-        let mut window = Window::new(WindowMode::Cubic { initial: 10, max: 12 });
+        let mut window = Cubic::new(10, 12);
         for sequence in 0..100 {
             window.on_answer(&answer(RTT, sequence, RTT));
         }
@@ -376,7 +312,7 @@ mod tests {
             window.on_congestion(Congestion::Loss);
         }
         assert_eq!(window.size(), 2);
-        let mut fixed = Window::new(WindowMode::Fixed(5));
+        let mut fixed = super::super::Fixed::new(5);
         fixed.on_congestion(Congestion::Loss);
         fixed.on_answer(&answer(RTT, 0, RTT));
         assert_eq!(fixed.size(), 5);
