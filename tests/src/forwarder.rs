@@ -19,6 +19,7 @@ use crate::wait_until;
 pub struct Settings {
     tcp: bool,
     udp: bool,
+    websocket: bool,
     workers: Option<usize>,
     toml: String,
     arguments: Vec<String>,
@@ -43,6 +44,13 @@ impl Settings {
     #[must_use]
     pub fn udp(mut self) -> Self {
         self.udp = true;
+        self
+    }
+
+    /// Listens for WebSockets on the loopback interface, too; not together with [`tcp`](Self::tcp).
+    #[must_use]
+    pub fn websocket(mut self) -> Self {
+        self.websocket = true;
         self
     }
 
@@ -147,6 +155,12 @@ impl Forwarder {
         format!("tcp4://127.0.0.1:{}", self.port)
     }
 
+    /// `NDN_CLIENT_TRANSPORT` for its WebSocket port.
+    #[must_use]
+    pub fn websocket(&self) -> String {
+        format!("ws://127.0.0.1:{}", self.port)
+    }
+
     /// A connection to its Unix socket.
     ///
     /// # Panics
@@ -233,10 +247,12 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
         false => "enabled = false\n".to_owned(),
     };
     let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
+    let websocket = listener(settings.websocket);
     write!(
         toml,
         "[forwarder]\nworkers = {}\n\
-         [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}{}",
+         [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}\
+         [listeners.websocket]\n{websocket}{}",
         settings.workers.unwrap_or_else(worker_count),
         socket.display(),
         settings.toml

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod application;
+mod browser;
 mod forwarder;
 mod peers;
 mod process;
@@ -18,6 +19,7 @@ pub mod wire;
 use std::time::{Duration, Instant};
 
 pub use application::{Application, Received};
+pub use browser::{browser_found, fetch_by_page};
 pub use forwarder::{Forwarder, Settings};
 pub use peers::{Peer, Transport, found_on_path, require, skip_unless_found};
 pub use process::{Process, run_to_end};

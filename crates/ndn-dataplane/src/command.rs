@@ -85,6 +85,8 @@ pub struct NewFace {
 pub enum NewTransport {
     /// A connected, non-blocking stream.
     Stream(OwnedFd),
+    /// The same, behind a WebSocket handshake.
+    WebSocket(OwnedFd),
     /// The worker's end of an internal face.
     Internal(InternalEnd),
     /// A socket that has joined a UDP group, and the group.

@@ -248,7 +248,10 @@ impl Dataplane {
     fn worker_for(&mut self, face: &NewFace) -> usize {
         match face.transport {
             NewTransport::Internal(_) => 0,
-            NewTransport::Stream(_) | NewTransport::Datagram(_) | NewTransport::Group(..) => {
+            NewTransport::Stream(_)
+            | NewTransport::WebSocket(_)
+            | NewTransport::Datagram(_)
+            | NewTransport::Group(..) => {
                 self.next_worker = (self.next_worker + 1) % self.workers.len();
                 self.next_worker
             }

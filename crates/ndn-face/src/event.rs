@@ -19,6 +19,11 @@ pub enum CloseReason {
     MalformedFrame,
     /// It had no connection, and is not to get it back any more: it is no longer permanent.
     NotPermanent,
+    /// The peer did what WebSocket does not allow, or wanted more than there is; the status code
+    /// that it was told.
+    WebSocket(u16),
+    /// The peer of a WebSocket did not say that it is still there.
+    Silent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
 }
@@ -31,6 +36,8 @@ impl fmt::Display for CloseReason {
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent what is no TLV"),
             Self::NotPermanent => formatter.write_str("down, and not permanent any more"),
+            Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
+            Self::Silent => formatter.write_str("the peer does not answer"),
             Self::Idle => formatter.write_str("idle for too long"),
         }
     }

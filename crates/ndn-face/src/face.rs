@@ -11,6 +11,7 @@ use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
 use crate::output::OutputQueue;
 use crate::reconnect::Reconnect;
+use crate::websocket::WebSocket;
 use crate::{FaceOptions, LinkService, Persistency};
 
 /// A link service and a transport, and what the face's worker has to know.
@@ -43,7 +44,7 @@ pub(crate) enum Transport {
     Internal(InternalEnd),
 }
 
-/// A byte stream: Unix or TCP.
+/// A byte stream: Unix or TCP, perhaps with WebSocket on it.
 #[derive(Debug)]
 pub(crate) struct StreamTransport {
     pub(crate) connection: Connection,
@@ -52,6 +53,8 @@ pub(crate) struct StreamTransport {
     /// Taken from the worker's spare ones when something is sent, given back when all of it is
     /// written.
     pub(crate) output: Option<Box<OutputQueue>>,
+    /// Frames travel in WebSocket messages.
+    pub(crate) websocket: Option<Box<WebSocket>>,
 }
 
 /// The connection of a stream face.
@@ -81,7 +84,12 @@ impl Face {
             }) => Some(reconnect.deadline()),
             Transport::Stream(_) | Transport::Datagram { .. } | Transport::Internal(_) => None,
         };
-        [self.link.next_deadline(), self.idle_deadline(), reconnect].into_iter().flatten().min()
+        let websocket = match &self.transport {
+            Transport::Stream(stream) => stream.websocket.as_ref().map(|one| one.next_deadline()),
+            Transport::Datagram { .. } | Transport::Internal(_) => None,
+        };
+        let deadlines = [self.link.next_deadline(), self.idle_deadline(), reconnect, websocket];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When the face closes if it receives nothing.

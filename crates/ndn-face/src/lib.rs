@@ -30,6 +30,7 @@ mod reconnect;
 mod set;
 mod tap;
 mod uri;
+mod websocket;
 
 pub use budget::Budget;
 pub use counters::{CallCounters, FaceCounters, LinkDropReason};

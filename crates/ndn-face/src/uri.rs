@@ -18,6 +18,10 @@ pub enum FaceUri {
     Tcp(SocketAddr),
     /// `udp4://` or `udp6://`.
     Udp(SocketAddr),
+    /// `ws://`: the near end of a WebSocket, or where they are accepted.
+    WebSocket(SocketAddr),
+    /// `wsclient://`: the far end of a WebSocket.
+    WebSocketClient(SocketAddr),
     /// `internal://`: management and other parts of the forwarder.
     Internal,
     /// `contentstore://`: the face that packets of the content store seem to come from.
@@ -33,6 +37,8 @@ impl fmt::Display for FaceUri {
             Self::Descriptor(descriptor) => write!(formatter, "fd://{descriptor}"),
             Self::Tcp(address) => write_address(formatter, "tcp", *address),
             Self::Udp(address) => write_address(formatter, "udp", *address),
+            Self::WebSocket(address) => write!(formatter, "ws://{address}"),
+            Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
             Self::Internal => formatter.write_str("internal://"),
             Self::ContentStore => formatter.write_str("contentstore://"),
             Self::Null => formatter.write_str("null://"),
@@ -75,6 +81,9 @@ mod tests {
             "unix:///run/nfd/nfd.sock"
         );
         assert_eq!(FaceUri::Descriptor(21).to_string(), "fd://21");
+        let address = "[::1]:9696".parse().unwrap();
+        assert_eq!(FaceUri::WebSocket(address).to_string(), "ws://[::1]:9696");
+        assert_eq!(FaceUri::WebSocketClient(address).to_string(), "wsclient://[::1]:9696");
         assert_eq!(FaceUri::Internal.to_string(), "internal://");
         assert_eq!(FaceUri::ContentStore.to_string(), "contentstore://");
         assert_eq!(FaceUri::Null.to_string(), "null://");

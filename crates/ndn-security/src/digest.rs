@@ -19,6 +19,14 @@ pub fn sha256(bytes: &[u8]) -> Sha256Digest {
     to_array(&digest::digest(&digest::SHA256, bytes))
 }
 
+/// SHA-1 of `bytes`, for protocols that use it where it protects nothing, as the handshake of
+/// WebSocket does (RFC 6455, section 4.2.2).
+#[must_use]
+pub fn sha1(bytes: &[u8]) -> [u8; 20] {
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    digest.as_ref().try_into().unwrap_or_default()
+}
+
 /// SHA-256 of the concatenation of `parts`.
 #[must_use]
 pub fn sha256_parts(parts: &[&[u8]]) -> Sha256Digest {

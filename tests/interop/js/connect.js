@@ -1,6 +1,8 @@
-// Opens the face that NDN_CLIENT_TRANSPORT names: unix:///path, tcp4://host:port or udp4://host:port.
+// Opens the face that NDN_CLIENT_TRANSPORT names: unix:///path, tcp4://host:port,
+// udp4://host:port or ws://host:port.
 
 import { TcpTransport, UdpTransport, UnixTransport } from "@ndn/node-transport";
+import { WsTransport } from "@ndn/ws-transport";
 
 const DEFAULT_TRANSPORT = "unix:///run/nfd/nfd.sock";
 const NDN_PORT = 6363;
@@ -15,6 +17,8 @@ export async function connect() {
     case "tcp4:":
     case "tcp6:":
       return TcpTransport.createFace({}, transport.hostname, port);
+    case "ws:":
+      return WsTransport.createFace({}, transport.href);
     case "udp:":
     case "udp4:":
       return UdpTransport.createFace({}, { host: transport.hostname, port });

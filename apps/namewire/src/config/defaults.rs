@@ -18,6 +18,21 @@ impl Default for UnixListener {
     }
 }
 
+impl Default for Listeners {
+    fn default() -> Self {
+        // Any page that a browser shows can connect: only where it is asked for.
+        let websocket =
+            TcpListener { enabled: false, port: WEBSOCKET_PORT, ..TcpListener::default() };
+        Self {
+            unix: UnixListener::default(),
+            tcp: TcpListener::default(),
+            udp: UdpListener::default(),
+            websocket,
+            multicast: Multicast::default(),
+        }
+    }
+}
+
 impl Default for TcpListener {
     fn default() -> Self {
         Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }

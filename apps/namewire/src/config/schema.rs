@@ -96,12 +96,14 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     listeners.unix.mode = mode.0;
     unix.finish();
 
-    let mut tcp = section.section("tcp");
-    tcp.read("enabled", &mut listeners.tcp.enabled);
-    tcp.read_checked("addresses", &mut listeners.tcp.addresses, |list| not_empty(list));
-    tcp.read_in("port", &mut listeners.tcp.port, 1..=u16::MAX);
-    tcp.read("loopback_is_local", &mut listeners.tcp.loopback_is_local);
-    tcp.finish();
+    for (name, own) in [("tcp", &mut listeners.tcp), ("websocket", &mut listeners.websocket)] {
+        let mut part = section.section(name);
+        part.read("enabled", &mut own.enabled);
+        part.read_checked("addresses", &mut own.addresses, |list| not_empty(list));
+        part.read_in("port", &mut own.port, 1..=u16::MAX);
+        part.read("loopback_is_local", &mut own.loopback_is_local);
+        part.finish();
+    }
 
     let mut udp = section.section("udp");
     udp.read("enabled", &mut listeners.udp.enabled);

@@ -83,13 +83,18 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     }
     let mode = format!("\"{:04o}\"", own.unix.mode);
     writer.changed("mode", &own.unix.mode, &default.unix.mode, mode);
-    writer.section("[listeners.tcp]");
-    writer.changed("enabled", &own.tcp.enabled, &default.tcp.enabled, own.tcp.enabled);
-    let addresses = texts(&own.tcp.addresses);
-    writer.changed("addresses", &own.tcp.addresses, &default.tcp.addresses, addresses);
-    writer.changed("port", &own.tcp.port, &default.tcp.port, own.tcp.port);
-    let is_local = own.tcp.loopback_is_local;
-    writer.changed("loopback_is_local", &is_local, &default.tcp.loopback_is_local, is_local);
+    for (section, own, default) in [
+        ("[listeners.tcp]", &own.tcp, &default.tcp),
+        ("[listeners.websocket]", &own.websocket, &default.websocket),
+    ] {
+        writer.section(section);
+        writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
+        let addresses = texts(&own.addresses);
+        writer.changed("addresses", &own.addresses, &default.addresses, addresses);
+        writer.changed("port", &own.port, &default.port, own.port);
+        let is_local = own.loopback_is_local;
+        writer.changed("loopback_is_local", &is_local, &default.loopback_is_local, is_local);
+    }
     writer.section("[listeners.udp]");
     writer.changed("enabled", &own.udp.enabled, &default.udp.enabled, own.udp.enabled);
     let addresses = texts(&own.udp.addresses);

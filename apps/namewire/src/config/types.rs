@@ -44,7 +44,7 @@ pub struct Config {
 }
 
 /// Where applications and neighbours connect.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listeners {
     /// The Unix stream socket of local applications.
     pub unix: UnixListener,
@@ -52,6 +52,8 @@ pub struct Listeners {
     pub tcp: TcpListener,
     /// The UDP listener.
     pub udp: UdpListener,
+    /// The WebSocket listener, for browsers.
+    pub websocket: TcpListener,
     /// UDP groups on network interfaces.
     pub multicast: Multicast,
 }
@@ -67,7 +69,7 @@ pub struct UnixListener {
     pub mode: u32,
 }
 
-/// Settings of the TCP listener.
+/// Settings of the TCP listener, or of the WebSocket listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpListener {
     /// Whether to listen at all.
@@ -427,6 +429,8 @@ pub const MTU_MIN: u64 = 64;
 pub const MTU_MAX: u64 = 8800;
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
+/// TCP port of NDN over WebSocket.
+pub const WEBSOCKET_PORT: u16 = 9696;
 /// The UDP port of NDN's multicast groups.
 pub const MULTICAST_PORT: u16 = 56363;
 
@@ -467,7 +471,11 @@ impl Config {
             ));
         }
         let listeners = &self.listeners;
-        if !(listeners.unix.enabled || listeners.tcp.enabled || listeners.udp.enabled) {
+        if !(listeners.unix.enabled
+            || listeners.tcp.enabled
+            || listeners.udp.enabled
+            || listeners.websocket.enabled)
+        {
             return Err("every listener is turned off: nobody could use the forwarder".to_owned());
         }
         Ok(())

@@ -82,15 +82,20 @@ pub(super) fn accepted(
     config: &Config,
 ) -> NewFace {
     use std::os::fd::AsRawFd;
+    let is_websocket = matches!(local, LocalEnd::WebSocket { .. });
     let (scope, remote, local) = match (local, peer) {
-        (LocalEnd::Tcp { address, .. }, Some(peer)) => {
+        (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, Some(peer)) => {
             let is_local = local.is_local(peer);
             let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
                 .map_or(*address, |(own, _)| own);
             let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
-            (scope, FaceUri::Tcp(peer), FaceUri::Tcp(own))
+            if is_websocket {
+                (scope, FaceUri::WebSocketClient(peer), FaceUri::WebSocket(own))
+            } else {
+                (scope, FaceUri::Tcp(peer), FaceUri::Tcp(own))
+            }
         }
-        (LocalEnd::Tcp { address, .. }, None) => {
+        (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, None) => {
             (FaceScope::NonLocal, FaceUri::Null, FaceUri::Tcp(*address))
         }
         (LocalEnd::Unix(path), _) => {
@@ -116,10 +121,14 @@ pub(super) fn accepted(
             ..settings::stream_link(&config.faces, &config.limits)
         },
         // Should it be made permanent: NFD too connects to the port that the peer has come from.
-        reconnect_to: peer,
+        reconnect_to: peer.filter(|_| !is_websocket),
         ..FaceOptions::stream(properties, Persistency::OnDemand)
     };
-    NewFace { ticket: None, transport: NewTransport::Stream(stream), options, remote, local }
+    let transport = match is_websocket {
+        true => NewTransport::WebSocket(stream),
+        false => NewTransport::Stream(stream),
+    };
+    NewFace { ticket: None, transport, options, remote, local }
 }
 
 /// A TCP face to `remote`, connected already.

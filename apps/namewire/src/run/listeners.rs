@@ -35,6 +35,13 @@ pub(super) enum LocalEnd {
         /// Loopback peers may use `/localhost`.
         loopback_is_local: bool,
     },
+    /// A TCP address whose connections begin with a WebSocket handshake.
+    WebSocket {
+        /// The address.
+        address: SocketAddr,
+        /// Loopback peers may use `/localhost`.
+        loopback_is_local: bool,
+    },
 }
 
 impl LocalEnd {
@@ -42,7 +49,7 @@ impl LocalEnd {
     pub(super) fn is_local(&self, peer: SocketAddr) -> bool {
         match self {
             Self::Unix(_) => true,
-            Self::Tcp { loopback_is_local, .. } => {
+            Self::Tcp { loopback_is_local, .. } | Self::WebSocket { loopback_is_local, .. } => {
                 *loopback_is_local && peer.ip().to_canonical().is_loopback()
             }
         }
@@ -83,6 +90,15 @@ impl Listeners {
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
+        if config.websocket.enabled {
+            let (own, open) = (&config.websocket, |address| Listener::tcp(address));
+            for socket in open_all("WebSocket", &own.addresses, own.port, open)? {
+                let address = socket.local_address()?;
+                let loopback_is_local = own.loopback_is_local;
+                let local = LocalEnd::WebSocket { address, loopback_is_local };
+                listeners.streams.push(StreamListener { socket, local });
+            }
+        }
         if config.udp.enabled {
             let open = |address| open_shared_udp(address, faces, worker_count.max(1));
             for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
@@ -111,7 +127,7 @@ impl Listeners {
         }
         let unix = self.streams.iter().find_map(|listener| match &listener.local {
             LocalEnd::Unix(path) => Some(path),
-            LocalEnd::Tcp { .. } => None,
+            LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
         });
         if let Some(path) = unix
             && !is_well_known(path)
@@ -136,6 +152,9 @@ impl Listeners {
         let streams = self.streams.iter().map(|listener| match &listener.local {
             LocalEnd::Unix(path) => format!("unix://{}", path.display()),
             LocalEnd::Tcp { address, .. } => ndn_face::FaceUri::Tcp(*address).to_string(),
+            LocalEnd::WebSocket { address, .. } => {
+                ndn_face::FaceUri::WebSocket(*address).to_string()
+            }
         });
         let udp =
             self.udp_addresses.iter().map(|address| ndn_face::FaceUri::Udp(*address).to_string());
@@ -205,6 +224,10 @@ fn open_all<T>(
             Err(error) if may_lack_one && lacks_family(&error) => {
                 tracing::info!(%address, "{kind}: this kind of address is not available");
             }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kind == "WebSocket" => bail!(
+                "WebSocket port {port} is in use on {}; choose another in [listeners.websocket]",
+                address.ip()
+            ),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
                 "{kind} port {port} is in use on {}; choose another with --port, or switch {kind} \
                  off with --no-{}",

@@ -33,6 +33,7 @@ mod static_setup;
 mod stop;
 mod tables;
 mod telemetry;
+mod websocket;
 
 use std::sync::Arc;
 

@@ -136,6 +136,9 @@ impl Worker {
             (NewTransport::Stream(stream), _) => {
                 self.faces.add_stream(now, index, stream, &options)
             }
+            (NewTransport::WebSocket(stream), _) => {
+                self.faces.add_websocket(now, index, stream, &options)
+            }
             (NewTransport::Group(socket, group), _) => {
                 self.faces.add_group_datagram(now, index, socket, group, &options)
             }

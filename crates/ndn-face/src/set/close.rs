@@ -34,6 +34,9 @@ impl FaceSet {
                     queue.discard(pool, &mut self.output_budget);
                     self.spare_queues.put(queue);
                 }
+                if let Some(websocket) = &stream.websocket {
+                    self.reassembly_budget.give_back(websocket.message.len());
+                }
             }
             Transport::Datagram { channel, peer } => {
                 let (id, peer) = (*channel, *peer);

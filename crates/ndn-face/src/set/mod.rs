@@ -4,6 +4,7 @@ mod close;
 mod foreign;
 mod read_datagrams;
 mod read_stream;
+mod read_websocket;
 mod receive;
 mod send;
 mod timers;
@@ -27,6 +28,7 @@ use crate::leaning::Leaning;
 use crate::output::SpareQueues;
 use crate::reconnect::ReconnectWaits;
 use crate::tap::FrameTap;
+use crate::websocket::WebSocket;
 use crate::{
     Budget, CallCounters, CloseReason, FaceCounters, FaceEvent, FaceOptions, LinkService,
     Persistency,
@@ -178,8 +180,31 @@ impl FaceSet {
         self.check_vacant(index)?;
         self.poller.add(&stream, token_of(index), Interest::Readable)?;
         let connection = Connection::Up(stream);
-        let transport = StreamTransport { connection, partial: Vec::new(), output: None };
+        let transport =
+            StreamTransport { connection, partial: Vec::new(), output: None, websocket: None };
         Ok(self.insert(now, index, Transport::Stream(transport), options))
+    }
+
+    /// Makes a face of a connected, non-blocking stream on which a WebSocket handshake was made,
+    /// this being the server.
+    ///
+    /// # Errors
+    /// As for [`add_stream`](Self::add_stream).
+    pub fn add_websocket(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        stream: OwnedFd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        let counters = self.add_stream(now, index, stream, options)?;
+        if let Some(Face { transport: Transport::Stream(stream), .. }) =
+            face_in(&mut self.faces, index)
+        {
+            stream.websocket = Some(Box::new(WebSocket::new(now)));
+        }
+        self.arm(index);
+        Ok(counters)
     }
 
     /// Makes a face of one end of an internal pair; the other end belongs to the control thread.

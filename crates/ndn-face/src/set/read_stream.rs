@@ -74,7 +74,16 @@ impl FaceSet {
         sink: &mut impl RxSink,
     ) -> Progress {
         let Some(mut block) = self.stream_block.take() else { return Progress::Done };
-        let progress = self.take_frames(now, index, &mut block, pool, sink);
+        let is_websocket =
+            face_in(&mut self.faces, index).is_some_and(|face| match &face.transport {
+                Transport::Stream(stream) => stream.websocket.is_some(),
+                Transport::Datagram { .. } | Transport::Internal(_) => false,
+            });
+        let progress = if is_websocket {
+            self.take_messages(now, index, &mut block, pool, sink)
+        } else {
+            self.take_frames(now, index, &mut block, pool, sink)
+        };
         if progress == Progress::Done {
             self.pending = None;
             let rest = block.filled().len();
@@ -122,7 +131,7 @@ impl FaceSet {
 
     /// Keeps the beginning of a frame until the rest of it arrives. Only a face with half a frame
     /// holds memory for one.
-    fn keep_partial(&mut self, index: FaceIndex, bytes: &[u8]) {
+    pub(super) fn keep_partial(&mut self, index: FaceIndex, bytes: &[u8]) {
         let Some(face) = face_in(&mut self.faces, index) else { return };
         let Transport::Stream(stream) = &mut face.transport else { return };
         if bytes.is_empty() {

@@ -13,6 +13,7 @@ use crate::internal::InternalEnd;
 use crate::output::{Flushed, OutputQueue};
 use crate::set::{FaceSet, channel_token, face_in, token_of};
 use crate::tap::{Direction, FrameTap};
+use crate::websocket::{HEAD_LENGTH_MAX, Opcode, write_head};
 use crate::{Budget, CloseReason, FrameSink, LinkDropReason};
 
 /// Where a shard sends: the faces of its worker, for one burst.
@@ -88,7 +89,9 @@ impl FaceSet {
                 }
                 let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
                 let budget = &mut self.output_budget;
-                link.resend(now, &mut StreamSink { queue, pool, budget, bytes_max, tap });
+                let is_websocket = stream.websocket.is_some();
+                let mut sink = StreamSink { queue, pool, budget, bytes_max, is_websocket, tap };
+                link.resend(now, &mut sink);
                 if !*listed && !queue.is_blocked() {
                     *listed = true;
                     self.unflushed.push(index);
@@ -157,7 +160,9 @@ impl TxSink for FaceSink<'_> {
                 }
                 let queue = stream.output.get_or_insert_with(|| set.spare_queues.take());
                 let budget = &mut set.output_budget;
-                let mut sink = StreamSink { queue, pool: self.pool, budget, bytes_max, tap };
+                let is_websocket = stream.websocket.is_some();
+                let pool = self.pool;
+                let mut sink = StreamSink { queue, pool, budget, bytes_max, is_websocket, tap };
                 let _ = link.send(self.now, &packet, &mut sink);
                 // A blocked queue is flushed when the kernel says that there is room.
                 if !*listed && !queue.is_blocked() {
@@ -213,7 +218,33 @@ struct StreamSink<'a> {
     pool: &'a PacketPool,
     budget: &'a mut Budget,
     bytes_max: usize,
+    /// Frames go out as binary messages.
+    is_websocket: bool,
     tap: Tap<'a>,
+}
+
+impl StreamSink<'_> {
+    /// Adds a frame as a message, whose header comes first.
+    fn push_message(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        let mut head = [0; HEAD_LENGTH_MAX];
+        let length = write_head(Opcode::Binary, header.len() + payload.len(), &mut head);
+        let mut short = [0; 192];
+        let long;
+        let headers = if let Some(both) = short.get_mut(..length + header.len()) {
+            both[..length].copy_from_slice(&head[..length]);
+            both[length..].copy_from_slice(header);
+            &*both
+        } else {
+            long = [&head[..length], header].concat();
+            &long
+        };
+        self.queue.push(headers, payload, handle, self.pool, self.budget, self.bytes_max)
+    }
 }
 
 impl FrameSink for StreamSink<'_> {
@@ -229,7 +260,11 @@ impl FrameSink for StreamSink<'_> {
         payload: &[u8],
         handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
-        self.queue.push(header, payload, handle, self.pool, self.budget, self.bytes_max)?;
+        if self.is_websocket {
+            self.push_message(header, payload, handle)?;
+        } else {
+            self.queue.push(header, payload, handle, self.pool, self.budget, self.bytes_max)?;
+        }
         self.tap.see(header, payload);
         Ok(())
     }

@@ -28,6 +28,9 @@ impl FaceSet {
                 self.close(index, CloseReason::Idle, pool);
                 continue;
             }
+            if !self.tend_websocket(now, index, pool) {
+                continue;
+            }
             if is_reliable {
                 self.resend(now, index, pool);
             }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::config::{InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast};
+use crate::config::{InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast, WEBSOCKET_PORT};
 
 /// A day.
 const IDLE_SECONDS_MAX: u64 = 86_400;
@@ -67,7 +67,7 @@ impl Reader<'_> {
                 "tcp" => self.read_tcp(node),
                 "udp" => self.read_udp(node),
                 "ether" => self.warn(node, "there are no Ethernet faces yet"),
-                "websocket" => self.warn(node, "there are no WebSocket faces yet"),
+                "websocket" => self.read_websocket(node),
                 "netdev_bound" => {
                     for rule in &node.children {
                         self.warn(rule, "faces are not bound to network interfaces yet");
@@ -136,6 +136,27 @@ impl Reader<'_> {
         tcp.enabled = channel.listen;
         tcp.port = channel.port;
         tcp.addresses = channel.addresses();
+    }
+
+    fn read_websocket(&mut self, section: &Node) {
+        let mut channel = Channel { port: WEBSOCKET_PORT, ..Channel::default() };
+        for node in &section.children {
+            if !self.read_channel_key(node, &mut channel) {
+                self.refuse_unknown(node, "face_system.websocket");
+            }
+        }
+        // NFD has one socket for both versions of IP, and none for IPv6 alone.
+        if !channel.ipv4 {
+            let either = if channel.ipv6 { "IPv6 without IPv4" } else { "neither IPv4 nor IPv6" };
+            self.refuse(
+                section,
+                format!("WebSocket has {either}: remove the section to turn it off"),
+            );
+        }
+        let websocket = &mut self.config.listeners.websocket;
+        websocket.enabled = channel.listen;
+        websocket.port = channel.port;
+        websocket.addresses = channel.addresses();
     }
 
     /// Which TCP peers are applications of this host: never more than the file says.

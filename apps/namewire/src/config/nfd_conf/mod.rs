@@ -106,6 +106,7 @@ impl<'d> Reader<'d> {
         config.listeners.unix.enabled = false;
         config.listeners.tcp.enabled = false;
         config.listeners.udp.enabled = false;
+        config.listeners.websocket.enabled = false;
         config.management.access = Access {
             authorizations: Vec::new(),
             localhost_rib: super::TrustRules::Nobody,

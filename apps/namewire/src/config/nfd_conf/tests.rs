@@ -126,7 +126,9 @@ fn what_cannot_be_done_is_told_with_its_line() {
         .map(|warning| warning.split(':').nth(1).unwrap_or_default().to_owned())
         .collect();
     assert!(config(text).management.readvertise_nlsr);
-    assert_eq!(lines, ["2", "6", "7", "11", "14"], "{:?}", warnings(text));
+    let websocket = config(text).listeners.websocket;
+    assert!(websocket.enabled && websocket.port == 9696 && websocket.addresses.len() == 2);
+    assert_eq!(lines, ["2", "6", "11", "14"], "{:?}", warnings(text));
 }
 
 #[test]
@@ -139,6 +141,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("log {\n default_level LOUD\n}", 2),
         ("face_system {\n tcp {\n listen maybe\n}\n}", 3),
         ("face_system {\n udp {\n unicast_mtu 10\n}\n}", 3),
+        ("face_system {\n websocket {\n enable_v4 no\n}\n}", 2),
         ("face_system {\n tcp {\n enable_v4 no\n enable_v6 no\n}\n}", 2),
         ("authorizations {\n}", 1),
         ("authorizations {\n authorize {\n certfile any\n}\n}", 2),

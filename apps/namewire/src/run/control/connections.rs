@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::run::faces::{self, Wanted};
+use crate::run::listeners::LocalEnd;
 
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
@@ -25,6 +26,7 @@ impl Control {
         let Ok(at) = usize::try_from(listener) else { return };
         let Some(listener) = self.listeners.streams.get_mut(at) else { return };
         let mut is_exhausted = false;
+        let mut shaking = Vec::new();
         for _ in 0..ACCEPTS_PER_ROUND {
             match listener.socket.accept() {
                 Ok(accepted) => {
@@ -40,6 +42,10 @@ impl Control {
                         && !self.strangers.has_room(peer.ip())
                     {
                         self.refused_peers.peer_refused(now, peer);
+                        continue;
+                    }
+                    if matches!(listener.local, LocalEnd::WebSocket { .. }) {
+                        shaking.push((accepted.stream, accepted.peer));
                         continue;
                     }
                     let face_id = self.dataplane.allocate_face_id();
@@ -80,6 +86,9 @@ impl Control {
         if is_exhausted && self.poller.remove(&listener.socket).is_ok() {
             let pause_ns = u64::try_from(ACCEPT_PAUSE.as_nanos()).unwrap_or(u64::MAX);
             self.paused.push((now.monotonic_ns + pause_ns, at));
+        }
+        for (stream, peer) in shaking {
+            self.begin_shaking(now, stream, peer, at);
         }
     }
 

@@ -5,12 +5,14 @@
 //! | `connections` | faces to be made: accepted, asked for by management, configured |
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
+//! | `websocket` | handshakes with browsers |
 //! | `refusals` | the log of commands |
 
 mod connections;
 mod events;
 mod management;
 mod refusals;
+mod websocket;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -34,6 +36,7 @@ use ndn_table::Timestamp;
 use tracing::{info, warn};
 
 use refusals::Refusals;
+use websocket::PendingHandshake;
 
 use super::access;
 use super::balance::{self, BalanceSchedule};
@@ -58,6 +61,8 @@ const TOKEN_OPERATOR: u64 = 3;
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
 const TOKEN_ATTEMPTS: u64 = 1 << 32;
+/// And connections that a WebSocket handshake is expected on.
+const TOKEN_HANDSHAKES: u64 = 1 << 48;
 
 /// Frames between management and the data plane that may wait, each way.
 const INTERNAL_QUEUE: usize = 4096;
@@ -102,6 +107,8 @@ pub(super) struct Control {
     channels: Vec<String>,
     attempts: HashMap<u64, Attempt>,
     next_attempt: u64,
+    handshakes: HashMap<u64, PendingHandshake>,
+    next_handshake: u64,
     /// Listeners that nobody is accepted from until then.
     paused: Vec<(u64, usize)>,
     /// Requests to the data plane that management waits for.
@@ -155,6 +162,8 @@ impl Control {
             listeners,
             attempts: HashMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
+            handshakes: HashMap::new(),
+            next_handshake: TOKEN_HANDSHAKES,
             paused: Vec::new(),
             tickets: HashMap::new(),
             next_ticket: 0,
@@ -194,6 +203,7 @@ impl Control {
                     TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
                     TOKEN_INTERNAL => self.internal.reset(),
                     TOKEN_OPERATOR => self.serve_operator(),
+                    token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
                     listener => self.accept(now, listener - TOKEN_LISTENERS),
                 }
@@ -237,6 +247,8 @@ impl Control {
             return Some(RETRY);
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let handshakes = self.handshakes.values().map(|pending| pending.deadline_ns);
+        let attempts = attempts.chain(handshakes);
         let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
         let multicast = self.multicast.next_deadline_ns(&self.config);
         let statics = self.statics.next_deadline_ns();
@@ -250,6 +262,7 @@ impl Control {
 
     fn handle_timeouts(&mut self, now: Now) {
         self.state.handle_timeout(now);
+        self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
         self.report_outcomes();
         let late: Vec<u64> = self
             .attempts

@@ -1,0 +1,165 @@
+//! The handshake of WebSocket connections (RFC 6455, section 4.2), before a worker gets them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ndn_security::sha1;
+use ndn_sys::stream;
+
+/// Longest request.
+const REQUEST_LENGTH_MAX: usize = 8192;
+/// What the key is joined with before it is hashed.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// A connection whose request has not come yet, or not all of it.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    stream: OwnedFd,
+    request: Vec<u8>,
+}
+
+/// How far a handshake is.
+#[derive(Debug)]
+pub(super) enum Shaken {
+    /// More has to come.
+    NotYet(Handshake),
+    /// The stream carries WebSocket from here on.
+    Done(OwnedFd),
+    /// The peer wants something else, and has been told so.
+    Refused(String),
+}
+
+impl Handshake {
+    pub(super) fn new(stream: OwnedFd) -> Self {
+        Self { stream, request: Vec::new() }
+    }
+
+    /// Reads what has come, and answers when it is all there.
+    pub(super) fn go_on(mut self) -> Shaken {
+        let mut buffer = [0; 2048];
+        match stream::read(self.stream.as_fd(), &mut buffer) {
+            Ok(0) => return Shaken::Refused("the peer has gone".to_owned()),
+            Ok(length) => self.request.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shaken::NotYet(self),
+            Err(error) => return Shaken::Refused(error.to_string()),
+        }
+        let answer = match answer(&self.request) {
+            Ok(None) => return Shaken::NotYet(self),
+            Ok(Some(answer)) => answer,
+            Err((status, reason)) => {
+                let refusal = format!(
+                    "HTTP/1.1 {status}\r\nConnection: close\r\nSec-WebSocket-Version: 13\r\n\
+                     Content-Length: 0\r\n\r\n"
+                );
+                let _ = self.write(refusal.as_bytes());
+                return Shaken::Refused(reason.to_owned());
+            }
+        };
+        match self.write(answer.as_bytes()) {
+            Ok(()) => Shaken::Done(self.stream),
+            Err(error) => Shaken::Refused(error.to_string()),
+        }
+    }
+
+    /// A new connection takes so little at once.
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let written = stream::write_vectored(self.stream.as_fd(), &[io::IoSlice::new(text)])?;
+        if written == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+}
+
+/// Status line and reason of a refusal.
+type Refusal = (&'static str, &'static str);
+
+const BAD_REQUEST: &str = "400 Bad Request";
+const UPGRADE_REQUIRED: &str = "426 Upgrade Required";
+
+/// The answer to a request; `None` if it is not all there.
+fn answer(request: &[u8]) -> Result<Option<String>, Refusal> {
+    let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
+        if request.len() > REQUEST_LENGTH_MAX {
+            return Err(("431 Request Header Fields Too Large", "the request is too long"));
+        }
+        return Ok(None);
+    };
+    if end + 4 != request.len() {
+        // Nothing may be sent before the handshake is done.
+        return Err((BAD_REQUEST, "something follows the request"));
+    }
+    let text = str::from_utf8(&request[..end]).map_err(|_| (BAD_REQUEST, "it is not text"))?;
+    let mut lines = text.split("\r\n");
+    let first = lines.next().unwrap_or_default();
+    if !(first.starts_with("GET /") && first.ends_with(" HTTP/1.1")) {
+        return Err((BAD_REQUEST, "it is no GET of HTTP/1.1"));
+    }
+    let fields: Vec<(&str, &str)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .collect();
+    let values = |name: &str| {
+        let named = fields.iter().filter(move |field| field.0.eq_ignore_ascii_case(name));
+        named.map(|field| field.1).collect::<Vec<_>>()
+    };
+    let has_token = |name: &str, token: &str| {
+        let values = values(name);
+        let mut tokens = values.iter().flat_map(|value| value.split(','));
+        tokens.any(|one| one.trim().eq_ignore_ascii_case(token))
+    };
+    if !has_token("Upgrade", "websocket") || !has_token("Connection", "upgrade") {
+        return Err((UPGRADE_REQUIRED, "it does not ask for WebSocket"));
+    }
+    if values("Sec-WebSocket-Version") != ["13"] {
+        return Err((UPGRADE_REQUIRED, "it asks for another version of WebSocket"));
+    }
+    let key = match values("Sec-WebSocket-Key")[..] {
+        [key] if STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16) => key,
+        _ => return Err((BAD_REQUEST, "it has no proper Sec-WebSocket-Key")),
+    };
+    let accept = STANDARD.encode(sha1(format!("{key}{GUID}").as_bytes()));
+    Ok(Some(format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 6455, section 1.2, as a browser writes it.
+    const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: server.example.com\r\nupgrade: WebSocket\r\n\
+        Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Origin: http://example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    #[test]
+    fn a_proper_request_is_answered_once_it_is_all_there() {
+        let answered = answer(REQUEST.as_bytes()).unwrap().unwrap();
+        assert!(answered.starts_with("HTTP/1.1 101 "));
+        assert!(answered.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
+        for length in 0..REQUEST.len() {
+            assert_eq!(answer(&REQUEST.as_bytes()[..length]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn other_requests_are_refused() {
+        for (from, to) in [
+            ("GET ", "POST "),
+            ("HTTP/1.1", "HTTP/1.0"),
+            ("WebSocket\r", "h2c\r"),
+            (", Upgrade", ""),
+            ("Version: 13", "Version: 8"),
+            ("dGhlIHNhbXBsZSBub25jZQ==", "dGhl"),
+            ("Sec-WebSocket-Key", "X-Key"),
+            ("13\r\n\r\n", "13\r\n\r\nmore"),
+        ] {
+            let request = REQUEST.replacen(from, to, 1);
+            assert_ne!(request, REQUEST);
+            assert!(answer(request.as_bytes()).is_err(), "{from} -> {to}");
+        }
+        assert!(answer(&[b'x'; REQUEST_LENGTH_MAX + 1]).is_err());
+        assert!(answer(b"GET /\xff HTTP/1.1\r\n\r\n").is_err());
+    }
+}
