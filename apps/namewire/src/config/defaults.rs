@@ -33,6 +33,13 @@ impl Default for Listeners {
     }
 }
 
+impl Listeners {
+    /// Whether anybody could use the forwarder.
+    pub(super) fn any(&self) -> bool {
+        self.unix.enabled || self.tcp.enabled || self.udp.enabled || self.websocket.enabled
+    }
+}
+
 impl Default for TcpListener {
     fn default() -> Self {
         Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }

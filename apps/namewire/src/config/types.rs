@@ -470,12 +470,7 @@ impl Config {
                 "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
             ));
         }
-        let listeners = &self.listeners;
-        if !(listeners.unix.enabled
-            || listeners.tcp.enabled
-            || listeners.udp.enabled
-            || listeners.websocket.enabled)
-        {
+        if !self.listeners.any() {
             return Err("every listener is turned off: nobody could use the forwarder".to_owned());
         }
         Ok(())
