@@ -41,6 +41,11 @@ bench: build ## Measure the pipeline and the relay (minutes; docs/benchmarks.md 
 	"$(BIN)" bench pipeline
 	"$(BIN)" bench relay
 
+.PHONY: instructions
+instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (needs valgrind)
+	$(CARGO) build --release -p namewire-bench --example in_turn
+	scripts/count-instructions
+
 ##@ Check
 
 .PHONY: test
@@ -69,10 +74,12 @@ loom: cargo ## Try every interleaving of the lock-free types
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p ndn-ring --release --lib --target-dir target/loom loom
 
 .PHONY: miri
-miri: cargo ## Look for undefined behaviour where unsafe is allowed
+miri: cargo ## Look for undefined behaviour where unsafe is allowed, and in the rings of the workers
 	@rustup component list --toolchain $(NIGHTLY) 2>/dev/null | grep -q 'miri.*(installed)' \
 		|| rustup toolchain install $(NIGHTLY) --profile minimal -c miri -c rust-src
 	$(CARGO) +$(NIGHTLY) miri test -p ndn-ring --target-dir target/miri
+	MIRIFLAGS=-Zmiri-disable-isolation \
+		$(CARGO) +$(NIGHTLY) miri test -p ndn-dataplane --lib --target-dir target/miri exchange
 
 .PHONY: deny
 deny: cargo ## Check licences and banned dependencies

@@ -18,7 +18,9 @@ pub use pipeline::{
     Arrival, PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, TraceCase,
     TraceReport, run_in_turn, run_pipeline, run_shards, run_trace_cost,
 };
-pub use relay::{RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay};
+pub use relay::{
+    CpuOfWorkers, RelayCase, RelayOptions, RelayReport, relay_udp, relay_unix, run_relay,
+};
 pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};
 
 /// The median; NaN of nothing.

@@ -108,9 +108,11 @@ impl<'a> Subject<'a> {
             consumer_ports: (0..consumers).map(|consumer| first + 2 + consumer).collect(),
             udp: true,
             settings: if answers_first { ONE_WORKER } else { AS_IT_COMES },
+            workers: 1,
         };
         let executable = std::env::current_exe()?;
-        let running = Running::start(Program::Namewire, &executable, &addresses, options.cpus[0])?;
+        let running =
+            Running::start(Program::Namewire, &executable, &addresses, &options.cpus[..1])?;
         let operator = UnixStream::connect(addresses.socket())?;
         register_udp_face(&operator, addresses.producer_port)?;
         Ok(Self { options, running, addresses, seed: u64::from(number) << 32 })

@@ -42,14 +42,15 @@ pub(super) struct Member {
 }
 
 /// So many workers, each with a shard.
-pub(super) fn crew(count: usize, cs_packets: u32) -> Result<Vec<Member>> {
+pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Member>> {
     let shared = SharedTables::new(count, 2);
     let exchanges = Exchange::between(count)?;
     let members = exchanges.into_iter().enumerate().map(|(number, exchange)| {
         let (shard, workers) = (u8::try_from(number)?, u8::try_from(count)?);
         let config = RigConfig { cs_packets, shard, workers, ..super::case::BASE };
         let prefix_length = config.shape.name(0).len();
-        let mut rig = Rig::new(config, prefix_length, ndn_sys::clock::now())?;
+        let mut rig = Rig::new(config, prefix_length, clock())?;
+        rig.clock = clock;
         rig.shard.join_others(shared.clone());
         Ok(Member {
             rig,
@@ -180,10 +181,11 @@ impl Member {
     /// What a worker does with what it has received, and with what others have sent.
     #[inline(never)]
     pub(super) fn process(&mut self) -> Result<u64> {
-        let start = ndn_sys::clock::now();
+        let start = (self.rig.clock)();
         let now = Timestamp::from_nanos(start);
         let rig = &mut self.rig;
         rig.parse();
+        self.dispatcher.prefetch(&rig.burst);
         for index in 0..rig.burst.len() {
             let to = usize::from(self.dispatcher.dispatch(&mut rig.burst, index, &rig.pool));
             if to != self.number {

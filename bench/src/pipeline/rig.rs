@@ -181,6 +181,8 @@ pub(super) struct Rig {
     producer: RxFace,
     nonce: u32,
     pub(super) hasher: NameHasher,
+    /// Nanoseconds.
+    pub(super) clock: fn() -> u64,
     /// Measures service times, if that is on.
     pub(super) timer: Option<ServiceTimer>,
     /// What this one of several shards needs to know of the others.
@@ -274,6 +276,7 @@ impl Rig {
             producer: RxFace::new(config.producer(own), &upstream),
             nonce: 0,
             hasher,
+            clock: ndn_sys::clock::now,
             timer: None,
             others: None,
         })
@@ -363,12 +366,13 @@ impl Rig {
     /// do, is not part of it.
     #[inline(never)]
     pub(super) fn process(&mut self) -> Result<u64> {
-        let start = ndn_sys::clock::now();
+        let start = (self.clock)();
         if let Some(timer) = self.timer.take() {
             return self.process_traced(start, timer);
         }
         self.parse();
         if let Some(Others { dispatcher, .. }) = &mut self.others {
+            dispatcher.prefetch(&self.burst);
             for index in 0..self.burst.len() {
                 let shard = dispatcher.dispatch(&mut self.burst, index, &self.pool);
                 ensure!(shard == self.config.shard, "a name of another shard");
@@ -399,7 +403,7 @@ impl Rig {
         for block in self.blocks.drain(..) {
             self.pool.finish(block);
         }
-        let end = ndn_sys::clock::now();
+        let end = (self.clock)();
         self.received.clear();
         ensure!(self.output.nacks == 0, "the shard sent Nacks");
         Ok(end - start)

@@ -4,8 +4,11 @@
 //! each other, dispatch every packet and share the dispatch table and the list of wide Interests slower
 //! than shards that are alone? Then with packets that arrive anywhere ([`crew`]).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use anyhow::{Result, ensure};
 use ndn_forwarding::SharedTables;
+use ndn_sys::clock;
 use serde::Serialize;
 
 use super::PipelineOptions;
@@ -19,8 +22,11 @@ const OUTSTANDING: usize = 8_192;
 const EXCHANGES_PER_BURST: usize = 32;
 /// Packets in each Content Store: memory for several of them.
 const CS_PACKETS: u32 = 100_000;
-/// The same where every instruction is counted: small, so that it evicts soon.
-const CS_PACKETS_IN_TURN: u32 = 4_000;
+/// Packets in all Content Stores together where every instruction is counted, and Interests that wait:
+/// shared out, so that each number of shards has as many Data below each prefix. Few, so that they
+/// evict soon.
+const CS_PACKETS_IN_TURN: u32 = 16_000;
+const OUTSTANDING_IN_TURN: usize = 4_096;
 
 /// Where packets arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -101,11 +107,11 @@ pub fn run_shards(
 }
 
 fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<Vec<ShardsCase>> {
-    let mut alone = runs(1, None, CS_PACKETS)?;
-    let mut independent = runs(count, None, CS_PACKETS)?;
+    let mut alone = runs(1, None, CS_PACKETS, clock::now)?;
+    let mut independent = runs(count, None, CS_PACKETS, clock::now)?;
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
-    let mut together = runs(count, shared, CS_PACKETS)?;
-    let mut crew = if count > 1 { crew::crew(count, CS_PACKETS)? } else { Vec::new() };
+    let mut together = runs(count, shared, CS_PACKETS, clock::now)?;
+    let mut crew = if count > 1 { crew::crew(count, CS_PACKETS, clock::now)? } else { Vec::new() };
     let [mut one, mut apart, mut joined, mut crossing] = [const { Vec::new() }; 4];
     for round in 0..=options.pairs {
         // In turn, so that what the host does meets all three alike.
@@ -145,41 +151,59 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     Ok(std::iter::once(case(Arrival::Local, joined)).chain(uniform).collect())
 }
 
-/// So many exchanges in each of so many shards, all driven from this thread, after as many that fill
-/// their Content Stores: for tools that count instructions. Of those, what is inside of `process` of
-/// [`Rig`] or of [`crew::Member`] is the work of the shards.
+/// So many exchanges, shared out to so many shards, all driven from this thread: for tools that count
+/// instructions. Of those, what is inside of `process` of [`Rig`] or of [`crew::Member`] is the work of
+/// the shards.
 ///
 /// # Errors
 /// When there is not enough memory, or a shard did not do what it should.
 pub fn run_in_turn(count: usize, arrival: Arrival, exchanges: u64) -> Result<()> {
+    let cs_packets = CS_PACKETS_IN_TURN / u32::try_from(count)?;
+    let exchanges = exchanges / count as u64;
     if arrival == Arrival::Uniform {
-        return crew::stretch_in_turn(&mut crew::crew(count, CS_PACKETS_IN_TURN)?, exchanges);
+        let mut crew = crew::crew(count, cs_packets, virtual_clock)?;
+        return crew::stretch_in_turn(&mut crew, exchanges);
     }
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
-    for run in &mut runs(count, shared, CS_PACKETS_IN_TURN)? {
+    for run in &mut runs(count, shared, cs_packets, virtual_clock)? {
+        run.outstanding = OUTSTANDING_IN_TURN / count;
         run.stretch(exchanges)?;
     }
     Ok(())
 }
 
+/// A clock that goes on by 10 µs whenever somebody looks: the same instructions in each run.
+fn virtual_clock() -> u64 {
+    static NOW: AtomicU64 = AtomicU64::new(1_000_000_000);
+    NOW.fetch_add(10_000, Ordering::Relaxed)
+}
+
 /// A shard and the names that it is asked for.
 struct Run {
     rig: Rig,
+    /// Interests that wait for Data at any time.
+    outstanding: usize,
     next_interest: u64,
     next_data: u64,
 }
 
-fn runs(count: usize, shared: Option<SharedTables>, cs_packets: u32) -> Result<Vec<Run>> {
+fn runs(
+    count: usize,
+    shared: Option<SharedTables>,
+    cs_packets: u32,
+    clock: fn() -> u64,
+) -> Result<Vec<Run>> {
     (0..count)
         .map(|number| {
             let shard = if shared.is_some() { u8::try_from(number)? } else { 0 };
             let config = RigConfig { cs_packets, shard, ..BASE };
             let prefix_length = config.shape.name(0).len();
-            let mut rig = Rig::new(config, prefix_length, ndn_sys::clock::now())?;
+            let mut rig = Rig::new(config, prefix_length, clock())?;
+            rig.clock = clock;
             if let Some(shared) = &shared {
                 rig.join_others(shared);
             }
-            Ok(Run { rig, next_interest: 0, next_data: 0 })
+            Ok(Run { rig, outstanding: OUTSTANDING, next_interest: 0, next_data: 0 })
         })
         .collect()
 }
@@ -216,7 +240,7 @@ impl Run {
                 self.rig.receive_interest(self.next_interest)?;
                 self.next_interest += 1;
             }
-            if self.rig.outstanding() >= OUTSTANDING {
+            if self.rig.outstanding() >= self.outstanding {
                 self.answer()?;
             }
             nanos += self.rig.process()?;

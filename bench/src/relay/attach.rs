@@ -16,12 +16,16 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 const ATTEMPTS_MAX: usize = 10;
 const REPLY_LENGTH_MAX: usize = 64 * 1024;
 
-/// Routes the prefix of the bench to the face that `socket` is.
+/// Routes the prefix of the bench to the face that `socket` is; or, if there are more than one, so
+/// many prefixes below it.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
-pub(super) fn register_own_face(socket: &UnixStream) -> anyhow::Result<()> {
-    register(socket, None)
+pub(super) fn register_own_face(socket: &UnixStream, prefixes: u32) -> anyhow::Result<()> {
+    if prefixes == 1 {
+        return register(socket, None, None);
+    }
+    (0..prefixes).try_for_each(|number| register(socket, None, Some(number)))
 }
 
 /// Makes a UDP face to `port` on the loopback interface and routes the prefix there.
@@ -34,12 +38,15 @@ pub(crate) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Res
         ..ControlParameters::default()
     };
     let created = command(operator, "faces", "create", &parameters)?;
-    register(operator, Some(created.face_id.context("faces/create names no face")?))
+    register(operator, Some(created.face_id.context("faces/create names no face")?), None)
 }
 
-fn register(socket: &UnixStream, face_id: Option<u64>) -> anyhow::Result<()> {
+fn register(socket: &UnixStream, face_id: Option<u64>, number: Option<u32>) -> anyhow::Result<()> {
     let mut name = Name::default();
     name.push_generic(PREFIX);
+    if let Some(number) = number {
+        name.push_generic(number.to_be_bytes());
+    }
     let parameters =
         ControlParameters { name: Some(name), face_id, ..ControlParameters::default() };
     command(socket, "rib", "register", &parameters).map(drop)

@@ -40,13 +40,22 @@ pub(super) struct Generator {
     payload: Vec<u8>,
     mixed: bool,
     next_consumer: usize,
+    /// Prefixes below that of the bench, if more than one: one for each route.
+    prefixes: u32,
 }
 
 impl Generator {
     /// A generator that sends Interests by `consumers` and answers them at `producer`.
-    pub(super) fn new(consumers: Vec<Endpoint>, producer: Endpoint) -> Self {
-        let window = Window::new(1, 0);
-        Self { consumers, producer, window, payload: Vec::new(), mixed: false, next_consumer: 0 }
+    pub(super) fn new(consumers: Vec<Endpoint>, producer: Endpoint, prefixes: u32) -> Self {
+        Self {
+            consumers,
+            producer,
+            window: Window::new(1, 0),
+            payload: Vec::new(),
+            mixed: false,
+            next_consumer: 0,
+            prefixes,
+        }
     }
 
     /// From now on: `window` exchanges in flight over all consumers, Data with `payload` bytes of
@@ -95,8 +104,12 @@ impl Generator {
                 break;
             }
             let Some((slot, sequence)) = self.window.open(now) else { break };
-            let face = u32::try_from(index).unwrap_or(u32::MAX);
-            let length = wire::write_interest(&mut interest, face, slot, sequence, self.mixed);
+            // What follows the prefix of the bench: the face, or one of many prefixes.
+            let second = match self.prefixes {
+                1 => u32::try_from(index).unwrap_or(u32::MAX),
+                prefixes => u32::try_from(sequence % u64::from(prefixes)).unwrap_or(0),
+            };
+            let length = wire::write_interest(&mut interest, second, slot, sequence, self.mixed);
             consumer.push(|out| out.extend_from_slice(&interest[..length]));
             self.next_consumer = index + 1;
         }

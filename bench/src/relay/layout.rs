@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::RelayOptions;
 use super::programs::Program;
+use super::{FIB_ENTRIES, RelayOptions};
 
 /// Sockets that stay the same over several cases.
 #[derive(Debug, Clone)]
@@ -14,6 +14,27 @@ pub(super) struct Layout {
     pub(super) faces: u32,
     /// What is measured over them.
     pub(super) cases: Vec<CaseShape>,
+    /// Routes, with as many prefixes in the names.
+    pub(super) prefixes: u32,
+}
+
+/// A program that takes part.
+#[derive(Debug, Clone)]
+pub(super) struct Contender {
+    pub(super) program: Program,
+    pub(super) executable: PathBuf,
+    /// Workers, of this project's forwarder.
+    pub(super) workers: usize,
+}
+
+impl Contender {
+    /// The name in messages.
+    pub(super) fn name(&self) -> String {
+        match self.workers {
+            1 => self.program.name().to_owned(),
+            workers => format!("{} with {workers} workers", self.program.name()),
+        }
+    }
 }
 
 /// What the generator does in one case.
@@ -48,10 +69,15 @@ impl Layout {
 
 /// Every layout with the cases that the options select.
 pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
+    if !options.workers.is_empty() {
+        let shape = |window| CaseShape { payload: 100, window, mixed: false };
+        let cases = vec![shape(256), shape(4096)];
+        return vec![Layout { udp: false, faces: 4, cases, prefixes: FIB_ENTRIES }];
+    }
     let mut layouts = Vec::new();
     for udp in [false, true] {
         for (faces, windows) in [(1, &[1, 16, 256, 4096][..]), (100, &[400][..])] {
-            let mut layout = Layout { udp, faces, cases: Vec::new() };
+            let mut layout = Layout { udp, faces, cases: Vec::new(), prefixes: 1 };
             for payload in [100, 4000] {
                 for &window in windows {
                     for mixed in [false, true] {
@@ -71,12 +97,21 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     layouts
 }
 
-/// The programs that can be run here, and the names of those that cannot.
-pub(super) fn programs() -> (Vec<(Program, PathBuf)>, Vec<String>) {
+/// The programs that can be run here, and the names of those that cannot. Where `workers` are
+/// compared, the dumb relay does not take part: it finds the consumer by the name.
+pub(super) fn contenders(workers: &[usize]) -> (Vec<Contender>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for program in [Program::Namewire, Program::Dumb, Program::Nfd, Program::Ndnd] {
+        let counts = match (program, workers) {
+            (Program::Namewire, [_, ..]) => workers,
+            (Program::Dumb, [_, ..]) => &[],
+            _ => &[1],
+        };
         match program.locate() {
-            Some(path) => found.push((program, path)),
+            Some(path) => found.extend(counts.iter().map(|&workers| {
+                let executable = path.clone();
+                Contender { program, executable, workers }
+            })),
             None => missing.push(program.name().to_owned()),
         }
     }

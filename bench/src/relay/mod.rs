@@ -35,6 +35,9 @@ pub struct RelayOptions {
     pub cpus: (usize, usize),
     /// The first of the UDP ports to use on the loopback interface.
     pub first_port: u16,
+    /// Instead of the usual cases, this project's forwarder with so many workers each, and
+    /// 10,000 routes in every program.
+    pub workers: Vec<usize>,
 }
 
 impl Default for RelayOptions {
@@ -45,6 +48,7 @@ impl Default for RelayOptions {
             rounds: 7,
             cpus: (0, 1),
             first_port: 26_363,
+            workers: Vec::new(),
         }
     }
 }
@@ -54,14 +58,24 @@ impl Default for RelayOptions {
 pub struct RelayCase {
     /// `<program>-<transport>-<payload>`.
     pub case: String,
+    /// `namewire`, `nfd`, `ndnd` or `dumb`.
+    pub program: &'static str,
     /// Exchanges in flight, over all faces.
     pub window: u32,
     /// Consumer faces.
     pub faces: u32,
+    /// Workers of the forwarder; those of other projects have one.
+    pub workers: usize,
+    /// Processors that the forwarder runs on.
+    pub cpus: Vec<usize>,
+    /// Routes, with as many prefixes in the names.
+    pub fib_entries: u32,
     /// Whether names (and so packets) differ in length.
     pub mixed: bool,
     /// Interest and Data exchanges per second.
     pub exchanges_per_s: f64,
+    /// Interests and Data that the forwarder received per second.
+    pub packets_per_s: f64,
     /// CPU time of the forwarder, user and kernel, per exchange.
     pub cpu_us_per_exchange: f64,
     /// Packets received per system call that receives, where the program says so.
@@ -100,7 +114,25 @@ pub struct RelayReport {
     pub cases: Vec<RelayCase>,
     /// Forwarders that were not found on PATH.
     pub skipped: Vec<String>,
+    /// The processor of the generator.
+    pub generator_cpu: usize,
+    /// CPU time per exchange with the most workers over that with one, by window.
+    pub cpu_of_workers: Vec<CpuOfWorkers>,
 }
+
+/// What more workers cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct CpuOfWorkers {
+    /// Exchanges in flight.
+    pub window: u32,
+    /// Workers.
+    pub workers: usize,
+    /// CPU time per exchange over that with one worker.
+    pub ratio: f64,
+}
+
+/// Routes in every program when workers are compared.
+pub(crate) const FIB_ENTRIES: u32 = 10_000;
 
 /// Runs the bench; `progress` gets a line now and then.
 ///
@@ -110,13 +142,34 @@ pub fn run_relay(
     options: &RelayOptions,
     mut progress: impl FnMut(&str),
 ) -> anyhow::Result<RelayReport> {
-    let (programs, skipped) = layout::programs();
+    let (contenders, skipped) = layout::contenders(&options.workers);
     for name in &skipped {
         progress(&format!("skipping {name}: not found on PATH"));
     }
     let mut cases = Vec::new();
     for layout in layout::layouts(options) {
-        cases.extend(rounds::run_layout(options, &layout, &programs, &mut progress)?);
+        cases.extend(rounds::run_layout(options, &layout, &contenders, &mut progress)?);
     }
-    Ok(RelayReport { bench: "relay", machine: crate::Machine::read(), cases, skipped })
+    Ok(RelayReport {
+        bench: "relay",
+        machine: crate::Machine::read(),
+        skipped,
+        generator_cpu: options.cpus.1,
+        cpu_of_workers: cpu_of_workers(&cases),
+        cases,
+    })
+}
+
+/// Compares the rows of several workers with those of one.
+fn cpu_of_workers(cases: &[RelayCase]) -> Vec<CpuOfWorkers> {
+    let several = cases.iter().filter(|case| case.workers > 1);
+    let ratios = several.filter_map(|case| {
+        let is_same = |one: &&RelayCase| {
+            one.program == case.program && one.workers == 1 && one.window == case.window
+        };
+        let one = cases.iter().find(is_same)?;
+        let ratio = case.cpu_us_per_exchange / one.cpu_us_per_exchange;
+        Some(CpuOfWorkers { window: case.window, workers: case.workers, ratio })
+    });
+    ratios.collect()
 }

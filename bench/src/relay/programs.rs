@@ -69,6 +69,8 @@ pub(crate) struct Addresses {
     pub(crate) udp: bool,
     /// Further lines of this project's configuration.
     pub(crate) settings: &'static str,
+    /// Workers of this project's forwarder.
+    pub(crate) workers: usize,
 }
 
 impl Addresses {
@@ -104,12 +106,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `program`, pinned to `cpu`, and waits until it listens.
+    /// Starts `program`, which may use `cpus` alone, and waits until it listens.
     pub(crate) fn start(
         program: Program,
         executable: &Path,
         addresses: &Addresses,
-        cpu: usize,
+        cpus: &[usize],
     ) -> anyhow::Result<Self> {
         let log = addresses.folder.join(format!("{}.log", program.name()));
         let mut command = Command::new(executable);
@@ -147,7 +149,7 @@ impl Running {
         }
         let out = fs::File::create(&log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = pinned(cpu, || command.spawn())
+        let child = pinned(cpus, || command.spawn())
             .with_context(|| format!("cannot start {}", executable.display()))?;
         let mut running = Self { child, log };
         running.await_listening(program, addresses)?;
@@ -219,11 +221,11 @@ impl Drop for Running {
     }
 }
 
-/// Runs `spawn` with this thread on `cpu` alone, so that the child starts and stays there.
-fn pinned<T>(cpu: usize, spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+/// Runs `spawn` with this thread on `cpus` alone, so that the child starts and stays there.
+fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = rustix::thread::sched_getaffinity(None)?;
     let mut only = rustix::thread::CpuSet::new();
-    only.set(cpu);
+    cpus.iter().for_each(|&cpu| only.set(cpu));
     rustix::thread::sched_setaffinity(None, &only)?;
     let result = spawn();
     rustix::thread::sched_setaffinity(None, &before)?;
@@ -235,6 +237,7 @@ fn namewire_config(addresses: &Addresses) -> String {
         &addresses.socket(),
         addresses.udp.then_some(addresses.udp_port),
         CS_CAPACITY,
+        addresses.workers,
     );
     text + addresses.settings
 }

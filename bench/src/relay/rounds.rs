@@ -11,7 +11,7 @@ use anyhow::Context;
 use ndn_traffic::io::{Calls, Endpoint};
 
 use super::generator::{Generator, Stretch};
-use super::layout::{CaseShape, Layout};
+use super::layout::{CaseShape, Contender, Layout};
 use super::programs::{Addresses, CS_CAPACITY, Program, Running};
 use super::statistics::{CallFigures, to_f64};
 use super::{RelayCase, RelayOptions, attach};
@@ -35,6 +35,9 @@ const STEAL_MAX: f64 = 0.01;
 #[derive(Debug)]
 struct Subject {
     program: Program,
+    workers: usize,
+    /// Processors that it runs on.
+    cpus: Vec<usize>,
     running: Running,
     generator: Generator,
     folder: PathBuf,
@@ -68,15 +71,16 @@ struct Round {
 pub(super) fn run_layout(
     options: &RelayOptions,
     layout: &Layout,
-    programs: &[(Program, PathBuf)],
+    contenders: &[Contender],
     progress: &mut impl FnMut(&str),
 ) -> anyhow::Result<Vec<RelayCase>> {
     pin(options.cpus.1)?;
     let mut subjects = Vec::new();
-    for (number, (program, executable)) in (0u16..).zip(programs) {
-        progress(&format!("{} {}: start and warm", layout.transport(), program.name()));
-        let subject = start(options, layout, number, *program, executable)
-            .with_context(|| format!("{} over {}", program.name(), layout.transport()))?;
+    for (number, contender) in (0u16..).zip(contenders) {
+        let name = contender.name();
+        progress(&format!("{} {name}: start and warm", layout.transport()));
+        let subject = start(options, layout, number, contender)
+            .with_context(|| format!("{name} over {}", layout.transport()))?;
         subjects.push(subject);
     }
     let mut cases = Vec::new();
@@ -84,8 +88,9 @@ pub(super) fn run_layout(
         let rows = run_case(options, layout, shape, &mut subjects)?;
         for row in &rows {
             progress(&format!(
-                "{:<20} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
+                "{:<20} workers {} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
                 row.case,
+                row.workers,
                 row.window,
                 row.faces,
                 if row.mixed { " mixed" } else { "" },
@@ -109,11 +114,11 @@ fn start(
     options: &RelayOptions,
     layout: &Layout,
     number: u16,
-    program: Program,
-    executable: &std::path::Path,
+    contender: &Contender,
 ) -> anyhow::Result<Subject> {
+    let Contender { program, ref executable, workers } = *contender;
     let folder = std::env::temp_dir().join(format!(
-        "namewire-relay-{}-{}-{}",
+        "namewire-relay-{}-{}-{}-{workers}",
         std::process::id(),
         layout.transport(),
         program.name()
@@ -130,29 +135,41 @@ fn start(
         consumer_ports: (0..faces).map(|face| first + 201 + face).collect(),
         udp: layout.udp,
         settings: "",
+        workers,
     };
-    let running = Running::start(program, executable, &addresses, options.cpus.0)?;
+    let cpus = forwarder_cpus(options, workers)?;
+    let running = Running::start(program, executable, &addresses, &cpus)?;
     let (consumers, producer) = if layout.udp {
         connect_udp(program, &addresses)?
     } else {
-        connect_unix(program, &addresses)?
+        connect_unix(program, &addresses, layout.prefixes)?
     };
-    let mut generator = Generator::new(consumers, producer);
+    let mut generator = Generator::new(consumers, producer, layout.prefixes);
     // Every program sees the same names; every start takes fresh ones.
     let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
     generator.reshape(WARM_WINDOW, cached_payload, false);
     generator.run(Duration::ZERO, WARM_TURNS)?;
     let statistics = addresses.statistics_socket(program);
-    Ok(Subject { program, running, generator, folder, statistics, cached_payload })
+    Ok(Subject { program, workers, cpus, running, generator, folder, statistics, cached_payload })
+}
+
+/// The processors of a forwarder with so many workers: its own, then those that nobody uses, and the
+/// generator's last.
+fn forwarder_cpus(options: &RelayOptions, workers: usize) -> anyhow::Result<Vec<usize>> {
+    let (own, generator) = options.cpus;
+    let others = ndn_sys::cpu::allowed_cpus()?;
+    let others = others.into_iter().filter(|cpu| ![own, generator].contains(cpu));
+    Ok([own].into_iter().chain(others).chain([generator]).cycle().take(workers).collect())
 }
 
 fn connect_unix(
     program: Program,
     addresses: &Addresses,
+    prefixes: u32,
 ) -> anyhow::Result<(Vec<Endpoint>, Endpoint)> {
     let producer = UnixStream::connect(addresses.producer_socket(program))?;
     if program != Program::Dumb {
-        attach::register_own_face(&producer)?;
+        attach::register_own_face(&producer, prefixes)?;
     }
     let consumers = addresses
         .consumer_ports
@@ -264,6 +281,11 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
     let rates = kept.iter().map(|round| round.exchanges_per_s);
     RelayCase {
         case: format!("{}-{}-{}", subject.program.name(), layout.transport(), shape.payload),
+        program: subject.program.name(),
+        workers: subject.workers,
+        cpus: subject.cpus.clone(),
+        fib_entries: layout.prefixes,
+        packets_per_s: 2.0 * median(|round| round.exchanges_per_s),
         window: shape.window,
         faces: layout.faces,
         mixed: shape.mixed,

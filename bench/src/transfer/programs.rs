@@ -85,10 +85,11 @@ impl Kit {
             consumer_ports: Vec::new(),
             udp: false,
             settings: "",
+            workers: 1,
         };
         let socket = addresses.socket();
         let _ = fs::remove_file(&socket);
-        let forwarder = Running::start(program, &executable, &addresses, cpu)?;
+        let forwarder = Running::start(program, &executable, &addresses, &[cpu])?;
         let mut command = command(&executable, &socket, folder);
         let (ready, input) = arguments(&mut command)?;
         let server = Server::start(command, ready, input, folder)?;

@@ -111,9 +111,17 @@ impl Sleeper {
     }
 }
 
+/// All interleavings in which no more threads than that are interrupted where they need not wait:
+/// those of the whole protocol are too many.
+fn bounded(preemptions: usize) -> loom::model::Builder {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder
+}
+
 #[test]
 fn two_workers_push_and_wake_while_a_third_pops_and_sleeps() {
-    loom::model(|| {
+    bounded(2).check(|| {
         let sleeper = Sleeper::new(2);
         for ring in 0..2 {
             let sleeper = Arc::clone(&sleeper);
@@ -125,7 +133,7 @@ fn two_workers_push_and_wake_while_a_third_pops_and_sleeps() {
 
 #[test]
 fn bursts_keep_their_order_and_what_has_no_room_is_dropped() {
-    loom::model(|| {
+    bounded(3).check(|| {
         let sleeper = Sleeper::new(1);
         let producer = {
             let sleeper = Arc::clone(&sleeper);

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    Arrival, DistanceOptions, IdleOptions, IdleReport, OverloadOptions, OverloadReport,
-    PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions,
-    SkewReport, TraceReport, TransferOptions, plot, relay_udp, relay_unix, run_distance, run_idle,
-    run_overload, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost, run_transfer,
+    Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, OverloadOptions,
+    OverloadReport, PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport,
+    SkewOptions, SkewReport, TraceReport, TransferOptions, plot, relay_udp, relay_unix,
+    run_distance, run_idle, run_overload, run_pipeline, run_relay, run_shards, run_skew,
+    run_trace_cost, run_transfer,
 };
 
 use super::bench_files;
@@ -73,6 +74,10 @@ enum Bench {
         /// First of the UDP ports to use on the loopback interface
         #[arg(long, default_value_t = RelayOptions::default().first_port)]
         first_port: u16,
+        /// Instead of the cases, this forwarder with so many workers each, such as 1,2, and 10,000
+        /// routes in every program
+        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with = "filter")]
+        workers: Vec<usize>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -221,13 +226,14 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_pipeline(&pipeline, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_pipeline(&report) }
         }
-        Bench::Relay { filter, stretch, rounds, cpus, first_port, json } => {
+        Bench::Relay { filter, stretch, rounds, cpus, first_port, workers, json } => {
             let relay = RelayOptions {
                 filter: filter.clone(),
                 stretch: *stretch,
                 rounds: *rounds,
                 cpus: (cpus[0], cpus[1]),
                 first_port: *first_port,
+                workers: workers.clone(),
             };
             let report = run_relay(&relay, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_relay(&report) }
@@ -443,6 +449,7 @@ fn print_pipeline(report: &PipelineReport) -> Outcome {
 fn print_relay(report: &RelayReport) -> Outcome {
     let headings = [
         "CASE",
+        ">WORKERS",
         ">WINDOW",
         ">FACES",
         "NAMES",
@@ -461,6 +468,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
     for case in &report.cases {
         table.row(vec![
             case.case.clone(),
+            case.workers.to_string(),
             case.window.to_string(),
             case.faces.to_string(),
             if case.mixed { "mixed" } else { "equal" }.to_owned(),
@@ -476,5 +484,11 @@ fn print_relay(report: &RelayReport) -> Outcome {
             if case.generator_bound { "generator bound" } else { "" }.to_owned(),
         ]);
     }
-    Ok(table.print("no case matches the filter")?)
+    table.print("no case matches the filter")?;
+    for CpuOfWorkers { window, workers, ratio } in &report.cpu_of_workers {
+        output::print_line(&format!(
+            "window {window}: {workers} workers take {ratio:.2} of the CPU time per exchange of one"
+        ))?;
+    }
+    Ok(())
 }

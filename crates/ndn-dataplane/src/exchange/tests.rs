@@ -43,6 +43,8 @@ enum Operation {
     Take { to: usize, from: usize, kind: usize, count: usize },
 }
 
+const OPERATIONS_MAX: usize = if cfg!(miri) { 150 } else { 1500 };
+
 fn operation() -> impl Strategy<Value = Operation> {
     let path = (0..3_usize, 0..3_usize, 0..3_usize);
     prop_oneof![
@@ -53,10 +55,16 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 32 })
+    })]
     #[test]
-    fn rings_are_bounded_queues(operations in proptest::collection::vec(operation(), 0..1500)) {
-        let pools: Vec<_> = (0..3).map(|_| PacketPool::new(2000).unwrap()).collect();
+    fn rings_are_bounded_queues(
+        operations in proptest::collection::vec(operation(), 0..OPERATIONS_MAX),
+    ) {
+        let blocks = u32::try_from(OPERATIONS_MAX + 500).unwrap();
+        let pools: Vec<_> = (0..3).map(|_| PacketPool::new(blocks).unwrap()).collect();
         let mut parts = Exchange::between(3).unwrap();
         let mut oracle: Vec<VecDeque<u32>> = vec![VecDeque::new(); 27];
         let queue = |from: usize, to: usize, kind: usize| from * 9 + to * 3 + kind;
@@ -99,6 +107,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri cannot wait for such events")]
 fn a_sleeping_worker_is_woken_once_per_burst() {
     let pool = PacketPool::new(16).unwrap();
     let mut parts = Exchange::between(2).unwrap();
@@ -139,4 +148,44 @@ fn news_comes_before_what_is_sent_after_it() {
     }
     assert!(parts[0].next_notice().is_none(), "nobody tells itself");
     parts[2].release(&pool);
+}
+
+/// Two threads, packets that are read on the other one, and releases that find their way home.
+#[test]
+fn packets_cross_between_threads_and_go_home() {
+    const COUNT: u32 = if cfg!(miri) { 60 } else { 20_000 };
+    let mut parts = Exchange::between(2).unwrap();
+    let (second, first) = (parts.pop().unwrap(), parts.pop().unwrap());
+    let run = |mut part: Exchange| {
+        let other = 1 - part.own();
+        // A block for each packet on its way, and for those that are released there.
+        let pool = PacketPool::new(if cfg!(miri) { 64 } else { 2048 }).unwrap();
+        let (mut sent, mut taken) = (0, 0);
+        while sent < COUNT || taken < COUNT {
+            pool.reclaim();
+            let has_room = part.outbound.room(other, PacketKind::Interest) > 0;
+            if sent < COUNT && has_room {
+                let message = outgoing(&pool, sent, TxKind::Interest);
+                assert!(part.outbound.send(other, message, &pool));
+                part.outbound.wake();
+                sent += 1;
+            }
+            if let Some(message) = part.take(other, PacketKind::Interest) {
+                assert_eq!(number_of(message, &pool), taken);
+                taken += 1;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        (part, pool)
+    };
+    let ends = std::thread::scope(|scope| {
+        let threads = [first, second].map(|part| scope.spawn(move || run(part)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    for (part, pool) in &ends {
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
+        assert_eq!(part.counters().dropped_total(), 0);
+    }
 }

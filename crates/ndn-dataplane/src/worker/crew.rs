@@ -51,6 +51,7 @@ impl Crew {
     /// Sends away what belongs to other shards. What stays keeps its place.
     #[inline]
     pub(super) fn dispatch(&mut self, burst: &mut Burst, pool: &PacketPool) {
+        self.dispatcher.prefetch(burst);
         for index in 0..burst.len() {
             self.dispatch_one(burst, index, pool);
         }

@@ -69,6 +69,9 @@ impl Worker {
         let is_measured = timer.is_measuring();
         if is_measured {
             timer.begin();
+            if let Some(crew) = &self.crew {
+                crew.dispatcher.prefetch(&self.burst);
+            }
             for index in 0..count {
                 let kind = self.burst.kind(index);
                 if let Some(crew) = &mut self.crew {

@@ -52,6 +52,13 @@ impl Dispatcher {
         &self.loads
     }
 
+    /// Fetches from memory what dispatching the packets of `burst` reads. The table is larger than
+    /// what a busy worker keeps in its cache, and packets wait for it in turn otherwise.
+    #[inline]
+    pub fn prefetch(&self, burst: &Burst) {
+        (0..burst.len()).for_each(|index| self.ndt.prefetch(burst.prefix_hashes(index)));
+    }
+
     /// The shard that packet `index` of `burst` goes to. Notes in the packet what that shard has
     /// to know of the others; so call it once for each packet, before it is forwarded.
     ///

@@ -1,6 +1,6 @@
 //! One packet on its way to another shard.
 
-use ndn_ring::{PacketHandle, PacketPool};
+use ndn_ring::{PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::{NameHasher, PREFIX_HASHES_MAX};
 
 use crate::burst::NextPacket;
@@ -104,12 +104,16 @@ impl Burst {
         let NextPacket { descriptor, prefix_hashes, long_token } = next;
         let Some(handle) = parcel.descriptor.handle.take() else { return Ok(()) };
         let count = usize::from(parcel.descriptor.components) + 1;
+        let start = usize::from(parcel.descriptor.name_offset);
+        let end = start + usize::from(parcel.descriptor.name_length);
+        // The name is in the cache of the worker that has received it.
+        let wire = pool.bytes(&handle);
+        prefetch_slice(wire, start);
+        prefetch_slice(wire, end);
         if let Some(hashes) = parcel.hashes.get(..count) {
             prefix_hashes[..count].copy_from_slice(hashes);
         } else {
-            let start = usize::from(parcel.descriptor.name_offset);
-            let end = start + usize::from(parcel.descriptor.name_length);
-            let name = &pool.bytes(&handle)[start..end];
+            let name = &wire[start..end];
             let hashed = hasher.hash_value_prefixes(name, &mut prefix_hashes[..PREFIX_HASHES_MAX]);
             debug_assert_eq!(hashed, Some(count), "the name was hashed before");
         }

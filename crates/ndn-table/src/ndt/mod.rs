@@ -10,6 +10,7 @@ mod split;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ndn_packet::NameRef;
+use ndn_ring::prefetch_slice;
 
 use dispatch_name::dispatch_components;
 
@@ -140,6 +141,15 @@ impl Ndt {
     #[must_use]
     pub fn depth(&self) -> usize {
         usize::from(self.depth)
+    }
+
+    /// Fetches from memory what [`find`](Self::find) reads first for a name with these prefix hashes.
+    #[inline]
+    pub fn prefetch(&self, hashes: &[u64]) {
+        // The last prefix is the name itself; a digest at its end hardly ever matters.
+        if let Some(&hash) = hashes.get(self.depth()).or_else(|| hashes.last()) {
+            prefetch_slice(&self.entries, usize::from(index_of(hash)));
+        }
     }
 
     /// Where a name leads. `hashes` are its prefix hashes.
