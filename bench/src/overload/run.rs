@@ -29,9 +29,10 @@ const WINDOW: u32 = 1024;
 const STEAL_MAX: f64 = 0.01;
 /// Share of the aimed-at rate that has to be sent.
 const SENT_MIN: f64 = 0.95;
-/// The settings of both modes.
-const ONE_WORKER: &str = "[forwarder]\nworkers = 1\n";
-const AS_IT_COMES: &str = "[forwarder]\nworkers = 1\n[overload]\nanswers_first = false\n";
+/// The settings of both modes: without the quotas of peers, which would refuse Interests, too.
+const ANSWERS_FIRST: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n";
+const AS_IT_COMES: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
+    [overload]\nanswers_first = false\n";
 /// Between two rounds, so that what is pending ends.
 const PAUSE: Duration = Duration::from_millis(600);
 
@@ -107,7 +108,7 @@ impl<'a> Subject<'a> {
             producer_port: first + 1,
             consumer_ports: (0..consumers).map(|consumer| first + 2 + consumer).collect(),
             udp: true,
-            settings: if answers_first { ONE_WORKER } else { AS_IT_COMES },
+            settings: if answers_first { ANSWERS_FIRST } else { AS_IT_COMES },
             workers: 1,
         };
         let executable = std::env::current_exe()?;

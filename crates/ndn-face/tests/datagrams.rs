@@ -313,3 +313,34 @@ fn a_connected_face_survives_a_peer_that_is_not_there() {
     assert_eq!(counters.in_data.value(), 1);
     worker.finish();
 }
+
+#[test]
+fn what_a_neighbour_sends_does_not_wait_behind_others() {
+    let mut worker = Worker::new();
+    let (id, address, shared) = channel(&mut worker, false);
+    let (neighbour, neighbour_at) = peer();
+    let (other, other_at) = peer();
+    let (face, _) = add_peer(&mut worker, id, neighbour_at, &options(8800));
+    let (other_face, _) = add_peer(&mut worker, id, other_at, &options(8800));
+    worker.faces.separate_input(face).unwrap();
+    for seed in 0..10 {
+        neighbour.send_to(&tlv(6, 100, seed), address).unwrap();
+        let (from, wire, _) = worker.receive();
+        assert_eq!((from, wire), (face, tlv(6, 100, seed)));
+    }
+    assert_eq!(shared.receive_calls.value(), 0, "it has a queue of its own");
+    other.send_to(&tlv(5, 100, 1), address).unwrap();
+    assert_eq!(worker.receive().0, other_face);
+    worker.send(face, &tlv(5, 100, 2));
+    worker.flush();
+    let mut buffer = [0; 1000];
+    let (length, from) = neighbour.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..length], from), (&tlv(5, 100, 2)[..], address));
+
+    let intruder = UdpSocket::new(&UdpOptions::bound_to(address));
+    assert!(intruder.is_err(), "nobody gets the address by mistake");
+    assert!(worker.faces.remove(face, &worker.pool));
+    neighbour.send_to(&tlv(6, 100, 3), address).unwrap();
+    worker.run_until(|_| shared.no_face.value() == 1);
+    worker.finish();
+}

@@ -200,3 +200,27 @@ fn a_connected_socket_shares_the_port_of_a_listener() {
         assert_eq!(datagrams[0].1, sender.local_address().unwrap());
     }
 }
+
+#[test]
+fn the_kernel_tells_when_it_received_if_asked() {
+    let (receiver, address) = bound();
+    let sender = connected(address);
+    let received = |is_asked| {
+        receiver.set_time_stamps(is_asked).unwrap();
+        let mut batch = SendBatch::with_capacity(1, 1);
+        let mut builder = batch.start();
+        builder.push_slice(&[1; 100]);
+        builder.end_message(None, None);
+        assert_eq!(builder.send(sender.as_fd()).unwrap(), 1);
+        wait_readable(&receiver);
+        let mut batch = ReceiveBatch::with_capacity(1);
+        let (mut first, mut second) = ([0; 60], [0; 60]);
+        let pairs = [[&mut first[..], &mut second[..]]];
+        assert_eq!(batch.receive(receiver.as_fd(), pairs).unwrap(), 1);
+        batch.message(0).received_at
+    };
+    assert_eq!(received(false), None);
+    let at = received(true).unwrap();
+    assert!(at > Duration::from_secs(1_700_000_000), "{at:?}");
+    assert_eq!(received(false), None);
+}

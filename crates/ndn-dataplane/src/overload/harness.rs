@@ -51,6 +51,8 @@ struct Sent {
     forwarded: Vec<u32>,
     satisfied: u64,
     nacked: u64,
+    /// Interests with a congestion mark.
+    marked: u64,
 }
 
 impl TxSink for Sent {
@@ -59,6 +61,7 @@ impl TxSink for Sent {
             TxKind::Interest => {
                 assert_eq!(face, PRODUCER);
                 let interest = Interest::parse(packet.wire).unwrap();
+                self.marked += packet.congestion_mark;
                 self.forwarded.push(interest.nonce().unwrap());
             }
             TxKind::Data => self.satisfied += u64::from(face == CONSUMER),
@@ -283,6 +286,7 @@ fn a_standing_queue_is_marked_and_then_refused() {
     let options = OverloadOptions::default();
     let (_, world) = offer(3.0, true, &options);
     assert!(world.marked > 0 && world.shed > 0, "{} and {}", world.marked, world.shed);
+    assert_eq!(world.sent.marked, world.marked, "the producer hears of it");
     assert_eq!(world.sent.nacked, world.shed, "each of them gets an answer");
     assert_eq!(world.counters.dropped(DropReason::Overload), world.shed);
     assert_eq!(world.counters.out_nacks.value(), world.shed);

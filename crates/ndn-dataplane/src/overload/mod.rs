@@ -114,3 +114,32 @@ impl InterestQueue {
 
 #[cfg(test)]
 mod harness;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_full_is_too_long_however_fast_it_moves() {
+        let options = OverloadOptions { shed: ShedAction::Drop, ..OverloadOptions::default() };
+        for (is_full, expected) in [(true, Verdict::Drop), (false, Verdict::Pass)] {
+            let mut queue = InterestQueue::new(&options);
+            let mut last = Verdict::Pass;
+            for millis in (1000..=1100).step_by(20) {
+                let now = Timestamp::from_millis(millis);
+                last = queue.leaves(now, now, is_full);
+            }
+            assert_eq!(last, expected);
+        }
+    }
+
+    #[test]
+    fn an_empty_queue_begins_anew() {
+        let mut queue = InterestQueue::new(&OverloadOptions::default());
+        let old = Timestamp::from_millis(1);
+        for millis in (1000..2000).step_by(90) {
+            assert_eq!(queue.leaves(Timestamp::from_millis(millis), old, true), Verdict::Pass);
+            queue.is_empty();
+        }
+    }
+}

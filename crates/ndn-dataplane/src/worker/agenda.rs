@@ -121,7 +121,10 @@ impl Worker {
         self.state.has_crossed |= self.trade(now);
         for place in 0..self.agenda.upstreams {
             let event = events.event(self.agenda.event(place));
-            self.receive_all(now, &PollEvent { readable: true, writable: false, ..event });
+            // What was said of a connection that may be another one by now is not said again.
+            if self.faces.is_upstream(event.token) {
+                self.receive_all(now, &PollEvent { readable: true, writable: false, ..event });
+            }
         }
         self.agenda.read_at = self.state.packets;
     }

@@ -204,7 +204,9 @@ impl FaceSet {
         if token & CHANNEL_TOKEN != 0 {
             return Some(&mut self.channel_mut(ChannelId(number))?.leaning);
         }
-        Some(&mut face_in(&mut self.faces, FaceIndex::from_bits(number))?.leaning)
+        let face = face_in(&mut self.faces, FaceIndex::from_bits(number))?;
+        // One that is being connected has nothing to read.
+        (!face.is_down()).then_some(&mut face.leaning)
     }
 
     fn waits_writable(&mut self, channel: ChannelId) -> bool {

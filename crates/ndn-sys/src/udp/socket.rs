@@ -134,7 +134,8 @@ impl UdpSocket {
     /// A socket at the same address that receives what comes from `peer`, instead of this one.
     ///
     /// Datagrams of others that come at the moment at which it is made may be lost, or be received by
-    /// it.
+    /// it. While there is a branch, a process of the same user can bind to the address, too, if it
+    /// says that it wants to share it (`SO_REUSEPORT`).
     ///
     /// # Errors
     /// Those of `bind(2)` and `connect(2)`.
@@ -142,7 +143,7 @@ impl UdpSocket {
         let local = self.local_address()?;
         let own = SockRef::from(self);
         let shares = own.reuse_port()?;
-        // Nobody else is to bind to the address: both say that it may be shared during this call only.
+        // Both have to say that they share the address; this one only for as long as it takes.
         own.set_reuse_port(true)?;
         let branch = (|| {
             let socket = new_socket(local, Type::DGRAM, Protocol::UDP)?;
