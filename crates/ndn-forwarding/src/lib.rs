@@ -7,7 +7,7 @@
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
 //! | [`Shard`] | the stages of a burst, timers, what the control thread changes |
 //! | `pipelines` | incoming and outgoing Interest, Data and Nack; the end of a PIT entry |
-//! | [`strategy`] | where an Interest goes: best-route, multicast, access |
+//! | [`strategy`] | where an Interest goes: best-route, multicast, asf, self-learning and others |
 //! | [`TxSink`], [`TxPacket`] | where packets leave |
 //! | [`LpFields`], [`RxFace`] | what the link service and the face say about a packet |
 //! | [`FaceTable`], [`FaceProperties`] | what a shard knows of faces |
