@@ -102,7 +102,7 @@ impl Balancer {
         if total < COUNTED_MIN {
             return done;
         }
-        let mean = total / shards.len() as u64;
+        let mean = total / self.ndt.members().len() as u64;
         let (moves, is_enough) = self.plan_moves(mean, &mut shards);
         // While names move, nothing can be split, and the other way round. So what moves can do
         // is left to them.
@@ -192,7 +192,8 @@ impl Balancer {
         }
         let mut moves = Vec::new();
         while moves.len() < MOVES_MAX {
-            let numbered = || shards.iter().copied().enumerate();
+            let members = self.ndt.members().iter().map(|member| usize::from(*member));
+            let numbered = || members.clone().map(|shard| (shard, shards[shard]));
             let Some((from, most)) = numbered().max_by_key(|(_, load)| *load) else { break };
             let Some((to, least)) = numbered().min_by_key(|(_, load)| *load) else { break };
             if most <= allowed {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions};
+use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions, Persistency};
 use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
@@ -26,7 +26,7 @@ use crate::exchange::{Exchange, slot_stride};
 use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
-use crate::start::{Parts, spawn};
+use crate::start::{Parts, prepare_on, spawn};
 use crate::view::WorkerView;
 use crate::worker::Crew;
 
@@ -65,11 +65,43 @@ pub struct DataplaneOptions {
 /// What differs from worker to worker.
 #[derive(Debug, Default)]
 pub struct WorkerOptions {
-    /// UDP sockets to receive on, and whether peers that have no face get one. Every worker has
-    /// one for each address.
+    /// UDP sockets to receive on, and whether peers that have no face get one. Every worker that
+    /// has faces has one for each address.
     pub channels: Vec<(UdpSocket, bool)>,
     /// The processor to run on; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
+    /// What it does.
+    pub roles: Roles,
+}
+
+/// What a worker does. By default everything; a dedicated worker does only one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles {
+    /// Has faces of those who connect: receives from them and transmits to them.
+    pub clients: bool,
+    /// Has faces that this forwarder makes by itself or because it was told to.
+    pub servers: bool,
+    /// Has names: a part of PIT and Content Store.
+    pub forwards: bool,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self { clients: true, servers: true, forwards: true }
+    }
+}
+
+impl Roles {
+    /// Faces and no names.
+    pub const IO: Self = Self { clients: true, servers: true, forwards: false };
+    /// Names and no faces.
+    pub const FORWARDING: Self = Self { clients: false, servers: false, forwards: true };
+
+    /// Whether it may have a face.
+    #[must_use]
+    pub fn has_faces(self) -> bool {
+        self.clients || self.servers
+    }
 }
 
 /// Faces for UDP peers that have spoken first.
@@ -114,6 +146,7 @@ pub struct Dataplane {
     next_face_id: Arc<AtomicU64>,
     /// The worker that gets the next face.
     next_worker: usize,
+    roles: Vec<Roles>,
     /// The worker whose events are looked at first.
     next_events: usize,
     erasures: Erasures,
@@ -129,7 +162,7 @@ impl Dataplane {
     /// See [`DataplaneError`].
     ///
     /// # Panics
-    /// If there are no workers, or more than [`SHARDS_MAX`].
+    /// If there are no workers, or more than [`SHARDS_MAX`], or one of the [`Roles`] is nobody's.
     pub fn start(
         mut options: DataplaneOptions,
         fib: Arc<FibSnapshot>,
@@ -138,7 +171,13 @@ impl Dataplane {
         let workers = std::mem::take(&mut options.workers);
         let count = workers.len();
         assert!((1..=SHARDS_MAX).contains(&count), "1 to {SHARDS_MAX} workers");
-        let shared = SharedTables::new(count, options.dispatch_depth);
+        let roles: Vec<Roles> = workers.iter().map(|worker| worker.roles).collect();
+        let members: Vec<u8> =
+            (0..=u8::MAX).zip(&roles).filter(|(_, one)| one.forwards).map(|(n, _)| n).collect();
+        assert!(!members.is_empty(), "somebody forwards");
+        assert!(roles.iter().any(|one| one.clients), "somebody has the faces of clients");
+        assert!(roles.iter().any(|one| one.servers), "somebody has the faces of servers");
+        let shared = SharedTables::over(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
         let parts = Parts {
             event_waker: Arc::new(Waker::new()?),
@@ -163,7 +202,9 @@ impl Dataplane {
         let prepared = workers.into_iter().zip(crews).enumerate();
         // All are made before the first one runs: what fails, fails before anything happens.
         let prepared = prepared
-            .map(|(number, (worker, crew))| parts.prepare(number, worker, crew))
+            .map(|(number, (worker, crew))| {
+                prepare_on(worker.cpu, || parts.prepare(number, worker, crew))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let mut views = Vec::with_capacity(count);
         for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
@@ -176,6 +217,7 @@ impl Dataplane {
             event_waker,
             next_face_id,
             next_worker: 0,
+            roles,
             next_events: 0,
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
@@ -216,7 +258,7 @@ impl Dataplane {
                 self.broadcast(|| Command::SetTap(Some(Box::new(SharedTap(Arc::clone(&tap))))));
             }
             Command::ConfigureCs(settings) => {
-                let count = self.workers.len();
+                let count = self.roles.iter().filter(|one| one.forwards).count();
                 let capacity_packets =
                     settings.capacity_packets.map(|packets| packets.div_ceil(count));
                 self.broadcast(|| {
@@ -243,7 +285,7 @@ impl Dataplane {
         self.workers.iter_mut().for_each(|worker| worker.send(command()));
     }
 
-    /// Faces are spread over the workers in turn; that of management is the first worker's, which
+    /// Faces are spread in turn over the workers that have such; that of management is the first worker's, which
     /// the control thread waits for.
     fn worker_for(&mut self, face: &NewFace) -> usize {
         match face.transport {
@@ -252,7 +294,12 @@ impl Dataplane {
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)
             | NewTransport::Group(..) => {
-                self.next_worker = (self.next_worker + 1) % self.workers.len();
+                let count = self.workers.len();
+                let is_client = face.options.persistency == Persistency::OnDemand;
+                let next = (1..=count).map(|step| (self.next_worker + step) % count).find(|&one| {
+                    if is_client { self.roles[one].clients } else { self.roles[one].servers }
+                });
+                self.next_worker = next.unwrap_or(0);
                 self.next_worker
             }
         }

@@ -21,6 +21,7 @@ mod exchange;
 mod faces;
 mod overload;
 mod peers;
+mod placement;
 mod queue;
 mod start;
 mod strangers;
@@ -29,12 +30,15 @@ mod worker;
 
 pub use balance::{Balanced, Balancer, EntryLoad};
 pub use command::{Command, CsSettings, NewFace, NewTransport};
-pub use dataplane::{Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, WorkerOptions};
+pub use dataplane::{
+    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, WorkerOptions,
+};
 pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
 };
 pub use overload::{OverloadOptions, ShedAction};
+pub use placement::{Arrangement, Place, PlacementError, Workers, plan_placement, plan_roles};
 pub use queue::WorkerGone;
 pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;

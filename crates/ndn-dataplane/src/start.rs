@@ -129,6 +129,20 @@ impl Parts {
     }
 }
 
+/// Makes a worker on its processor, so that the memory that is written meanwhile lies on the NUMA node
+/// of that; what is written later is by the worker itself.
+pub(crate) fn prepare_on<T: Send>(cpu: Option<usize>, prepare: impl FnOnce() -> T + Send) -> T {
+    let Some(cpu) = cpu else { return prepare() };
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(move || {
+            // Whether the worker can be pinned is looked at by those who make and start it.
+            let _ = cpu::pin_thread(cpu);
+            prepare()
+        });
+        pinned.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// Starts the thread of a worker.
 pub(crate) fn spawn(
     number: usize,

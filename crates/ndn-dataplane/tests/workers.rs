@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport};
+use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
 use ndn_forwarding::{Counter, FaceProperties, FaceScope, Histogram, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
@@ -206,4 +206,30 @@ fn service_times_are_measured_while_somebody_wants_to_know() {
         assert_eq!(histograms.map(|histogram| count(&bed, histogram)), measured);
         bed.dataplane.stop().unwrap();
     }
+}
+
+#[test]
+fn dedicated_workers_have_faces_or_names() {
+    let client_io = Roles { servers: false, ..Roles::IO };
+    let server_io = Roles { clients: false, ..Roles::IO };
+    let roles = [client_io, server_io, Roles::FORWARDING, Roles::FORWARDING];
+    let mut bed = Bed::with_roles(&roles, 64, Duration::from_secs(3600));
+    let (producer_face, mut producer) = bed.application();
+    let (consumer_face, mut consumer) = bed.application();
+    bed.route("/p", producer_face.index);
+    for number in 0..40 {
+        fetch(&format!("/p/{number}"), number, &mut consumer, &mut producer);
+    }
+    // The lowest bits of the index of a face say whose it is.
+    assert_eq!([producer_face, consumer_face].map(|face| face.index.slot() % 4), [0, 0]);
+    let entered: Vec<u64> = bed
+        .dataplane
+        .workers()
+        .iter()
+        .map(|worker| worker.counters().in_interests.value())
+        .collect();
+    assert_eq!((entered[0], entered[1]), (0, 0), "{entered:?}");
+    assert!(entered[2] > 0 && entered[3] > 0, "{entered:?}");
+    assert_eq!(bed.dataplane.balancer().unwrap().ndt().members(), [2, 3]);
+    bed.dataplane.stop().unwrap();
 }

@@ -33,10 +33,18 @@ impl SharedTables {
     /// Empty tables for `shard_count` shards, that dispatch by the first `depth` components.
     #[must_use]
     pub fn new(shard_count: usize, depth: usize) -> Self {
-        Self {
-            ndt: Arc::new(Ndt::new(shard_count, depth)),
-            wide: Arc::new(WideInterests::new(shard_count)),
-        }
+        Self::with(Ndt::new(shard_count, depth))
+    }
+
+    /// The same, if only `members` have names.
+    #[must_use]
+    pub fn over(shard_count: usize, members: &[u8], depth: usize) -> Self {
+        Self::with(Ndt::over(shard_count, members, depth))
+    }
+
+    fn with(ndt: Ndt) -> Self {
+        let wide = WideInterests::new(ndt.shard_count());
+        Self { ndt: Arc::new(ndt), wide: Arc::new(wide) }
     }
 }
 
@@ -84,8 +92,9 @@ impl Peers {
 
     /// The shard that a tour goes to next.
     pub(crate) fn next_shard(&self) -> u8 {
-        let next = usize::from(self.shard) + 1;
-        u8::try_from(next % self.shared.ndt.shard_count()).unwrap_or(0)
+        let members = self.shared.ndt.members();
+        let next = members.iter().position(|member| *member == self.shard).map_or(0, |own| own + 1);
+        members[next % members.len()]
     }
 
     /// Tells all other shards that a face sends PIT tokens.

@@ -1,6 +1,7 @@
 //! `namewire workers`: what the workers of a running forwarder do.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -33,6 +34,10 @@ pub(super) struct Options {
     /// Length of the interval
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
+    /// Instead, show what each worker would do and where if `namewire run` was started here with this
+    /// configuration file
+    #[arg(long, value_name = "FILE", conflicts_with = "seconds")]
+    plan: Option<PathBuf>,
     #[command(flatten)]
     control: ControlOptions,
     /// Print JSON
@@ -96,6 +101,9 @@ impl Interval {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    if let Some(file) = &options.plan {
+        return plan(file, options.json);
+    }
     if !(0.01..=3600.0).contains(&options.seconds) {
         return Err(Failure::Usage("--seconds is from 0.01 to 3600".to_owned()));
     }
@@ -109,6 +117,46 @@ pub(super) fn run(options: &Options) -> Outcome {
     let workers: Vec<Interval> =
         workers.map(|(before, after)| Interval { before, after, seconds }).collect();
     if options.json { print_json(&workers) } else { print(&workers) }
+}
+
+/// What the workers of a configuration would do.
+fn plan(file: &Path, json: bool) -> Outcome {
+    let config = super::config::load(file)?;
+    let places = crate::run::placement::plan(&config.forwarder);
+    let places = places.map_err(|error| Failure::Failed(format!("{error:#}")))?;
+    if json {
+        let rows = places.iter().enumerate().map(|(number, place)| {
+            json!({
+                "worker": number,
+                "clients": place.roles.clients,
+                "servers": place.roles.servers,
+                "forwards": place.roles.forwards,
+                "cpu": place.cpu,
+                "node": place.node,
+            })
+        });
+        return Ok(output::print_json(&rows.collect::<serde_json::Value>())?);
+    }
+    let mut table = Table::new(&["worker", "faces", "forwards", "processor", "NUMA node"]);
+    for (number, place) in places.iter().enumerate() {
+        let faces = match (place.roles.clients, place.roles.servers) {
+            (true, true) => "all",
+            (true, false) => "of clients",
+            (false, true) => "of servers",
+            (false, false) => "none",
+        };
+        let shown = |number: Option<usize>| {
+            number.map_or_else(|| "any".to_owned(), |number| number.to_string())
+        };
+        table.row(vec![
+            number.to_string(),
+            faces.to_owned(),
+            if place.roles.forwards { "yes" } else { "no" }.to_owned(),
+            shown(place.cpu),
+            shown(place.node),
+        ]);
+    }
+    Ok(table.print("no workers")?)
 }
 
 fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {

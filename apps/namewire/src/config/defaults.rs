@@ -69,7 +69,13 @@ impl Default for Multicast {
 
 impl Default for Forwarder {
     fn default() -> Self {
-        Self { workers: WorkerCount::Auto, cpus: Vec::new(), spin: Duration::from_micros(20) }
+        Self {
+            workers: WorkerCount::Auto,
+            io_workers: 0,
+            placement: None,
+            cpus: Vec::new(),
+            spin: Duration::from_micros(20),
+        }
     }
 }
 

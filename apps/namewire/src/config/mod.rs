@@ -7,6 +7,7 @@
 mod access;
 mod defaults;
 mod error;
+mod forwarder;
 mod interfaces;
 pub mod nfd_conf;
 mod reader;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ndn_dataplane::Arrangement;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -313,6 +314,12 @@ impl FromToml for WorkerCount {
             Some(_) => Err(expected("a whole number or \"auto\"", value)),
             None => usize::from_toml(value).map(Self::Fixed),
         }
+    }
+}
+
+impl FromToml for Arrangement {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        text_of("P1, P2, P3 or P4", value)?.parse()
     }
 }
 

@@ -142,8 +142,17 @@ fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
             None => Ok(()),
         }
     });
+    section.read_in("io_workers", &mut forwarder.io_workers, 0..=WORKERS_MAX - 1);
+    section.read_optional("placement", &mut forwarder.placement);
     section.read_in("spin", &mut forwarder.spin, Duration::ZERO..=Duration::from_secs(1));
     let (cpus, workers) = (forwarder.cpus.len(), forwarder.worker_count(1));
+    if cpus != 0 && forwarder.placement.is_some() {
+        section.object("cpus", "they are chosen by `placement`: leave one of the two out");
+    }
+    let is_fixed = forwarder.workers != WorkerCount::Auto || cpus != 0;
+    if is_fixed && forwarder.io_workers >= workers {
+        section.object("io_workers", "none of the workers would forward");
+    }
     if cpus != 0 && cpus != workers {
         section.object(
             "cpus",

@@ -115,6 +115,10 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
         WorkerCount::Fixed(count) => count.to_string(),
     };
     writer.changed("workers", &workers, &Config::default().forwarder.workers, number);
+    let own = &config.forwarder;
+    writer.changed("io_workers", &own.io_workers, &0, own.io_workers);
+    let placement = own.placement.map_or_else(String::new, |one| format!("\"{one}\""));
+    writer.changed("placement", &own.placement, &None, placement);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
 }
@@ -286,6 +290,7 @@ mod tests {
             port = 7001
             [forwarder]
             workers = 2
+            io_workers = 1
             cpus = [3, 4]
             [tables]
             pit_capacity = 100

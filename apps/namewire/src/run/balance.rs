@@ -80,14 +80,14 @@ fn single_worker_or_long(dataplane: &Dataplane) -> String {
 
 fn describe(balancer: &Balancer) -> Dispatch {
     let ndt = balancer.ndt();
-    let shard_count = ndt.shard_count();
+    let members = ndt.members();
     let mut entries: Vec<DispatchEntry> = (0..NDT_ENTRIES)
         .filter_map(|entry| {
             let found = ndt.get(entry)?;
             let load = balancer.load(entry);
             let is_changed = found.depth != 0
                 || !found.is_settled
-                || usize::from(found.shard) != entry % shard_count;
+                || found.shard != members[entry % members.len()];
             (load > 0 || is_changed).then_some(DispatchEntry {
                 entry,
                 worker: found.shard,

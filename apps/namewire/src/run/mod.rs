@@ -15,6 +15,7 @@
 //! | `access` | who may manage the forwarder |
 //! | `captures` | frames on their way to a capture file |
 //! | `reload` | the configuration read again while it runs |
+//! | `placement` | which worker does what on which processor |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
@@ -26,6 +27,7 @@ mod faces;
 mod listeners;
 mod multicast;
 mod operator;
+pub(crate) mod placement;
 mod reload;
 mod service_times;
 mod settings;
@@ -76,13 +78,14 @@ pub fn run(config: &Config, management: Management, source: ConfigSource) -> any
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let stop = stop::StopRequest::on_signals()?;
-    let workers = config.forwarder.worker_count(settings::parallelism());
-    tracing::info!(workers, "starting");
-    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces, workers)?;
+    let places = placement::plan(&config.forwarder)?;
+    let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
+    tracing::info!(workers = places.len(), with_faces, "starting");
+    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces, with_faces)?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
     let (fib, strategies) = tables.initial();
-    let options = settings::dataplane_options(config, hasher, listeners.take_udp());
+    let options = settings::dataplane_options(config, hasher, &places, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
     let figures = dataplane.workers().iter().map(|worker| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use ndn_dataplane::{
-    DataplaneOptions, OnDemandOptions, OverloadOptions, ShedAction, WorkerOptions,
+    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, WorkerOptions,
 };
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::BLOCK_SIZE;
 use ndn_sys::clock;
-use ndn_sys::topology::Topology;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
 
@@ -27,21 +26,18 @@ const DISPATCH_DEPTH: usize = 2;
 /// Strategy timers at one time.
 const STRATEGY_TIMERS: usize = 65_536;
 
-/// Threads that can be busy at the same time without sharing a core.
-pub(super) fn parallelism() -> usize {
-    Topology::of_machine().map_or(1, |topology| topology.parallelism())
-}
-
 /// What the data plane is made of.
 pub(super) fn dataplane_options(
     config: &Config,
     hasher: NameHasher,
+    places: &[Place],
     channels: Vec<Vec<(UdpSocket, bool)>>,
 ) -> DataplaneOptions {
-    let count = channels.len().max(1);
+    let count = places.len();
+    let forwarding = places.iter().filter(|place| place.roles.forwards).count();
     let defaults = FaceSetOptions::default();
     DataplaneOptions {
-        shard: shard_config(config, hasher, count),
+        shard: shard_config(config, hasher, forwarding),
         pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64).max(4),
         faces: FaceSetOptions {
             first_sequence: rand::random(),
@@ -53,7 +49,7 @@ pub(super) fn dataplane_options(
             reassembly_bytes_max: defaults.reassembly_bytes_max / count,
         },
         faces_max: config.limits.faces,
-        workers: worker_options(config, channels),
+        workers: worker_options(places, channels),
         dispatch_depth: DISPATCH_DEPTH,
         on_demand: OnDemandOptions {
             mtu: mtu(&config.faces),
@@ -82,11 +78,15 @@ fn overload_options(overload: &config::Overload) -> OverloadOptions {
     OverloadOptions { mark_after, shed_after, interval, shed, answers_first }
 }
 
-/// One worker for each set of sockets, on its processor if there is one for it.
-fn worker_options(config: &Config, channels: Vec<Vec<(UdpSocket, bool)>>) -> Vec<WorkerOptions> {
-    let cpus = config.forwarder.cpus.iter().copied().map(Some).chain(std::iter::repeat(None));
-    let workers = channels.into_iter().zip(cpus);
-    workers.map(|(channels, cpu)| WorkerOptions { channels, cpu }).collect()
+/// The workers where they are to be; those that have faces get a set of sockets each.
+fn worker_options(places: &[Place], channels: Vec<Vec<(UdpSocket, bool)>>) -> Vec<WorkerOptions> {
+    let mut channels = channels.into_iter();
+    let worker = |place: &Place| WorkerOptions {
+        channels: if place.roles.has_faces() { channels.next() } else { None }.unwrap_or_default(),
+        cpu: place.cpu,
+        roles: place.roles,
+    };
+    places.iter().map(worker).collect()
 }
 
 /// The part of each of `count` workers.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
-    OnDemandOptions, OverloadOptions, WorkerOptions,
+    OnDemandOptions, OverloadOptions, Roles, WorkerOptions,
 };
 use ndn_face::{FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{
@@ -49,6 +49,12 @@ impl Bed {
 
     /// So many workers, which share a UDP port.
     pub fn with_workers(count: usize, faces_max: usize, interest_lifetime_max: Duration) -> Self {
+        Self::with_roles(&vec![Roles::default(); count], faces_max, interest_lifetime_max)
+    }
+
+    /// A worker for each of these.
+    pub fn with_roles(roles: &[Roles], faces_max: usize, interest_lifetime_max: Duration) -> Self {
+        let count = roles.len();
         let hasher = NameHasher::new([7; 16]);
         let (strategies, default_strategy): (StrategyTable, StrategyId) =
             StrategyTable::with_best_route();
@@ -59,9 +65,10 @@ impl Bed {
         let options = UdpOptions { local: first.local_address().unwrap(), ..options };
         let others = (1..count).map(|_| UdpSocket::new(&options).unwrap());
         let sockets: Vec<UdpSocket> = others.chain([first]).collect();
-        let workers = sockets
-            .into_iter()
-            .map(|socket| WorkerOptions { channels: vec![(socket, true)], cpu: None });
+        let workers = sockets.into_iter().zip(roles).map(|(socket, &roles)| {
+            let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
+            WorkerOptions { channels, cpu: None, roles }
+        });
         let now = Timestamp::from_nanos(clock::now());
         let options = DataplaneOptions {
             shard: ShardConfig {

@@ -28,6 +28,8 @@ pub fn face_id(face: Face) -> u64 {
 #[derive(Clone, Debug)]
 pub struct BedConfig {
     pub shard_count: usize,
+    /// The first so many of them have no names.
+    pub nameless_shards: usize,
     pub cs_capacity: usize,
     pub pit_capacity: usize,
     /// Interests that a face may have pending.
@@ -43,6 +45,7 @@ impl Default for BedConfig {
     fn default() -> Self {
         Self {
             shard_count: 1,
+            nameless_shards: 0,
             cs_capacity: 1000,
             pit_capacity: 1000,
             pending_quota: u32::MAX,
@@ -138,7 +141,9 @@ impl Bed {
             )
         });
         let mut shards: Vec<Shard> = shards.collect();
-        let shared = SharedTables::new(config.shard_count, config.depth);
+        let members: Vec<u8> =
+            (0..=u8::MAX).take(config.shard_count).skip(config.nameless_shards).collect();
+        let shared = SharedTables::over(config.shard_count, &members, config.depth);
         for shard in &mut shards {
             shard.pcct_mut().set_cs_serve(config.serves);
             if config.shard_count > 1 {

@@ -18,6 +18,8 @@ pub struct World {
     pub serves: bool,
     /// Components that names are dispatched by.
     pub depth: usize,
+    /// Of three shards or more, the first so many have no names.
+    pub nameless_shards: usize,
     /// Whether names move from shard to shard.
     pub moves: bool,
     /// Whether routes, strategies, faces and the Content Store change on the way.
@@ -46,6 +48,7 @@ impl World {
     pub fn bed(&self, shard_count: usize) -> Bed {
         let mut bed = Bed::new(&BedConfig {
             shard_count,
+            nameless_shards: if shard_count > 2 { self.nameless_shards } else { 0 },
             cs_capacity: self.cs_capacity,
             pit_capacity: self.pit_capacity,
             pending_quota: self.pending_quota,
@@ -121,6 +124,7 @@ impl World {
             cs_capacity: if shard_count == 1 { *random.pick(&[3, 8, 1000]) } else { 1000 },
             serves: true,
             depth: 1 + random.below(4),
+            nameless_shards: random.below(2),
             moves: false,
             changes: random.percent(60),
             pit_capacity,

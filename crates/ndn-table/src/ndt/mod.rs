@@ -106,6 +106,8 @@ pub struct Ndt {
     entries: Box<[AtomicU32]>,
     depth: u8,
     shard_count: u8,
+    /// The shards that have names.
+    members: Box<[u8]>,
     /// Entries that are being split.
     splitting: AtomicU32,
 }
@@ -118,20 +120,40 @@ impl Ndt {
     #[must_use]
     pub fn new(shard_count: usize, depth: usize) -> Self {
         assert!((1..=SHARDS_MAX).contains(&shard_count), "1 to {SHARDS_MAX} shards");
+        let all: Vec<u8> = (0..=u8::MAX).take(shard_count).collect();
+        Self::over(shard_count, &all, depth)
+    }
+
+    /// A table for `shard_count` shards of which only `members` have names.
+    ///
+    /// # Panics
+    /// As [`Self::new`], and if there are no members or one that is no shard.
+    #[must_use]
+    pub fn over(shard_count: usize, members: &[u8], depth: usize) -> Self {
+        assert!((1..=SHARDS_MAX).contains(&shard_count), "1 to {SHARDS_MAX} shards");
+        let is_shard = |member: &u8| usize::from(*member) < shard_count;
+        assert!(!members.is_empty() && members.iter().all(is_shard), "members are shards");
         assert!((1..=crate::NAME_COMPONENTS_MAX).contains(&depth), "a depth that names have");
         let entry = |index: usize| {
-            let shard = u8::try_from(index % shard_count).unwrap_or(0);
+            let shard = members[index % members.len()];
             AtomicU32::new(Entry { shard, previous: shard, ..Entry::default() }.pack())
         };
         Self {
             entries: (0..NDT_ENTRIES).map(entry).collect(),
             depth: u8::try_from(depth).unwrap_or(u8::MAX),
             shard_count: u8::try_from(shard_count).unwrap_or(u8::MAX),
+            members: members.into(),
             splitting: AtomicU32::new(0),
         }
     }
 
-    /// Shards that names are spread over.
+    /// The shards that have names.
+    #[must_use]
+    pub fn members(&self) -> &[u8] {
+        &self.members
+    }
+
+    /// All shards.
     #[must_use]
     pub fn shard_count(&self) -> usize {
         usize::from(self.shard_count)
@@ -208,7 +230,7 @@ impl Ndt {
     /// # Errors
     /// See [`NdtError`]; nothing is changed then.
     pub fn move_entry(&self, index: usize, shard: u8) -> Result<(), NdtError> {
-        if shard >= self.shard_count {
+        if !self.members.contains(&shard) {
             return Err(NdtError::NoSuchShard);
         }
         let entry = self.checked(index)?;

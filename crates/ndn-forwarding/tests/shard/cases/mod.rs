@@ -60,6 +60,7 @@ impl Case {
             cs_capacity: 100,
             serves: true,
             depth: 2,
+            nameless_shards: 0,
             moves: false,
             changes: false,
             pit_capacity: 100,

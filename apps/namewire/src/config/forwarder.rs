@@ -1,0 +1,44 @@
+//! Worker threads: how many, what they do, and where.
+
+use std::time::Duration;
+
+use ndn_dataplane::Arrangement;
+
+use super::types::WORKERS_MAX;
+
+/// How many worker threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerCount {
+    /// As many as there are processors to pin them to; without any, as many as physical cores that
+    /// the process may use.
+    Auto,
+    /// So many.
+    Fixed(usize),
+}
+
+/// Worker threads and their processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarder {
+    /// Worker threads.
+    pub workers: WorkerCount,
+    /// Those of them that have faces and no names; with some, the others have no faces.
+    pub io_workers: usize,
+    /// How faces and names are divided between two NUMA nodes.
+    pub placement: Option<Arrangement>,
+    /// Processors to pin the workers to, one each; empty leaves placement to the kernel.
+    pub cpus: Vec<usize>,
+    /// How long a worker that has run out of packets keeps polling before it sleeps in the kernel.
+    pub spin: Duration,
+}
+
+impl Forwarder {
+    /// How many workers there are on a machine on which so many threads can be busy.
+    #[must_use]
+    pub fn worker_count(&self, parallelism: usize) -> usize {
+        match self.workers {
+            WorkerCount::Fixed(count) => count.max(1),
+            WorkerCount::Auto if self.cpus.is_empty() => parallelism.clamp(1, WORKERS_MAX),
+            WorkerCount::Auto => self.cpus.len(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Where the workers run, by the configuration and the machine.
+
+use anyhow::Context;
+use ndn_dataplane::{Place, Workers, plan_placement, plan_roles};
+use ndn_sys::topology::Topology;
+
+use crate::config::Forwarder;
+
+/// What each worker does, and where.
+///
+/// # Errors
+/// The machine has no room for the placement that is asked for.
+pub(crate) fn plan(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
+    let topology = Topology::of_machine().context("which processors there are")?;
+    let count = forwarder.worker_count(topology.parallelism()).max(forwarder.io_workers + 1);
+    let workers = Workers { count, io: forwarder.io_workers };
+    if let Some(arrangement) = forwarder.placement {
+        return plan_placement(&topology, workers, arrangement)
+            .with_context(|| format!("forwarder.placement = {arrangement}"));
+    }
+    let cpus = forwarder.cpus.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let node_of = |cpu: usize| {
+        let processors = topology.processors().iter();
+        processors.into_iter().find(|one| one.cpu == cpu).map(|one| one.node)
+    };
+    let places = plan_roles(workers)?.into_iter().zip(cpus);
+    Ok(places.map(|(roles, cpu)| Place { roles, cpu, node: cpu.and_then(node_of) }).collect())
+}
