@@ -54,12 +54,14 @@ impl Bed {
         self.forwarder.spawn(name, &[&arguments, more].concat())
     }
 
-    /// Waits until so much is on the disk.
-    fn wait_for_part(&self, bytes: u64) {
-        wait_until("a part of the file", || {
-            let length = fs::metadata(&self.part).map_or(0, |metadata| metadata.len());
-            (length >= bytes).then_some(())
-        });
+    /// Waits until about so many further bytes have come through the forwarder.
+    fn wait_for_data(&self, bytes: u64) {
+        let packets = || {
+            let status = self.forwarder.json(&["status"]);
+            status["counters"]["in_data"].as_u64().unwrap()
+        };
+        let enough = packets() + bytes / 8192;
+        wait_until("a part of the file", || (packets() >= enough).then_some(()));
     }
 
     fn assert_completes(&self) {
@@ -77,7 +79,7 @@ fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
         [Signal::KILL, Signal::INT, Signal::KILL, Signal::TERM].into_iter().enumerate()
     {
         let mut fetcher = bed.get(&format!("killed-{round}"), &["--window", "1"]);
-        bed.wait_for_part(MEBIBYTE * (1 + u64::try_from(round).unwrap()));
+        bed.wait_for_data(MEBIBYTE * (1 + u64::try_from(round).unwrap()));
         fetcher.signal(signal);
         assert!(!fetcher.wait().success());
         assert!(!bed.out.exists());
@@ -86,10 +88,29 @@ fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
 }
 
 #[test]
+fn a_fetcher_that_is_killed_at_any_time_leaves_nothing_wrong() {
+    let bed = Bed::new();
+    let mut seed = 1_u64;
+    for round in 0..50 {
+        let mut fetcher = bed.get(&format!("killed-{round}"), &["--window", "8"]);
+        // Any moment will do: before the first packet, in the middle, at the end.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(std::time::Duration::from_millis(seed >> 57));
+        fetcher.signal(Signal::KILL);
+        fetcher.wait();
+        if bed.out.exists() {
+            assert!(fs::read(&bed.out).unwrap() == bed.content, "round {round}");
+            fs::remove_file(&bed.out).unwrap();
+        }
+    }
+    bed.assert_completes();
+}
+
+#[test]
 fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     let mut bed = Bed::new();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
-    bed.wait_for_part(MEBIBYTE);
+    bed.wait_for_data(MEBIBYTE);
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
@@ -101,7 +122,7 @@ fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
 fn a_server_that_is_killed_and_comes_back_is_waited_for() {
     let mut bed = Bed::new();
     let mut fetcher = bed.get("patient", &["--window", "4"]);
-    bed.wait_for_part(MEBIBYTE);
+    bed.wait_for_data(MEBIBYTE);
     let mut server = bed.server.take().unwrap();
     server.signal(Signal::KILL);
     server.wait();

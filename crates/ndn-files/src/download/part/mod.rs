@@ -27,7 +27,7 @@ use super::checksum::{Chain, xxh64};
 /// Bytes gathered before they are written to a file.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
 /// Bytes after which the sidecar is written anew, for the case that the program is killed.
-const CHECKPOINT_LEN: u64 = 32 << 20;
+const CHECKPOINT_LEN: u64 = 16 << 20;
 
 /// What the content is of: parts of something else are not gone on with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
