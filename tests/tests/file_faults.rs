@@ -54,14 +54,15 @@ impl Bed {
         self.forwarder.spawn(name, &[&arguments, more].concat())
     }
 
-    /// Waits until about so many further bytes have come through the forwarder.
-    fn wait_for_data(&self, bytes: u64) {
-        let packets = || {
-            let status = self.forwarder.json(&["status"]);
-            status["counters"]["in_data"].as_u64().unwrap()
-        };
-        let enough = packets() + bytes / 8192;
-        wait_until("a part of the file", || (packets() >= enough).then_some(()));
+    /// Data that the forwarder has received.
+    fn packets(&self) -> u64 {
+        self.forwarder.json(&["status"])["counters"]["in_data"].as_u64().unwrap()
+    }
+
+    /// Waits until about so many bytes have come since there were `before` packets.
+    fn wait_for_data(&self, before: u64, bytes: u64) {
+        let enough = before + bytes / 8192;
+        wait_until("a part of the file", || (self.packets() >= enough).then_some(()));
     }
 
     fn assert_completes(&self) {
@@ -78,8 +79,9 @@ fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
     for (round, signal) in
         [Signal::KILL, Signal::INT, Signal::KILL, Signal::TERM].into_iter().enumerate()
     {
+        let before = bed.packets();
         let mut fetcher = bed.get(&format!("killed-{round}"), &["--window", "1"]);
-        bed.wait_for_data(MEBIBYTE * (1 + u64::try_from(round).unwrap()));
+        bed.wait_for_data(before, MEBIBYTE * (1 + u64::try_from(round).unwrap()));
         fetcher.signal(signal);
         assert!(!fetcher.wait().success());
         assert!(!bed.out.exists());
@@ -109,8 +111,9 @@ fn a_fetcher_that_is_killed_at_any_time_leaves_nothing_wrong() {
 #[test]
 fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     let mut bed = Bed::new();
+    let before = bed.packets();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
-    bed.wait_for_data(MEBIBYTE);
+    bed.wait_for_data(before, MEBIBYTE);
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
@@ -121,8 +124,9 @@ fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
 #[test]
 fn a_server_that_is_killed_and_comes_back_is_waited_for() {
     let mut bed = Bed::new();
+    let before = bed.packets();
     let mut fetcher = bed.get("patient", &["--window", "4"]);
-    bed.wait_for_data(MEBIBYTE);
+    bed.wait_for_data(before, MEBIBYTE);
     let mut server = bed.server.take().unwrap();
     server.signal(Signal::KILL);
     server.wait();
