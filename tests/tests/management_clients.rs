@@ -1,11 +1,11 @@
-//! The management modules of NDNts and python-ndn drive a forwarder: what they see, and what the
+//! The management of NDNts, python-ndn and ndn-js drives a forwarder: what they see, and what the
 //! forwarder then holds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::process::Stdio;
 
-use namewire_tests::{Forwarder, Peer, Settings, require};
+use namewire_tests::{Forwarder, Peer, Settings, Transport, require, wait_until};
 use serde_json::Value;
 
 const REMOTE: &str = "udp4://127.0.0.1:9";
@@ -157,4 +157,25 @@ fn python_ndn_knows_its_way_around() {
     assert_eq!((&events[1]["kind"], &events[1]["face_id"]), (&"DESTROYED".into(), &face_id.into()));
     let routes = forwarder.output(&["nfdc", "route", "list"]);
     assert!(!routes.contains("/python"), "its faces are gone, and so are their routes: {routes}");
+}
+
+/// ndn-js has no more of management than this: a command of the old form, signed with RSA.
+#[test]
+fn ndn_js_registers_its_prefix() {
+    if !require(&[Peer::NdnJs]) {
+        return;
+    }
+    let forwarder = forwarder();
+    let file = forwarder.directory().join("file");
+    std::fs::write(&file, b"registered").unwrap();
+    // It says that it is ready when the forwarder has said that it is registered.
+    let transport = Transport(forwarder.unix());
+    let producer = Peer::NdnJs.produce(&transport, "/ndnjs/prefix", &file, forwarder.directory());
+    let routes = forwarder.output(&["nfdc", "route", "show", "/ndnjs/prefix"]);
+    assert!(routes.contains("origin=app cost=0 flags=child-inherit"), "{routes}");
+    drop(producer);
+    wait_until("the route to go with its face", || {
+        let routes = forwarder.output(&["nfdc", "route", "list"]);
+        (!routes.contains("/ndnjs")).then_some(())
+    });
 }

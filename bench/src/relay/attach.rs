@@ -52,7 +52,11 @@ fn register(socket: &UnixStream, face_id: Option<u64>, number: Option<u32>) -> a
     command(socket, "rib", "register", &parameters).map(drop)
 }
 
-fn command(
+/// Sends a command of this module and verb, again if need be, and returns what the answer repeats.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn command(
     socket: &UnixStream,
     module: &str,
     verb: &str,

@@ -10,6 +10,7 @@ pub(crate) mod clock;
 mod dumb;
 mod generator;
 mod layout;
+mod management;
 pub(crate) mod programs;
 mod rounds;
 mod statistics;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use dumb::{relay_udp, relay_unix};
+pub use management::{ManagementCase, ManagementOptions, ManagementReport, run_management};
 
 /// What to run.
 #[derive(Debug, Clone)]

@@ -147,16 +147,26 @@ impl Running {
                 command.env("GOMAXPROCS", "1");
             }
         }
-        let out = fs::File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = pinned(cpus, || command.spawn())
+        let mut running = Self::spawn(command, log, cpus)
             .with_context(|| format!("cannot start {}", executable.display()))?;
-        let mut running = Self { child, log };
         running.await_listening(program, addresses)?;
         Ok(running)
     }
 
-    fn await_listening(&mut self, program: Program, addresses: &Addresses) -> anyhow::Result<()> {
+    /// Starts `command` on these processors; what it says goes into `log`.
+    pub(super) fn spawn(mut command: Command, log: PathBuf, cpus: &[usize]) -> io::Result<Self> {
+        let out = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = pinned(cpus, || command.spawn())?;
+        Ok(Self { child, log })
+    }
+
+    /// Waits until it listens.
+    pub(super) fn await_listening(
+        &mut self,
+        program: Program,
+        addresses: &Addresses,
+    ) -> anyhow::Result<()> {
         let socket = match addresses.statistics_socket(program) {
             Some(statistics) if program == Program::Dumb && addresses.udp => statistics,
             Some(_) | None => addresses.producer_socket(program),

@@ -103,7 +103,7 @@ pub(super) fn run_layout(
     Ok(cases)
 }
 
-fn pin(cpu: usize) -> anyhow::Result<()> {
+pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
     let mut only = rustix::thread::CpuSet::new();
     only.set(cpu);
     rustix::thread::sched_setaffinity(None, &only)

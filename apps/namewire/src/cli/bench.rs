@@ -13,6 +13,7 @@ use namewire_bench::{
 };
 
 use super::bench_files;
+use super::bench_management;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
@@ -182,6 +183,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    Management(bench_management::Options),
     /// The yardstick of `bench relay`, which starts it by itself
     #[command(hide = true)]
     DumbRelay {
@@ -289,6 +291,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             }
             if *json { print_json(&report) } else { print_overload(&report) }
         }
+        Bench::Management(options) => bench_management::run(options),
         Bench::DumbRelay {
             unix,
             consumers,
@@ -307,7 +310,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-fn print_json(report: &impl serde::Serialize) -> Outcome {
+pub(super) fn print_json(report: &impl serde::Serialize) -> Outcome {
     let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(output::print_json(&value)?)
 }

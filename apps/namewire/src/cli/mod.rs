@@ -7,6 +7,7 @@
 
 mod bench;
 mod bench_files;
+mod bench_management;
 mod capture;
 mod cert;
 mod completions;

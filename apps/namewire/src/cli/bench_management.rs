@@ -1,0 +1,101 @@
+//! `namewire bench management`.
+
+use std::time::Duration;
+
+use clap::Args;
+use namewire_bench::{ManagementOptions, ManagementReport, run_management};
+
+use super::bench::print_json;
+use super::connect::positive_duration;
+use super::failure::Outcome;
+use super::output::{self, Table, grouped};
+
+/// What traffic notices of management: while everything is listed, and while hostile commands come
+///
+/// Needs four processors: for the forwarder's worker, the generator, the forwarder's control thread,
+/// and who disturbs them.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Only cases whose name contains this: listing, hostile
+    #[arg(long)]
+    filter: Option<String>,
+    /// Length of one measured stretch
+    #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
+    stretch: Duration,
+    /// Measured pairs of stretches while everything is listed
+    #[arg(long, default_value_t = ManagementOptions::default().pairs)]
+    pairs: usize,
+    /// FIB entries that are listed
+    #[arg(long, default_value_t = ManagementOptions::default().fib_entries)]
+    fib_entries: u32,
+    /// Faces that are listed
+    #[arg(long, default_value_t = ManagementOptions::default().faces, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    faces: u16,
+    /// Hostile commands in all
+    #[arg(long, default_value_t = ManagementOptions::default().hostile)]
+    hostile: u64,
+    /// Hostile commands per second
+    #[arg(long, default_value_t = ManagementOptions::default().hostile_rate, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    hostile_rate: u32,
+    /// The processors, in that order
+    #[arg(long, num_args = 4, value_name = "NUMBER", default_values_t = ManagementOptions::default().cpus)]
+    cpus: Vec<usize>,
+    /// Port to use on the loopback interface, UDP and TCP
+    #[arg(long, default_value_t = ManagementOptions::default().first_port)]
+    port: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let management = ManagementOptions {
+        filter: options.filter.clone(),
+        stretch: options.stretch,
+        pairs: options.pairs,
+        cpus: [options.cpus[0], options.cpus[1], options.cpus[2], options.cpus[3]],
+        fib_entries: options.fib_entries,
+        faces: options.faces,
+        hostile: options.hostile,
+        hostile_rate: options.hostile_rate,
+        first_port: options.port,
+    };
+    let report = run_management(&management, |line| output::note(&line))?;
+    if options.json { print_json(&report) } else { print_management(&report) }
+}
+
+fn print_management(report: &ManagementReport) -> Outcome {
+    let headings = [
+        "CASE",
+        ">ALONE/S",
+        ">DISTURBED/S",
+        ">CHANGE",
+        ">FROM",
+        ">TO",
+        ">p99 µs",
+        ">DISTURBED",
+        ">LISTS, COMMANDS",
+        ">MiB",
+        ">THEN",
+        ">AT THE END",
+    ];
+    let mut table = Table::new(&headings);
+    for case in &report.cases {
+        let percent = |share: f64| format!("{:+.1}%", share * 100.0);
+        table.row(vec![
+            case.case.to_owned(),
+            format!("{:.0}", case.alone_per_s),
+            format!("{:.0}", case.disturbed_per_s),
+            percent(case.change),
+            percent(case.change_spread.0),
+            percent(case.change_spread.1),
+            format!("{:.0}", case.p99_us.0),
+            format!("{:.0}", case.p99_us.1),
+            grouped(case.disturbances),
+            format!("{:.1}", case.resident_mib.0),
+            format!("{:.1}", case.resident_settled_mib),
+            format!("{:.1}", case.resident_mib.1),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
+}

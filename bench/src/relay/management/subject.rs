@@ -1,0 +1,227 @@
+//! The forwarder that is managed: its configuration, its routes and faces, its traffic.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use ndn_management::{CommandBuilder, ControlParameters, Verb};
+use ndn_packet::{Component, Name};
+use ndn_security::{Certificate, CertificateOptions, KeyType, PrivateKey, SELF, key_name};
+use ndn_traffic::io::Endpoint;
+
+use super::super::programs::{Addresses, CS_CAPACITY, Program, Running};
+use super::super::statistics::to_f64;
+use super::super::wire::{PREFIX, split_tlv};
+use super::super::{attach, clock};
+use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
+
+/// Commands on their way while the tables are filled.
+const FILL_WINDOW: u32 = 200;
+/// What a hostile command would register, if it were obeyed.
+pub(super) const HOSTILE_PREFIX: &str = "hostile";
+
+/// The forwarder.
+#[derive(Debug)]
+pub(super) struct Subject {
+    running: Running,
+    folder: PathBuf,
+    pub(super) addresses: Addresses,
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // A leftover folder under the temporary directory is no reason to fail.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Subject {
+    /// Starts and fills it, and attaches consumer and producer.
+    pub(super) fn start(options: &ManagementOptions) -> anyhow::Result<(Self, Generator)> {
+        let folder =
+            std::env::temp_dir().join(format!("namewire-management-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let addresses = Addresses {
+            folder: folder.clone(),
+            udp_port: options.first_port,
+            producer_port: options.first_port,
+            consumer_ports: Vec::new(),
+            udp: true,
+            settings: "",
+            workers: 1,
+        };
+        fs::write(folder.join("root.cert"), anchor()?)?;
+        let config = folder.join("namewire.toml");
+        fs::write(&config, configuration(options, &addresses))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("run").arg("--config").arg(config);
+        // The worker pins itself to its own; the other threads have what it leaves.
+        let cpus = [options.cpus[0], options.cpus[2]];
+        let running = Running::spawn(command, folder.join("namewire.log"), &cpus)?;
+        let mut subject = Self { running, folder, addresses };
+        subject.running.await_listening(Program::Namewire, &subject.addresses)?;
+        let producer = UnixStream::connect(subject.addresses.socket())?;
+        let mut name = Name::default();
+        name.push_generic(PREFIX);
+        let route = ControlParameters { name: Some(name), ..ControlParameters::default() };
+        attach::command(&producer, "fib", "add-nexthop", &route)?;
+        subject.fill(options)?;
+        let consumer = UnixStream::connect(subject.addresses.socket())?;
+        let consumers = vec![Endpoint::stream(OwnedFd::from(consumer))?];
+        let producer = Endpoint::stream(OwnedFd::from(producer))?;
+        let mut generator = Generator::new(consumers, producer, 1);
+        generator.reshape(WINDOW, PAYLOAD, false);
+        // Until the Content Store has evicted twice what it holds.
+        generator.run(Duration::ZERO, u64::from(3 * CS_CAPACITY / WINDOW) + TURNS)?;
+        Ok((subject, generator))
+    }
+
+    /// Makes the FIB entries and faces that are to be listed.
+    fn fill(&self, options: &ManagementOptions) -> anyhow::Result<()> {
+        let operator = UnixStream::connect(self.addresses.socket())?;
+        operator.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut filler = Filler { stream: &operator, on_the_way: 0, buffer: Vec::new() };
+        for number in 0..options.faces {
+            // Nothing is sent there: it is to be listed.
+            let uri = format!("udp4://127.{}.{}.1:6363", 1 + number / 250, number % 250);
+            let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
+            filler.send(Verb::FaceCreate, &parameters)?;
+        }
+        for number in 0..options.fib_entries {
+            let name = Some(format!("/fib/site-{}/router-{number}", number % 1000).parse()?);
+            let parameters = ControlParameters {
+                name,
+                cost: Some(u64::from(number)),
+                ..ControlParameters::default()
+            };
+            filler.send(Verb::FibAddNextHop, &parameters)?;
+        }
+        filler.wait_for(0)
+    }
+
+    pub(super) fn resident_mib(&self) -> anyhow::Result<f64> {
+        Ok(to_f64(self.running.resident_bytes()?) / f64::from(1 << 20))
+    }
+
+    /// Runs this program's `nfdc` against it.
+    pub(super) fn nfdc(&self) -> anyhow::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("nfdc");
+        command
+            .env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.addresses.socket().display()));
+        Ok(command)
+    }
+
+    /// Makes sure that it still answers, and has obeyed no hostile command.
+    ///
+    /// # Errors
+    /// It does not, or has.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let routes = self.nfdc()?.args(["route", "list"]).output()?;
+        if !routes.status.success() {
+            bail!("routes cannot be listed: {}", String::from_utf8_lossy(&routes.stderr));
+        }
+        if String::from_utf8_lossy(&routes.stdout).contains(HOSTILE_PREFIX) {
+            bail!("a hostile command was obeyed");
+        }
+        Ok(())
+    }
+}
+
+/// Sends commands without waiting for the answer to each.
+struct Filler<'a> {
+    stream: &'a UnixStream,
+    on_the_way: u32,
+    buffer: Vec<u8>,
+}
+
+impl Filler<'_> {
+    fn send(&mut self, verb: Verb, parameters: &ControlParameters) -> anyhow::Result<()> {
+        let now_ns = clock::wall_ns();
+        let nonce = now_ns.rotate_left(32);
+        let wire = CommandBuilder::default().digest_signed_interest(
+            verb,
+            parameters,
+            nonce,
+            now_ns / 1_000_000,
+        )?;
+        self.stream.write_all(&wire)?;
+        self.on_the_way += 1;
+        self.wait_for(FILL_WINDOW)
+    }
+
+    /// Reads answers until so few are missing.
+    fn wait_for(&mut self, most: u32) -> anyhow::Result<()> {
+        let mut chunk = [0; 64 * 1024];
+        while self.on_the_way > most {
+            let count = self.stream.read(&mut chunk).context("the forwarder does not answer")?;
+            self.buffer.extend_from_slice(&chunk[..count]);
+            let mut at = 0;
+            while let Some((_, _, length)) = split_tlv(&self.buffer[at..]) {
+                at += length;
+                self.on_the_way = self.on_the_way.saturating_sub(1);
+            }
+            self.buffer.drain(..at);
+            if count == 0 {
+                bail!("the forwarder closed the connection");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A certificate that nobody here signs with.
+fn anchor() -> anyhow::Result<String> {
+    let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa)?);
+    let name = key_name("/operator".parse::<Name>()?.as_ref(), Component::generic(b"k"));
+    let now = i64::try_from(clock::wall_ns() / 1_000_000_000)?;
+    let options = CertificateOptions {
+        issuer_id: SELF,
+        version: 1,
+        not_before_unix_s: now - 60,
+        not_after_unix_s: now + 86_400,
+        description: &[],
+    };
+    Ok(Certificate::self_sign(name.as_ref(), &key, &options)?.to_text())
+}
+
+/// Faces and FIB are anybody's on this host, which fills the tables; routes are those of the
+/// operator, whose certificate has to be followed.
+fn configuration(options: &ManagementOptions, addresses: &Addresses) -> String {
+    let port = options.first_port;
+    let tcp = format!("[listeners.tcp]\naddresses = [\"127.0.0.1\"]\nport = {port}");
+    let cpu = format!("[forwarder]\ncpus = [{}]\n", options.cpus[0]);
+    let base = crate::config_text::namewire(&addresses.socket(), Some(port), CS_CAPACITY, 1)
+        .replace("[listeners.tcp]\nenabled = false", &tcp)
+        .replace("[forwarder]\n", &cpu);
+    format!(
+        "{base}\n[management]\nlocalhost_rib = '''\n{RULES}\
+         trust-anchor {{ type file file-name {} }}\n'''\n\
+         [[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"faces\", \"fib\"]\n",
+        addresses.folder.join("root.cert").display(),
+    )
+}
+
+const RULES: &str = "\
+rule {
+  id commands
+  for interest
+  filter { type name regex ^<localhost><nfd><rib>[<register><unregister>]<>{1,3}$ }
+  checker {
+    type customized
+    sig-type ecdsa-sha256
+    key-locator { type name regex ^<>*<KEY><>{1,3}$ }
+  }
+}
+rule {
+  id certificates
+  for data
+  checker { type hierarchical }
+}
+";
