@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use ndn_management::{CommandBuilder, ControlParameters, Verb};
 use ndn_packet::{Component, InterestBuilder, Name, SignatureInfo};
@@ -15,6 +16,8 @@ use crate::relay::clock;
 /// Signed commands that are sent again and again, with other Nonces.
 const REPLAYED: usize = 64;
 const LIFETIME_MS: u64 = 1000;
+/// How long the rest of a command may take.
+const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// Sends them over a Unix socket, a TCP connection and a UDP socket, in turn.
 pub(super) struct Attacker {
@@ -51,16 +54,13 @@ impl Attacker {
         for _ in 0..due {
             let wire = self.next_command()?;
             self.sent += 1;
-            let done = match self.sent % 3 {
-                0 => self.unix.write(&wire).map(|count| count == wire.len()),
-                1 => self.tcp.write(&wire).map(|count| count == wire.len()),
-                _ => self.udp.send(&wire).map(|_| true),
-            };
-            match done {
-                Ok(true) => {}
-                Ok(false) => anyhow::bail!("the forwarder does not read fast enough"),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            match self.sent % 3 {
+                0 => write_whole(&mut self.unix, &wire)?,
+                1 => write_whole(&mut self.tcp, &wire)?,
+                _ => match self.udp.send(&wire) {
+                    Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+                    Ok(_) | Err(_) => {}
+                },
             }
         }
         self.drain();
@@ -130,6 +130,28 @@ impl Attacker {
             }
         }
     }
+}
+
+/// Writes a command, or nothing of it if there is no room.
+fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
+    let start_ns = clock::monotonic_ns();
+    let mut written = 0;
+    while written < wire.len() {
+        match stream.write(&wire[written..]) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if written == 0 {
+                    break;
+                }
+                if clock::monotonic_ns() - start_ns > PATIENCE_NS {
+                    anyhow::bail!("the forwarder does not read");
+                }
+                clock::pause(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// A command signed by a key of its own.
