@@ -152,7 +152,7 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
 }
 
 /// So many exchanges, shared out to so many shards, all driven from this thread: for tools that count
-/// instructions. Of those, what is inside of `process` of [`Rig`] or of [`crew::Member`] is the work of
+/// instructions. Of those, what is inside of `process` of `Rig` or of `crew::Member` is the work of
 /// the shards.
 ///
 /// # Errors
