@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -98,11 +99,19 @@ fn send_command(
     let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(nonce);
     let anti_replay = AntiReplay {
         nonce: Some(&now_ns.to_be_bytes()),
-        time_ms: Some(now_ns / 1_000_000),
+        time_ms: Some(next_time_ms(now_ns / 1_000_000)),
         sequence_num: None,
     };
     let interest = sign_interest(&interest, &DigestSigner, &anti_replay)?;
     Ok(socket.write_all(&interest)?)
+}
+
+/// The time of a command: later than that of the one before, however soon it follows.
+fn next_time_ms(now_ms: u64) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let next = |last: u64| now_ms.max(last + 1);
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+    next(last.unwrap_or(0))
 }
 
 fn read_reply(mut socket: &UnixStream) -> anyhow::Result<Vec<u8>> {

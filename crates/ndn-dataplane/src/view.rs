@@ -14,6 +14,17 @@ use crate::exchange::ExchangeCounters;
 use crate::queue::{Inbox, Sender};
 use crate::worker::WorkerCounters;
 
+// What workers count as they work lies in allocations that follow each other: a pair of lines each
+// (processors fetch lines in pairs), so that no two workers write to one.
+const _: () = {
+    assert!(align_of::<Counters>() == 128);
+    assert!(align_of::<WorkerCounters>() == 128);
+    assert!(align_of::<ExchangeCounters>() == 128);
+    assert!(align_of::<ServiceTimes>() == 128);
+    assert!(align_of::<CallCounters>() == 128);
+    assert!(align_of::<ndn_face::FaceCounters>() == 128);
+};
+
 /// One worker as the control thread sees it.
 #[derive(Debug)]
 pub struct WorkerView {

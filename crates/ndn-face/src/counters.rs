@@ -104,6 +104,7 @@ impl LinkDropReason {
 /// The counters of one face. Packets are network-layer packets; bytes and frames are those on the
 /// link, headers included.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct FaceCounters {
     /// Interests received.
     pub in_interests: Counter,
@@ -157,6 +158,7 @@ impl FaceCounters {
 /// those moved: batches are what makes a face fast, and this is how long they are. Internal faces
 /// make no system calls and are not counted.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct CallCounters {
     /// System calls that received, those that found nothing included.
     pub receive_calls: Counter,

@@ -46,6 +46,7 @@ impl Counter {
 /// The counters of one shard and of the worker that receives for it. Units are packets unless
 /// the field says otherwise.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Counters {
     /// Interests that entered the shard.
     pub in_interests: Counter,

@@ -46,6 +46,7 @@ fn place(kind: PacketKind) -> usize {
 
 /// What a worker counts of its dealings with others. Written by that worker alone.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct ExchangeCounters {
     /// Messages sent to other workers: packets, and what comes of them.
     pub sent: Counter,

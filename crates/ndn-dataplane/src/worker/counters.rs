@@ -5,6 +5,7 @@ use ndn_table::Timestamp;
 
 /// Figures of a worker's loop.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct WorkerCounters {
     /// Commands carried out.
     pub commands: Counter,

@@ -17,6 +17,7 @@ use crate::{BURST_SIZE, Counter, PacketKind};
 /// What the service times of one worker are counted in: written by that worker alone, read by
 /// anyone. Never reset: a reader subtracts what it saw first.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct ServiceTimes {
     /// From the network packet in the receive buffer to the burst or the ring of its shard: parsing,
     /// hashing, the dispatch table.
