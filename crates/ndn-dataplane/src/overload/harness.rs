@@ -247,7 +247,7 @@ fn offer(ratio: f64, answers_first: bool, options: &OverloadOptions) -> (f64, Wo
     (world.sent.satisfied as f64 / seconds / SUSTAINABLE_PER_S, world)
 }
 
-const RATIOS: [f64; 7] = [0.2, 0.6, 0.9, 1.0, 1.5, 2.0, 3.0];
+const RATIOS: [f64; 4] = [0.6, 1.0, 1.5, 3.0];
 
 /// The satisfied rate for each offered one, over their peak.
 fn of_peak(answers_first: bool, options: &OverloadOptions) -> Vec<(f64, f64)> {
