@@ -60,6 +60,8 @@ pub struct DataplaneOptions {
     pub nonce_seed: u64,
     /// Longest time that an Interest is pending, whatever it asks for.
     pub interest_lifetime_max: Duration,
+    /// HopLimit of Interests that come without; 0 for none.
+    pub default_hop_limit: u8,
 }
 
 /// What differs from worker to worker.

@@ -25,6 +25,8 @@ pub struct Ingress {
     regions: Arc<ProducerRegions>,
     nonces: NonceSequence,
     interest_lifetime_max_ms: u32,
+    /// For Interests without one; 0 for none.
+    default_hop_limit: u8,
     /// Where Interests are written that cannot stay as they arrived.
     rewrite_block: Option<FillBlock>,
 }
@@ -40,6 +42,7 @@ impl Ingress {
             regions: Arc::default(),
             nonces: NonceSequence(nonce_seed),
             interest_lifetime_max_ms: u32::MAX,
+            default_hop_limit: 0,
             rewrite_block: None,
         }
     }
@@ -53,6 +56,12 @@ impl Ingress {
     /// Lets no Interest be pending for longer, whatever it asks for.
     pub fn set_interest_lifetime_max(&mut self, lifetime_max: Duration) {
         self.interest_lifetime_max_ms = u32::try_from(lifetime_max.as_millis()).unwrap_or(u32::MAX);
+    }
+
+    /// Gives Interests that have no HopLimit one, with which they leave; 0 leaves them as they are.
+    /// Of 255, the largest that there is, one is taken for this forwarder.
+    pub fn set_default_hop_limit(&mut self, hop_limit: u8) {
+        self.default_hop_limit = hop_limit;
     }
 
     /// Takes the first `length` bytes of what is filled in `block` as one network packet (an
@@ -171,14 +180,17 @@ impl Ingress {
             },
         };
         let nonce = interest.nonce();
-        if nonce.is_none() || interest.has_forwarding_hint() {
+        // It is decremented as if it had come so.
+        let lacks_limit = self.default_hop_limit > 0 && hop_limit.is_none() && lp.nack.is_none();
+        let new_limit = lacks_limit.then(|| self.default_hop_limit.saturating_add(1));
+        if nonce.is_none() || interest.has_forwarding_hint() || lacks_limit {
             let strips_hint = self.regions.are_reached_by(interest.forwarding_hint());
             if nonce.is_none() && lp.nack.is_some() {
                 return Err(DropReason::NackNonce);
             }
-            if nonce.is_none() || strips_hint {
+            if nonce.is_none() || strips_hint || lacks_limit {
                 let nonce = self.nonces.next_nonce();
-                return Ok(Outcome::Rewrite(Rewrite { nonce, strips_hint }));
+                return Ok(Outcome::Rewrite(Rewrite { nonce, strips_hint, hop_limit: new_limit }));
             }
         }
         if !interest.parameters_digest_is_valid(sha256) {

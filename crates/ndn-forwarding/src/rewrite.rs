@@ -10,6 +10,8 @@ pub(crate) struct Rewrite {
     pub(crate) nonce: u32,
     /// Whether to leave out the ForwardingHint.
     pub(crate) strips_hint: bool,
+    /// The HopLimit to write, if there is none.
+    pub(crate) hop_limit: Option<u8>,
 }
 
 /// Why an Interest could not be written anew.
@@ -34,9 +36,9 @@ impl From<EncodeError> for RewriteError {
 }
 
 impl Rewrite {
-    /// The most bytes that an Interest grows by: a Nonce TLV, and 8 more for the length of the
-    /// Interest.
-    pub(crate) const GROWTH_MAX: usize = 6 + 8;
+    /// The most bytes that an Interest grows by: a Nonce TLV, a HopLimit TLV, and 8 more for the
+    /// length of the Interest.
+    pub(crate) const GROWTH_MAX: usize = 6 + 3 + 8;
 
     /// Writes the changed Interest to the start of `out`; gives its length.
     pub(crate) fn apply(self, wire: &[u8], out: &mut [u8]) -> Result<usize, RewriteError> {
@@ -66,12 +68,18 @@ impl Rewrite {
             }
         };
         let mut has_nonce = false;
+        let mut hop_limit = self.hop_limit;
         while let Some(element) = elements.next_tlv()? {
             if !has_nonce && follows_nonce(element.ty()) {
                 write(Some(types::NONCE), &nonce)?;
                 has_nonce = true;
             }
             has_nonce |= element.ty() == types::NONCE;
+            if follows_hop_limit(element.ty())
+                && let Some(hop_limit) = hop_limit.take()
+            {
+                write(Some(types::HOP_LIMIT), &[hop_limit])?;
+            }
             if !(self.strips_hint && element.ty() == types::FORWARDING_HINT) {
                 write(None, element.wire())?;
             }
@@ -79,8 +87,21 @@ impl Rewrite {
         if !has_nonce {
             write(Some(types::NONCE), &nonce)?;
         }
+        if let Some(hop_limit) = hop_limit {
+            write(Some(types::HOP_LIMIT), &[hop_limit])?;
+        }
         Ok(length)
     }
+}
+
+/// Whether an element comes after the HopLimit in an Interest.
+fn follows_hop_limit(ty: u32) -> bool {
+    matches!(
+        ty,
+        types::APPLICATION_PARAMETERS
+            | types::INTEREST_SIGNATURE_INFO
+            | types::INTEREST_SIGNATURE_VALUE
+    )
 }
 
 /// Whether an element comes after the Nonce in an Interest (packet specification, "Interest").
@@ -120,7 +141,7 @@ mod tests {
 
     #[test]
     fn nonce_goes_to_its_place() {
-        let add = Rewrite { nonce: 0x0102_0304, strips_hint: false };
+        let add = Rewrite { nonce: 0x0102_0304, strips_hint: false, hop_limit: None };
         let (nonce, hint, lifetime) =
             (&[10, 4, 1, 2, 3, 4][..], &[30, 3, 7, 1, 8][..], &[12, 1, 9]);
         for (before, after) in [
@@ -136,17 +157,32 @@ mod tests {
     }
 
     #[test]
+    fn hop_limit_goes_to_its_place() {
+        let add = Rewrite { nonce: 1, strips_hint: false, hop_limit: Some(9) };
+        let (nonce, limit) = (&[10, 4, 0, 0, 0, 1][..], &[34, 1, 9][..]);
+        let (lifetime, parameters) = (&[12, 1, 9][..], &[36, 0][..]);
+        for (before, after) in [
+            (interest(&[NAME]), interest(&[NAME, nonce, limit])),
+            (interest(&[NAME, nonce, lifetime]), interest(&[NAME, nonce, lifetime, limit])),
+            (interest(&[NAME, nonce, parameters]), interest(&[NAME, nonce, limit, parameters])),
+            (interest(&[NAME, parameters]), interest(&[NAME, nonce, limit, parameters])),
+        ] {
+            assert_eq!(apply(add, &before), after);
+        }
+    }
+
+    #[test]
     fn length_of_the_interest_may_take_more_bytes_than_before() {
         let filler = [&[240, 245][..], &[0; 245]].concat();
         let before = interest(&[NAME, &filler]);
-        let after = apply(Rewrite { nonce: 1, strips_hint: false }, &before);
+        let after = apply(Rewrite { nonce: 1, strips_hint: false, hop_limit: None }, &before);
         assert_eq!(after.len(), before.len() + 6 + 2);
         assert_eq!(after, interest(&[NAME, &filler, &[10, 4, 0, 0, 0, 1]]));
     }
 
     #[test]
     fn hint_is_left_out() {
-        let strip = Rewrite { nonce: 1, strips_hint: true };
+        let strip = Rewrite { nonce: 1, strips_hint: true, hop_limit: None };
         let before =
             interest(&[NAME, &[30, 5, 7, 3, 8, 1, b'h'], &[10, 4, 9, 9, 9, 9], &[12, 1, 9]]);
         assert_eq!(apply(strip, &before), interest(&[NAME, &[10, 4, 9, 9, 9, 9], &[12, 1, 9]]));
@@ -154,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let rewrite = Rewrite { nonce: 1, strips_hint: false };
+        let rewrite = Rewrite { nonce: 1, strips_hint: false, hop_limit: None };
         let before = interest(&[NAME]);
         assert!(matches!(rewrite.apply(&before, &mut [0; 8]), Err(RewriteError::Encode)));
         assert!(matches!(rewrite.apply(&before[1..], &mut [0; 80]), Err(RewriteError::Decode)));

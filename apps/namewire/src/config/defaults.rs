@@ -73,6 +73,7 @@ impl Default for Forwarder {
             workers: WorkerCount::Auto,
             io_workers: 0,
             placement: None,
+            default_hop_limit: 0,
             cpus: Vec::new(),
             spin: Duration::from_micros(20),
         }

@@ -269,7 +269,7 @@ macro_rules! whole_number {
     )*};
 }
 
-whole_number!(u16, u32, u64, usize);
+whole_number!(u8, u16, u32, u64, usize);
 
 impl FromToml for String {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
@@ -378,7 +378,7 @@ macro_rules! shown_as_displayed {
     )*};
 }
 
-shown_as_displayed!(u16, u32, u64, usize, ByteSize);
+shown_as_displayed!(u8, u16, u32, u64, usize, ByteSize);
 
 impl Shown for Duration {
     fn shown(&self) -> String {

@@ -126,6 +126,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
 }
 
 fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
+    section.read("default_hop_limit", &mut forwarder.default_hop_limit);
     section.read_checked("workers", &mut forwarder.workers, |workers| match workers {
         WorkerCount::Fixed(count) if !(1..=WORKERS_MAX).contains(count) => {
             Err(format!("{count} is out of range: it must lie between 1 and {WORKERS_MAX}"))

@@ -119,6 +119,8 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("io_workers", &own.io_workers, &0, own.io_workers);
     let placement = own.placement.map_or_else(String::new, |one| format!("\"{one}\""));
     writer.changed("placement", &own.placement, &None, placement);
+    let hop_limit = config.forwarder.default_hop_limit;
+    writer.changed("default_hop_limit", &hop_limit, &0, hop_limit);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
 }

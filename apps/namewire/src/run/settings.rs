@@ -65,6 +65,7 @@ pub(super) fn dataplane_options(
         overload: overload_options(&config.overload),
         nonce_seed: rand::random(),
         interest_lifetime_max: config.limits.interest_lifetime,
+        default_hop_limit: config.forwarder.default_hop_limit,
     }
 }
 

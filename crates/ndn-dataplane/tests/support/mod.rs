@@ -97,6 +97,7 @@ impl Bed {
             overload: OverloadOptions::default(),
             nonce_seed: 1,
             interest_lifetime_max,
+            default_hop_limit: 0,
         };
         let dataplane = Dataplane::start(options, fib.publish(), Arc::new(strategies)).unwrap();
         let poller = Poller::new().unwrap();

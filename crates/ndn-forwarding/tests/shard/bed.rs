@@ -244,6 +244,10 @@ impl Bed {
         self.ingress.set_producer_regions(Arc::new(ProducerRegions::new(names.collect())));
     }
 
+    pub fn set_default_hop_limit(&mut self, hop_limit: u8) {
+        self.ingress.set_default_hop_limit(hop_limit);
+    }
+
     fn publish(&mut self) {
         let snapshot = self.fib.publish();
         for shard in &mut self.shards {

@@ -239,9 +239,9 @@ impl<'d> Reader<'d> {
         for node in &section.children {
             match node.key.as_str() {
                 "default_hop_limit" => {
-                    if self.number(node, 0, 255).is_some_and(|limit| limit != 0) {
-                        self.no_effect(node, "Interests keep the HopLimit that they come with");
-                    }
+                    let limit =
+                        self.number(node, 0, 255).and_then(|limit| u8::try_from(limit).ok());
+                    self.config.forwarder.default_hop_limit = limit.unwrap_or(0);
                 }
                 _ => self.refuse_unknown(node, "forwarder"),
             }

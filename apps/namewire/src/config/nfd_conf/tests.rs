@@ -126,9 +126,10 @@ fn what_cannot_be_done_is_told_with_its_line() {
         .map(|warning| warning.split(':').nth(1).unwrap_or_default().to_owned())
         .collect();
     assert!(config(text).management.readvertise_nlsr);
+    assert_eq!(config(text).forwarder.default_hop_limit, 5);
     let websocket = config(text).listeners.websocket;
     assert!(websocket.enabled && websocket.port == 9696 && websocket.addresses.len() == 2);
-    assert_eq!(lines, ["2", "6", "11", "14"], "{:?}", warnings(text));
+    assert_eq!(lines, ["2", "6", "11"], "{:?}", warnings(text));
 }
 
 #[test]

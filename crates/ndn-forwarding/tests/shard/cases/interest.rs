@@ -289,3 +289,21 @@ fn a_downstream_that_is_gone_does_not_keep_others_from_the_content_store() {
     bed.process(60, &[from(MULTI_ACCESS, x(4))]);
     assert_eq!(bed.counters[0].cs_misses.value(), 2);
 }
+
+#[test]
+fn an_interest_without_hop_limit_gets_the_default() {
+    let case = Case::new("default HopLimit").route("/a", 2);
+    for (default, limit) in [(5, 5), (255, 254)] {
+        let mut bed = case.world.bed(1);
+        bed.set_default_hop_limit(default);
+        bed.process(0, &[from(1, interest("/a/1", 1))]);
+        let wire = &bed.sent.0[0].wire;
+        let sent = ndn_packet::Interest::parse(wire).unwrap();
+        assert_eq!((sent.hop_limit(), sent.nonce()), (Some(limit), Some(1)));
+        // One that has its own keeps it, less one.
+        let with_limit = crate::wire::Interest { hop_limit: Some(9), ..interest("/a/2", 2) };
+        bed.process(1, &[from(1, with_limit)]);
+        let sent = ndn_packet::Interest::parse(&bed.sent.0[1].wire).unwrap();
+        assert_eq!(sent.hop_limit(), Some(8));
+    }
+}
