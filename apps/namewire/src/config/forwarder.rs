@@ -21,6 +21,8 @@ pub enum WorkerCount {
 pub struct Forwarder {
     /// Worker threads.
     pub workers: WorkerCount,
+    /// HopLimit that Interests without one leave with; 0 for none.
+    pub default_hop_limit: u8,
     /// Those of them that have faces and no names; with some, the others have no faces.
     pub io_workers: usize,
     /// How faces and names are divided between two NUMA nodes.

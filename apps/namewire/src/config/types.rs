@@ -109,41 +109,6 @@ pub struct Multicast {
     pub except: Vec<InterfaceRule>,
 }
 
-/// How many worker threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerCount {
-    /// As many as there are processors to pin them to; without any, as many as physical cores that
-    /// the process may use.
-    Auto,
-    /// So many.
-    Fixed(usize),
-}
-
-/// Worker threads and their processors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forwarder {
-    /// Worker threads.
-    pub workers: WorkerCount,
-    /// HopLimit that Interests without one leave with; 0 for none.
-    pub default_hop_limit: u8,
-    /// Processors to pin the workers to, one each; empty leaves placement to the kernel.
-    pub cpus: Vec<usize>,
-    /// How long a worker that has run out of packets keeps polling before it sleeps in the kernel.
-    pub spin: Duration,
-}
-
-impl Forwarder {
-    /// How many workers there are on a machine on which so many threads can be busy.
-    #[must_use]
-    pub fn worker_count(&self, parallelism: usize) -> usize {
-        match self.workers {
-            WorkerCount::Fixed(count) => count.max(1),
-            WorkerCount::Auto if self.cpus.is_empty() => parallelism.clamp(1, WORKERS_MAX),
-            WorkerCount::Auto => self.cpus.len(),
-        }
-    }
-}
-
 /// What happens when more comes than can be forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overload {
