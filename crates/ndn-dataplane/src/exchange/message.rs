@@ -4,6 +4,8 @@ use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
+use crate::overload::Verdict;
+
 /// What is in a ring.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -84,6 +86,29 @@ impl Message {
             Self::Outgoing(outgoing) => kind_of(outgoing.kind),
             // Nobody has looked into it yet.
             Self::Frame(_) => PacketKind::Data,
+        }
+    }
+
+    /// Does to an Interest that has waited for too long what can be done to it, and says what that
+    /// is: one that another shard has forwarded already is marked at most, and an Interest on tour
+    /// or in a frame that nobody has looked into is left alone. Who owns the message drops it.
+    pub(crate) fn carry_out(&mut self, verdict: Verdict) -> Verdict {
+        match (self, verdict) {
+            (_, Verdict::Pass) => Verdict::Pass,
+            (Self::Content(Content::Packet(parcel)), Verdict::Nack) => {
+                parcel.refuse();
+                Verdict::Nack
+            }
+            (Self::Content(Content::Packet(_)), Verdict::Drop) => Verdict::Drop,
+            (Self::Content(Content::Packet(parcel)), Verdict::Mark) => {
+                parcel.mark_congestion();
+                Verdict::Mark
+            }
+            (Self::Outgoing(outgoing), _) => {
+                outgoing.congestion_mark = outgoing.congestion_mark.max(1);
+                Verdict::Mark
+            }
+            (Self::Content(_) | Self::Frame(_), _) => Verdict::Pass,
         }
     }
 

@@ -2,11 +2,16 @@
 
 use std::collections::VecDeque;
 
-use ndn_forwarding::{PitToken, TxKind};
+use ndn_forwarding::{
+    Burst, Content, FaceScope, Ingress, LpFields, Parcel, PitToken, RxFace, TxKind,
+};
+use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::poll::{Events, Interest, Poller};
+use ndn_table::NameHasher;
 use proptest::prelude::*;
 
 use super::*;
+use crate::overload::Verdict;
 
 fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
     let mut block = pool.allocate_block().unwrap();
@@ -133,6 +138,52 @@ fn a_sleeping_worker_is_woken_once_per_burst() {
     assert!(is_woken());
     assert_eq!(first.counters().wakes.value(), 1);
     second.release(&pool);
+}
+
+/// An Interest that was received, as it goes to another shard.
+fn parcel(pool: &PacketPool) -> Parcel {
+    let name = Name::from_uri("/a/b").unwrap();
+    let wire = InterestBuilder::new(&name).nonce(7).to_vec().unwrap();
+    let mut block = pool.allocate_block().unwrap();
+    block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+    block.commit(wire.len());
+    let mut ingress = Ingress::new(NameHasher::new([7; 16]), Arc::default(), 1);
+    let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+    let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+    let mut burst = Burst::new();
+    let fields = LpFields::default();
+    ingress.push(&mut burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
+    pool.finish(block);
+    burst.take_parcel(0)
+}
+
+#[test]
+fn a_verdict_is_carried_out_as_far_as_the_message_allows() {
+    use Verdict::{Drop, Mark, Nack, Pass};
+    let pool = PacketPool::new(16).unwrap();
+    let packet = || Message::Content(Content::Packet(parcel(&pool)));
+    let forwarded = || outgoing(&pool, 1, TxKind::Interest);
+    let other = || Message::Content(Content::FaceSendsTokens(FaceIndex::new(1, 0)));
+    let frame = || {
+        let Message::Outgoing(Outgoing { face, handle, .. }) = forwarded() else { panic!() };
+        Message::Frame(Frame { face, handle })
+    };
+    let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
+        (&packet, [Pass, Mark, Nack, Drop]),
+        (&forwarded, [Pass, Mark, Mark, Mark]),
+        (&other, [Pass; 4]),
+        (&frame, [Pass; 4]),
+    ];
+    for (make, expected) in kinds {
+        for (verdict, expected) in [Pass, Mark, Nack, Drop].into_iter().zip(expected) {
+            let mut message = make();
+            assert_eq!(message.carry_out(verdict), expected, "{verdict:?} for {message:?}");
+            if let Message::Outgoing(outgoing) = &message {
+                assert_eq!(outgoing.congestion_mark, u64::from(expected == Mark));
+            }
+            message.release(&pool);
+        }
+    }
 }
 
 #[test]

@@ -125,19 +125,11 @@ impl Worker {
         let Some(crew) = &mut self.crew else { return message.release(&self.pool) };
         let verdict = crew.interests[from].leaves(now, since, is_full);
         if verdict != Verdict::Pass {
-            match (&mut message, verdict) {
-                (Message::Content(Content::Packet(parcel)), Verdict::Nack) => parcel.refuse(),
-                (Message::Content(Content::Packet(_)), Verdict::Drop) => {
-                    self.overload.note(verdict);
-                    return message.release(&self.pool);
-                }
-                (Message::Content(Content::Packet(parcel)), _) => parcel.mark_congestion(),
-                (Message::Outgoing(outgoing), _) => {
-                    outgoing.congestion_mark = outgoing.congestion_mark.max(1);
-                }
-                (Message::Content(_) | Message::Frame(_), _) => {}
+            let carried_out = message.carry_out(verdict);
+            self.overload.note(carried_out);
+            if carried_out == Verdict::Drop {
+                return message.release(&self.pool);
             }
-            self.overload.note(verdict);
         }
         self.take_message(now, message);
     }
