@@ -55,7 +55,7 @@ pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
         Ok(Member {
             rig,
             exchange,
-            dispatcher: Dispatcher::new(shared.ndt.clone()),
+            dispatcher: Dispatcher::new(shared.ndt.clone(), shard),
             crossed: Burst::new(),
             number,
             next_interest: number as u64,

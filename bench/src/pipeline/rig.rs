@@ -286,7 +286,7 @@ impl Rig {
     pub(super) fn join_others(&mut self, shared: &SharedTables) {
         self.shard.join_others(shared.clone());
         let ndt = Arc::clone(&shared.ndt);
-        let dispatcher = Dispatcher::new(Arc::clone(&ndt));
+        let dispatcher = Dispatcher::new(Arc::clone(&ndt), self.config.shard);
         self.others = Some(Others { ndt, dispatcher });
     }
 

@@ -194,8 +194,10 @@ impl Dataplane {
         };
         let mut crews: Vec<Option<Box<Crew>>> = (0..count).map(|_| None).collect();
         if count > 1 {
-            for (crew, exchange) in crews.iter_mut().zip(Exchange::between(count)?) {
-                let dispatcher = Dispatcher::new(Arc::clone(&parts.shared.ndt));
+            for (own, (crew, exchange)) in
+                (0..).zip(crews.iter_mut().zip(Exchange::between(count)?))
+            {
+                let dispatcher = Dispatcher::new(Arc::clone(&parts.shared.ndt), own);
                 let registry = Arc::clone(&parts.registry);
                 let overload = &parts.options.overload;
                 *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry, overload)));

@@ -33,6 +33,8 @@ pub use parcel::Parcel;
 /// Finds the shard of each received packet.
 #[derive(Debug)]
 pub struct Dispatcher {
+    /// The shard of the worker that receives.
+    own: u8,
     ndt: Arc<Ndt>,
     loads: Arc<NdtLoads>,
     /// Packets until the next one is counted.
@@ -40,10 +42,10 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher by this table.
+    /// A dispatcher by this table, for the worker of shard `own`.
     #[must_use]
-    pub fn new(ndt: Arc<Ndt>) -> Self {
-        Self { ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
+    pub fn new(ndt: Arc<Ndt>, own: u8) -> Self {
+        Self { own, ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
     }
 
     /// What was dispatched, by entry.
@@ -59,7 +61,8 @@ impl Dispatcher {
         (0..burst.len()).for_each(|index| self.ndt.prefetch(burst.prefix_hashes(index)));
     }
 
-    /// The shard that packet `index` of `burst` goes to. Notes in the packet what that shard has
+    /// The shard that packet `index` of `burst` goes to: the own one with an Interest that is
+    /// [refused](Burst::refuse), and with others that of the name. Notes in the packet what that shard has
     /// to know of the others; so call it once for each packet, before it is forwarded.
     ///
     /// # Panics
@@ -67,6 +70,11 @@ impl Dispatcher {
     #[inline]
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         let descriptor = burst.descriptor(index);
+        let is_interest = descriptor.kind == PacketKind::Interest;
+        // On a Data the flag says something else.
+        if is_interest && descriptor.flags.contains(Flags::REFUSED) {
+            return self.own;
+        }
         let handle = descriptor.handle.as_ref().expect("a packet that is there");
         let start = usize::from(descriptor.name_offset);
         let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
@@ -77,7 +85,6 @@ impl Dispatcher {
             self.until_sample = LOAD_SAMPLE;
             self.loads.note(route.entry, usize::from(descriptor.components));
         }
-        let is_interest = descriptor.kind == PacketKind::Interest;
         let is_wide =
             route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;

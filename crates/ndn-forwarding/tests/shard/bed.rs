@@ -162,7 +162,7 @@ impl Bed {
             faces: BTreeMap::new(),
             received: Burst::new(),
             dispatched: Burst::new(),
-            dispatcher: Dispatcher::new(Arc::clone(&shared.ndt)),
+            dispatcher: Dispatcher::new(Arc::clone(&shared.ndt), 0),
             shared,
             crossings: VecDeque::new(),
             timing: Timing {
@@ -457,6 +457,11 @@ impl Bed {
         assert!(block.filled().is_empty(), "the packet is consumed whether dropped or not");
         self.pools[0].finish(block);
         result
+    }
+
+    /// Has the Interests that were received and not processed yet refused.
+    pub fn refuse_received(&mut self) {
+        (0..self.received.len()).for_each(|index| self.received.refuse(index));
     }
 
     /// Blocks of packet memory in use.

@@ -136,3 +136,23 @@ fn an_interest_whose_only_upstream_is_gone_is_like_a_new_one() {
     assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3]);
     assert_eq!(bed.counters[0].dropped(DropReason::RetransmissionSuppressed), 0);
 }
+
+#[test]
+fn for_lack_of_time_the_shard_that_received_refuses() {
+    for shard_count in [1, 3] {
+        let mut bed = Case::new("no time").route("/", 2).world.bed(shard_count);
+        let uris: Vec<_> = (0..20).map(|number| format!("/{number}/x")).collect();
+        for uri in &uris {
+            bed.receive(&from(1, interest(uri, 7))).unwrap();
+        }
+        bed.refuse_received();
+        bed.process(0, &[]);
+        let sent: Vec<_> = bed.sent.0.iter().map(|sent| (sent.face, sent.kind)).collect();
+        assert_eq!(sent, vec![(1, SentKind::Nack(CONGESTION)); uris.len()]);
+        assert_eq!(bed.counters[0].dropped(DropReason::Overload), uris.len() as u64);
+        for counters in &bed.counters[1..] {
+            assert_eq!(counters.in_interests.value(), 0);
+        }
+        bed.check_accounts().unwrap();
+    }
+}
