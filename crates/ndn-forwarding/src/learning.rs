@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use ndn_packet::Name;
-use ndn_table::Token;
+use ndn_table::{FaceIndex, Token};
 
 /// Requests that wait to be taken. What does not fit is counted and forgotten: the next packet of
 /// its kind asks again.
@@ -46,6 +46,9 @@ pub enum LearningRequest {
 /// A Data that waits for its announcement.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// Where it came from.
+    pub(crate) face: FaceIndex,
+    pub(crate) may_go_back: bool,
     pub(crate) wire: Box<[u8]>,
     pub(crate) congestion_mark: u16,
     pub(crate) is_localhost: bool,

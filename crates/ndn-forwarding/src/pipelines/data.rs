@@ -151,7 +151,8 @@ impl Context<'_> {
         let face = rx.descriptor.face;
         let face_id = self.tables.faces.face_id(face).unwrap_or_default();
         let packet = OutgoingData::of(rx, face_id);
-        ArrivedData { face, prefix_hashes: rx.hashes(), packet }
+        let may_go_back = rx.has(Flags::FROM_AD_HOC);
+        ArrivedData { face, prefix_hashes: rx.hashes(), may_go_back, packet }
     }
 
     /// The strategy instance that a PIT entry was entered under.

@@ -23,6 +23,8 @@ impl Context<'_> {
     pub(crate) fn hold_data(&mut self, entry: PitIndex, data: &ArrivedData<'_>) {
         let Ok(view) = Data::parse(data.packet.wire) else { return };
         let held = Held {
+            face: data.face,
+            may_go_back: data.may_go_back,
             wire: data.packet.wire.into(),
             congestion_mark: data.packet.congestion_mark,
             is_localhost: data.packet.is_localhost,
@@ -58,7 +60,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a Data that was kept to those who wait for it.
+    /// Sends a Data that was kept to those who wait for it, except for the face that it came from
+    /// (unless that is ad-hoc).
     pub(crate) fn release_data(&mut self, ticket: Token, announcement: &[u8]) {
         let Some(held) = self.tables.learning.take(ticket) else { return };
         let Some(entry) = self.tables.pcct.find_token(ticket) else { return };
@@ -75,7 +78,8 @@ impl Context<'_> {
         };
         let tables = &*self.tables;
         for record in tables.pcct.in_records(entry) {
-            if record.expiry() > self.now {
+            let is_origin = record.face == held.face && !held.may_go_back;
+            if record.expiry() > self.now && !is_origin {
                 let token = tables.pcct.token_bytes(record);
                 data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
             }

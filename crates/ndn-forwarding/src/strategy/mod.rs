@@ -82,6 +82,8 @@ pub struct ArrivedData<'a> {
     /// The face it came from.
     pub face: FaceIndex,
     pub(crate) packet: OutgoingData<'a>,
+    /// It may leave by the face that it came from, which is ad-hoc.
+    pub(crate) may_go_back: bool,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
 }

@@ -188,6 +188,29 @@ fn a_data_waits_for_the_announcement_that_its_route_has() {
 }
 
 #[test]
+fn a_data_that_was_kept_does_not_go_back() {
+    for (origin, receivers) in [(2, vec![1]), (AD_HOC, vec![1, AD_HOC])] {
+        let mut scene = Scene::new(1);
+        scene.bed.add_route(&name("/a"), origin, 0);
+        assert_eq!(scene.ask(0, 1, "/a/1", false), [(origin, true)]);
+        // Who was asked asks in turn, and then answers after all.
+        scene.ask(1, origin, "/a/1", false);
+        assert_eq!(scene.answer(10, origin, "/a/1", &[]), []);
+        let requests = scene.requests();
+        let [(0, LearningRequest::Find { ticket, .. })] = requests[..] else {
+            panic!("{requests:?}")
+        };
+        scene.clear();
+        scene.bed.answer_learning(0, 30, ticket, Some(ANNOUNCEMENT));
+        let expected: Vec<_> =
+            receivers.into_iter().map(|face| (face, ANNOUNCEMENT.to_vec())).collect();
+        assert_eq!(scene.data(), expected);
+        scene.bed.advance(32);
+        scene.bed.check_accounts().unwrap();
+    }
+}
+
+#[test]
 fn an_announcement_that_does_not_come_is_waited_for_a_second() {
     let mut scene = Scene::new(1);
     scene.bed.add_route(&name("/a"), LOCAL_A, 0);
