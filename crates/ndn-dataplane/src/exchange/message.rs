@@ -1,7 +1,7 @@
 //! What is in the rings.
 
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
-use ndn_ring::{PacketHandle, PacketPool};
+use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::overload::Verdict;
@@ -62,11 +62,26 @@ impl Outgoing {
     }
 }
 
+/// First byte of an Interest.
+pub(crate) const TYPE_INTEREST: u8 = 5;
+
 /// A frame as it was received.
 #[derive(Debug)]
 pub struct Frame {
     pub(crate) face: FaceIndex,
+    /// The ring that it belongs in.
+    kind: PacketKind,
     pub(crate) handle: PacketHandle,
+}
+
+impl Frame {
+    /// Takes the first `length` bytes of what is filled in `block`.
+    pub(crate) fn carve(face: FaceIndex, block: &mut FillBlock, length: usize) -> Self {
+        // What is in a link packet, nobody has looked at yet: it may be a Data.
+        let is_interest = length > 0 && block.filled().first() == Some(&TYPE_INTEREST);
+        let kind = if is_interest { PacketKind::Interest } else { PacketKind::Data };
+        Self { face, kind, handle: block.carve(length) }
+    }
 }
 
 /// The ring of a packet that leaves.
@@ -84,8 +99,7 @@ impl Message {
         match self {
             Self::Content(content) => content.kind(),
             Self::Outgoing(outgoing) => kind_of(outgoing.kind),
-            // Nobody has looked into it yet.
-            Self::Frame(_) => PacketKind::Data,
+            Self::Frame(frame) => frame.kind,
         }
     }
 

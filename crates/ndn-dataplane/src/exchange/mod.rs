@@ -9,6 +9,7 @@ mod outbound;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use ndn_forwarding::{Counter, FaceProperties, PacketKind};
@@ -17,8 +18,8 @@ use ndn_sys::poll::Waker;
 use ndn_table::FaceIndex;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-pub(crate) use message::Queued;
 pub use message::{Frame, Message, Outgoing};
+pub(crate) use message::{Queued, TYPE_INTEREST};
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 
@@ -128,6 +129,9 @@ pub(crate) enum Notice {
 pub(crate) struct Sleeper {
     pub(crate) flag: SleepFlag,
     pub(crate) waker: Waker,
+    /// News that was sent to it, or is about to be: the queue itself cannot be looked at without
+    /// taking from it.
+    notices: AtomicU64,
 }
 
 /// The taking ends of the rings from one worker.
@@ -141,8 +145,10 @@ pub struct Exchange {
     /// By worker; none from this one.
     inbound: Box<[Option<Rings<Consumer<Queued>>>]>,
     notices: Receiver<Notice>,
+    /// News taken so far.
+    heard: u64,
     /// To each other worker.
-    notify: Box<[Sender<Notice>]>,
+    notify: Box<[(Sender<Notice>, Arc<Sleeper>)]>,
     sleeper: Arc<Sleeper>,
     counters: Arc<ExchangeCounters>,
 }
@@ -157,7 +163,7 @@ impl Exchange {
         let (mut news_to, mut news_of) = (Vec::new(), Vec::new());
         for _ in 0..worker_count {
             let (flag, waker) = (SleepFlag::new(), Waker::new()?);
-            sleepers.push(Arc::new(Sleeper { flag, waker }));
+            sleepers.push(Arc::new(Sleeper { flag, waker, notices: AtomicU64::new(0) }));
             let (sender, receiver) = channel();
             news_to.push(sender);
             news_of.push(receiver);
@@ -180,12 +186,16 @@ impl Exchange {
         Ok(parts
             .map(|(own, ((producers, consumers), notices))| {
                 let counters = Arc::new(ExchangeCounters::default());
-                let others = news_to.iter().enumerate().filter(|(to, _)| *to != own);
+                let others = news_to.iter().zip(&sleepers).enumerate();
+                let others = others.filter(|(to, _)| *to != own);
                 Self {
                     outbound: Outbound::new(own, producers, &sleepers, Arc::clone(&counters)),
                     inbound: consumers.into_boxed_slice(),
                     notices,
-                    notify: others.map(|(_, sender)| sender.clone()).collect(),
+                    heard: 0,
+                    notify: others
+                        .map(|(_, (sender, sleeper))| (sender.clone(), Arc::clone(sleeper)))
+                        .collect(),
                     sleeper: Arc::clone(&sleepers[own]),
                     counters,
                 }
@@ -217,7 +227,9 @@ impl Exchange {
     /// Tells all other workers. They are woken, and hear it before any packet that is sent to them
     /// from now on.
     pub(crate) fn tell(&mut self, notice: Notice) {
-        for sender in &self.notify {
+        for (sender, sleeper) in &self.notify {
+            // Before it is sent, so that nobody has heard more than was counted.
+            sleeper.notices.fetch_add(1, Ordering::Release);
             // A worker that has ended need not know.
             let _ = sender.send(notice);
         }
@@ -225,8 +237,10 @@ impl Exchange {
     }
 
     /// The next piece of news.
-    pub(crate) fn next_notice(&self) -> Option<Notice> {
-        self.notices.try_recv().ok()
+    pub(crate) fn next_notice(&mut self) -> Option<Notice> {
+        let notice = self.notices.try_recv().ok();
+        self.heard += u64::from(notice.is_some());
+        notice
     }
 
     /// Messages of a kind that wait from a worker.
@@ -255,8 +269,11 @@ impl Exchange {
         message
     }
 
-    /// Whether there is anything to take.
+    /// Whether there is anything to take, or to hear.
     pub(crate) fn has_waiting(&self) -> bool {
+        if self.sleeper.notices.load(Ordering::Acquire) != self.heard {
+            return true;
+        }
         let mut rings = self.inbound.iter().flatten().flatten();
         rings.any(|ring| !ring.is_empty())
     }

@@ -157,6 +157,35 @@ fn parcel(pool: &PacketPool) -> Parcel {
     burst.take_parcel(0)
 }
 
+fn frame(pool: &PacketPool, bytes: &[u8]) -> Frame {
+    let mut block = pool.allocate_block().unwrap();
+    block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
+    block.commit(bytes.len());
+    let frame = Frame::carve(FaceIndex::new(1, 0), &mut block, bytes.len());
+    pool.finish(block);
+    frame
+}
+
+#[test]
+fn a_frame_travels_with_its_kind_as_far_as_that_is_known() {
+    let pool = PacketPool::new(16).unwrap();
+    let mut parts = Exchange::between(2).unwrap();
+    let frames = [
+        (&[TYPE_INTEREST, 0], PacketKind::Interest),
+        (&[6, 0], PacketKind::Data),
+        // A link packet.
+        (&[100, 0], PacketKind::Data),
+    ];
+    for (bytes, kind) in frames {
+        let message = Message::Frame(frame(&pool, bytes));
+        assert!(parts[0].outbound.send(1, message, &pool));
+        let taken = parts[1].take(0, kind).expect("a frame in its ring");
+        let Message::Frame(frame) = &taken else { panic!("{taken:?}") };
+        assert_eq!(pool.bytes(&frame.handle), bytes);
+        taken.release(&pool);
+    }
+}
+
 #[test]
 fn a_verdict_is_carried_out_as_far_as_the_message_allows() {
     use Verdict::{Drop, Mark, Nack, Pass};
@@ -164,10 +193,7 @@ fn a_verdict_is_carried_out_as_far_as_the_message_allows() {
     let packet = || Message::Content(Content::Packet(parcel(&pool)));
     let forwarded = || outgoing(&pool, 1, TxKind::Interest);
     let other = || Message::Content(Content::FaceSendsTokens(FaceIndex::new(1, 0)));
-    let frame = || {
-        let Message::Outgoing(Outgoing { face, handle, .. }) = forwarded() else { panic!() };
-        Message::Frame(Frame { face, handle })
-    };
+    let frame = || Message::Frame(frame(&pool, &[TYPE_INTEREST, 0]));
     let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
         (&packet, [Pass, Mark, Nack, Drop]),
         (&forwarded, [Pass, Mark, Mark, Mark]),
@@ -193,12 +219,33 @@ fn news_comes_before_what_is_sent_after_it() {
     parts[0].tell(Notice::FaceGone(FaceIndex::new(4, 0)));
     parts[0].outbound.send(2, outgoing(&pool, 1, TxKind::Interest), &pool);
     assert_eq!(parts[2].waiting(0, PacketKind::Interest), 1);
-    for part in &parts[1..] {
+    for part in &mut parts[1..] {
         assert!(matches!(part.next_notice(), Some(Notice::FaceGone(face)) if face.slot() == 4));
         assert!(part.next_notice().is_none());
     }
     assert!(parts[0].next_notice().is_none(), "nobody tells itself");
     parts[2].release(&pool);
+}
+
+/// It is about to sleep when the others have seen it awake: nobody will wake it.
+#[test]
+fn news_that_comes_before_sleep_is_not_slept_over() {
+    let mut parts = Exchange::between(3).unwrap();
+    for face in 0..3 {
+        for teller in [0, 1] {
+            parts[teller].tell(Notice::FaceGone(FaceIndex::new(face, 0)));
+            parts[teller].outbound.wake();
+            assert_eq!(parts[teller].counters().wakes.value(), 0, "all are awake");
+        }
+    }
+    parts[2].sleeper().flag.prepare();
+    for heard in 0..6 {
+        assert!(parts[2].has_waiting(), "after {heard}");
+        assert!(parts[2].next_notice().is_some());
+    }
+    assert!(!parts[2].has_waiting());
+    assert!(parts[2].next_notice().is_none());
+    assert!(!parts[2].has_waiting(), "looking in vain changes nothing");
 }
 
 /// Two threads, packets that are read on the other one, and releases that find their way home.

@@ -155,7 +155,7 @@ impl Worker {
                 self.pool.release(outgoing.handle);
                 self.count_unflushed(now, 1);
             }
-            Message::Frame(Frame { face, handle }) => {
+            Message::Frame(Frame { face, handle, .. }) => {
                 if self.burst.is_full() {
                     self.forward(now);
                 }
@@ -234,7 +234,7 @@ impl Worker {
 
     /// Hears of the faces of others.
     pub(super) fn handle_notices(&mut self) {
-        while let Some(notice) = self.crew.as_ref().and_then(|crew| crew.exchange.next_notice()) {
+        while let Some(notice) = self.crew.as_mut().and_then(|crew| crew.exchange.next_notice()) {
             match notice {
                 Notice::Face(index, properties) => self.shard.set_face(index, &properties),
                 Notice::FaceGone(index) => {

@@ -6,11 +6,8 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
 use super::{Overload, timing};
-use crate::exchange::{Frame, Message, Outbound};
+use crate::exchange::{Frame, Message, Outbound, TYPE_INTEREST};
 use crate::overload::Verdict;
-
-/// First byte of an Interest.
-const TYPE_INTEREST: u8 = 5;
 
 /// Puts received packets into the burst.
 pub(super) struct IngressSink<'a> {
@@ -80,7 +77,7 @@ impl RxSink for IngressSink<'_> {
     fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
         let Some(outbound) = &mut self.outbound else { return false };
         let to = outbound.owner_of(face);
-        let frame = Frame { face, handle: block.carve(length) };
+        let frame = Frame::carve(face, block, length);
         outbound.send(to, Message::Frame(frame), self.pool);
         true
     }
