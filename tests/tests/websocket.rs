@@ -110,8 +110,19 @@ impl Client {
         self.0.write_all(&frame).unwrap();
     }
 
-    /// A short frame from the forwarder: first byte and payload.
+    /// A short frame from the forwarder: first byte and payload. Pings are answered on the way.
     fn receive(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            let (first, payload) = self.receive_any();
+            if first != 0x89 {
+                return (first, payload);
+            }
+            // The forwarder may have closed the connection since.
+            let _ = self.0.write_all(&[0x8a, 0x80, 0, 0, 0, 0]);
+        }
+    }
+
+    fn receive_any(&mut self) -> (u8, Vec<u8>) {
         let head = self.read(2);
         let length = match head[1] {
             126 => {

@@ -1,9 +1,9 @@
 //! Four forwarders: two ways from one end to the other.
 
-use std::time::Duration;
-
 use namewire_tests::{Application, Received, Topology, wait_until};
 use ndn_packet::NackReason;
+
+use crate::try_exchange;
 
 /// Four forwarders: from `a` to `d` by `b` or by `c`, over UDP.
 struct Diamond {
@@ -100,18 +100,7 @@ fn asf_goes_around_a_link_that_fails(diamond: &mut Diamond) {
     let mut exchange = || {
         number += 1;
         let uri = format!("/failure/x/{number}");
-        consumer.express_with(&uri, number, |interest| interest.lifetime_ms(300));
-        let mut asked = String::new();
-        while asked != uri {
-            // What was asked before may come late.
-            let patience = Duration::from_millis(300);
-            let Some(Received::Interest(name, _)) = producer.try_receive(patience) else {
-                return false;
-            };
-            producer.answer(&name, b"", None);
-            asked = name;
-        }
-        matches!(consumer.receive(), Received::Data(name, _) if name == uri)
+        try_exchange(&mut consumer, &mut producer, &uri, number)
     };
     for _ in 0..10 {
         wait_until("an exchange", || exchange().then_some(()));
