@@ -12,6 +12,8 @@ use ndn_table::Timestamp;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer, as in NFD.
 const PONG_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a message may take that comes in several frames: its beginning takes memory.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest payload of a control frame.
 pub(crate) const CONTROL_LENGTH_MAX: usize = 125;
 /// Longest header that is written here.
@@ -64,6 +66,8 @@ pub(crate) enum CloseCode {
     Protocol,
     /// A text message: packets are binary.
     Unsupported,
+    /// A message that does not come to its end.
+    Unfinished,
     TooLong,
     NoMemory,
 }
@@ -74,6 +78,7 @@ impl CloseCode {
             Self::Normal => 1000,
             Self::Protocol => 1002,
             Self::Unsupported => 1003,
+            Self::Unfinished => 1008,
             Self::TooLong => 1009,
             Self::NoMemory => 1013,
         }
@@ -166,6 +171,8 @@ pub(crate) enum Due {
     Ping,
     /// It did not answer.
     Silence,
+    /// It has begun a message long ago.
+    Unfinished,
 }
 
 /// The state of one connection.
@@ -175,6 +182,8 @@ pub(crate) struct WebSocket {
     pub(crate) message: Vec<u8>,
     /// Whether there is one.
     pub(crate) is_in_message: bool,
+    /// Until when the message has to be there.
+    message_due: Option<Timestamp>,
     next_ping: Timestamp,
     /// Until when an answer has to be there.
     pong_due: Option<Timestamp>,
@@ -185,6 +194,7 @@ impl WebSocket {
         Self {
             message: Vec::new(),
             is_in_message: false,
+            message_due: None,
             next_ping: now.plus(PING_INTERVAL),
             pong_due: None,
         }
@@ -195,14 +205,26 @@ impl WebSocket {
         self.pong_due = None;
     }
 
+    /// A part of a message has come, which may be its last.
+    pub(crate) fn part_has_come(&mut self, now: Timestamp, is_last: bool) {
+        self.is_in_message = !is_last;
+        let due = self.message_due.unwrap_or_else(|| now.plus(MESSAGE_TIMEOUT));
+        self.message_due = (!is_last).then_some(due);
+    }
+
+    /// Pings come so often that the end of a message is never far behind the noted deadline.
     pub(crate) fn next_deadline(&self) -> Timestamp {
-        self.pong_due.map_or(self.next_ping, |due| due.min(self.next_ping))
+        let others = [self.pong_due, self.message_due].into_iter().flatten();
+        others.fold(self.next_ping, Timestamp::min)
     }
 
     /// What is due by now; a ping is to be sent at once.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Due {
         if self.pong_due.is_some_and(|due| due <= now) {
             return Due::Silence;
+        }
+        if self.message_due.is_some_and(|due| due <= now) {
+            return Due::Unfinished;
         }
         if self.next_ping > now {
             return Due::Nothing;
@@ -287,5 +309,28 @@ mod tests {
         assert_eq!(websocket.poll(at(15_000)), Due::Nothing);
         assert_eq!(websocket.poll(at(20_000)), Due::Ping);
         assert_eq!(websocket.poll(at(25_000)), Due::Silence);
+    }
+
+    #[test]
+    fn a_message_in_parts_has_to_end() {
+        let at = Timestamp::from_millis;
+        let mut websocket = WebSocket::new(at(0));
+        websocket.part_has_come(at(1000), false);
+        for ping in [10_000, 20_000, 30_000] {
+            assert_eq!(websocket.poll(at(ping)), Due::Ping);
+            // More of it, which is not all of it.
+            websocket.heard();
+            websocket.part_has_come(at(ping), false);
+        }
+        assert_eq!(
+            (websocket.next_deadline(), websocket.poll(at(30_999))),
+            (at(31_000), Due::Nothing)
+        );
+        assert_eq!(websocket.poll(at(31_000)), Due::Unfinished);
+        // The next has as much time again.
+        websocket.part_has_come(at(31_000), true);
+        assert_eq!(websocket.poll(at(31_000)), Due::Nothing);
+        websocket.part_has_come(at(35_000), false);
+        assert_eq!(websocket.message_due, Some(at(65_000)));
     }
 }

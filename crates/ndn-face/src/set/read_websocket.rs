@@ -58,7 +58,7 @@ impl FaceSet {
             }
             let payload = head.length..head.total();
             unmask(&mut block.filled_mut()[payload.clone()], head.mask);
-            match self.step(index, &head, &block.filled()[payload]) {
+            match self.step(now, index, &head, &block.filled()[payload]) {
                 None => return Progress::Done,
                 Some(Step::Packet) => {
                     block.skip(head.length);
@@ -86,7 +86,13 @@ impl FaceSet {
     }
 
     /// What to do with a frame; `None` if the face is gone.
-    fn step(&mut self, index: FaceIndex, head: &Head, payload: &[u8]) -> Option<Step> {
+    fn step(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        head: &Head,
+        payload: &[u8],
+    ) -> Option<Step> {
         let websocket = websocket_of(face_in(&mut self.faces, index)?)?;
         websocket.heard();
         Some(match (head.opcode, websocket.is_in_message) {
@@ -104,7 +110,7 @@ impl FaceSet {
                     return Some(Step::Close(CloseCode::NoMemory));
                 }
                 websocket.message.extend_from_slice(payload);
-                websocket.is_in_message = !head.is_final;
+                websocket.part_has_come(now, head.is_final);
                 if head.is_final { Step::LastPart } else { Step::Nothing }
             }
             (Opcode::Binary, true) | (Opcode::Continuation, false) => {
@@ -148,9 +154,10 @@ impl FaceSet {
         let reason = match code {
             CloseCode::Normal => CloseReason::PeerClosed,
             CloseCode::TooLong => CloseReason::FrameTooLong,
-            CloseCode::Protocol | CloseCode::Unsupported | CloseCode::NoMemory => {
-                CloseReason::WebSocket(code.number())
-            }
+            CloseCode::Protocol
+            | CloseCode::Unsupported
+            | CloseCode::Unfinished
+            | CloseCode::NoMemory => CloseReason::WebSocket(code.number()),
         };
         self.lose_connection(now, index, reason, pool);
     }
@@ -201,6 +208,10 @@ impl FaceSet {
             }
             Due::Silence => {
                 self.lose_connection(now, index, CloseReason::Silent, pool);
+                false
+            }
+            Due::Unfinished => {
+                self.end_websocket(now, index, CloseCode::Unfinished, pool);
                 false
             }
         }
