@@ -60,6 +60,7 @@ fn a_page_in_a_browser_fetches_an_object() {
     let prefix = "/websocket/page";
     let unix = Transport(forwarder.unix());
     let _serving = Peer::Ndnts.produce(&unix, prefix, &path, forwarder.directory());
+    // The page is in a file, and not local.
     let said = fetch_by_page(&forwarder.websocket(), prefix, forwarder.directory());
     assert_eq!(said, format!("{} bytes, checksum {checksum}", bytes.len()));
 }
@@ -77,9 +78,15 @@ impl Client {
         Self(stream)
     }
 
-    fn shake_hands(mut self) -> Self {
+    fn shake_hands(self) -> Self {
+        self.shake_hands_with("")
+    }
+
+    /// With more fields in the request.
+    fn shake_hands_with(mut self, fields: &str) -> Self {
+        let request = REQUEST.replace("\r\n\r\n", &format!("\r\n{fields}\r\n"));
         // In pieces, which is nobody's fault.
-        for piece in REQUEST.as_bytes().chunks(50) {
+        for piece in request.as_bytes().chunks(50) {
             self.0.write_all(piece).unwrap();
         }
         let mut answer = Vec::new();
@@ -143,6 +150,35 @@ impl Client {
         let _ = self.0.read_to_end(&mut rest);
         assert!(rest.is_empty());
         code
+    }
+}
+
+#[test]
+fn pages_of_other_hosts_are_not_local() {
+    let forwarder = Settings::new().websocket().start();
+    let dataset = name("/localhost/nfd/status/general");
+    let dataset = InterestBuilder::new(&dataset).can_be_prefix(true).nonce(1).to_vec().unwrap();
+    let unknown = name("/nobody/has/this");
+    let unknown = InterestBuilder::new(&unknown).nonce(2).to_vec().unwrap();
+    for (fields, scope) in [
+        ("Origin: http://localhost:8080\r\n", "local"),
+        ("Origin: http://example.com\r\n", "non-local"),
+        ("Origin: null\r\n", "non-local"),
+    ] {
+        let mut client = Client::new(&forwarder).shake_hands_with(fields);
+        client.send(0x82, &dataset);
+        client.send(0x82, &unknown);
+        // What is not for the page is dropped; what has no route comes back in a Nack.
+        let answer = || client.receive().1[0];
+        let answers: Vec<u8> = std::iter::repeat_with(answer).take_while(|one| *one == 6).collect();
+        let port = client.0.local_addr().unwrap().port();
+        let faces = forwarder.json(&["face", "list"]);
+        let uri = format!("wsclient://127.0.0.1:{port}");
+        let face = faces.as_array().unwrap().iter().find(|face| face["remote_uri"] == *uri);
+        assert_eq!(face.unwrap()["scope"], scope, "{fields}");
+        if scope == "non-local" {
+            assert!(answers.is_empty(), "{fields}");
+        }
     }
 }
 

@@ -73,34 +73,33 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
     }
 }
 
-/// A face for a connection that a listener has accepted.
+/// A face of this scope for a connection that a listener has accepted.
 pub(super) fn accepted(
     face_id: u64,
     stream: OwnedFd,
     peer: Option<SocketAddr>,
     local: &LocalEnd,
+    scope: FaceScope,
     config: &Config,
 ) -> NewFace {
     use std::os::fd::AsRawFd;
     let is_websocket = matches!(local, LocalEnd::WebSocket { .. });
-    let (scope, remote, local) = match (local, peer) {
+    let (remote, local) = match (local, peer) {
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, Some(peer)) => {
-            let is_local = local.is_local(peer);
             let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
                 .map_or(*address, |(own, _)| own);
-            let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
             if is_websocket {
-                (scope, FaceUri::WebSocketClient(peer), FaceUri::WebSocket(own))
+                (FaceUri::WebSocketClient(peer), FaceUri::WebSocket(own))
             } else {
-                (scope, FaceUri::Tcp(peer), FaceUri::Tcp(own))
+                (FaceUri::Tcp(peer), FaceUri::Tcp(own))
             }
         }
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, None) => {
-            (FaceScope::NonLocal, FaceUri::Null, FaceUri::Tcp(*address))
+            (FaceUri::Null, FaceUri::Tcp(*address))
         }
         (LocalEnd::Unix(path), _) => {
             let remote = FaceUri::Descriptor(stream.as_raw_fd());
-            (FaceScope::Local, remote, FaceUri::Unix(path.clone()))
+            (remote, FaceUri::Unix(path.clone()))
         }
     };
     let pit_tokens = match scope {

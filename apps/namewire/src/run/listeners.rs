@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 
@@ -45,14 +46,17 @@ pub(super) enum LocalEnd {
 }
 
 impl LocalEnd {
-    /// Whether a peer that connects here is a local application.
-    pub(super) fn is_local(&self, peer: SocketAddr) -> bool {
-        match self {
+    /// Whether a peer that connects here is a local application. Of a browser, that is not all
+    /// there is to know.
+    pub(super) fn scope(&self, peer: Option<SocketAddr>) -> FaceScope {
+        let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
+        let is_local = match self {
             Self::Unix(_) => true,
             Self::Tcp { loopback_is_local, .. } | Self::WebSocket { loopback_is_local, .. } => {
-                *loopback_is_local && peer.ip().to_canonical().is_loopback()
+                *loopback_is_local && peer.is_some_and(is_loopback)
             }
-        }
+        };
+        if is_local { FaceScope::Local } else { FaceScope::NonLocal }
     }
 }
 

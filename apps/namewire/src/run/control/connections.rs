@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Event};
 use ndn_face::FaceUri;
+use ndn_forwarding::FaceScope;
 use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
 use ndn_sys::poll::Interest;
 use ndn_sys::stream::{self, AcceptError};
@@ -37,7 +38,8 @@ impl Control {
                         );
                         continue;
                     }
-                    let stranger = accepted.peer.filter(|peer| !listener.local.is_local(*peer));
+                    let scope = listener.local.scope(accepted.peer);
+                    let stranger = accepted.peer.filter(|_| scope == FaceScope::NonLocal);
                     if let Some(peer) = stranger
                         && !self.strangers.has_room(peer.ip())
                     {
@@ -57,6 +59,7 @@ impl Control {
                         accepted.stream,
                         accepted.peer,
                         &listener.local,
+                        scope,
                         &self.config,
                     );
                     self.dataplane.send(Command::AddFace(Box::new(face)));

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ndn_dataplane::Command;
+use ndn_dataplane::{Command, peer_key};
+use ndn_forwarding::FaceScope;
 use ndn_management::Now;
 use ndn_sys::poll::Interest;
 use tracing::{debug, warn};
 
 use super::Control;
 use crate::run::faces;
-use crate::run::websocket::{Handshake, Shaken};
+use crate::run::websocket::{Client, Handshake, Shaken};
 
 /// Handshakes at one time; who comes then is turned away.
 const HANDSHAKES_MAX: usize = 256;
@@ -44,7 +45,8 @@ impl Control {
             return;
         }
         let of_peer = |pending: &&PendingHandshake| {
-            pending.peer.map(|other| other.ip()) == peer.map(|peer| peer.ip())
+            let key = |peer: SocketAddr| peer_key(peer.ip());
+            pending.peer.map(key) == peer.map(key)
         };
         let is_local = |peer: &SocketAddr| peer.ip().to_canonical().is_loopback();
         if peer.is_some_and(|peer| !is_local(&peer))
@@ -75,13 +77,17 @@ impl Control {
                 self.handshakes.insert(token, pending);
             }
             Shaken::Refused(reason) => debug!(?peer, reason, "a WebSocket handshake has failed"),
-            Shaken::Done(stream) => {
+            Shaken::Done(stream, client) => {
                 if let Err(error) = self.poller.remove(&stream) {
                     warn!(%error, "a WebSocket was closed");
                     return;
                 }
                 let Some(listener) = self.listeners.streams.get(listener) else { return };
-                let stranger = peer.filter(|peer| !listener.local.is_local(*peer));
+                let scope = match client {
+                    Client::Own => listener.local.scope(peer),
+                    Client::ForeignPage => FaceScope::NonLocal,
+                };
+                let stranger = peer.filter(|_| scope == FaceScope::NonLocal);
                 if let Some(peer) = stranger
                     && !self.strangers.has_room(peer.ip())
                 {
@@ -91,7 +97,8 @@ impl Control {
                 if let Some(peer) = stranger {
                     self.strangers.add(face_id, peer.ip());
                 }
-                let face = faces::accepted(face_id, stream, peer, &listener.local, &self.config);
+                let end = &listener.local;
+                let face = faces::accepted(face_id, stream, peer, end, scope, &self.config);
                 self.dataplane.send(Command::AddFace(Box::new(face)));
             }
         }
