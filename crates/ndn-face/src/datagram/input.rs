@@ -42,6 +42,15 @@ pub(crate) enum Opened {
     Nothing,
 }
 
+/// Longer than a message waits in a socket: the wall clock was set meanwhile.
+const WAIT_MAX_NS: u64 = 1_000_000_000;
+
+/// How many nanoseconds a message has waited at this time of the wall clock, if that can be true.
+fn waited_ns(wall_ns: u64, received_at: Duration) -> Option<u64> {
+    let waited_ns = wall_ns.checked_sub(u64::try_from(received_at.as_nanos()).ok()?)?;
+    (waited_ns <= WAIT_MAX_NS).then_some(waited_ns)
+}
+
 /// What one `recvmmsg` brought, and the blocks it went to.
 ///
 /// A message may be 64 KiB long (joined datagrams), but blocks are to be filled with more than
@@ -197,15 +206,14 @@ impl DatagramInput {
         // A connected socket hears one peer, so there it makes no difference.
         let sender = message.peer.filter(|_| channel.owner.is_some());
         self.open = Some(OpenMessage { face, sender, segment_length });
-        Opened::Message(face, message.received_at.map(|at| self.waited_ns(at)))
+        Opened::Message(face, message.received_at.and_then(|at| self.waited_ns(at)))
     }
 
     /// How long a message has waited until it was read. One reading of the clock for each call.
     #[cold]
-    fn waited_ns(&mut self, received_at: Duration) -> u64 {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let wall_ns = *self.wall_ns.get_or_insert_with(|| nanos(wall_clock()));
-        wall_ns.saturating_sub(nanos(received_at))
+    fn waited_ns(&mut self, received_at: Duration) -> Option<u64> {
+        let wall_clock = || u64::try_from(wall_clock().as_nanos()).unwrap_or(u64::MAX);
+        waited_ns(*self.wall_ns.get_or_insert_with(wall_clock), received_at)
     }
 
     /// Makes a received message part of its block, or moves it to a new one if it did not fit.
@@ -230,5 +238,24 @@ impl DatagramInput {
     pub(crate) fn release(&mut self, pool: &PacketPool) {
         self.blocks.drain(..).for_each(|block| pool.finish(block));
         (self.count, self.next, self.open) = (0, 0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_not_taken_for_a_wait() {
+        let at = |millis: u64| Duration::from_millis(1_700_000_000_000 + millis);
+        let wait = |from, to| {
+            let wall_ns = u64::try_from(at(to).as_nanos()).unwrap_or(u64::MAX);
+            waited_ns(wall_ns, at(from))
+        };
+        assert_eq!(wait(5, 5), Some(0));
+        assert_eq!(wait(0, 30), Some(30_000_000));
+        assert_eq!(wait(0, 1000), Some(WAIT_MAX_NS));
+        assert_eq!(wait(0, 1001), None, "forwards");
+        assert_eq!(wait(1, 0), None, "backwards");
     }
 }
