@@ -80,6 +80,31 @@ fn linked(mtu: usize) -> Linked {
 }
 
 #[test]
+fn a_read_says_whether_the_socket_is_empty() {
+    let mut worker = Worker::new();
+    let (id, address, _) = channel(&mut worker, false);
+    let (peer, peer_address) = peer();
+    add_peer(&mut worker, id, peer_address, &options(8800));
+    worker.faces.set_reads_once(true);
+    for _ in 0..3 {
+        let before = worker.received.len();
+        // More than one read takes.
+        (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
+        let mut partial_reads = 0;
+        while worker.received.len() < before + 40 {
+            assert!(worker.poll(PATIENCE), "40 datagrams");
+            assert_eq!(worker.faces.emptied().is_some(), !worker.faces.has_more());
+            partial_reads += u32::from(worker.faces.has_more());
+        }
+        assert!(partial_reads > 0);
+        // Whether a full read was the last is known when the next one is not.
+        peer.send_to(&tlv(5, 20, 1), address).unwrap();
+        worker.run_until(|worker| worker.received.len() > before + 40);
+        assert_eq!(worker.faces.emptied(), Some(id));
+    }
+}
+
+#[test]
 fn strangers_get_a_face_or_are_dropped() {
     let mut worker = Worker::new();
     let (id, address, counters) = channel(&mut worker, true);

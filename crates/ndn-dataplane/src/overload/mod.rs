@@ -106,7 +106,7 @@ impl InterestQueue {
 
     /// Nothing waits.
     #[inline]
-    pub(crate) fn is_empty(&mut self) {
+    pub(crate) fn note_empty(&mut self) {
         self.marks.is_short();
         self.sheds.is_short();
     }
@@ -139,7 +139,7 @@ mod tests {
         let old = Timestamp::from_millis(1);
         for millis in (1000..2000).step_by(90) {
             assert_eq!(queue.leaves(Timestamp::from_millis(millis), old, true), Verdict::Pass);
-            queue.is_empty();
+            queue.note_empty();
         }
     }
 }

@@ -114,7 +114,7 @@ impl Worker {
         if kind == PacketKind::Interest
             && let Some(crew) = &mut self.crew
         {
-            crew.interests[from].is_empty();
+            crew.interests[from].note_empty();
         }
     }
 

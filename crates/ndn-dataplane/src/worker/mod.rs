@@ -210,7 +210,12 @@ impl Worker {
         let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
         loop {
             match progress {
-                Progress::Done => return,
+                Progress::Done => {
+                    if let Some(channel) = self.faces.emptied() {
+                        self.overload.socket_is_empty(channel);
+                    }
+                    return;
+                }
                 Progress::SinkFull => self.forward(now),
                 Progress::NewPeer { channel, local, peer } => {
                     self.add_peer(now, channel, local, peer);

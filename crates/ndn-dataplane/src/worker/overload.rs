@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndn_face::Waited;
+use ndn_face::{ChannelId, Waited};
 use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_table::Timestamp;
 
@@ -48,6 +48,15 @@ impl Overload {
         self.sockets[number].leaves(now, waited.since, false)
     }
 
+    /// A read of a socket has found the end of its queue.
+    #[inline]
+    pub(super) fn socket_is_empty(&mut self, channel: ChannelId) {
+        // Most have never had a queue at all.
+        if let Some(queue) = self.sockets.get_mut(channel.number()) {
+            queue.note_empty();
+        }
+    }
+
     /// Counts what becomes of an Interest that has waited. For one that is marked, a Data is marked,
     /// too: consumers hear of the queue at once, whatever the producer does with marks.
     #[cold]
@@ -85,5 +94,38 @@ impl Worker {
         let Some(crew) = &mut self.crew else { return false };
         crew.exchange.outbound.set_time(now);
         self.take_from_others(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use ndn_face::{FaceSet, FaceSetOptions};
+    use ndn_sys::udp::{UdpOptions, UdpSocket};
+
+    use super::*;
+
+    /// Each burst waits for long, but nothing is left of it when the next one comes.
+    #[test]
+    fn a_socket_that_is_emptied_has_no_long_queue() {
+        let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let socket = UdpSocket::new(&UdpOptions::bound_to(address)).unwrap();
+        let (channel, _) = faces.add_channel(socket, false).unwrap();
+        for is_emptied in [true, false] {
+            let options = OverloadOptions::default();
+            let mut overload = Overload::new(options, Arc::default(), Arc::default());
+            overload.socket_is_empty(channel);
+            let mut verdicts = Vec::new();
+            for millis in (1000..2000).step_by(90) {
+                let waited = Waited { channel, since: Timestamp::from_millis(millis - 30) };
+                verdicts.push(overload.leaves_socket(Timestamp::from_millis(millis), waited));
+                if is_emptied {
+                    overload.socket_is_empty(channel);
+                }
+            }
+            let are_all_passed = verdicts.iter().all(|verdict| *verdict == Verdict::Pass);
+            assert_eq!(are_all_passed, is_emptied, "{verdicts:?}");
+        }
     }
 }

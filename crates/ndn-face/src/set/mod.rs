@@ -110,6 +110,8 @@ pub struct FaceSet {
     waited: Option<Waited>,
     /// The last read has not found the end of its queue.
     has_more: bool,
+    /// The UDP socket in which the last read has found that end.
+    emptied: Option<ChannelId>,
     /// Whether a socket is read once for an event, or a few times.
     reads_once: bool,
 }
@@ -144,6 +146,7 @@ impl FaceSet {
             calls: Arc::default(),
             waited: None,
             has_more: false,
+            emptied: None,
             reads_once: false,
         })
     }

@@ -45,11 +45,13 @@ impl FaceSet {
             Ok(true) => {
                 self.pending = Some(Pending::Datagrams(id));
                 self.has_more = input.has_more();
+                self.emptied = (!self.has_more).then_some(id);
                 channel.standing.watch(now, !self.has_more, &channel.socket);
             }
             Ok(false) => return Progress::NoBlock,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.has_more = false;
+                self.emptied = Some(id);
                 channel.standing.watch(now, true, &channel.socket);
             }
             Err(_) => channel.counters.receive_errors.increment(),

@@ -120,6 +120,7 @@ impl FaceSet {
         debug_assert!(event.token < FOREIGN_TOKEN, "not an event of a face");
         self.waited = None;
         self.has_more = false;
+        self.emptied = None;
         let Ok(number) = u32::try_from(event.token & (CHANNEL_TOKEN - 1)) else {
             return Progress::Done;
         };
@@ -179,6 +180,13 @@ impl FaceSet {
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.has_more
+    }
+
+    /// The UDP socket that the last event led to, if nothing waits in it any more.
+    #[must_use]
+    #[inline]
+    pub fn emptied(&self) -> Option<ChannelId> {
+        self.emptied
     }
 
     /// Whether each event leads to a single read of a socket from now on, however much there is.
