@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use namewire_tests::{Forwarder, Peer, Process, Settings, Transport, noise, require, run_to_end};
+use ndn_files::{Origin, PartFile};
 use rustix::process::Signal;
 
 const FILE_BYTES: usize = 3 * 1024 * 1024 + 77;
@@ -182,6 +183,46 @@ fn a_tree_is_fetched_with_all_that_is_in_it() {
     assert_eq!(fs::read(out.join("sub/empty")).unwrap(), b"no more");
     let no_directory = bed.forwarder.run(&["get", "/files/large", "-r", "-o", out_uri]);
     assert_eq!(no_directory.status.code(), Some(1));
+}
+
+#[test]
+fn a_tree_cannot_plant_the_beginning_of_another_file() {
+    let bed = Bed::new(&Settings::new(), &["--hidden"]);
+    let (good, evil) = (bed.served.join("good"), bed.served.join("evil"));
+    for directory in [&good, &evil, &evil.join(".bar.part")] {
+        fs::create_dir(directory).unwrap();
+    }
+    let content = noise(7, 100_000);
+    fs::write(good.join("foo"), &content).unwrap();
+    fs::write(evil.join("harmless"), "harmless").unwrap();
+    let out = bed.forwarder.directory().join("out");
+    let get = |uri: &str, more: &[&str], path: &Path| {
+        let path = path.display().to_string();
+        bed.forwarder.run(&[&["get", uri, "--json", "-o", &path], more].concat())
+    };
+    let once = get("/files/good/foo", &[], &bed.forwarder.directory().join("once"));
+    let once: serde_json::Value = serde_json::from_slice(&once.stdout).unwrap();
+    // What an interrupted fetch of the good file leaves, with other bytes behind the first segment.
+    let name = once["name"].as_str().unwrap().to_owned();
+    let mut planted = PartFile::open(evil.join("foo")).unwrap();
+    planted.begin(Some(Origin { name, verification: "digest".to_owned() })).unwrap();
+    planted.write_segment(0, &content[..8192]).unwrap();
+    planted.write_segment(1, &[0x66; 8192]).unwrap();
+    assert_eq!(planted.keep(), Some(2 * 8192));
+
+    let tree = get("/files/evil", &["--recursive"], &out);
+    assert_eq!(tree.status.code(), Some(1), "{tree:?}");
+    let told = String::from_utf8_lossy(&tree.stderr).into_owned();
+    for refused in [".foo.part ", ".foo.part.json ", ".bar.part "] {
+        assert!(told.contains(&format!("/files/evil/{refused}")), "{told}");
+        assert!(!out.join(refused.trim_end()).exists(), "{refused}");
+    }
+    assert_eq!(fs::read(out.join("harmless")).unwrap(), b"harmless");
+    let single = get("/files/evil/.foo.part", &[], &out.join(".foo.part"));
+    assert_eq!(single.status.code(), Some(2), "{single:?}");
+
+    let fetched = get("/files/good/foo", &[], &out.join("foo"));
+    assert!(fs::read(out.join("foo")).unwrap() == content, "{fetched:?}");
 }
 
 #[test]

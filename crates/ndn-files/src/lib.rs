@@ -23,7 +23,9 @@ mod stat;
 mod tests;
 
 pub use counters::{Counters, Event};
-pub use download::{Origin, PartError, PartFile, Progress, ReceiveError, Workers, receive};
+pub use download::{
+    Origin, PartError, PartFile, Progress, ReceiveError, Workers, is_reserved_name, receive,
+};
 pub use manifest::{Manifest, ManifestError, fetch_manifest};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;

@@ -81,7 +81,7 @@ impl From<anyhow::Error> for Failure {
 impl From<ndn_files::PartError> for Failure {
     fn from(error: ndn_files::PartError) -> Self {
         use ndn_files::PartError;
-        if matches!(error, PartError::NoFileName(_)) {
+        if matches!(error, PartError::NoFileName(_) | PartError::Reserved(_)) {
             Self::Usage(error.to_string())
         } else if matches!(error, PartError::Older { .. }) {
             Self::Unverified(format!("{error} (--allow-older takes it)"))

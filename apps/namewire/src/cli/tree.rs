@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
-use ndn_files::{FileMetadata, Workers};
+use ndn_files::{FileMetadata, Workers, is_reserved_name};
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
@@ -29,7 +29,7 @@ pub(super) struct Fetched {
     pub(super) files: u64,
     pub(super) directories: u64,
     pub(super) bytes: u64,
-    /// Files that could not be fetched.
+    /// Files that could not be fetched, and what has a name that is refused.
     pub(super) failed: u64,
     /// Why the first of them could not.
     pub(super) failure: Option<Failure>,
@@ -43,12 +43,14 @@ impl Fetched {
                 self.files += 1;
                 self.bytes += bytes;
             }
-            Err(failure) => {
-                super::output::note(&format_args!("namewire: {failure}"));
-                self.failed += 1;
-                self.failure.get_or_insert(failure);
-            }
+            Err(failure) => self.fail(failure),
         }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        super::output::note(&format_args!("namewire: {failure}"));
+        self.failed += 1;
+        self.failure.get_or_insert(failure);
     }
 }
 
@@ -77,6 +79,13 @@ pub(super) async fn fetch(
         for entry in entries {
             let mut below = name.clone();
             below.push_generic(&entry.file_name);
+            // A later fetch would take it for what it has itself fetched and verified before.
+            if is_reserved_name(&entry.file_name) {
+                fetched.fail(Failure::Failed(format!(
+                    "{below} is not fetched: its name is one for fetches that are not complete"
+                )));
+                continue;
+            }
             let path = path.join(OsStr::from_bytes(&entry.file_name));
             if entry.is_directory {
                 directories.push((below, path));

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use self::part::{Irregular, NoteError};
 use self::workers::{Job, JobError, Outcome};
 
-pub use self::part::{Origin, PartError, PartFile, Progress};
+pub use self::part::{Origin, PartError, PartFile, Progress, is_reserved_name};
 pub use self::workers::Workers;
 
 /// Segments that a thread verifies and writes together: what fits a processor's own cache.

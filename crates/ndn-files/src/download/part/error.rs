@@ -10,6 +10,9 @@ pub enum PartError {
     /// The path ends in no name.
     #[error("{} is not the name of a file", .0.display())]
     NoFileName(PathBuf),
+    /// The name is one of those that parts and their sidecars have.
+    #[error("{} is a name for fetches that are not complete: choose another", .0.display())]
+    Reserved(PathBuf),
     /// The file system refuses.
     #[error("{}: {error}", .path.display())]
     Io {

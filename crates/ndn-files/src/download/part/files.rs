@@ -13,6 +13,9 @@ use super::{PartError, Progress};
 /// Longest file name that gets a hidden name with itself in it; file systems allow 255 bytes.
 const FILE_NAME_LEN_MAX: usize = 215;
 
+/// Mode of sidecars.
+pub(super) const SIDECAR_MODE: u32 = 0o600;
+
 /// The hidden names of the part and of the sidecar of `path`.
 pub(super) fn hidden_names(path: &Path) -> Result<(PathBuf, PathBuf), PartError> {
     let file_name = path.file_name().ok_or_else(|| PartError::NoFileName(path.to_owned()))?;
@@ -26,6 +29,20 @@ pub(super) fn hidden_names(path: &Path) -> Result<(PathBuf, PathBuf), PartError>
     let part = path.with_file_name(&hidden);
     hidden.push(".json");
     Ok((part, path.with_file_name(hidden)))
+}
+
+/// Whether a file of this name could be taken for the part of another one, or for its sidecar: nothing
+/// that somebody else names may be written there.
+///
+/// Wider than what is in use, for file systems that fold names or drop dots and spaces at the end.
+#[must_use]
+pub fn is_reserved_name(file_name: &[u8]) -> bool {
+    const PART: &[u8] = b".part";
+    let end =
+        file_name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |at| at + 1);
+    let file_name = file_name[..end].to_ascii_lowercase();
+    let inside = |name: &[u8]| name.windows(PART.len() + 1).any(|bytes| bytes == b".part.");
+    file_name.starts_with(b".") && (file_name.ends_with(PART) || inside(&file_name))
 }
 
 /// Opens the part, which must be the user's own, and locks it.
@@ -94,9 +111,14 @@ fn check_own(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
 }
 
+/// What the sidecar says, if nobody else can have written it. Whatever else this user makes (copies,
+/// files fetched from somebody) seldom has a mode as narrow as that of sidecars.
 pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
     let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
     check_own(&file).ok()?;
+    if file.metadata().ok()?.mode() & !SIDECAR_MODE & 0o777 != 0 {
+        return None;
+    }
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()

@@ -12,6 +12,7 @@ mod version;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::PartError;
-use self::files::{hidden_names, open_locked, read_sidecar, take_after};
+pub use self::files::is_reserved_name;
+use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 use super::checksum::{Chain, xxh64};
 
 /// Bytes gathered before they are written to a file.
@@ -94,6 +96,9 @@ impl PartFile {
     /// # Errors
     /// All but `DiskFull` and `Older`.
     pub fn open(path: PathBuf) -> Result<Self, PartError> {
+        if path.file_name().is_some_and(|name| is_reserved_name(name.as_bytes())) {
+            return Err(PartError::Reserved(path));
+        }
         let (part, sidecar) = hidden_names(&path)?;
         let file = Arc::new(open_locked(&part, &path)?);
         Ok(Self {
@@ -349,7 +354,7 @@ impl PartFile {
         let mut new = self.sidecar.clone().into_os_string();
         new.push(".new");
         let _ = fs::remove_file(&new);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(SIDECAR_MODE).open(&new)?;
         let written = serde_json::to_writer_pretty(file, &progress).map_err(io::Error::from);
         let written = written.and_then(|()| fs::rename(&new, &self.sidecar));
         if written.is_err() {

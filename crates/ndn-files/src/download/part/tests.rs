@@ -169,3 +169,41 @@ fn what_does_not_fit_is_refused_at_the_start() {
     part.discard();
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }
+
+#[test]
+fn names_of_parts_and_sidecars_are_reserved() {
+    for path in ["foo", ".foo", "foo.part", &"x".repeat(255)] {
+        let (part, sidecar) = hidden_names(Path::new(path)).unwrap();
+        let mut new = sidecar.clone();
+        new.as_mut_os_string().push(".new");
+        for hidden in [part, sidecar, new] {
+            assert!(is_reserved_name(hidden.as_os_str().as_bytes()), "{}", hidden.display());
+            let refused = PartFile::open(Path::new("/nowhere").join(&hidden));
+            assert!(matches!(refused, Err(PartError::Reserved(_))), "{}", hidden.display());
+        }
+    }
+    for name in [".Foo.PART", ".foo.part.Json", ".foo.part. .", ".foo.part.j\u{17f}on", "..part"] {
+        assert!(is_reserved_name(name.as_bytes()), "{name}");
+    }
+    for name in ["", ".", "..", "foo.part", "foo.part.json", ".foo", ".party", ".foo.partial", ". "]
+    {
+        assert!(!is_reserved_name(name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
+fn a_sidecar_with_the_mode_of_other_files_is_not_believed() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_directory, path) = interrupted();
+    let (_, sidecar) = hidden_names(&path).unwrap();
+    let resumed_with = |mode| {
+        fs::set_permissions(&sidecar, fs::Permissions::from_mode(mode)).unwrap();
+        let mut part = PartFile::open(path.clone()).unwrap();
+        part.resume(&origin(1)).unwrap().is_some()
+    };
+    assert_eq!(fs::metadata(&sidecar).unwrap().permissions().mode() & 0o7777, 0o600);
+    for mode in [0o644, 0o640, 0o660, 0o604, 0o700] {
+        assert!(!resumed_with(mode), "{mode:o}");
+    }
+    assert!(resumed_with(0o600));
+}
