@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use namewire_tests::{Forwarder, Settings, wait_until};
+use rustix::process::Signal;
 
 /// A forwarder of several workers, whatever other tests have.
 fn start(workers: usize) -> Forwarder {
@@ -49,6 +50,32 @@ fn an_entry_goes_where_it_is_sent() {
     assert_eq!(workers.as_array().unwrap().len(), 2);
     for worker in workers.as_array().unwrap() {
         assert!(worker["total"]["rounds"].as_u64().unwrap() > 0, "it never ran: {worker}");
+    }
+}
+
+#[test]
+fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
+    // On a slow machine, Interests may well wait for longer than is good.
+    let settings = Settings::new().workers(2);
+    let forwarder = settings.toml("[overload]\nshed = \"never\"").start();
+    let transport = ["--transport", &forwarder.unix()];
+    let producer = [&["traffic", "producer", "/load"], &transport[..]].concat();
+    let mut producer = forwarder.spawn("producer", &producer);
+    wait_until("the route", || {
+        forwarder.output(&["route", "list"]).contains("/load").then_some(())
+    });
+    let load = ["--count", "20000", "--window", "2048", "--faces", "1", "--lifetime", "60000"];
+    let consumer = [&["traffic", "consumer", "/load"], &transport[..], &load].concat();
+    let found = forwarder.json(&consumer);
+    let pattern = &found["patterns"][0];
+    assert_eq!(pattern["sent"], 20_000, "{found}");
+    assert_eq!(pattern["satisfied"], 20_000, "{found}");
+    producer.signal(Signal::TERM);
+    assert!(producer.wait().success());
+    let workers = forwarder.json(&["workers", "--seconds", "0.01"]);
+    for worker in workers.as_array().unwrap() {
+        assert!(worker["total"]["crossings_sent"].as_u64().unwrap() > 1000, "{worker}");
+        assert_eq!(worker["total"]["crossings_dropped"], 0, "{worker}");
     }
 }
 

@@ -14,6 +14,9 @@ use crate::control_socket::{
     ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics,
 };
 
+/// A number that is counted.
+type Figure = fn(&WorkerStatistics) -> u64;
+
 /// A queue of messages from other workers.
 type Queue = fn(&WorkerStatistics) -> &QueueStatistics;
 
@@ -87,7 +90,14 @@ impl Interval {
         let mut drops: BTreeMap<String, u64> = drops
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
-        drops.insert("queue_full".to_owned(), self.difference(|worker| worker.crossings_dropped));
+        let crossings: [(&str, Figure); 3] = [
+            ("queue_full_data", |worker| worker.crossings_dropped_data),
+            ("queue_full_nacks", |worker| worker.crossings_dropped_nacks),
+            ("queue_full_interests", |worker| worker.crossings_dropped_interests),
+        ];
+        for (reason, figure) in crossings {
+            drops.insert(reason.to_owned(), self.difference(figure));
+        }
         drops.retain(|_, count| *count > 0);
         drops
     }

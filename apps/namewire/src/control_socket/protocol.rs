@@ -139,6 +139,15 @@ pub struct WorkerStatistics {
     /// Messages that were dropped because the queue to another worker was full.
     #[serde(default)]
     pub crossings_dropped: u64,
+    /// Data among them.
+    #[serde(default)]
+    pub crossings_dropped_data: u64,
+    /// Nacks among them.
+    #[serde(default)]
+    pub crossings_dropped_nacks: u64,
+    /// Interests among them.
+    #[serde(default)]
+    pub crossings_dropped_interests: u64,
     /// Times that another worker had to be woken.
     #[serde(default)]
     pub wakes: u64,

@@ -2,7 +2,8 @@
 //!
 //! Between each two workers there are three rings each way: for Data, for Nacks and for Interests.
 //! Data and Nacks are taken first, because dropping one wastes all the work that was done for it.
-//! A ring that is full drops and counts. A worker that sleeps is woken once per burst.
+//! A ring that is full drops and counts, but a worker reads no more while there is little room in it.
+//! A worker that sleeps is woken once per burst.
 
 mod message;
 mod outbound;
@@ -26,15 +27,16 @@ pub use outbound::{Outbound, RoutedSink};
 /// Kinds of packets, the first to be taken first.
 pub const KINDS: [PacketKind; 3] = [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
 
-/// Packets that wait in one ring at most.
-fn ring_length(kind: PacketKind) -> usize {
-    match kind {
-        // Full soon enough for Miri, which is slow.
-        PacketKind::Data | PacketKind::Interest if cfg!(miri) => 16,
-        PacketKind::Nack if cfg!(miri) => 8,
-        PacketKind::Data | PacketKind::Interest => 512,
-        PacketKind::Nack => 128,
-    }
+/// Data, or Interests, that wait in one ring at most: more between few workers, where one read may
+/// bring a thousand packets for the same ring.
+fn ring_length(worker_count: usize) -> usize {
+    // Full soon enough for Miri, which is slow.
+    if cfg!(miri) { 16 } else { (16_384 / worker_count.max(1)).clamp(512, 4096) }
+}
+
+/// Nacks that wait in one ring at most, beside so many Data.
+fn nack_ring_length(length: usize) -> usize {
+    (length / 4).max(8)
 }
 
 fn place(kind: PacketKind) -> usize {
@@ -151,6 +153,7 @@ pub struct Exchange {
     notify: Box<[(Sender<Notice>, Arc<Sleeper>)]>,
     sleeper: Arc<Sleeper>,
     counters: Arc<ExchangeCounters>,
+    ring_length: usize,
 }
 
 impl Exchange {
@@ -159,6 +162,11 @@ impl Exchange {
     /// # Errors
     /// Those of making a [`Waker`].
     pub fn between(worker_count: usize) -> io::Result<Vec<Self>> {
+        Self::with_rings(worker_count, ring_length(worker_count))
+    }
+
+    /// The same, with rings for so many Data or Interests.
+    fn with_rings(worker_count: usize, ring_length: usize) -> io::Result<Vec<Self>> {
         let mut sleepers = Vec::new();
         let (mut news_to, mut news_of) = (Vec::new(), Vec::new());
         for _ in 0..worker_count {
@@ -176,7 +184,10 @@ impl Exchange {
             (0..worker_count).map(empty).collect();
         for from in 0..worker_count {
             for to in (0..worker_count).filter(|&to| to != from) {
-                let rings = KINDS.map(|kind| RingBuffer::new(ring_length(kind)));
+                let rings = KINDS.map(|kind| match kind {
+                    PacketKind::Data | PacketKind::Interest => RingBuffer::new(ring_length),
+                    PacketKind::Nack => RingBuffer::new(nack_ring_length(ring_length)),
+                });
                 let [(p0, c0), (p1, c1), (p2, c2)] = rings;
                 producers[from][to] = Some([p0, p1, p2]);
                 consumers[to][from] = Some([c0, c1, c2]);
@@ -198,6 +209,7 @@ impl Exchange {
                         .collect(),
                     sleeper: Arc::clone(&sleepers[own]),
                     counters,
+                    ring_length,
                 }
             })
             .collect())
@@ -251,8 +263,22 @@ impl Exchange {
 
     /// Whether a ring with so many messages has hardly any room left.
     #[inline]
-    pub(crate) fn is_nearly_full(kind: PacketKind, waiting: usize) -> bool {
-        waiting >= ring_length(kind) / 8 * 7
+    pub(crate) fn is_nearly_full(&self, kind: PacketKind, waiting: usize) -> bool {
+        waiting >= self.length(kind) / 8 * 7
+    }
+
+    /// Messages of a kind that wait in one ring at most.
+    fn length(&self, kind: PacketKind) -> usize {
+        match kind {
+            PacketKind::Data | PacketKind::Interest => self.ring_length,
+            PacketKind::Nack => nack_ring_length(self.ring_length),
+        }
+    }
+
+    /// Whether another worker has to take some messages of these kinds before this one reads more
+    /// packets: less than a quarter of a ring is free.
+    pub(crate) fn is_crowded(&self, kinds: &[PacketKind]) -> bool {
+        kinds.iter().any(|&kind| self.outbound.least_room(kind) < self.length(kind) / 4)
     }
 
     /// The next message.

@@ -91,6 +91,18 @@ impl Outbound {
         self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].slots())
     }
 
+    /// Messages of a kind for which there is room on the way to every other worker that still
+    /// takes them.
+    pub(crate) fn least_room(&self, kind: PacketKind) -> usize {
+        let rings = self.rings.iter().flatten().map(|rings| &rings[place(kind)]);
+        let room = |ring: &Producer<Queued>| match ring.slots() {
+            // Nobody is to wait for a worker that has ended.
+            slots if slots * 4 < ring.buffer().capacity() && ring.is_abandoned() => usize::MAX,
+            slots => slots,
+        };
+        rings.map(room).min().unwrap_or(usize::MAX)
+    }
+
     /// What is sent from now on, is sent at this time.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;

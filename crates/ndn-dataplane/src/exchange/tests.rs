@@ -48,6 +48,8 @@ enum Operation {
     Take { to: usize, from: usize, kind: usize, count: usize },
 }
 
+/// Full soon enough.
+const RING_LENGTH: usize = if cfg!(miri) { 16 } else { 64 };
 const OPERATIONS_MAX: usize = if cfg!(miri) { 150 } else { 1500 };
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -70,7 +72,7 @@ proptest! {
     ) {
         let blocks = u32::try_from(OPERATIONS_MAX + 500).unwrap();
         let pools: Vec<_> = (0..3).map(|_| PacketPool::new(blocks).unwrap()).collect();
-        let mut parts = Exchange::between(3).unwrap();
+        let mut parts = Exchange::with_rings(3, RING_LENGTH).unwrap();
         let mut oracle: Vec<VecDeque<u32>> = vec![VecDeque::new(); 27];
         let queue = |from: usize, to: usize, kind: usize| from * 9 + to * 3 + kind;
         let (mut number, mut dropped) = (0, 0);
@@ -80,7 +82,7 @@ proptest! {
                     number += 1;
                     let message = outgoing(&pools[from], number, tx_kind(kind));
                     let fits = to != from
-                        && oracle[queue(from, to, kind)].len() < ring_length(KINDS[kind]);
+                        && oracle[queue(from, to, kind)].len() < parts[0].length(KINDS[kind]);
                     prop_assert_eq!(parts[from].outbound.send(to, message, &pools[from]), fits);
                     if fits {
                         oracle[queue(from, to, kind)].push_back(number);
@@ -252,7 +254,7 @@ fn news_that_comes_before_sleep_is_not_slept_over() {
 #[test]
 fn packets_cross_between_threads_and_go_home() {
     const COUNT: u32 = if cfg!(miri) { 60 } else { 20_000 };
-    let mut parts = Exchange::between(2).unwrap();
+    let mut parts = Exchange::with_rings(2, if cfg!(miri) { 16 } else { 512 }).unwrap();
     let (second, first) = (parts.pop().unwrap(), parts.pop().unwrap());
     let run = |mut part: Exchange| {
         let other = 1 - part.own();

@@ -29,6 +29,8 @@ pub(crate) struct Agenda {
     read_at: usize,
     /// Rounds for which Interests are still read in small portions.
     small_rounds: u8,
+    /// Token of what was not read for lack of room: it comes first the next time.
+    held_back: Option<u64>,
 }
 
 impl Agenda {
@@ -38,7 +40,15 @@ impl Agenda {
             upstreams: 0,
             read_at: 0,
             small_rounds: 0,
+            held_back: None,
         }
+    }
+
+    /// Lets the event at which `is_first` says so come before the others that are not upstream.
+    fn begin_with(&mut self, mut is_first: impl FnMut(usize) -> bool) {
+        let rest = self.order.get_mut(self.upstreams..).unwrap_or_default();
+        let place = rest.iter().position(|&position| is_first(usize::from(position)));
+        rest.rotate_left(place.unwrap_or(0));
     }
 
     /// Puts `count` events in order.
@@ -73,6 +83,9 @@ impl Worker {
             let token = events.event(position).token;
             answers_first && is_face(token) && faces.is_upstream(token)
         });
+        if let Some(token) = agenda.held_back.take() {
+            agenda.begin_with(|position| events.event(position).token == token);
+        }
         let small_rounds =
             if agenda.upstreams > 0 { SMALL_ROUNDS } else { agenda.small_rounds.saturating_sub(1) };
         if (small_rounds > 0) != (agenda.small_rounds > 0) {
@@ -84,6 +97,7 @@ impl Worker {
     /// Reads what is ready, until enough has been read for a round.
     pub(super) fn receive_ready(&mut self, now: Timestamp, events: &Events) {
         self.agenda.read_at = 0;
+        self.state.held_back = false;
         while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
             let place = self.state.next_event;
             let event = events.event(self.agenda.event(place));
@@ -91,7 +105,20 @@ impl Worker {
             if event.token >= COMMAND_TOKEN {
                 continue;
             }
-            if place < self.agenda.upstreams {
+            let is_upstream = place < self.agenda.upstreams;
+            let kind = if is_upstream { PacketKind::Data } else { PacketKind::Interest };
+            if event.readable && self.holds_back(now, kind) {
+                self.state.held_back = true;
+                if !is_upstream {
+                    self.agenda.held_back.get_or_insert(event.token);
+                }
+                // It comes again, but what waits to be sent need not wait.
+                if event.writable {
+                    self.receive(now, &PollEvent { readable: false, ..event });
+                }
+                continue;
+            }
+            if is_upstream {
                 self.receive_all(now, &event);
                 self.agenda.read_at = self.state.packets;
                 continue;
@@ -113,6 +140,10 @@ impl Worker {
             if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
                 return;
             }
+            if self.holds_back(now, PacketKind::Data) {
+                self.state.held_back = true;
+                return;
+            }
         }
     }
 
@@ -131,8 +162,13 @@ impl Worker {
 
     /// Notes what a face or socket has brought last.
     fn note_brought(&mut self, token: u64) {
-        let Some(last) = self.burst.len().checked_sub(1) else { return };
-        self.faces.note_brought(token, self.burst.kind(last) != PacketKind::Interest);
+        let Some(kind) = self.last_kind() else { return };
+        self.faces.note_brought(token, kind != PacketKind::Interest);
+    }
+
+    /// Kind of the last packet of the burst.
+    pub(super) fn last_kind(&self) -> Option<PacketKind> {
+        self.burst.len().checked_sub(1).map(|last| self.burst.kind(last))
     }
 }
 

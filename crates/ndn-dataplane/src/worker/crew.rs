@@ -9,16 +9,17 @@ use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties, Pac
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::{IngressSink, Worker, timing};
+use super::{IngressSink, PACKETS_PER_FLUSH, Worker, timing};
 use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, Queued, RoutedSink};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
 
-/// Messages to take from one worker at a time: of answers all that wait, since they have cost work.
-fn taken_max(kind: PacketKind) -> usize {
+/// Messages to take from each of so many workers at a time: of answers all that wait, since they
+/// have cost work. Of Interests, from all together what a worker reads before it looks again.
+fn taken_max(kind: PacketKind, workers: usize) -> usize {
     match kind {
         PacketKind::Data | PacketKind::Nack => usize::MAX,
-        PacketKind::Interest => BURST_SIZE,
+        PacketKind::Interest => (PACKETS_PER_FLUSH / (workers - 1).max(1)).max(BURST_SIZE),
     }
 }
 
@@ -32,6 +33,8 @@ pub(crate) struct Crew {
     pub(crate) registry: Arc<PeerRegistry>,
     /// Peers whose faces others have, and that have sent to a socket of this worker.
     pub(crate) foreign: HashMap<FaceIndex, (ChannelId, SocketAddr)>,
+    /// Frames for faces of this worker that have come while another face was being read.
+    pub(super) frames: Vec<Frame>,
     /// Those that wait from each worker.
     interests: Box<[InterestQueue]>,
 }
@@ -45,7 +48,8 @@ impl Crew {
     ) -> Self {
         let (crossed, foreign) = (Burst::new(), HashMap::new());
         let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
-        Self { exchange, dispatcher, crossed, registry, foreign, interests }
+        let frames = Vec::new();
+        Self { exchange, dispatcher, crossed, registry, foreign, frames, interests }
     }
 
     /// Sends away what belongs to other shards. What stays keeps its place.
@@ -69,8 +73,8 @@ impl Crew {
 }
 
 impl Worker {
-    /// Takes what waits from other workers, all answers, and one burst of Interests from each.
-    /// Says whether there may be more.
+    /// Takes what waits from other workers, all answers, and some Interests from each, as far as
+    /// there is room for what comes of them. Says whether there may be more.
     pub(super) fn take_from_others(&mut self, now: Timestamp) -> bool {
         let Some(crew) = &self.crew else { return false };
         let workers = crew.exchange.worker_count();
@@ -85,12 +89,13 @@ impl Worker {
                     self.note_empty(from, kind);
                     continue;
                 }
-                let is_full = Exchange::is_nearly_full(kind, waiting);
+                let is_full = crew.exchange.is_nearly_full(kind, waiting);
+                let count = waiting.min(taken_max(kind, workers)).min(self.taken_room(now, kind));
                 queued += waiting as u64;
                 // What a worker says of its faces, it says before it sends what came from them.
                 self.handle_notices();
-                has_more |= waiting > taken_max(kind);
-                for _ in 0..waiting.min(taken_max(kind)) {
+                has_more |= waiting > count;
+                for _ in 0..count {
                     let Some(crew) = &mut self.crew else { return false };
                     let Some(queued) = crew.exchange.take_queued(from, kind) else { break };
                     match kind {
@@ -155,23 +160,29 @@ impl Worker {
                 self.pool.release(outgoing.handle);
                 self.count_unflushed(now, 1);
             }
-            Message::Frame(Frame { face, handle, .. }) => {
-                if self.burst.is_full() {
-                    self.forward(now);
-                }
-                let mut sink = IngressSink {
-                    burst: &mut self.burst,
-                    ingress: &mut self.ingress,
-                    pool: &self.pool,
-                    outbound: None,
-                    timer: timing::measuring(&mut self.timer),
-                    late: None,
-                };
-                let frame = self.pool.bytes(&handle);
-                self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
-                self.pool.release(handle);
-            }
+            Message::Frame(frame) => match &mut self.crew {
+                Some(crew) if self.faces.is_reading() => crew.frames.push(frame),
+                Some(_) | None => self.take_frame(now, frame),
+            },
         }
+    }
+
+    /// Takes a frame that another worker has received for a face of this one.
+    pub(super) fn take_frame(&mut self, now: Timestamp, Frame { face, handle, .. }: Frame) {
+        if self.burst.is_full() {
+            self.forward(now);
+        }
+        let mut sink = IngressSink {
+            burst: &mut self.burst,
+            ingress: &mut self.ingress,
+            pool: &self.pool,
+            outbound: None,
+            timer: timing::measuring(&mut self.timer),
+            late: None,
+        };
+        let frame = self.pool.bytes(&handle);
+        self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
+        self.pool.release(handle);
     }
 
     /// Takes the packets of others through the shard.

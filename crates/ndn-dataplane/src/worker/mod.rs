@@ -10,6 +10,7 @@ mod commands;
 mod counters;
 mod crew;
 mod overload;
+mod room;
 mod sink;
 mod timing;
 
@@ -22,7 +23,7 @@ use ndn_face::{
     ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
 };
 use ndn_forwarding::{
-    Burst, FaceProperties, FaceScope, Ingress, ServiceTimer, ServiceTimes, Shard,
+    Burst, FaceProperties, FaceScope, Ingress, PacketKind, ServiceTimer, ServiceTimes, Shard,
 };
 use ndn_ring::PacketPool;
 use ndn_sys::clock;
@@ -106,6 +107,10 @@ pub(crate) struct RoundState {
     has_commands: bool,
     /// Other workers may have left more.
     has_crossed: bool,
+    /// Others have little room for what this worker sends, since then.
+    crowded_since: Option<Timestamp>,
+    /// Something was not read, for lack of that room.
+    held_back: bool,
     /// Timers are behind.
     has_timers: bool,
     /// No buffer was free.
@@ -158,6 +163,7 @@ impl Worker {
         // Commands first: an answer of management must not overtake the change it speaks of.
         self.state.has_commands = self.handle_commands(now);
         self.state.has_crossed = self.trade(now);
+        self.note_room(now);
         self.receive_ready(now, events);
         self.forward(now);
         self.erase();
@@ -176,6 +182,9 @@ impl Worker {
         self.report_learning();
         self.wake_others();
         self.events.wake();
+        if self.state.held_back && self.state.packets == 0 {
+            self.let_others_run(now);
+        }
         if self.state.packets > 0 {
             self.state.spin_until = now.plus(self.spin);
         }
@@ -187,6 +196,7 @@ impl Worker {
             return Some(NO_BLOCK_PAUSE);
         }
         let is_behind = self.state.has_commands || self.state.has_timers || self.state.has_crossed;
+        let is_behind = is_behind || self.state.held_back;
         if is_behind || now < self.state.spin_until || !self.state.erasures.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -214,9 +224,13 @@ impl Worker {
                     if let Some(channel) = self.faces.emptied() {
                         self.overload.socket_is_empty(channel);
                     }
-                    return;
+                    return self.take_frames(now);
                 }
-                Progress::SinkFull => self.forward(now),
+                Progress::SinkFull => {
+                    let kind = self.last_kind();
+                    self.forward(now);
+                    self.make_room(now, kind.unwrap_or(PacketKind::Interest));
+                }
                 Progress::NewPeer { channel, local, peer } => {
                     self.add_peer(now, channel, local, peer);
                 }
@@ -225,7 +239,7 @@ impl Worker {
                     self.forward(now);
                     self.counters.no_block.increment();
                     self.state.starved = true;
-                    return;
+                    return self.take_frames(now);
                 }
             }
             let mut sink = IngressSink {

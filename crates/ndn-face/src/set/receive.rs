@@ -176,6 +176,13 @@ impl FaceSet {
         }
     }
 
+    /// Whether something that was read has not been taken yet: [`resume`](Self::resume) has to come
+    /// before the next event or frame.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Whether the last read of an event did not find the end of what there was.
     #[must_use]
     pub fn has_more(&self) -> bool {
