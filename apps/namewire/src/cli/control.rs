@@ -33,9 +33,10 @@ impl ControlOptions {
                 };
                 Failure::Unreachable(format!("{error} ({hint})"))
             }
-            ControlError::Io(_) | ControlError::Malformed(_) | ControlError::Refused(_) => {
-                Failure::Failed(error.to_string())
-            }
+            ControlError::Io(_)
+            | ControlError::Silent
+            | ControlError::Malformed(_)
+            | ControlError::Refused(_) => Failure::Failed(error.to_string()),
         })
     }
 }

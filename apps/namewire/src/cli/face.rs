@@ -207,10 +207,35 @@ async fn create(
     let face = response.parameters().ok().filter(|parameters| parameters.face_id.is_some());
     match (face, response.code) {
         (Some(face), 200) => report(&face, common, "created"),
-        // The body tells which face there is.
-        (Some(face), 409) => report(&face, common, "exists already"),
+        // The body tells which face there is; what was asked for beyond that is asked of it.
+        (Some(face), 409) => {
+            let asked = ControlParameters { face_persistency: None, uri: None, ..parameters };
+            let known = face.face_persistency.and_then(FacePersistency::from_number);
+            let longer = known.is_none_or(|known| lasts_longer(persistency, known));
+            if !longer && asked == ControlParameters::default() {
+                return report(&face, common, "exists already");
+            }
+            let change = ControlParameters {
+                face_id: face.face_id,
+                face_persistency: longer.then(|| persistency.number()),
+                ..asked
+            };
+            let accepted = command(&endpoint, Verb::FaceUpdate, &change).await?;
+            let uri = accepted.uri.or(face.uri);
+            report(&ControlParameters { uri, ..accepted }, common, "existed already, updated")
+        }
         _ => Err(Failure::Failed(format!("{canonical}: {} {}", response.code, response.text))),
     }
+}
+
+/// Whether a face of the one persistency outlives more than one of the other, as nfdc ranks them.
+fn lasts_longer(one: FacePersistency, other: FacePersistency) -> bool {
+    let rank = |persistency| match persistency {
+        FacePersistency::OnDemand => 0,
+        FacePersistency::Persistent => 1,
+        FacePersistency::Permanent => 2,
+    };
+    rank(one) > rank(other)
 }
 
 async fn update(

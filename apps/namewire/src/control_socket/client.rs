@@ -1,9 +1,10 @@
 //! The other end of the control socket: what `namewire log` and `namewire capture` use.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -23,6 +24,11 @@ pub enum ControlError {
     /// The connection failed.
     #[error("the control connection failed: {0}")]
     Io(#[from] io::Error),
+    /// Nothing came back.
+    #[error(
+        "no answer on the control socket; is it the one of applications? (--control names the other)"
+    )]
+    Silent,
     /// What came back is not an answer.
     #[error("the forwarder gave no proper answer: {0}")]
     Malformed(String),
@@ -30,6 +36,9 @@ pub enum ControlError {
     #[error("{0}")]
     Refused(String),
 }
+
+/// How long a forwarder may take for an answer, beside the time that was asked for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the control socket of a forwarder.
 #[derive(Debug)]
@@ -53,12 +62,22 @@ impl ControlClient {
     /// # Errors
     /// The connection fails, the answer is malformed, or the forwarder refuses.
     pub fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        let takes = if let Request::TraceLatency { milliseconds } = request {
+            Duration::from_millis(*milliseconds)
+        } else {
+            Duration::ZERO
+        };
+        self.reader.get_ref().set_read_timeout(Some(PATIENCE + takes))?;
         let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
         line.push(b'\n');
         self.reader.get_mut().write_all(&line)?;
         let mut answer = String::new();
         let limit = u64::try_from(RESPONSE_LEN_MAX).unwrap_or(u64::MAX);
-        self.reader.by_ref().take(limit).read_line(&mut answer)?;
+        self.reader.by_ref().take(limit).read_line(&mut answer).map_err(|error| {
+            let is_late = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            if is_late { ControlError::Silent } else { ControlError::Io(error) }
+        })?;
+        self.reader.get_ref().set_read_timeout(None)?;
         let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
         match serde_json::from_str(&answer).map_err(malformed)? {
             Response::Result(result) => serde_json::from_value(result).map_err(malformed),
