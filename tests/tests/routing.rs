@@ -1,6 +1,7 @@
 //! A routing daemon on top: it is told which prefixes applications serve.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
@@ -16,6 +17,8 @@ use ndn_packet::{Data, DataBuilder, Interest, LpPacket};
 struct Local {
     stream: UnixStream,
     reader: PacketReader,
+    /// Interests that came before the answer to the registration.
+    early: VecDeque<Vec<u8>>,
 }
 
 impl Local {
@@ -30,15 +33,22 @@ impl Local {
             .unwrap();
         stream.write_all(&wire).unwrap();
         let mut reader = PacketReader::new(&stream);
-        let answer = reader.next_packet().unwrap();
-        let data = Data::parse(LpPacket::parse(&answer).unwrap().fragment().unwrap()).unwrap();
-        assert!(ControlResponse::decode(data.content().unwrap()).unwrap().is_ok());
-        Self { stream, reader }
+        let mut early = VecDeque::new();
+        loop {
+            let wire = reader.next_packet().unwrap();
+            let packet = LpPacket::parse(&wire).unwrap();
+            if let Ok(data) = Data::parse(packet.fragment().unwrap()) {
+                assert!(ControlResponse::decode(data.content().unwrap()).unwrap().is_ok());
+                return Self { stream, reader, early };
+            }
+            early.push_back(wire);
+        }
     }
 
     /// The next command to the daemon, which it carries out: verb and prefix.
     fn obey(&mut self) -> String {
-        let wire = self.reader.next_packet().unwrap();
+        let early = self.early.pop_front();
+        let wire = early.unwrap_or_else(|| self.reader.next_packet().unwrap());
         let packet = LpPacket::parse(&wire).unwrap();
         let interest = Interest::parse(packet.fragment().unwrap()).unwrap();
         let name = interest.name();
