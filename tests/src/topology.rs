@@ -137,10 +137,19 @@ impl Topology {
     /// # Panics
     /// It does not.
     pub fn start_forwarder(&mut self, node: &str, toml: &str) {
+        self.start_forwarder_as(node, "enabled = false", toml);
+    }
+
+    /// As [`Self::start_forwarder`], with a UDP multicast face on each link.
+    pub fn start_forwarder_with_multicast(&mut self, node: &str, toml: &str) {
+        self.start_forwarder_as(node, "enabled = true\ninterfaces = [\"to-*\"]", toml);
+    }
+
+    fn start_forwarder_as(&mut self, node: &str, multicast: &str, toml: &str) {
         let config = self.directory.path().join(format!("{node}.toml"));
         let text = format!(
             "[forwarder]\nworkers = {}\n[listeners.unix]\npath = \"{}\"\n\
-             [listeners.multicast]\nenabled = false\n[control]\nenabled = false\n{toml}\n",
+             [listeners.multicast]\n{multicast}\n[control]\nenabled = false\n{toml}\n",
             crate::forwarder::worker_count(),
             self.socket(node).display()
         );

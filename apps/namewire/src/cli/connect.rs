@@ -14,7 +14,7 @@ use ndn_security::Signer;
 
 use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
-use super::key_chain::IdentityArgument;
+use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
 use crate::config::parse_duration;
 
@@ -38,11 +38,26 @@ pub(super) struct ConnectOptions {
 impl ConnectOptions {
     /// Connects.
     pub(super) async fn open(&self) -> Outcome<Endpoint> {
-        let mut options =
-            EndpointOptions { address: self.transport.clone(), ..EndpointOptions::default() };
-        if let Some(identity) = &self.identity {
-            options.command_signer = identity.signer()?;
-        }
+        let options = EndpointOptions::default();
+        let signer = match &self.identity {
+            Some(identity) => identity.signer()?,
+            None => options.command_signer,
+        };
+        self.open_with(signer).await
+    }
+
+    /// As [`Self::open`], for what programs of NFD did: they sign with the default identity.
+    pub(super) async fn open_as_usual(&self) -> Outcome<Endpoint> {
+        let signer = self.identity.as_ref().map_or_else(usual_signer, IdentityArgument::signer)?;
+        self.open_with(signer).await
+    }
+
+    async fn open_with(&self, command_signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
+        let options = EndpointOptions {
+            address: self.transport.clone(),
+            command_signer,
+            ..EndpointOptions::default()
+        };
         Endpoint::connect(options).await.map_err(|error| match error {
             OpenError::Address(error) => Failure::Usage(error.to_string()),
             OpenError::Connect(error) => Failure::Unreachable(error.to_string()),

@@ -10,6 +10,7 @@ mod bench_files;
 mod bench_management;
 mod capture;
 mod cert;
+mod companions;
 mod completions;
 mod config;
 mod connect;
@@ -67,6 +68,8 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(run::Options),
+    Start(companions::start::Options),
+    Stop(companions::start::StopOptions),
     Status(status::Options),
     Face(face::Options),
     Route(route::Options),
@@ -85,6 +88,10 @@ enum Command {
     Workers(workers::Options),
     Ndt(ndt::Options),
     Nfdc(nfdc::Options),
+    Autoreg(companions::autoreg::Options),
+    Autoconfig(companions::autoconfig::Options),
+    AutoconfigServer(companions::hub::Options),
+    StatusServer(companions::status_server::Options),
     Trace(trace::Options),
     Traffic(traffic::Options),
     Bench(bench::Options),
@@ -100,7 +107,7 @@ enum Command {
 
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(companions::arguments());
     if let Command::Nfdc(options) = &arguments.command {
         // It has exit statuses of its own.
         return nfdc::run(options);
@@ -119,6 +126,8 @@ pub fn main() -> ExitCode {
 fn execute(command: &Command) -> Outcome {
     match command {
         Command::Run(options) => run::run(options),
+        Command::Start(options) => companions::start::run(options),
+        Command::Stop(options) => companions::start::stop(options),
         Command::Status(options) => status::run(options),
         Command::Face(options) => face::run(options),
         Command::Route(options) => route::run(options),
@@ -137,6 +146,10 @@ fn execute(command: &Command) -> Outcome {
         Command::Workers(options) => workers::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
+        Command::Autoreg(options) => companions::autoreg::run(options),
+        Command::Autoconfig(options) => companions::autoconfig::run(options),
+        Command::AutoconfigServer(options) => companions::hub::run(options),
+        Command::StatusServer(options) => companions::status_server::run(options),
         Command::Trace(options) => trace::run(options),
         Command::Traffic(options) => traffic::run(options),
         Command::Bench(options) => bench::run(options),

@@ -216,6 +216,14 @@ fn print(text: &str) -> Result<(), Exit> {
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
+/// What `nfdc status report` prints in this format, for who serves it.
+pub(super) async fn status_report(endpoint: &Endpoint, format: &str) -> Result<String, Failure> {
+    let session = Session { endpoint: endpoint.clone() };
+    let report = report::Report::fetch(&session).await;
+    let report = report.map_err(|exit| Failure::NoAnswer(exit.message))?;
+    Ok(report.render(Some(format)))
+}
+
 /// How long a host name may take to be looked up.
 const CANONIZE_TIMEOUT: Duration = Duration::from_secs(4);
 

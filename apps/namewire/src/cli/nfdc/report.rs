@@ -56,22 +56,7 @@ impl Session {
 
 /// `status report [text|xml|json]`.
 pub(super) async fn all(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
-    let report = Report {
-        general: session.general().await?,
-        channels: session.channels().await?,
-        faces: session.dataset(&Dataset::FaceList, "face dataset").await?,
-        fib: session.fib().await?,
-        rib: session.dataset(&Dataset::RibList, "RIB dataset").await?,
-        cs: session.cs().await?,
-        strategies: session
-            .dataset(&Dataset::StrategyChoiceList, "strategy choice dataset")
-            .await?,
-    };
-    Ok(match arguments.text("format") {
-        Some("xml") => xml::report(&report),
-        Some("json") => format!("{}\n", json(&report)),
-        _ => report.to_text(),
-    })
+    Ok(Report::fetch(session).await?.render(arguments.text("format")))
 }
 
 /// One part of it: `status show`, `channel list`, `fib list`, `cs info`.
@@ -85,6 +70,28 @@ pub(super) async fn section(session: &Session, command: &str) -> Result<String, 
 }
 
 impl Report {
+    pub(super) async fn fetch(session: &Session) -> Result<Self, Exit> {
+        Ok(Self {
+            general: session.general().await?,
+            channels: session.channels().await?,
+            faces: session.dataset(&Dataset::FaceList, "face dataset").await?,
+            fib: session.fib().await?,
+            rib: session.dataset(&Dataset::RibList, "RIB dataset").await?,
+            cs: session.cs().await?,
+            strategies: session
+                .dataset(&Dataset::StrategyChoiceList, "strategy choice dataset")
+                .await?,
+        })
+    }
+
+    pub(super) fn render(&self, format: Option<&str>) -> String {
+        match format {
+            Some("xml") => xml::report(self),
+            Some("json") => format!("{}\n", json(self)),
+            _ => self.to_text(),
+        }
+    }
+
     fn to_text(&self) -> String {
         let lines = |title: &str, items: Vec<String>| {
             let items: String = items.iter().map(|item| format!("  {item}\n")).collect();

@@ -1,0 +1,104 @@
+//! Started by the name of a program of NFD, this one takes its arguments.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Where NFD's configuration usually is.
+const NFD_CONF: &str = "/etc/ndn/nfd.conf";
+
+/// The arguments of this program, those of NFD's programs put into our words.
+pub(in crate::cli) fn arguments() -> Vec<OsString> {
+    translate(std::env::args_os().collect(), Path::new(NFD_CONF).exists())
+}
+
+fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
+    let called = given.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let with_conf: &[&str] = &["--", "--nfd-conf", NFD_CONF];
+    let command: Vec<&str> = match called.unwrap_or_default() {
+        "nfd" => vec!["run"],
+        "nfd-start" if has_nfd_conf => [&["start"], with_conf].concat(),
+        "nfd-start" => vec!["start"],
+        "nfd-stop" => vec!["stop"],
+        "nfd-status" => vec!["nfdc", "status", "report"],
+        "nfdc" => vec!["nfdc"],
+        "nfd-autoreg" => vec!["autoreg"],
+        "ndn-autoconfig" => vec!["autoconfig"],
+        "ndn-autoconfig-server" => vec!["autoconfig-server"],
+        "nfd-status-http-server" => vec!["status-server"],
+        _ => return given,
+    };
+    let rest = &given[1..];
+    // All of them have this option; ours has one version.
+    let asks_version = rest.len() == 1 && (rest[0] == "-V" || rest[0] == "--version");
+    let mut arguments = vec![OsString::from("namewire")];
+    if asks_version && command[0] != "nfdc" {
+        arguments.push("--version".into());
+        return arguments;
+    }
+    arguments.extend(command.iter().map(OsString::from));
+    match command[0] {
+        "run" => arguments.extend(run_options(rest, has_nfd_conf)),
+        _ => arguments.extend_from_slice(rest),
+    }
+    arguments
+}
+
+/// The options of nfd: `-c FILE`, `--config FILE`, `--config=FILE`; without, it takes the usual file.
+fn run_options(given: &[OsString], has_nfd_conf: bool) -> Vec<OsString> {
+    let mut options = Vec::new();
+    let mut names_file = false;
+    for option in given {
+        let text = option.to_string_lossy();
+        if text == "-c" || text == "--config" {
+            names_file = true;
+            options.push("--nfd-conf".into());
+        } else if let Some(file) = text.strip_prefix("--config=") {
+            names_file = true;
+            options.push(format!("--nfd-conf={file}").into());
+        } else {
+            options.push(option.clone());
+        }
+    }
+    let asks_help = given.iter().any(|option| option == "-h" || option == "--help");
+    if !names_file && !asks_help && has_nfd_conf {
+        options.extend(["--nfd-conf", NFD_CONF].map(OsString::from));
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(line: &str, has_nfd_conf: bool) -> String {
+        let given = line.split(' ').map(OsString::from).collect();
+        let words = translate(given, has_nfd_conf);
+        words.join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn names_of_other_programs_lead_to_ours() {
+        for (line, expected) in [
+            ("/usr/bin/namewire run -c x", "/usr/bin/namewire run -c x"),
+            ("/usr/bin/nfdc face list", "namewire nfdc face list"),
+            ("nfdc -V", "namewire nfdc -V"),
+            ("nfd-status", "namewire nfdc status report"),
+            ("nfd-autoreg -i /a -c 5", "namewire autoreg -i /a -c 5"),
+            ("ndn-autoconfig -d", "namewire autoconfig -d"),
+            ("ndn-autoconfig-server -p /a udp://h", "namewire autoconfig-server -p /a udp://h"),
+            ("nfd-status-http-server -p 8000", "namewire status-server -p 8000"),
+            ("nfd-status-http-server --version", "namewire --version"),
+            ("nfd-stop", "namewire stop"),
+            ("nfd-start", "namewire start"),
+            ("nfd -c /x/nfd.conf", "namewire run --nfd-conf /x/nfd.conf"),
+            ("nfd --config=/x/nfd.conf", "namewire run --nfd-conf=/x/nfd.conf"),
+            ("nfd", "namewire run"),
+        ] {
+            assert_eq!(translated(line, false), expected);
+        }
+        assert_eq!(translated("nfd", true), "namewire run --nfd-conf /etc/ndn/nfd.conf");
+        assert_eq!(translated("nfd --help", true), "namewire run --help");
+        let start = "namewire start -- --nfd-conf /etc/ndn/nfd.conf";
+        assert_eq!(translated("nfd-start", true), start);
+    }
+}

@@ -1,0 +1,17 @@
+//! What the programs beside NFD do: `nfd-autoreg`, `ndn-autoconfig` and its server,
+//! `nfd-status-http-server`, `nfd-start` and `nfd-stop`.
+//!
+//! Each is a command here; started by the name of one of those programs (a symbolic link), this
+//! program takes its options (`invocation.rs`).
+
+pub(super) mod autoconfig;
+pub(super) mod autoreg;
+mod face_events;
+pub(super) mod hub;
+pub(super) mod invocation;
+mod network;
+pub(super) mod start;
+pub(super) mod status_server;
+
+/// Names that a site's scripts call, and the arguments of ours that do the same.
+pub(super) use invocation::arguments;

@@ -1,0 +1,143 @@
+//! `namewire start` and `namewire stop`: a forwarder in the background, where no service manager has it.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::{Candidates, ForwarderAddress};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output;
+
+/// Start the forwarder in the background, and wait until it listens
+///
+/// What it logs goes on to standard error, or to a file. A service manager does this better: there is a
+/// unit for systemd.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Options {
+    /// Append what the forwarder logs to this file
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Options of `namewire run`, behind `--`
+    #[arg(last = true, value_name = "OPTION")]
+    options: Vec<OsString>,
+}
+
+/// Stop the forwarder that listens on the usual socket, and wait until it has ended
+#[derive(Args, Debug)]
+pub(in crate::cli) struct StopOptions {
+    /// The forwarder: unix:///path; by default the one that other commands would use
+    #[arg(long, value_name = "URI")]
+    transport: Option<ForwarderAddress>,
+    /// How long it may take to end
+    #[arg(long, value_name = "DURATION", default_value = "30s",
+        value_parser = super::super::connect::positive_duration)]
+    timeout: Duration,
+}
+
+/// The last line of what a forwarder says when it has started.
+const LISTENING: &str = "NDN_CLIENT_TRANSPORT=";
+
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Failed(format!("this program cannot be found: {error}")))?;
+    let mut command = Command::new(program);
+    command.arg("run").args(&options.options);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    if let Some(path) = &options.log_file {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        command.stderr(file.map_err(|error| Failure::file(path.display(), &error))?);
+    }
+    // Ctrl-C on this terminal is not for it.
+    command.process_group(0);
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::Failed(format!("the forwarder cannot be started: {error}")))?;
+    match wait_until_listening(&mut child)? {
+        true => {
+            let line = format!("started, process {}", child.id());
+            Ok(output::print_line(&line)?)
+        }
+        false => {
+            let status = child.wait().map_err(|error| Failure::Failed(error.to_string()))?;
+            Err(Failure::Failed(format!("the forwarder did not start ({status})")))
+        }
+    }
+}
+
+/// Repeats what the forwarder says, until it listens; false if it ends before.
+fn wait_until_listening(child: &mut Child) -> Outcome<bool> {
+    let Some(stdout) = child.stdout.take() else { return Ok(false) };
+    for line in BufReader::new(stdout).lines() {
+        let line = line.map_err(|error| Failure::Failed(error.to_string()))?;
+        output::print_line(&line)?;
+        if line.contains(LISTENING) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
+    let candidates = match &options.transport {
+        Some(address) => Candidates::given(address.clone()),
+        None => {
+            Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?
+        }
+    };
+    let (path, stream) = connect(&candidates.addresses)?;
+    let failed = |what: &str, error: rustix::io::Errno| Failure::Failed(format!("{what}: {error}"));
+    let peer = socket_peercred(&stream)
+        .map_err(|error| failed(&format!("who listens on {}", path.display()), error))?;
+    drop(stream);
+    let pid = peer.pid;
+    let process = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(|error| failed(&format!("process {pid}"), error))?;
+    // From here on the number cannot pass to another process unnoticed.
+    check_program(pid)?;
+    pidfd_send_signal(&process, Signal::TERM)
+        .map_err(|error| failed(&format!("process {pid} cannot be stopped"), error))?;
+    let timeout = Timespec::try_from(options.timeout)
+        .map_err(|_| Failure::Usage("--timeout is too long".to_owned()))?;
+    let mut ends = [PollFd::new(&process, PollFlags::IN)];
+    match poll(&mut ends, Some(&timeout)) {
+        Ok(1) => Ok(output::print_line(&format!("stopped process {pid}"))?),
+        Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not ended yet"))),
+        Err(error) => Err(failed("waiting for it to end", error)),
+    }
+}
+
+/// A connection to the first of these that somebody listens on.
+fn connect(addresses: &[ForwarderAddress]) -> Outcome<(&Path, UnixStream)> {
+    let mut tried = Vec::new();
+    for address in addresses {
+        let ForwarderAddress::Unix(path) = address else {
+            let reason = format!("{address} is no Unix socket: who listens there cannot be told");
+            return Err(Failure::Usage(reason));
+        };
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok((path, stream)),
+            Err(error) => tried.push(format!("{}: {error}", path.display())),
+        }
+    }
+    Err(Failure::Unreachable(format!("no forwarder runs here ({})", tried.join("; "))))
+}
+
+/// Whatever listens there may be something else: an `ndnd`, a container's proxy.
+fn check_program(pid: Pid) -> Outcome {
+    let path = format!("/proc/{}/comm", pid.as_raw_nonzero());
+    let name = std::fs::read_to_string(&path).map_err(|error| Failure::file(&path, &error))?;
+    match name.trim() {
+        "namewire" | "nfd" | "nfd-start" => Ok(()),
+        other => Err(Failure::Failed(format!("process {pid} is `{other}`, not a forwarder"))),
+    }
+}

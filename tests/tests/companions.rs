@@ -1,0 +1,318 @@
+//! What the programs beside NFD do: autoreg, hub discovery, status over HTTP, start and stop.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use namewire_tests::{
+    Forwarder, PATIENCE, Process, Settings, Topology, program, run_to_end, skip_unless_found,
+    wait_until, wire,
+};
+use rustix::process::{Pid, test_kill_process};
+
+/// Routes with this origin, as `prefix cost`.
+fn routes(forwarder: &Forwarder, origin: &str) -> Vec<String> {
+    let routes = forwarder.json(&["route", "list"]);
+    let mut found: Vec<_> = routes
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|route| route["origin"] == origin)
+        .map(|route| format!("{} {}", route["prefix"].as_str().unwrap(), route["cost"]))
+        .collect();
+    found.sort();
+    found
+}
+
+/// A peer that has spoken to the forwarder by UDP.
+fn speak(forwarder: &Forwarder) -> UdpSocket {
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.connect(("127.0.0.1", forwarder.port())).unwrap();
+    peer.send(&wire::interest("/nobody/serves/this", 1)).unwrap();
+    peer
+}
+
+#[test]
+fn peers_that_connect_get_routes() {
+    let forwarder = Settings::new().udp().start();
+    let early = speak(&forwarder);
+    wait_until("the face of the early peer", || {
+        let port = early.local_addr().unwrap().port().to_string();
+        forwarder.output(&["face", "list"]).contains(&port).then_some(())
+    });
+    let arguments = ["autoreg", "-i", "/auto", "-a", "/all", "-c", "7", "-b", "192.0.2.0/24"];
+    let mut autoreg = forwarder.spawn("autoreg", &arguments);
+    autoreg.wait_for_output("routing to peers");
+    assert_eq!(routes(&forwarder, "autoreg"), ["/all 7", "/auto 7"]);
+    let _late = [speak(&forwarder), speak(&forwarder)];
+    wait_until("routes to the late peers", || {
+        (routes(&forwarder, "autoreg").len() == 6).then_some(())
+    });
+    autoreg.signal(rustix::process::Signal::TERM);
+    assert!(autoreg.wait().success());
+    let arguments = ["autoreg", "-i", "/other", "-w", "192.0.2.0/24", "-a", "/more"];
+    let mut other = forwarder.spawn("other", &arguments);
+    other.wait_for_output("routing to peers");
+    let routes = routes(&forwarder, "autoreg");
+    assert!(routes.contains(&"/more 255".to_owned()), "{routes:?}");
+    assert!(!routes.iter().any(|route| route.starts_with("/other")), "{routes:?}");
+}
+
+/// A DNS server that knows one service, of the host in the `hub` of the name.
+fn dns_server(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let serving = socket.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = serving.recv_from(&mut query) {
+            let mut answer = query[..length].to_vec();
+            answer[2] |= 0x80;
+            let question = b"\x04_ndn\x04_udp\x04site\x07example";
+            if query[12..length].starts_with(question) {
+                answer[7] = 1;
+                answer.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 60, 0, 17, 0, 0, 0, 0]);
+                answer.extend(port.to_be_bytes());
+                answer.extend(b"\x09localhost\x00");
+            } else {
+                answer[3] = 3;
+            }
+            let _ = serving.send_to(&answer, from);
+        }
+    });
+    socket
+}
+
+/// A web server that names the closest hub, and is asked once.
+fn fch_server() -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/?k=1", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        let length = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n127.0.0.1\n").unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    (url, asked)
+}
+
+#[test]
+fn a_hub_is_found_by_the_dns_or_a_web_server() {
+    let forwarder = Settings::new().udp().start();
+    let hub = Settings::new().udp().start();
+    let dns = dns_server(hub.port());
+    let dns = format!("--dns={}", dns.local_addr().unwrap());
+    let nobody = run_to_end(forwarder.command(&["autoconfig", &dns, "--search", "other.example"]));
+    let said = String::from_utf8_lossy(&nobody.stderr);
+    assert_eq!(nobody.status.code(), Some(4), "{said}");
+    assert!(said.contains("other.example has no service _ndn._udp"), "{said}");
+    // Who is not asked to be asked is not asked.
+    assert!(!said.contains("NDN-FCH") && !said.contains("home hub"), "{said}");
+    assert_eq!(routes(&forwarder, "autoconf"), [""; 0]);
+
+    let arguments = ["autoconfig", &dns, "--search", "other.example", "--search", "site.example"];
+    let told = forwarder.output(&arguments);
+    assert!(told.contains(&format!("udp://localhost:{} by DNS", hub.port())), "{told}");
+    assert_eq!(routes(&forwarder, "autoconf"), ["/ 100", "/localhop/nfd 100"]);
+    let server = hub.spawn("ping-server", &["ping-server", "/hub"]);
+    wait_until("an answer from the hub", || {
+        let ping = forwarder.run(&["ping", "/hub", "--count", "1", "--timeout", "1s"]);
+        ping.status.success().then_some(())
+    });
+    drop(server);
+
+    let (url, asked) = fch_server();
+    let other = Settings::new().udp().start();
+    let arguments = ["autoconfig", &dns, "--search", "other.example", "--ndn-fch-url", &url];
+    let told = other.output(&arguments);
+    assert!(told.contains("udp://127.0.0.1 by NDN-FCH"), "{told}");
+    assert!(asked.join().unwrap().starts_with("GET /?k=1 HTTP/1.0\r\n"));
+}
+
+#[test]
+fn a_configuration_that_does_not_enable_it_changes_nothing() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("autoconfig.conf");
+    std::fs::write(&file, "# enabled = true\nenabled = false\n").unwrap();
+    let output = forwarder.run(&["autoconfig", "--config", file.to_str().unwrap()]);
+    assert!(output.status.success());
+    assert_eq!(routes(&forwarder, "autoconf"), [""; 0]);
+}
+
+/// On a link, by multicast: our server and our client, and those of NFD where they are there.
+#[test]
+fn a_hub_is_found_on_the_link() {
+    let Some(mut topology) = Topology::new(&["a", "hub"], &[("a", "hub")]) else { return };
+    for node in ["a", "hub"] {
+        topology.start_forwarder_with_multicast(node, "");
+    }
+    // The kernel takes a moment to join the groups of a link that has just come up.
+    wait_until("multicast faces", || {
+        let faces = |node| topology.output(node, &["face", "list"]).contains("udp4://224.0.23.170");
+        (faces("a") && faces("hub")).then_some(())
+    });
+    let address = topology.address("hub", "a");
+    let servers = [
+        format!("{} autoconfig-server udp4://{address}:6363 -p /site/a", program().display()),
+        format!("ndn-autoconfig-server -p /site/a udp4://{address}:6363"),
+    ];
+    let clients = ["namewire autoconfig", "ndn-autoconfig"];
+    for (number, server) in servers.iter().enumerate() {
+        if number == 1 && !skip_unless_found("ndn-autoconfig-server") {
+            continue;
+        }
+        let transport = |node: &str, topology: &Topology| {
+            let home = topology.directory().display().to_string();
+            let socket = topology.socket(node).display().to_string();
+            format!("env HOME={home} NDN_CLIENT_TRANSPORT=unix://{socket}")
+        };
+        let name = format!("server{number}");
+        let command = format!("{} {server}", transport("hub", &topology));
+        topology.start("hub", &name, &command);
+        wait_until("the server to be registered", || {
+            let routes = topology.output("hub", &["nfdc", "route", "list"]);
+            routes.contains("/localhop/nfd/rib/routable-prefixes").then_some(())
+        });
+        for client in clients {
+            if client == "ndn-autoconfig" && !skip_unless_found("ndn-autoconfig") {
+                continue;
+            }
+            let client = client.replace("namewire", &program().display().to_string());
+            let command = format!("in_node a {} {client}", transport("a", &topology));
+            // On a busy machine the answer may come too late for the first.
+            topology.shell(&format!("for attempt in 1 2 3 4 5; do ( {command} ) && break; done"));
+            let routes = topology.output("a", &["nfdc", "route", "list"]);
+            for prefix in ["/", "/localhop/nfd"] {
+                let route = routes.lines().find(|line| {
+                    line.contains(&format!("prefix={prefix} ")) && line.contains("origin=autoconf")
+                });
+                let route = route.unwrap_or_else(|| panic!("no route {prefix}:\n{routes}"));
+                assert!(route.contains("cost=100"), "{route}");
+                let face = route.split(' ').find_map(|word| word.strip_prefix("nexthop=")).unwrap();
+                let remove = ["route", "remove", prefix, face, "--origin", "autoconf"];
+                let _ = topology.output("a", &remove);
+            }
+        }
+        // What may be registered at the hub, as far as anybody asks.
+        let prefixes = "/localhop/nfd/rib/routable-prefixes";
+        let arguments = ["peek", "--prefix", prefixes];
+        let told = topology.run("hub", &arguments).stdout;
+        assert_eq!(told, b"\x07\x09\x08\x04site\x08\x01a", "{told:?}");
+        topology.stop(&name);
+    }
+}
+
+fn get(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_status_is_served_over_http() {
+    let forwarder = Settings::new().start();
+    let mut server = forwarder.spawn("status", &["status-server", "--port", "0", "-v"]);
+    server.wait_for_output("serving the status on http://127.0.0.1:");
+    let said = server.stdout();
+    let port = said.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
+    let port: u16 = port.parse().unwrap();
+    let xml = get(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(xml.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/xml"), "{xml}");
+    assert!(xml.contains("<generalStatus>") && xml.trim_end().ends_with("</nfdStatus>"), "{xml}");
+    let json = get(port, "GET /status.json HTTP/1.0\r\n\r\n");
+    let body = json.split_once("\r\n\r\n").unwrap().1;
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(status["faces"].as_array().unwrap().len() > 2, "{status}");
+    assert!(get(port, "GET /status.txt HTTP/1.0\r\n\r\n").contains("General NFD status:"));
+    assert!(get(port, "GET /robots.txt HTTP/1.0\r\n\r\n").ends_with("Disallow: /\n"));
+    assert!(get(port, "GET /../etc/passwd HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(get(port, "DELETE / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(get(port, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    // Many that say nothing do not keep others out for ever, nor one that says too much.
+    let _silent: Vec<_> =
+        (0..8).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let long = format!("GET /{} HTTP/1.0\r\n\r\n", "x".repeat(7000));
+    assert!(get(port, &long).starts_with("HTTP/1.1 404 "));
+    wait_until("requests to be printed", || server.stderr().contains("\" 404").then_some(()));
+}
+
+/// A command by this name, which is a symbolic link to our program.
+fn by_name(directory: &Path, name: &str) -> Command {
+    let link = directory.join(name);
+    if !link.exists() {
+        symlink(program(), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    let socket = directory.join("forwarder.sock");
+    command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
+    command
+}
+
+#[test]
+fn names_of_other_programs_do_what_those_do() {
+    let forwarder = Settings::new().udp().start();
+    let directory = forwarder.directory();
+    let output = |name: &str, arguments: &[&str]| {
+        let mut command = by_name(directory, name);
+        command.args(arguments);
+        let output = run_to_end(command);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{name} {arguments:?}: {complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(output("nfd-status", &[]).starts_with("General NFD status:"));
+    assert!(output("nfdc", &["cs", "info"]).starts_with("CS information:"));
+    assert!(output("nfd-autoreg", &["-V"]).starts_with("namewire "));
+    let mut command = by_name(directory, "nfd-autoreg");
+    command.args(["--prefix", "/auto"]);
+    let mut autoreg = Process::start("autoreg", command, directory);
+    autoreg.wait_for_output("routing to peers");
+    let _peer = speak(&forwarder);
+    wait_until("a route to the peer", || {
+        (routes(&forwarder, "autoreg") == ["/auto 255"]).then_some(())
+    });
+    let mut command = by_name(directory, "nfd-autoreg");
+    command.arg("--cost=5");
+    assert_eq!(run_to_end(command).status.code(), Some(2), "no prefix");
+}
+
+#[test]
+fn a_forwarder_starts_in_the_background_and_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("forwarder.sock");
+    let log = directory.path().join("log");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(arguments);
+        command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
+        run_to_end(command)
+    };
+    let nobody = run(&["stop"]);
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    let start = ["start", "--log-file", log.to_str().unwrap(), "--", "--no-udp", "--no-tcp"];
+    let start = [&start[..], &["--socket", socket.to_str().unwrap()]].concat();
+    let started = run(&start);
+    let said = String::from_utf8_lossy(&started.stdout);
+    assert!(started.status.success(), "{started:?}");
+    let pid = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    assert!(run(&["status"]).status.success());
+    let again = run(&start);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    let stopped = run(&["stop"]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    // Its parent is gone: whoever reaps it may take a moment.
+    wait_until("the process to be gone", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        let is_dead = stat.is_ok_and(|stat| stat.contains(") Z "));
+        (is_dead || test_kill_process(pid).is_err()).then_some(())
+    });
+    assert!(!socket.exists());
+    assert!(std::fs::read_to_string(&log).unwrap().contains("starting"));
+}
