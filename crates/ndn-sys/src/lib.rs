@@ -5,6 +5,9 @@
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
 //! | [`interface`] | network interfaces and their addresses |
+//! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
+//! | [`netlink`] | links, their changes, and what XDP can do with them |
+//! | [`packet`] | frames of network devices: AF_PACKET with a receive ring |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
@@ -14,7 +17,10 @@
 pub mod allocation;
 pub mod clock;
 pub mod cpu;
+pub mod device;
 pub mod interface;
+pub mod netlink;
+pub mod packet;
 pub mod poll;
 mod socket;
 pub mod stream;

@@ -1,14 +1,17 @@
-//! Internet addresses as the kernel writes them.
+//! Addresses as the kernel writes them.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Room for one address of any family that UDP has.
+use crate::packet::{KernelLinkAddress, LinkAddress};
+
+/// Room for one address of any family that messages are sent to.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union KernelAddress {
     family: libc::sa_family_t,
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
+    link: KernelLinkAddress,
 }
 
 impl std::fmt::Debug for KernelAddress {
@@ -61,6 +64,13 @@ impl KernelAddress {
                 (kernel, V6_LENGTH)
             }
         }
+    }
+
+    /// An address on a link, and its length in bytes.
+    pub(crate) fn of_link(address: &LinkAddress) -> (Self, libc::socklen_t) {
+        let mut kernel = Self::empty();
+        kernel.link = KernelLinkAddress::new(address);
+        (kernel, KernelLinkAddress::LENGTH)
     }
 
     /// The address, if the kernel stored one of `length` bytes.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use crate::packet::LinkAddress;
 use crate::udp::address::KernelAddress;
 
 /// The control message with the segment length, laid out as the kernel expects it.
@@ -121,8 +122,24 @@ impl<'d> SendBuilder<'_, 'd> {
     /// If the batch has no room for it.
     pub fn end_message(&mut self, peer: Option<SocketAddr>, segment_length: Option<u16>) {
         assert!(self.batch.messages.len() < self.batch.messages_max, "messages of a send batch");
-        let (address, address_length) =
-            peer.map_or((KernelAddress::empty(), 0), KernelAddress::new);
+        let to = peer.map_or((KernelAddress::empty(), 0), KernelAddress::new);
+        self.end(to, segment_length);
+    }
+
+    /// Ends a message that is one frame, for the socket of a network device.
+    ///
+    /// # Panics
+    /// If the batch has no room for it.
+    pub fn end_frame(&mut self, to: &LinkAddress) {
+        assert!(self.batch.messages.len() < self.batch.messages_max, "messages of a send batch");
+        self.end(KernelAddress::of_link(to), None);
+    }
+
+    fn end(
+        &mut self,
+        (address, address_length): (KernelAddress, libc::socklen_t),
+        segment_length: Option<u16>,
+    ) {
         self.batch.messages.push(Message {
             slices: (self.message_start, self.batch.slices.len()),
             address,

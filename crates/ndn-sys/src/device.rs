@@ -1,0 +1,82 @@
+//! What `/sys` says of a network device beyond what netlink does.
+
+use std::fs;
+use std::path::Path;
+
+/// The hardware behind a network device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Device {
+    /// The driver, such as `ice`; none of a virtual device.
+    pub driver: Option<String>,
+    /// The NUMA node that it is attached to; none where there is only one, or the device is virtual.
+    pub numa_node: Option<usize>,
+    /// Megabits per second, if its link is up and the driver knows.
+    pub speed_mbps: Option<u64>,
+    /// Receive and transmit queues that are in use, if it says.
+    pub queues: Option<(usize, usize)>,
+}
+
+impl Device {
+    /// What the files below `root/sys/class/net` say of the device `name`.
+    #[must_use]
+    pub fn read(root: &Path, name: &str) -> Self {
+        let directory = root.join("sys/class/net").join(name);
+        let number = |file: &str| -> Option<i64> {
+            fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok()
+        };
+        let driver = fs::read_link(directory.join("device/driver")).ok();
+        let driver = driver.as_deref().and_then(Path::file_name);
+        Self {
+            driver: driver.map(|name| name.to_string_lossy().into_owned()),
+            numa_node: number("device/numa_node").and_then(|node| usize::try_from(node).ok()),
+            speed_mbps: number("speed").and_then(|speed| u64::try_from(speed).ok()),
+            queues: read_queues(&directory),
+        }
+    }
+}
+
+fn read_queues(directory: &Path) -> Option<(usize, usize)> {
+    let entries = fs::read_dir(directory.join("queues")).ok()?;
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let count = |prefix: &str| {
+        names.iter().filter(|name| name.to_string_lossy().starts_with(prefix)).count()
+    };
+    Some((count("rx-"), count("tx-"))).filter(|(receive, transmit)| receive + transmit > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_card_and_a_virtual_device() {
+        let root = tempfile::tempdir().unwrap();
+        let net = root.path().join("sys/class/net");
+        let card = net.join("eth1");
+        for directory in ["device", "queues/rx-0", "queues/rx-1", "queues/tx-0"] {
+            fs::create_dir_all(card.join(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("../../../bus/pci/drivers/ice", card.join("device/driver"))
+            .unwrap();
+        fs::write(card.join("device/numa_node"), "1\n").unwrap();
+        fs::write(card.join("speed"), "100000\n").unwrap();
+        let expected = Device {
+            driver: Some("ice".to_owned()),
+            numa_node: Some(1),
+            speed_mbps: Some(100_000),
+            queues: Some((2, 1)),
+        };
+        assert_eq!(Device::read(root.path(), "eth1"), expected);
+
+        // A link that is down has speed -1, a machine of one node has node -1.
+        fs::write(card.join("device/numa_node"), "-1\n").unwrap();
+        fs::write(card.join("speed"), "-1\n").unwrap();
+        let down = Device::read(root.path(), "eth1");
+        assert_eq!((down.numa_node, down.speed_mbps), (None, None));
+
+        fs::create_dir_all(net.join("veth0")).unwrap();
+        assert_eq!(Device::read(root.path(), "veth0"), Device::default());
+        assert_eq!(Device::read(root.path(), "none"), Device::default());
+    }
+}

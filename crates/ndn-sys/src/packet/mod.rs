@@ -1,0 +1,26 @@
+//! Frames of network devices (AF_PACKET), for one EtherType.
+//!
+//! | file | the concept of the kernel |
+//! |---|---|
+//! | `socket` | the socket: what it is bound to, groups, what it counts |
+//! | `filter` | the classic BPF program that drops what is not for us |
+//! | `ring` | the receive ring (TPACKET_V2): slots that the kernel fills and we give back |
+//! | `mapping` | the memory of the ring |
+//! | `address` | link-layer addresses as the kernel writes them |
+//!
+//! Sending is by [`SendBatch`](crate::udp::SendBatch), many frames per `sendmmsg`; a transmit ring was
+//! no faster on veth, and would copy what lies in a packet buffer already.
+//!
+//! TPACKET_V2 and not V3: blocks of V3 reach a process when they are full or a timer of at least a
+//! millisecond has fired, so a lone frame took 1.06 ms for a round trip on veth where V2 takes 0.13 ms.
+
+mod address;
+mod filter;
+mod mapping;
+mod ring;
+mod socket;
+
+pub(crate) use address::KernelLinkAddress;
+pub use address::LinkAddress;
+pub use ring::{Delivery, Frame};
+pub use socket::{PacketSocket, PacketSocketOptions, PacketStatistics, may_open};
