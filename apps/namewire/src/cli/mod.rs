@@ -22,6 +22,7 @@ mod face;
 mod failure;
 mod fetch_file;
 mod get;
+mod interfaces;
 mod interrupt;
 mod key;
 mod key_chain;
@@ -86,6 +87,7 @@ enum Command {
     Capture(capture::Options),
     Log(log::Options),
     Workers(workers::Options),
+    Interfaces(interfaces::Options),
     Ndt(ndt::Options),
     Nfdc(nfdc::Options),
     Autoreg(companions::autoreg::Options),
@@ -144,6 +146,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),
         Command::Workers(options) => workers::run(options),
+        Command::Interfaces(options) => interfaces::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),
         Command::Autoreg(options) => companions::autoreg::run(options),

@@ -1,0 +1,316 @@
+//! `namewire interfaces`: network devices, and how Namewire can use them.
+
+use std::path::Path;
+
+use clap::Args;
+use ndn_sys::device::Device;
+use ndn_sys::interface;
+use ndn_sys::netlink::{self, Link, XdpSupport};
+use ndn_sys::packet;
+use serde_json::{Value, json};
+
+use super::failure::{Failure, Outcome};
+use super::output::{self, Table};
+
+/// Show network interfaces and the drivers that Namewire can use on them
+///
+/// For each interface: its link, MAC address, MTU, queues and NUMA node, which drivers there are for it,
+/// and what Namewire would pick and why. This machine and user are looked at; no forwarder is asked.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Only this interface
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How frames of an interface can reach a forwarder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    /// AF_PACKET: Ethernet faces.
+    AfPacket,
+    /// The sockets of the kernel's IP: UDP and TCP faces.
+    Sockets,
+}
+
+impl Driver {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::Sockets => "sockets",
+        }
+    }
+}
+
+/// What is known of one interface.
+#[derive(Debug)]
+struct Found {
+    link: Link,
+    device: Device,
+    has_address: bool,
+    /// None if the kernel does not tell.
+    xdp: Option<XdpSupport>,
+    master: Option<String>,
+}
+
+/// What Namewire would do with an interface.
+#[derive(Debug, PartialEq, Eq)]
+struct Choice {
+    /// Those that it can use now, the fastest first.
+    usable: Vec<Driver>,
+    /// The one that it would pick.
+    pick: Option<Driver>,
+    why: String,
+}
+
+/// Decides for one interface; `packet_refused` says why this user may not open packet sockets.
+fn choose(found: &Found, packet_refused: Option<&str>) -> Choice {
+    let link = &found.link;
+    let mut usable = Vec::new();
+    if link.is_ethernet() && packet_refused.is_none() && found.master.is_none() {
+        usable.push(Driver::AfPacket);
+    }
+    if found.has_address {
+        usable.push(Driver::Sockets);
+    }
+    let none = |why: String| Choice { usable: usable.clone(), pick: None, why };
+    if !link.state.is_running() {
+        return none(format!("the link is {}", link.state.name()));
+    }
+    if let Some(master) = &found.master {
+        return none(format!("it is a part of {master}, which receives its frames"));
+    }
+    let with = |pick: Driver, why: &str| Choice {
+        usable: usable.clone(),
+        pick: Some(pick),
+        why: why.to_owned(),
+    };
+    match usable.first() {
+        Some(Driver::AfPacket) => {
+            with(Driver::AfPacket, "an Ethernet link, and AF_XDP is not supported yet")
+        }
+        Some(Driver::Sockets) if link.is_loopback() => {
+            with(Driver::Sockets, "the loopback interface")
+        }
+        Some(Driver::Sockets) => match packet_refused {
+            Some(refused) if link.is_ethernet() => {
+                with(Driver::Sockets, &format!("packet sockets are refused: {refused}"))
+            }
+            _ => with(Driver::Sockets, "no Ethernet link, but it has an IP address"),
+        },
+        None => match packet_refused {
+            Some(refused) if link.is_ethernet() => {
+                none(format!("it has no IP address, and packet sockets are refused: {refused}"))
+            }
+            _ => none("it has no IP address, and is no Ethernet link".to_owned()),
+        },
+    }
+}
+
+fn look(root: &Path) -> Outcome<Vec<Found>> {
+    let failed = |what: &str, error: &std::io::Error| Failure::Failed(format!("{what}: {error}"));
+    let links =
+        netlink::links().map_err(|error| failed("network interfaces cannot be listed", &error))?;
+    let with_addresses = interface::interfaces()
+        .map_err(|error| failed("addresses of interfaces cannot be listed", &error))?;
+    let xdp = netlink::xdp_support().ok();
+    let name_of = |index: u32| links.iter().find(|link| link.index == index);
+    let found = links.iter().map(|link| Found {
+        device: Device::read(root, &link.name),
+        has_address: with_addresses
+            .iter()
+            .any(|one| one.index == link.index && !one.addresses.is_empty()),
+        xdp: xdp.as_ref().map(|all| all.get(&link.index).copied().unwrap_or_default()),
+        master: link.master.map(|index| {
+            name_of(index).map_or_else(|| format!("interface {index}"), |one| one.name.clone())
+        }),
+        link: link.clone(),
+    });
+    Ok(found.collect())
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let refused = packet::may_open().err().map(|error| {
+        if error.kind() == std::io::ErrorKind::PermissionDenied {
+            "CAP_NET_RAW is missing (run as root)".to_owned()
+        } else {
+            error.to_string()
+        }
+    });
+    let mut all = look(Path::new("/"))?;
+    if let Some(name) = &options.name {
+        all.retain(|found| found.link.name == *name);
+        if all.is_empty() {
+            return Err(Failure::Failed(format!("there is no network interface {name}")));
+        }
+    }
+    let choices = all.iter().map(|found| (found, choose(found, refused.as_deref())));
+    if options.json {
+        let list: Vec<Value> = choices.map(|(found, choice)| json_of(found, &choice)).collect();
+        return Ok(output::print_json(&Value::Array(list))?);
+    }
+    let headings = [
+        "INTERFACE",
+        "LINK",
+        "MAC",
+        ">MTU",
+        ">QUEUES",
+        ">NODE",
+        "DRIVERS",
+        "AF_XDP",
+        "PICK",
+        "WHY",
+    ];
+    let mut table = Table::new(&headings);
+    for (found, choice) in choices {
+        let dash = || "-".to_owned();
+        let link = &found.link;
+        let (receive, transmit) = queues_of(found);
+        let names = choice.usable.iter().map(|driver| driver.name()).collect::<Vec<_>>();
+        table.row(vec![
+            link.name.clone(),
+            link.state.name().to_owned(),
+            link.mac.map_or_else(dash, mac_text),
+            link.mtu.to_string(),
+            if receive == transmit { receive.to_string() } else { format!("{receive}/{transmit}") },
+            found.device.numa_node.map_or_else(dash, |node| node.to_string()),
+            if names.is_empty() { dash() } else { names.join(" ") },
+            xdp_text(found).to_owned(),
+            choice.pick.map_or_else(dash, |driver| driver.name().to_owned()),
+            choice.why,
+        ]);
+    }
+    Ok(table.print("no network interfaces")?)
+}
+
+/// The queues that are in use, or else those that there are.
+fn queues_of(found: &Found) -> (u64, u64) {
+    let (receive, transmit) = found.link.queues;
+    let of_link = (u64::from(receive), u64::from(transmit));
+    found.device.queues.map_or(of_link, |(receive, transmit)| (receive as u64, transmit as u64))
+}
+
+fn mac_text([a, b, c, d, e, f]: [u8; 6]) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+/// What the kernel says of AF_XDP on an interface.
+fn xdp_text(found: &Found) -> &'static str {
+    match found.xdp {
+        _ if !found.link.is_ethernet() => "no",
+        None => "unknown",
+        Some(XdpSupport { native: false, .. }) => "generic",
+        Some(XdpSupport { zero_copy: false, .. }) => "native",
+        Some(_) => "zero-copy",
+    }
+}
+
+fn json_of(found: &Found, choice: &Choice) -> Value {
+    let Found { link, device, has_address, master, xdp } = found;
+    let (receive_queues, transmit_queues) = queues_of(found);
+    json!({
+        "name": link.name,
+        "index": link.index,
+        "kind": link.kind,
+        "is_ethernet": link.is_ethernet(),
+        "is_loopback": link.is_loopback(),
+        "link": link.state.name(),
+        "mac": link.mac.map(mac_text),
+        "mtu_bytes": link.mtu,
+        "speed_mbps": device.speed_mbps,
+        "kernel_driver": device.driver,
+        "numa_node": device.numa_node,
+        "receive_queues": receive_queues,
+        "transmit_queues": transmit_queues,
+        "has_ip_address": has_address,
+        "master": master,
+        "vlan": link.vlan,
+        "af_xdp": {
+            "kernel": xdp_text(found),
+            "multi_buffer": xdp.is_some_and(|xdp| xdp.multi_buffer),
+            "supported": false,
+        },
+        "drivers": choice.usable.iter().map(|driver| driver.name()).collect::<Vec<_>>(),
+        "pick": choice.pick.map(Driver::name),
+        "why": choice.why,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use ndn_sys::netlink::LinkState;
+
+    use super::*;
+
+    fn ethernet() -> Found {
+        Found {
+            link: Link {
+                name: "eth1".to_owned(),
+                index: 4,
+                hardware_type: 1,
+                kind: None,
+                mac: Some([2, 0, 0, 0, 0, 9]),
+                mtu: 9000,
+                state: LinkState::Up,
+                can_multicast: true,
+                master: None,
+                lower: None,
+                vlan: None,
+                queues: (64, 64),
+            },
+            device: Device { queues: Some((8, 4)), numa_node: Some(1), ..Device::default() },
+            has_address: true,
+            xdp: Some(XdpSupport { native: true, ..XdpSupport::default() }),
+            master: None,
+        }
+    }
+
+    #[test]
+    fn what_is_picked_depends_on_link_permission_and_master() {
+        let pick = |found: &Found, refused| {
+            let choice = choose(found, refused);
+            (choice.usable.len(), choice.pick, choice.why)
+        };
+        let found = ethernet();
+        assert!(matches!(pick(&found, None), (2, Some(Driver::AfPacket), _)));
+        let (count, driver, why) = pick(&found, Some("no"));
+        assert_eq!((count, driver), (1, Some(Driver::Sockets)));
+        assert!(why.contains("refused: no"), "{why}");
+        let without = Found { has_address: false, ..ethernet() };
+        assert!(matches!(pick(&without, Some("no")), (0, None, _)));
+        assert!(matches!(pick(&without, None), (1, Some(Driver::AfPacket), _)));
+        let part = Found { master: Some("br0".to_owned()), has_address: false, ..ethernet() };
+        let (_, driver, why) = pick(&part, None);
+        assert!(driver.is_none() && why.contains("br0"), "{why}");
+        let mut down = ethernet();
+        down.link.state = LinkState::NoCarrier;
+        let (_, driver, why) = pick(&down, None);
+        assert!(driver.is_none() && why.contains("no-carrier"), "{why}");
+        let mut tunnel = ethernet();
+        (tunnel.link.hardware_type, tunnel.link.mac) = (65534, None);
+        assert!(matches!(pick(&tunnel, None), (1, Some(Driver::Sockets), _)));
+    }
+
+    #[test]
+    fn programs_learn_the_same() {
+        let found = ethernet();
+        let value = json_of(&found, &choose(&found, None));
+        assert_eq!((&value["receive_queues"], &value["transmit_queues"]), (&json!(8), &json!(4)));
+        assert_eq!((&value["mac"], &value["numa_node"]), (&json!("02:00:00:00:00:09"), &json!(1)));
+        assert_eq!((&value["pick"], &value["mtu_bytes"]), (&json!("af_packet"), &json!(9000)));
+        assert_eq!(value["af_xdp"]["kernel"], json!("native"));
+        let unknown = Found { xdp: None, device: Device::default(), ..ethernet() };
+        assert_eq!(xdp_text(&unknown), "unknown");
+        assert_eq!(queues_of(&unknown), (64, 64));
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback_interface() {
+        let all = look(Path::new("/")).unwrap();
+        let loopback = all.iter().find(|found| found.link.is_loopback()).unwrap();
+        let choice = choose(loopback, None);
+        assert_ne!(choice.pick, Some(Driver::AfPacket));
+    }
+}
