@@ -26,6 +26,7 @@ pub use counters::{Counters, Event};
 pub use download::{
     Origin, PartError, PartFile, Progress, ReceiveError, Workers, is_reserved_name, receive,
 };
+pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{Manifest, ManifestError, fetch_manifest};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;

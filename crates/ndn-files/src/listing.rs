@@ -13,6 +13,36 @@ use crate::stat::FileKind;
 /// Longest listing in bytes. A directory with more is not listed.
 pub(crate) const LISTING_LEN_MAX: usize = 64 << 20;
 
+/// An entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListingEntry {
+    /// The file name: neither empty, `.` nor `..`, and without `/` and zero bytes.
+    pub file_name: Vec<u8>,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// Reads the content of a listing. It comes from somebody else: an entry that is not just a file name,
+/// and could lead out of the directory, makes all of it unusable (`None`).
+#[must_use]
+pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
+    let Some(listing) = listing.strip_suffix(&[0]) else {
+        return listing.is_empty().then(Vec::new);
+    };
+    let mut entries = Vec::new();
+    for entry in listing.split(|byte| *byte == 0) {
+        let (file_name, is_directory) = match entry.strip_suffix(b"/") {
+            Some(file_name) => (file_name, true),
+            None => (entry, false),
+        };
+        if matches!(file_name, b"" | b"." | b"..") || file_name.contains(&b'/') {
+            return None;
+        }
+        entries.push(ListingEntry { file_name: file_name.to_vec(), is_directory });
+    }
+    Some(entries)
+}
+
 /// Why there is no listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListFailure {
@@ -66,6 +96,40 @@ fn is_directory(root: &Root, path: &Path, name: &[u8], kind: FileType) -> Option
         }
         FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_read() {
+        let entry =
+            |name: &str, is_directory| ListingEntry { file_name: name.into(), is_directory };
+        let read = parse_listing(b"a/\0b c\0");
+        assert_eq!(read, Some(vec![entry("a", true), entry("b c", false)]));
+        assert_eq!(parse_listing(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn entries_that_could_lead_out_make_a_listing_unusable() {
+        for attack in [
+            &b"../\0"[..],
+            b"..\0",
+            b".\0",
+            b"./\0",
+            b"/\0",
+            b"\0",
+            b"a\0\0b\0",
+            b"/etc/passwd\0",
+            b"a/b\0",
+            b"../../etc/passwd\0",
+            b"a//\0",
+            b"no end",
+        ] {
+            assert_eq!(parse_listing(attack), None, "{}", String::from_utf8_lossy(attack));
         }
     }
 }

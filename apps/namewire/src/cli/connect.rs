@@ -84,6 +84,17 @@ pub(super) fn block_on_until_done<T>(work: impl Future<Output = Outcome<T>>) -> 
     runtime()?.block_on(work)
 }
 
+/// As [`block_on_until_done`], on several threads: for commands that serve many at a time.
+pub(super) fn block_on_threads<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("no runtime: {error}")))?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
+}
+
 fn runtime() -> Outcome<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -200,13 +200,7 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
         verification: keys::verification(&options.verify)?,
         ..FetchOptions::default()
     };
-    fetching.config.retransmissions_max = options.retries;
-    fetching.discovery_retransmissions = fetching.discovery_retransmissions.min(options.retries);
-    // Interests are repeated at least as often as they end, which bounds how long silence is borne.
-    let rto = &mut fetching.config.rto;
-    rto.max = rto.max.min(options.lifetime);
-    rto.min = rto.min.min(rto.max);
-    rto.initial = rto.initial.min(rto.max);
+    fetching.give_up_after(options.retries);
     fetching.config.window = match options.congestion {
         CongestionControl::Cubic => WindowMode::CUBIC,
         CongestionControl::Delay => WindowMode::DELAY,

@@ -21,6 +21,7 @@ mod dissect;
 mod face;
 mod failure;
 mod fetch_file;
+mod gateway;
 mod get;
 mod interfaces;
 mod interrupt;
@@ -83,6 +84,7 @@ enum Command {
     Put(put::Options),
     Get(get::Options),
     Serve(serve::Options),
+    Gateway(gateway::Options),
     Dissect(dissect::Options),
     Capture(capture::Options),
     Log(log::Options),
@@ -142,6 +144,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Put(options) => put::run(options),
         Command::Get(options) => get::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::Gateway(options) => gateway::run(options),
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),

@@ -50,8 +50,10 @@ pub(super) async fn fetch(
         return Err(Failure::Usage(format!("{name} has {size} bytes: there is no such range")));
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
-    let Known { found, fetching, .. } = under_manifest(endpoint, found, &policy.fetching).await?;
+    let Known { found, mut fetching, .. } =
+        under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
+    fetching.config.last_wanted = Some((end - 1) / segment_size);
     if let Target::File(part) = target {
         // A part of a file is no beginning of it.
         part.begin(None)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
-use ndn_files::{FileMetadata, Workers, is_reserved_name};
+use ndn_files::{FileMetadata, ListingEntry, Workers, is_reserved_name, parse_listing};
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
@@ -52,13 +52,6 @@ impl Fetched {
         self.failed += 1;
         self.failure.get_or_insert(failure);
     }
-}
-
-/// An entry of a listing.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    file_name: Vec<u8>,
-    is_directory: bool,
 }
 
 /// Fetches the directory `name` into `output`, which is made if it is not there.
@@ -133,7 +126,7 @@ async fn one(
 }
 
 /// What is in a directory.
-async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<Entry>> {
+async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<ListingEntry>> {
     let fetching = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;
     let metadata = found.metadata().map(|content| FileMetadata::decode(content));
@@ -142,59 +135,7 @@ async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<
     }
     let listing = endpoint.fetch_found(found, 0, &fetching);
     let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
-    parse(&listing).ok_or_else(|| {
+    parse_listing(&listing).ok_or_else(|| {
         Failure::Failed(format!("{name}: the listing has an entry that is no file name"))
     })
-}
-
-/// Reads a listing. It comes from somebody else: an entry that is not just a file name, and could lead
-/// out of the directory, makes all of it unusable.
-fn parse(listing: &[u8]) -> Option<Vec<Entry>> {
-    let Some(listing) = listing.strip_suffix(&[0]) else {
-        return listing.is_empty().then(Vec::new);
-    };
-    let mut entries = Vec::new();
-    for entry in listing.split(|byte| *byte == 0) {
-        let (file_name, is_directory) = match entry.strip_suffix(b"/") {
-            Some(file_name) => (file_name, true),
-            None => (entry, false),
-        };
-        if matches!(file_name, b"" | b"." | b"..") || file_name.contains(&b'/') {
-            return None;
-        }
-        entries.push(Entry { file_name: file_name.to_vec(), is_directory });
-    }
-    Some(entries)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listings_are_read() {
-        let entry = |name: &str, is_directory| Entry { file_name: name.into(), is_directory };
-        assert_eq!(parse(b"a/\0b c\0"), Some(vec![entry("a", true), entry("b c", false)]));
-        assert_eq!(parse(b""), Some(Vec::new()));
-    }
-
-    #[test]
-    fn entries_that_could_lead_out_make_a_listing_unusable() {
-        for attack in [
-            &b"../\0"[..],
-            b"..\0",
-            b".\0",
-            b"./\0",
-            b"/\0",
-            b"\0",
-            b"a\0\0b\0",
-            b"/etc/passwd\0",
-            b"a/b\0",
-            b"../../etc/passwd\0",
-            b"a//\0",
-            b"no end",
-        ] {
-            assert_eq!(parse(attack), None, "{}", String::from_utf8_lossy(attack));
-        }
-    }
 }

@@ -187,6 +187,18 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
+    /// Gives up after asking `retries` times again, for the version too. Interests are repeated at
+    /// least as often as they end, so that silence is borne for no longer than the lifetime times one
+    /// more than `retries`.
+    pub fn give_up_after(&mut self, retries: u32) {
+        self.config.retransmissions_max = retries;
+        self.discovery_retransmissions = self.discovery_retransmissions.min(retries);
+        let rto = &mut self.config.rto;
+        rto.max = rto.max.min(self.lifetime);
+        rto.min = rto.min.min(rto.max);
+        rto.initial = rto.initial.min(rto.max);
+    }
+
     fn discovery_attempts(&self) -> u32 {
         self.discovery_retransmissions.saturating_add(1)
     }

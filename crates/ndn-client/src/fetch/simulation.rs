@@ -146,7 +146,8 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
     if state.is_complete() {
         let distinct: BTreeSet<_> = received.iter().copied().collect();
         assert_eq!(distinct.len(), received.len(), "a segment was new twice");
-        assert_eq!(distinct, (0..count).collect());
+        let wanted = config.last_wanted.map_or(count, |last| count.min(last + 1));
+        assert_eq!(distinct, (0..wanted).collect());
     }
     Run { state, now, received, last_answer }
 }
@@ -326,6 +327,17 @@ fn a_fixed_window_stays() {
     let run = run(&Network { loss: 0.01, ..Network::default() }, config, 2_000);
     assert_eq!(run.state.progress().window, 20);
     assert!(run.state.is_complete());
+}
+
+#[test]
+fn nothing_behind_the_last_wanted_segment_is_asked_for() {
+    for (last_wanted, complete_at) in [(0, 1), (41, 42), (99, 100), (500, 100)] {
+        let config = FetchConfig { last_wanted: Some(last_wanted), ..FetchConfig::default() };
+        let run = run(&Network { loss: 0.01, ..Network::default() }, config, 100);
+        assert!(run.state.is_complete(), "{last_wanted}: {:?}", run.state.failure());
+        assert_eq!(run.state.progress().segments, complete_at);
+        assert!(run.received.iter().all(|segment| *segment < complete_at));
+    }
 }
 
 #[test]

@@ -38,6 +38,9 @@ pub struct FetchConfig {
     /// Segments between the first not yet consumed and the last asked for: bounds the memory that
     /// waits for its turn.
     pub buffer_segments: u32,
+    /// No segment behind this one is asked for, and the fetch is complete when it is there; `None`:
+    /// all up to the final segment.
+    pub last_wanted: Option<u64>,
 }
 
 impl Default for FetchConfig {
@@ -47,6 +50,7 @@ impl Default for FetchConfig {
             rto: RtoBounds::default(),
             retransmissions_max: 15,
             buffer_segments: 4096,
+            last_wanted: None,
         }
     }
 }
@@ -153,7 +157,7 @@ impl FetchState {
             }
         }
         let limit = self.consumed.saturating_add(u64::from(self.config.buffer_segments));
-        if self.segments.next() >= self.end.unwrap_or(u64::MAX).min(limit) {
+        if self.segments.next() >= self.wanted_end().unwrap_or(u64::MAX).min(limit) {
             return None;
         }
         let segment = self.segments.next();
@@ -273,10 +277,10 @@ impl FetchState {
         self.failure.get_or_insert(failure);
     }
 
-    /// Whether every segment up to the final one was received.
+    /// Whether every segment up to the final one, or the last that is wanted, was received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.failure.is_none() && self.end.is_some_and(|end| self.segments.base() >= end)
+        self.failure.is_none() && self.wanted_end().is_some_and(|end| self.segments.base() >= end)
     }
 
     /// Why the fetch cannot go on.
@@ -314,6 +318,12 @@ impl FetchState {
             rto: self.rtt.rto(),
             ..self.progress
         }
+    }
+
+    /// One past the last segment to ask for, as far as is known.
+    fn wanted_end(&self) -> Option<u64> {
+        let wanted = self.config.last_wanted.map(|last| last.saturating_add(1));
+        self.end.into_iter().chain(wanted).min()
     }
 
     fn transmit(&mut self, now: Duration, segment: u64) -> Transmit {

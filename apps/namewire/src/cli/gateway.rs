@@ -1,0 +1,166 @@
+//! `namewire gateway`: files of the file service for HTTP clients.
+
+use std::fs::OpenOptions;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ndn_client::fetch::FetchOptions;
+use ndn_gateway::{AccessLog, Gateway, GatewayOptions, Limits};
+use ndn_packet::Name;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::connect::{ConnectOptions, block_on_threads, duration, name, positive_duration};
+use super::connection::tell_losses;
+use super::failure::{Failure, Outcome};
+use super::interrupt::interrupted;
+use super::keys;
+use super::output::{self, bytes_for_people, grouped};
+
+/// Serve NDN files to HTTP clients
+///
+/// The path of a URL names a file below PREFIX: with `--prefix /x`, http://127.0.0.1:8080/a/b is the
+/// file /x/a/b of a file server (`namewire serve`, NDN-DPDK, ndn6-tools, NDNts). GET and HEAD, ranges
+/// and conditions; directories are listed as HTML, or as JSON for who accepts only that. Whatever does
+/// not verify is not sent. Serves until it is interrupted.
+///
+///   namewire gateway --prefix /x
+///   curl http://127.0.0.1:8080/a/b -o b
+///   curl -r 0-99 http://127.0.0.1:8080/a/b
+///   curl -H 'Accept: application/json' http://127.0.0.1:8080/a/
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Options {
+    /// Name of what `/` in URLs stands for
+    #[arg(long, short, value_parser = name)]
+    prefix: Name,
+    /// Address to listen on; port 0 takes a free one
+    ///
+    /// Whoever can connect can read all that PREFIX has: there is neither TLS nor a password. Other
+    /// addresses than those of this machine are for networks that you trust.
+    #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "IP:PORT")]
+    listen: SocketAddr,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    verify: String,
+    /// How long metadata counts without being asked for again
+    #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
+    metadata_lifetime: Duration,
+    /// InterestLifetime
+    #[arg(long, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
+    lifetime: Duration,
+    /// Give up after asking for a segment so many times again
+    ///
+    /// Clients wait for the lifetime times one more than this at most, before they get status 504.
+    #[arg(long, default_value_t = 3)]
+    retries: u32,
+    /// Segments that are fetched ahead of each client
+    #[arg(long, value_name = "SEGMENTS", default_value_t = Limits::default().read_ahead_segments)]
+    read_ahead: u32,
+    /// Connections at a time; further ones wait
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
+    connections: usize,
+    /// Transfers at a time; further ones wait, and get status 503 after 30 s
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
+    transfers: usize,
+    /// Write a line of JSON for each request to this file, or to standard output (`-`)
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let log = access_log(options)?;
+    let mut fetching = FetchOptions {
+        lifetime: options.lifetime,
+        verification: keys::verification(&options.verify)?,
+        ..FetchOptions::default()
+    };
+    fetching.give_up_after(options.retries);
+    let limits = Limits {
+        connections: options.connections,
+        transfers: options.transfers,
+        read_ahead_segments: options.read_ahead,
+        ..Limits::default()
+    };
+    let gateway = GatewayOptions {
+        prefix: options.prefix.clone(),
+        fetching,
+        metadata_lifetime: options.metadata_lifetime,
+        limits,
+        log,
+    };
+    block_on_threads(async {
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .map_err(|error| Failure::Failed(format!("{}: {error}", options.listen)))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Failure::Failed(format!("{}: {error}", options.listen)))?;
+        let endpoint = options.connect.open().await?;
+        let gateway = Gateway::new(endpoint.clone(), gateway);
+        tell_serving(options, address)?;
+        tokio::select! {
+            () = gateway.serve(listener) => {}
+            () = tell_losses(&endpoint) => {}
+            interrupt = interrupted() => {
+                interrupt.map_err(|error| Failure::Failed(error.to_string()))?;
+            }
+        }
+        tell_served(options, &gateway)
+    })
+}
+
+fn access_log(options: &Options) -> Outcome<AccessLog> {
+    let Some(path) = &options.log else {
+        return Ok(AccessLog::none());
+    };
+    let log = if path.as_os_str() == "-" {
+        AccessLog::to(std::io::stdout())
+    } else {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        AccessLog::to(file.map_err(|error| Failure::file(path.display(), &error))?)
+    };
+    log.map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
+}
+
+fn tell_serving(options: &Options, address: SocketAddr) -> Outcome {
+    let prefix = options.prefix.to_uri();
+    let url = format!("http://{address}/");
+    if options.json {
+        return Ok(output::print_json(&json!({ "prefix": prefix, "url": url }))?);
+    }
+    if !address.ip().is_loopback() {
+        output::note(&format_args!(
+            "namewire: {address} is open to the network: whoever can connect can read {prefix}"
+        ));
+    }
+    Ok(output::print_line(&format!("serving {prefix} at {url}"))?)
+}
+
+fn tell_served(options: &Options, gateway: &Gateway) -> Outcome {
+    let counters = gateway.counters();
+    if options.json {
+        return Ok(output::print_json(&json!({
+            "connections": counters.connections(),
+            "requests": counters.requests(),
+            "failures": counters.failures(),
+            "aborted": counters.aborted(),
+            "body_bytes": counters.body_bytes(),
+            "log_lines_dropped": counters.log_lines_dropped(),
+        }))?);
+    }
+    let line = format!(
+        "{} requests, {}; {} failed, {} not sent to their end",
+        grouped(counters.requests()),
+        bytes_for_people(counters.body_bytes()),
+        grouped(counters.failures()),
+        grouped(counters.aborted()),
+    );
+    Ok(output::print_line(&line)?)
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod body;
+mod catalog;
+mod conditions;
+mod failure;
+mod listing;
+mod media_type;
+mod path;
+mod range;
+mod respond;
+mod server;
+mod stall_guard;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+pub use access_log::{AccessLog, Counters};
+pub use server::{Gateway, GatewayOptions, Limits};

@@ -1,0 +1,200 @@
+//! From the path of a URL to the name of a file or directory, and back.
+
+use ndn_packet::Name;
+
+/// Longest component in bytes: no file name is longer.
+const COMPONENT_LEN_MAX: usize = 255;
+/// Deepest path in components.
+const DEPTH_MAX: usize = 256;
+
+/// Why the path of a URL names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("the path does not begin with `/`")]
+    NotAbsolute,
+    #[error("a component of the path is empty")]
+    Empty,
+    #[error("a component of the path is `.` or `..`")]
+    Dots,
+    #[error("a component of the path holds an encoded `/` or zero byte")]
+    Separator,
+    #[error("a `%` in the path is not followed by two hexadecimal digits")]
+    Encoding,
+    #[error("the path is too long")]
+    TooLong,
+}
+
+/// What the path of a URL names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) name: Name,
+    /// The path ends with `/`: a directory is meant.
+    pub(crate) is_directory: bool,
+}
+
+/// Reads the path of a URL below `prefix`. Each component becomes a GenericNameComponent of the same
+/// bytes.
+///
+/// Several `/` at the beginning count as one: clients that join an address and an absolute path
+/// (XRootD's proxy among them) send them. Empty components elsewhere are refused.
+pub(crate) fn place_of(prefix: &Name, path: &str) -> Result<Place, PathError> {
+    let path = path.strip_prefix('/').ok_or(PathError::NotAbsolute)?.trim_start_matches('/');
+    let mut name = prefix.clone();
+    if path.is_empty() {
+        return Ok(Place { name, is_directory: true });
+    }
+    let (path, is_directory) = match path.strip_suffix('/') {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    for (index, component) in path.split('/').enumerate() {
+        if index == DEPTH_MAX {
+            return Err(PathError::TooLong);
+        }
+        let component = decode(component)?;
+        match component.as_slice() {
+            [] => return Err(PathError::Empty),
+            b"." | b".." => return Err(PathError::Dots),
+            long if long.len() > COMPONENT_LEN_MAX => return Err(PathError::TooLong),
+            bytes if bytes.iter().any(|byte| matches!(byte, b'/' | 0)) => {
+                return Err(PathError::Separator);
+            }
+            bytes => name.push_generic(bytes),
+        };
+    }
+    Ok(Place { name, is_directory })
+}
+
+fn decode(component: &str) -> Result<Vec<u8>, PathError> {
+    let mut bytes = component.bytes();
+    let mut decoded = Vec::with_capacity(component.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || hexadecimal(bytes.next()?);
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => decoded.push(high << 4 | low),
+            _ => return Err(PathError::Encoding),
+        }
+    }
+    Ok(decoded)
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// A file name as a component of a URL: all but unreserved characters (RFC 3986, section 2.3) encoded.
+pub(crate) fn encode(file_name: &[u8]) -> String {
+    let mut encoded = String::with_capacity(file_name.len());
+    for &byte in file_name {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(path: &str) -> Result<(String, bool), PathError> {
+        let prefix = Name::from_uri("/x").unwrap();
+        place_of(&prefix, path).map(|place| (place.name.to_uri(), place.is_directory))
+    }
+
+    #[test]
+    fn paths_become_names() {
+        for (path, name, is_directory) in [
+            ("/", "/x", true),
+            ("/a", "/x/a", false),
+            ("/a/b/", "/x/a/b", true),
+            ("/a%20b/%C3%BC", "/x/a%20b/%C3%BC", false),
+            ("//a", "/x/a", false),
+            ("///", "/x", true),
+            // Not of the type of a version, but a file of this name.
+            ("/v=7", "/x/v%3D7", false),
+            ("/32=ls", "/x/32%3Dls", false),
+            ("/a/...", "/x/a/......", false),
+            ("/%ff", "/x/%FF", false),
+        ] {
+            assert_eq!(place(path), Ok((name.to_owned(), is_directory)), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_file_is_refused() {
+        for (path, error) in [
+            ("*", PathError::NotAbsolute),
+            ("a", PathError::NotAbsolute),
+            ("", PathError::NotAbsolute),
+            ("/a//b", PathError::Empty),
+            ("/a//", PathError::Empty),
+            ("/..", PathError::Dots),
+            ("/a/../b", PathError::Dots),
+            ("/./a", PathError::Dots),
+            ("/%2e%2E/etc", PathError::Dots),
+            ("/a%2fb", PathError::Separator),
+            ("/..%2f..%2fetc%2fpasswd", PathError::Separator),
+            ("/a%00", PathError::Separator),
+            ("/a%", PathError::Encoding),
+            ("/a%4", PathError::Encoding),
+            ("/a%zz", PathError::Encoding),
+            ("/%u002e", PathError::Encoding),
+        ] {
+            assert_eq!(place(path), Err(error), "{path}");
+        }
+        assert_eq!(place(&format!("/{}", "x".repeat(256))), Err(PathError::TooLong));
+        assert_eq!(place(&"/x".repeat(257)), Err(PathError::TooLong));
+        assert!(place(&format!("/{}", "%41".repeat(255))).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_names_the_same_file(
+            components in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..8), 1..5)
+        ) {
+            let mut name = Name::from_uri("/x").unwrap();
+            let mut path = String::new();
+            for component in &components {
+                name.push_generic(component);
+                path.push('/');
+                path.push_str(&encode(component));
+            }
+            let is_file = |component: &Vec<u8>| {
+                !matches!(component.as_slice(), b"." | b"..")
+                    && !component.iter().any(|byte| matches!(byte, b'/' | 0))
+            };
+            let found = place_of(&Name::from_uri("/x").unwrap(), &path);
+            if components.iter().all(is_file) {
+                prop_assert_eq!(found, Ok(Place { name, is_directory: false }));
+            } else {
+                prop_assert!(found.is_err());
+            }
+        }
+
+        #[test]
+        fn any_path_is_read_or_refused(path in "\\PC*") {
+            if let Ok(place) = place_of(&Name::from_uri("/x").unwrap(), &path) {
+                prop_assert!(place.name.as_ref().starts_with(Name::from_uri("/x").unwrap().as_ref()));
+                for component in place.name.components() {
+                    prop_assert!(!component.value().is_empty());
+                    prop_assert!(!component.value().contains(&b'/'));
+                    prop_assert!(!matches!(component.value(), b"." | b".."));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The Range field (RFC 9110, section 14).
+
+/// Most ranges in a request; a request with more gets the whole file.
+const RANGES_MAX: usize = 1024;
+
+/// Bytes of a file, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl Range {
+    pub(crate) fn bytes(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All of it: no Range field, or one that is to be ignored.
+    Whole,
+    /// These, in this order; at least one.
+    Ranges(Vec<Range>),
+    /// None of the ranges lies within the file.
+    Unsatisfiable,
+}
+
+/// What `field`, the value of a Range field, asks for of a file of `size` bytes.
+///
+/// Units other than bytes and what cannot be read are ignored (RFC 9110, section 14.2), and so are too
+/// many ranges, and ranges that add up to more than the file: a few bytes of request are not to cost
+/// many times the file.
+pub(crate) fn wanted(field: &str, size: u64) -> Wanted {
+    let Some(specifiers) = field.trim().strip_prefix("bytes=") else {
+        return Wanted::Whole;
+    };
+    let mut ranges = Vec::new();
+    for (index, specifier) in specifiers.split(',').enumerate() {
+        let specifier = specifier.trim_matches([' ', '\t']);
+        if specifier.is_empty() {
+            continue;
+        }
+        if index >= RANGES_MAX {
+            return Wanted::Whole;
+        }
+        match read(specifier, size) {
+            None => return Wanted::Whole,
+            Some(Specifier::Beyond) => {}
+            Some(Specifier::Within(range)) => ranges.push(range),
+        }
+    }
+    let total = ranges.iter().map(|range| u128::from(range.bytes())).sum::<u128>();
+    if total > u128::from(size) {
+        return Wanted::Whole;
+    }
+    match ranges.is_empty() {
+        true => Wanted::Unsatisfiable,
+        false => Wanted::Ranges(ranges),
+    }
+}
+
+enum Specifier {
+    Within(Range),
+    Beyond,
+}
+
+/// `None` if it cannot be read.
+fn read(specifier: &str, size: u64) -> Option<Specifier> {
+    let (first, last) = specifier.split_once('-')?;
+    if first.is_empty() {
+        let suffix = number(last)?.min(size);
+        return Some(match suffix {
+            0 => Specifier::Beyond,
+            suffix => Specifier::Within(Range { first: size - suffix, last: size - 1 }),
+        });
+    }
+    let first = number(first)?;
+    let last = match last {
+        "" => u64::MAX,
+        last => number(last)?,
+    };
+    if last < first {
+        return None;
+    }
+    Some(match first < size {
+        true => Specifier::Within(Range { first, last: last.min(size - 1) }),
+        false => Specifier::Beyond,
+    })
+}
+
+/// Digits only: no sign, and what is too large counts as the largest number.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranges(field: &str, size: u64) -> Vec<(u64, u64)> {
+        match wanted(field, size) {
+            Wanted::Ranges(ranges) => {
+                ranges.into_iter().map(|range| (range.first, range.last)).collect()
+            }
+            other @ (Wanted::Whole | Wanted::Unsatisfiable) => panic!("{field}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn ranges_are_cut_at_the_end_of_the_file() {
+        assert_eq!(ranges("bytes=0-0", 100), [(0, 0)]);
+        assert_eq!(ranges("bytes=0-99", 100), [(0, 99)]);
+        assert_eq!(ranges("bytes=10-1000", 100), [(10, 99)]);
+        assert_eq!(ranges("bytes=99-", 100), [(99, 99)]);
+        assert_eq!(ranges("bytes=-1", 100), [(99, 99)]);
+        assert_eq!(ranges("bytes=-1000", 100), [(0, 99)]);
+        assert_eq!(ranges("bytes=5-99999999999999999999999", 100), [(5, 99)]);
+        assert_eq!(ranges("bytes=0-1, 5-6,,\t-2", 100), [(0, 1), (5, 6), (98, 99)]);
+        assert_eq!(ranges("bytes=0-1,100-,-0", 100), [(0, 1)]);
+    }
+
+    #[test]
+    fn ranges_beyond_the_file_cannot_be_satisfied() {
+        for (field, size) in [
+            ("bytes=100-", 100),
+            ("bytes=100-200,300-", 100),
+            ("bytes=-0", 100),
+            ("bytes=0-", 0),
+            ("bytes=-5", 0),
+            ("bytes=", 100),
+            ("bytes=99999999999999999999999-", 100),
+        ] {
+            assert_eq!(wanted(field, size), Wanted::Unsatisfiable, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_costs_too_much_is_ignored() {
+        for field in [
+            "lines=1-2",
+            "bytes",
+            "bytes=5",
+            "bytes=5-2",
+            "bytes=-",
+            "bytes=+5-6",
+            "bytes=0x1-2",
+            "bytes=a-b",
+            "bytes=1-2,x",
+            "bytes=--5",
+            "bytes=0-99,0-99",
+            "bytes=0-,0-,0-",
+        ] {
+            assert_eq!(wanted(field, 100), Wanted::Whole, "{field}");
+        }
+        let many = format!("bytes={}", vec!["0-0"; RANGES_MAX + 1].join(","));
+        assert_eq!(wanted(&many, 1 << 30), Wanted::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_selects_what_it_says(size in 0u64..50, first in 0u64..60, last in 0u64..60) {
+            let all: Vec<u64> = (0..size).collect();
+            let expected: Vec<u64> =
+                all.iter().copied().filter(|byte| (first..=last).contains(byte)).collect();
+            match wanted(&format!("bytes={first}-{last}"), size) {
+                Wanted::Ranges(ranges) => {
+                    let found: Vec<u64> = (ranges[0].first..=ranges[0].last).collect();
+                    prop_assert_eq!(found, expected);
+                }
+                Wanted::Unsatisfiable => prop_assert!(expected.is_empty() && first <= last),
+                Wanted::Whole => prop_assert!(last < first),
+            }
+        }
+
+        #[test]
+        fn any_field_gives_ranges_within_the_file(field in "(bytes=)?[-0-9, a]{0,40}", size: u64) {
+            if let Wanted::Ranges(ranges) = wanted(&field, size) {
+                prop_assert!(!ranges.is_empty());
+                for range in ranges {
+                    prop_assert!(range.first <= range.last && range.last < size);
+                }
+            }
+        }
+    }
+}

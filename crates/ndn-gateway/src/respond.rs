@@ -1,0 +1,425 @@
+//! From a request to its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+    USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode, Version};
+use ndn_client::{ConnectionState, Endpoint};
+use ndn_files::parse_listing;
+use ndn_packet::Name;
+use rand::RngExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::access_log::Record;
+use crate::body::GatewayBody;
+use crate::catalog::{Catalog, Resource};
+use crate::conditions::{Validators, Verdict};
+use crate::failure::Failure;
+use crate::listing::Format;
+use crate::media_type::media_type;
+use crate::path::{Place, encode, place_of};
+use crate::range::{Range, Wanted, wanted};
+use crate::transfer::{Chunks, Piece, Plan, ReadError, start};
+
+/// The methods that every resource allows.
+const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// The NDN name, with version, of what is sent.
+const NDN_NAME: HeaderName = HeaderName::from_static("ndn-name");
+/// Longest listing in bytes.
+const LISTING_LEN_MAX: usize = 16 << 20;
+/// How long a request waits for others to end before it is refused.
+const QUEUE_TIME: Duration = Duration::from_secs(30);
+/// After how many seconds a client that was refused may come again.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
+/// A page may bring a style and nothing else.
+const LISTING_POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) prefix: Name,
+    pub(crate) catalog: Catalog,
+    /// Transfers that may go on at a time.
+    pub(crate) transfers: Arc<Semaphore>,
+}
+
+/// An answer without its record.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    content: Content,
+}
+
+enum Content {
+    Empty,
+    Whole(Bytes),
+    Chunks(Chunks, Option<u64>),
+}
+
+impl Answer {
+    fn new(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), content: Content::Empty }
+    }
+
+    /// Sets a header to text, which is left out if it cannot be one.
+    fn set(&mut self, name: HeaderName, text: &str) {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            self.headers.insert(name, value);
+        }
+    }
+
+    fn set_length(&mut self, length: u64) {
+        self.headers.insert(CONTENT_LENGTH, length.into());
+    }
+
+    fn with_text(mut self, text: &str) -> Self {
+        let text = Bytes::from(format!("{text}\n"));
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        self.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.set_length(u64::try_from(text.len()).unwrap_or(0));
+        self.content = Content::Whole(text);
+        self
+    }
+
+    fn with_validators(mut self, validators: &Validators) -> Self {
+        self.set(ETAG, &validators.etag);
+        if let Some(modified) = validators.modified {
+            self.set(LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+        }
+        // Clients may keep it, and ask each time whether it is still the same.
+        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        self
+    }
+
+    fn finish(self, is_head: bool, mut record: Record) -> Response<GatewayBody> {
+        let status = self.status;
+        let body = if is_head {
+            record.answered(status.as_u16(), Some(0));
+            GatewayBody::empty(record)
+        } else {
+            match self.content {
+                Content::Empty => {
+                    record.answered(status.as_u16(), Some(0));
+                    GatewayBody::empty(record)
+                }
+                Content::Whole(bytes) => {
+                    record.answered(status.as_u16(), u64::try_from(bytes.len()).ok());
+                    GatewayBody::whole(bytes, record)
+                }
+                Content::Chunks(chunks, length) => {
+                    record.answered(status.as_u16(), length);
+                    GatewayBody::chunks(chunks, length, record)
+                }
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn respond(
+    shared: &Shared,
+    request: &Parts,
+    mut record: Record,
+) -> Response<GatewayBody> {
+    note_request(&mut record, request);
+    let is_head = request.method == Method::HEAD;
+    let answer = match answer(shared, request, &mut record).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            record.fail(&failure.text);
+            refusal(&failure)
+        }
+    };
+    answer.finish(is_head, record)
+}
+
+fn note_request(record: &mut Record, request: &Parts) {
+    record.note("method", request.method.as_str());
+    record.note("path", request.uri.path());
+    for name in [RANGE, USER_AGENT] {
+        if let Some(field) = request.headers.get(&name) {
+            record
+                .note(&name.as_str().replace('-', "_"), &String::from_utf8_lossy(field.as_bytes()));
+        }
+    }
+}
+
+fn refusal(failure: &Failure) -> Answer {
+    let mut answer = Answer::new(failure.status).with_text(&failure.text);
+    if failure.status == StatusCode::METHOD_NOT_ALLOWED {
+        answer.headers.insert(ALLOW, ALLOWED);
+    }
+    if failure.status == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers.insert(RETRY_AFTER, RETRY_SECONDS);
+    }
+    answer
+}
+
+async fn answer(shared: &Shared, request: &Parts, record: &mut Record) -> Result<Answer, Failure> {
+    let bad = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
+    if request.version >= Version::HTTP_11 && request.headers.get(HOST).is_none() {
+        return Err(bad("the request has no Host field"));
+    }
+    if request.method == Method::OPTIONS {
+        let mut answer = Answer::new(StatusCode::OK);
+        answer.headers.insert(ALLOW, ALLOWED);
+        answer.set_length(0);
+        return Ok(answer);
+    }
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        let text = format!("{} is not possible here: files can only be read", request.method);
+        return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
+    }
+    let path = request.uri.path();
+    let place = place_of(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
+    if *shared.endpoint.state().borrow() != ConnectionState::Connected {
+        return Err(Failure::disconnected());
+    }
+    let answer = match shared.read(request, &place, record).await {
+        // What changed between its metadata and its segments has other metadata now.
+        Err(Refused::Outdated) => shared.read(request, &place, record).await,
+        answer => answer,
+    };
+    answer.map_err(|refused| match refused {
+        // What did not come for want of a forwarder says nothing about the server.
+        Refused::For(failure)
+            if failure.status == StatusCode::GATEWAY_TIMEOUT
+                && *shared.endpoint.state().borrow() != ConnectionState::Connected =>
+        {
+            Failure::disconnected()
+        }
+        Refused::For(failure) if failure.status == StatusCode::NOT_FOUND => {
+            Failure::not_found(path)
+        }
+        Refused::For(failure) => failure,
+        Refused::Outdated => {
+            let text = format!("{path} changes faster than it can be read");
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    })
+}
+
+/// Why something cannot be read.
+enum Refused {
+    For(Failure),
+    /// Its version is no more.
+    Outdated,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::For(failure)
+    }
+}
+
+impl Shared {
+    async fn read(
+        &self,
+        request: &Parts,
+        place: &Place,
+        record: &mut Record,
+    ) -> Result<Answer, Refused> {
+        let resource = self.catalog.find(&place.name).await?;
+        record.note("name", &resource.found.name().to_uri());
+        match (resource.is_directory, place.is_directory) {
+            (true, true) => self.list(request, place, &resource).await,
+            (true, false) => Ok(with_slash(place)),
+            (false, true) if !place.name.is_empty() => {
+                let text = format!("{} is not a directory: leave the `/` away", request.uri.path());
+                Err(Failure::new(StatusCode::NOT_FOUND, text).into())
+            }
+            (false, _) => self.send(request, place, resource).await,
+        }
+    }
+
+    async fn list(
+        &self,
+        request: &Parts,
+        place: &Place,
+        resource: &Resource,
+    ) -> Result<Answer, Refused> {
+        let format = Format::of(&request.headers);
+        let mut validators = resource.validators.clone();
+        // Each format is a representation of its own, with a tag of its own.
+        let tag = validators.etag.trim_end_matches('"');
+        validators.etag = format!("{tag}-{}\"", format.word());
+        let mut answer = match validators.judge(&request.headers) {
+            Verdict::NotModified => Answer::new(StatusCode::NOT_MODIFIED),
+            Verdict::Failed => return Ok(precondition_failed()),
+            Verdict::Proceed => Answer::new(StatusCode::OK),
+        };
+        if answer.status == StatusCode::OK {
+            let text = self.listing(request, place, resource, format).await?;
+            answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+            answer.headers.insert(CONTENT_SECURITY_POLICY, LISTING_POLICY);
+            answer.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            answer.set(NDN_NAME, &resource.found.name().to_uri());
+            answer.set_length(u64::try_from(text.len()).unwrap_or(0));
+            answer.content = Content::Whole(text.into());
+        }
+        answer.headers.insert(VARY, HeaderValue::from_static("accept"));
+        Ok(answer.with_validators(&validators))
+    }
+
+    async fn listing(
+        &self,
+        request: &Parts,
+        place: &Place,
+        resource: &Resource,
+        format: Format,
+    ) -> Result<String, Refused> {
+        let _permit = self.permit().await?;
+        let stream = self.endpoint.fetch_found(resource.found.clone(), 0, &resource.fetching);
+        let listing = stream.collect(LISTING_LEN_MAX).await;
+        let listing = listing.map_err(|error| self.judge(&place.name, &ReadError::Fetch(error)))?;
+        let entries = parse_listing(&listing).ok_or_else(|| {
+            let text = format!("{}: the listing has an entry that is no file name", place.name);
+            Failure::new(StatusCode::BAD_GATEWAY, text)
+        })?;
+        Ok(format.write(request.uri.path(), &place.name.to_uri(), &entries))
+    }
+
+    /// Sends a file or a part of it.
+    async fn send(
+        &self,
+        request: &Parts,
+        place: &Place,
+        resource: Arc<Resource>,
+    ) -> Result<Answer, Refused> {
+        let validators = resource.validators.clone();
+        match validators.judge(&request.headers) {
+            Verdict::NotModified => {
+                return Ok(Answer::new(StatusCode::NOT_MODIFIED).with_validators(&validators));
+            }
+            Verdict::Failed => return Ok(precondition_failed()),
+            Verdict::Proceed => {}
+        }
+        let file_name = place.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
+        let ty = media_type(file_name);
+        let wanted = match resource.layout() {
+            Some((size, _)) => wanted_of(request, &validators, size),
+            None => Wanted::Whole,
+        };
+        let Some((mut answer, plan, length)) = plan(&wanted, ty, resource.size) else {
+            let size = resource.size.unwrap_or(0);
+            let text = format!("the file has {size} bytes: there is no such range");
+            let mut answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE).with_text(&text);
+            answer.set(CONTENT_RANGE, &format!("bytes */{size}"));
+            return Ok(answer);
+        };
+        let ranges = if resource.layout().is_some() { "bytes" } else { "none" };
+        answer.headers.insert(ACCEPT_RANGES, HeaderValue::from_static(ranges));
+        answer.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        answer.set(NDN_NAME, &resource.found.name().to_uri());
+        if let Some(length) = length {
+            answer.set_length(length);
+        }
+        if request.method == Method::GET && length != Some(0) {
+            let permit = self.permit().await?;
+            let chunks = start(&self.endpoint, resource, plan, permit).await;
+            let chunks = chunks.map_err(|error| self.judge(&place.name, &error))?;
+            answer.content = Content::Chunks(chunks, length);
+        }
+        Ok(answer.with_validators(&validators))
+    }
+
+    /// What a failed read means; forgets what was known of a file whose version is no more.
+    fn judge(&self, name: &Name, error: &ReadError) -> Refused {
+        if let ReadError::Fetch(fetch) = error
+            && Failure::may_be_outdated(fetch)
+        {
+            self.catalog.forget(name);
+            return Refused::Outdated;
+        }
+        Refused::For(Failure::from(error))
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = Arc::clone(&self.transfers).acquire_owned();
+        match tokio::time::timeout(QUEUE_TIME, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => {
+                let text = "the gateway has as many transfers as it may; try again later";
+                Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+        }
+    }
+}
+
+fn precondition_failed() -> Answer {
+    Answer::new(StatusCode::PRECONDITION_FAILED).with_text("the file is not in the state asked for")
+}
+
+/// Directories end with `/`, so that links in their listings lead below them.
+fn with_slash(place: &Place) -> Answer {
+    let mut answer = Answer::new(StatusCode::MOVED_PERMANENTLY).with_text("this is a directory");
+    if let Some(last) = place.name.as_ref().last() {
+        answer.set(LOCATION, &format!("./{}/", encode(last.value())));
+    }
+    answer
+}
+
+fn wanted_of(request: &Parts, validators: &Validators, size: u64) -> Wanted {
+    // Range fields are for GET only (RFC 9110, section 14.2).
+    let field = request.headers.get(RANGE).filter(|_| request.method == Method::GET);
+    let now: SystemTime = UNIX_EPOCH + ndn_sys::clock::wall_clock();
+    match field.and_then(|field| field.to_str().ok()) {
+        Some(field) if validators.allow_range(&request.headers, now) => wanted(field, size),
+        _ => Wanted::Whole,
+    }
+}
+
+/// The head of the answer, what to send and how long that is; `None` if there is no such range.
+fn plan(wanted: &Wanted, ty: &str, size: Option<u64>) -> Option<(Answer, Plan, Option<u64>)> {
+    let ranges = match wanted {
+        Wanted::Unsatisfiable => return None,
+        Wanted::Whole => {
+            let mut answer = Answer::new(StatusCode::OK);
+            answer.set(CONTENT_TYPE, ty);
+            let pieces = vec![Piece { head: Bytes::new(), range: None }];
+            return Some((answer, Plan { pieces, tail: Bytes::new() }, size));
+        }
+        Wanted::Ranges(ranges) => ranges,
+    };
+    let size = size?;
+    let content_range = |range: &Range| format!("bytes {}-{}/{size}", range.first, range.last);
+    let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
+    if let [range] = ranges.as_slice() {
+        answer.set(CONTENT_TYPE, ty);
+        answer.set(CONTENT_RANGE, &content_range(range));
+        let pieces = vec![Piece { head: Bytes::new(), range: Some(*range) }];
+        return Some((answer, Plan { pieces, tail: Bytes::new() }, Some(range.bytes())));
+    }
+    // Random, so that no content has it within (RFC 2046, section 5.1.1).
+    let boundary = format!("{:032x}", rand::rng().random::<u128>());
+    answer.set(CONTENT_TYPE, &format!("multipart/byteranges; boundary={boundary}"));
+    let pieces: Vec<Piece> = ranges
+        .iter()
+        .map(|range| {
+            let head = format!(
+                "\r\n--{boundary}\r\nContent-Type: {ty}\r\nContent-Range: {}\r\n\r\n",
+                content_range(range)
+            );
+            Piece { head: head.into(), range: Some(*range) }
+        })
+        .collect();
+    let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+    let heads: usize = pieces.iter().map(|piece| piece.head.len()).sum();
+    let bytes: u64 = ranges.iter().map(|range| range.bytes()).sum();
+    let length = u64::try_from(heads + tail.len()).unwrap_or(u64::MAX).saturating_add(bytes);
+    Some((answer, Plan { pieces, tail }, Some(length)))
+}

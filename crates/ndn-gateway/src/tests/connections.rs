@@ -1,0 +1,89 @@
+//! Clients that are slow, many, or gone.
+
+use std::time::Duration;
+
+use ndn_files::ServerOptions;
+
+use super::bed::{Bed, bytes, options};
+use crate::Limits;
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_the_fetch() {
+    let mut options = options();
+    options.limits = Limits { transfers: 1, read_ahead_segments: 16, ..Limits::default() };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    bed.write("large", &bytes(1, 8_000_000));
+    bed.write("small", b"1");
+    let mut gone = bed.connect().await;
+    gone.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(gone.take(1000).await.is_some());
+    drop(gone);
+    // There is room for one transfer only, which the first one had.
+    assert_eq!(bed.get("/small", &[]).await.text(), "1");
+    let log = bed.log(2).await;
+    assert_eq!((&log[0]["path"], &log[0]["complete"]), (&"/large".into(), &false.into()));
+    assert!(log[0]["bytes"].as_u64().unwrap() < 8_000_000);
+    assert_eq!((&log[1]["path"], &log[1]["complete"]), (&"/small".into(), &true.into()));
+    assert_eq!(bed.gateway.counters().aborted(), 1);
+}
+
+/// What is fetched for a client that takes nothing is bounded.
+#[tokio::test]
+async fn a_slow_client_gets_all_and_holds_little() {
+    let mut options = options();
+    options.limits = Limits { read_ahead_segments: 16, ..Limits::default() };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    let content = bytes(2, 9_000_000);
+    bed.write("large", &content);
+    let mut slow = bed.connect_with_small_buffer().await;
+    slow.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut received = slow.take(1000).await.unwrap();
+    // Others are served meanwhile.
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let address = bed.address;
+        clients.spawn(async move {
+            super::bed::get(address, "/large", &[("Range", "bytes=5000000-5009999")]).await
+        });
+    }
+    while let Some(answer) = clients.join_next().await {
+        assert!(answer.unwrap().body == content[5_000_000..=5_009_999]);
+    }
+    // The kernel holds 4 MiB for a slow client at most.
+    assert!(bed.segments_served() < 6000, "{} of 9000", bed.segments_served());
+    let head = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    received.extend(slow.take(head + content.len() - 1000).await.unwrap());
+    assert!(received[head..] == content);
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests() {
+    let bed = Bed::new().await;
+    bed.write("a", &bytes(3, 2500));
+    let mut client = bed.connect().await;
+    for _ in 0..50 {
+        assert_eq!(client.request("GET", "/a", &[]).await.body, bytes(3, 2500));
+    }
+    assert_eq!(bed.gateway.counters().connections(), 1);
+    let log = bed.log(50).await;
+    assert!(log.iter().all(|line| line["status"] == 200 && line["bytes"] == 2500));
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    let mut options = options();
+    options.limits = Limits { head_time: Duration::from_millis(100), ..Limits::default() };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    let mut slow = bed.connect().await;
+    slow.send("GET /a HTTP/1.1\r\nHo").await;
+    while !slow.is_ended().await {}
+}
+
+#[tokio::test]
+async fn nobody_adds_lines_to_the_log() {
+    let bed = Bed::new().await;
+    let agent = "\"}\\n{\"status\": 200";
+    bed.get("/%0A%22%7D", &[("User-Agent", agent)]).await;
+    let log = bed.log(1).await;
+    assert_eq!((&log[0]["path"], &log[0]["user_agent"]), (&"/%0A%22%7D".into(), &agent.into()));
+}
