@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndn_packet::{Data, Name};
 use ndn_security::Certificate;
-use ndn_security::trust::Validation;
+use ndn_security::trust::{AnchorChange, Validation};
 
 use crate::Now;
 use crate::command::{Command, CommandSignature, TopPrefix};
@@ -75,6 +75,16 @@ pub trait Authorizer {
     /// Whether `/localhop/nfd` is served.
     fn is_localhop_enabled(&self) -> bool {
         false
+    }
+
+    /// When [`refresh`](Self::refresh) wants to be called next, on the monotonic clock.
+    fn next_refresh_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Reads again what may have changed where it is kept; tells what has.
+    fn refresh(&mut self, _now: Now) -> Vec<AnchorChange> {
+        Vec::new()
     }
 }
 

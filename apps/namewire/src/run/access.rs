@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A file that cannot be read or does not say what it has to, by its name.
 pub(crate) fn access_control(access: &Access) -> anyhow::Result<AccessControl> {
     let mut control = AccessControl::default();
+    // Paths are absolute by now, or begin where the process does.
+    control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
     for authorize in &access.authorizations {
         let certificate = match &authorize.signer {
             AuthorizedSigner::Any => None,
@@ -57,21 +59,24 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
         }
     };
     let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
-    let node = Node::parse(&origin, &text, &mut include)?;
-    let mut load = |source: AnchorSource<'_>| {
-        anchors(&directory, source).map_err(|error| format!("{error:#}"))
-    };
+    let mut node = Node::parse(&origin, &text, &mut include)?;
+    let anchor_nodes = node.children.iter_mut().flat_map(|anchor| &mut anchor.children);
+    let is_path = |key: &str| ["file-name", "dir"].iter().any(|one| key.eq_ignore_ascii_case(one));
+    for node in anchor_nodes.filter(|node| is_path(&node.key)) {
+        node.value = directory.join(&node.value).display().to_string();
+    }
+    let mut load = |source: AnchorSource<'_>| anchors(source).map_err(|error| format!("{error:#}"));
     Ok(TrustPolicy::from_info(&node, &mut load)?)
 }
 
-fn anchors(directory: &Path, source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
+fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
     match source {
-        AnchorSource::File(file) => Ok(vec![certificate(&directory.join(file))?]),
+        AnchorSource::File(file) => Ok(vec![certificate(Path::new(file))?]),
         AnchorSource::Directory(path) => {
-            let path = directory.join(path);
+            let path = Path::new(path);
             let cannot_read = || format!("cannot read {}", path.display());
             let mut files = Vec::new();
-            for entry in std::fs::read_dir(&path).with_context(cannot_read)? {
+            for entry in std::fs::read_dir(path).with_context(cannot_read)? {
                 let file: PathBuf = entry.with_context(cannot_read)?.path();
                 if file.is_file() {
                     files.push(file);

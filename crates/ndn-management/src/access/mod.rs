@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use ndn_packet::Data;
 use ndn_security::Certificate;
-use ndn_security::trust::{SignedPacket, TrustError, TrustPolicy, Validation};
+use ndn_security::trust::{
+    AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
+};
 use replay::ReplayGuard;
 
 use crate::Now;
@@ -42,6 +44,18 @@ impl Guarded {
     }
 }
 
+type LoadAnchors = dyn Fn(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + Sync;
+
+/// What reads trust anchors again.
+#[derive(Clone, Default)]
+struct AnchorLoader(Option<Arc<LoadAnchors>>);
+
+impl std::fmt::Debug for AnchorLoader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("AnchorLoader").finish_non_exhaustive()
+    }
+}
+
 /// The modules to which privileges are granted; `rib` has rules of its own.
 pub const PRIVILEGED_MODULES: [Module; 4] =
     [Module::Faces, Module::Fib, Module::Cs, Module::StrategyChoice];
@@ -49,6 +63,7 @@ pub const PRIVILEGED_MODULES: [Module; 4] =
 /// Who may do what. Without anything granted, nobody may do anything.
 #[derive(Debug, Clone, Default)]
 pub struct AccessControl {
+    loader: AnchorLoader,
     privileges: BTreeMap<Module, Privilege>,
     localhost_rib: Guarded,
     localhop_rib: Option<Guarded>,
@@ -76,7 +91,7 @@ impl AccessControl {
         match self.privileges.get_mut(&module) {
             Some(Privilege::Anybody) => {}
             Some(Privilege::Holders(guarded)) => {
-                let mut anchors = guarded.policy.anchors().to_vec();
+                let mut anchors: Vec<_> = guarded.policy.anchors().cloned().collect();
                 anchors.push(certificate);
                 guarded.policy = TrustPolicy::signed_by(anchors);
             }
@@ -100,6 +115,20 @@ impl AccessControl {
     /// Judges prefix announcements.
     pub fn set_announcements(&mut self, policy: TrustPolicy) {
         self.announcements = policy;
+    }
+
+    /// Has trust anchors read by `load` when their `refresh` is over; otherwise they stay as they are.
+    pub fn set_anchor_loader(
+        &mut self,
+        load: impl Fn(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + Sync + 'static,
+    ) {
+        self.loader = AnchorLoader(Some(Arc::new(load)));
+    }
+
+    /// The policies whose anchors may be kept in files.
+    fn policies(&self) -> impl Iterator<Item = &TrustPolicy> {
+        let guarded = [Some(&self.localhost_rib), self.localhop_rib.as_ref()];
+        guarded.into_iter().flatten().map(|guarded| &guarded.policy).chain([&self.announcements])
     }
 
     /// Refuses commands that were signed at `unix_ms` or earlier where signatures count. Who takes
@@ -213,6 +242,20 @@ impl Authorizer for AccessControl {
 
     fn is_localhop_enabled(&self) -> bool {
         self.localhop_rib.is_some()
+    }
+
+    fn next_refresh_ns(&self) -> Option<u64> {
+        self.loader.0.as_ref()?;
+        self.policies().filter_map(TrustPolicy::next_refresh_ns).min()
+    }
+
+    fn refresh(&mut self, now: Now) -> Vec<AnchorChange> {
+        let Some(load) = self.loader.0.clone() else { return Vec::new() };
+        let Self { localhost_rib, localhop_rib, announcements, .. } = self;
+        let guarded = [Some(localhost_rib), localhop_rib.as_mut()].into_iter().flatten();
+        let policies = guarded.map(|guarded| &mut guarded.policy).chain([announcements]);
+        let mut load = |source: AnchorSource<'_>| load(source);
+        policies.flat_map(|policy| policy.refresh_anchors(now.monotonic_ns, &mut load)).collect()
     }
 }
 

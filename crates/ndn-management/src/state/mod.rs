@@ -19,6 +19,7 @@ mod waiting;
 use std::collections::{BTreeMap, VecDeque};
 
 use ndn_packet::{ContentType, DataBuilder, Interest, Name, NameRef};
+use ndn_security::trust::AnchorChange;
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
@@ -86,6 +87,7 @@ pub struct ControlState {
     readvertise: Option<Readvertise>,
     learnt: LearntRoutes,
     outcomes: VecDeque<(u64, Handled)>,
+    anchor_changes: VecDeque<AnchorChange>,
     fib_updates: BTreeMap<Name, FibUpdate>,
     actions: VecDeque<Action>,
     counters: ControlCounters,
@@ -112,6 +114,7 @@ impl ControlState {
             readvertise: None,
             learnt: LearntRoutes::default(),
             outcomes: VecDeque::new(),
+            anchor_changes: VecDeque::new(),
             fib_updates: BTreeMap::new(),
             actions: VecDeque::new(),
             counters: ControlCounters::default(),
@@ -260,6 +263,7 @@ impl ControlState {
             self.waiting.next_deadline_ns(),
             self.learnt.next_deadline_ns(),
             self.readvertise_deadline_ns(),
+            self.collaborators.authorizer.next_refresh_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -274,6 +278,8 @@ impl ControlState {
         self.give_up_waiting(now);
         self.give_up_announcements(now);
         self.readvertise(now);
+        let changes = self.collaborators.authorizer.refresh(now);
+        self.anchor_changes.extend(changes);
     }
 
     /// The next thing to do. FIB updates come first, in one batch per call.
@@ -289,6 +295,11 @@ impl ControlState {
     /// and the outcome.
     pub fn poll_outcome(&mut self) -> Option<(u64, Handled)> {
         self.outcomes.pop_front()
+    }
+
+    /// What has changed about trust anchors that were read again.
+    pub fn poll_anchor_change(&mut self) -> Option<AnchorChange> {
+        self.anchor_changes.pop_front()
     }
 
     fn refuse(

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use ndn_packet::{Name, SignatureType};
 
 use super::TrustPolicy;
+use super::anchors::{AnchorGroup, Kept};
 use super::name_regex::NameRegex;
 use super::rules::{Checker, Filter, KeyCheck, Relation, Rule};
 use crate::Certificate;
 use crate::info::{InfoError, Node};
+
+/// `refresh 0` stands for this, as in ndn-cxx; without `refresh`, anchors are read once.
+const REFRESH_S_DEFAULT: u64 = 3600;
 
 /// Where trust anchors are kept; paths are as they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +23,9 @@ pub enum AnchorSource<'a> {
     Directory(&'a str),
 }
 
-type LoadAnchors<'l> = &'l mut dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String>;
+/// Reads certificates from where they are kept; says why it cannot.
+pub type LoadAnchors<'l> =
+    &'l mut dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String>;
 
 impl TrustPolicy {
     /// Reads the entries of `section`; `load` reads certificates from where they are kept.
@@ -103,32 +109,41 @@ fn read_anchor(
     if is(&ty.value, "file") {
         let file = properties.take("file-name")?;
         let anchors = load(AnchorSource::File(&file.value)).map_err(|reason| file.error(reason))?;
-        policy.anchors.extend(anchors);
-        check_refresh(&mut properties)?;
+        let refresh_s = read_refresh(&mut properties)?;
+        policy.groups.push(AnchorGroup::new(Kept::File(file.value.clone()), refresh_s, anchors));
     } else if is(&ty.value, "dir") {
         let dir = properties.take("dir")?;
         let source = AnchorSource::Directory(&dir.value);
-        policy.anchors.extend(load(source).map_err(|reason| dir.error(reason))?);
-        check_refresh(&mut properties)?;
+        let anchors = load(source).map_err(|reason| dir.error(reason))?;
+        let refresh_s = read_refresh(&mut properties)?;
+        policy.groups.push(AnchorGroup::new(
+            Kept::Directory(dir.value.clone()),
+            refresh_s,
+            anchors,
+        ));
     } else if is(&ty.value, "base64") {
         let text = properties.take("base64-string")?;
         let certificate =
             Certificate::from_text(&text.value).map_err(|error| text.error(error.to_string()))?;
-        policy.anchors.push(Arc::new(certificate));
+        policy.groups.push(AnchorGroup::fixed(vec![Arc::new(certificate)]));
     } else {
         return Err(ty.error(format!("unknown type of trust anchor `{}`", ty.value)));
     }
     properties.finish()
 }
 
-fn check_refresh(properties: &mut Properties<'_>) -> Result<(), InfoError> {
-    let Some(refresh) = properties.take_optional("refresh") else { return Ok(()) };
-    let number = refresh.value.strip_suffix(['h', 'm', 's']);
-    match number.map(str::parse::<u32>) {
-        Some(Ok(_)) => Ok(()),
-        Some(Err(_)) | None => {
-            Err(refresh.error(format!("`{}` is not a time such as 1h", refresh.value)))
-        }
+/// How often anchors are read again, seconds.
+fn read_refresh(properties: &mut Properties<'_>) -> Result<Option<u64>, InfoError> {
+    let Some(refresh) = properties.take_optional("refresh") else { return Ok(None) };
+    let units = [('h', 3600), ('m', 60), ('s', 1)];
+    let read = units.into_iter().find_map(|(unit, seconds)| {
+        let number: u32 = refresh.value.strip_suffix(unit)?.parse().ok()?;
+        Some(u64::from(number) * seconds)
+    });
+    match read {
+        Some(0) => Ok(Some(REFRESH_S_DEFAULT)),
+        Some(seconds) => Ok(Some(seconds)),
+        None => Err(refresh.error(format!("`{}` is not a time such as 1h", refresh.value))),
     }
 }
 

@@ -4,6 +4,7 @@
 //! A [`TrustPolicy`] is read from the INFO format and judges one packet at a time. It fetches
 //! nothing: where a certificate is missing it says which, and is asked again with what came.
 
+mod anchors;
 mod config;
 mod name_regex;
 mod rules;
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, SignatureType};
 use thiserror::Error;
 
-pub use config::AnchorSource;
+pub use anchors::AnchorChange;
+use anchors::AnchorGroup;
+pub use config::{AnchorSource, LoadAnchors};
 use rules::Rule;
 
 use crate::{Certificate, DigestVerifier, Verifier};
@@ -148,7 +151,7 @@ pub struct TrustPolicy {
     accepts_all: bool,
     interest_rules: Vec<Rule>,
     data_rules: Vec<Rule>,
-    anchors: Vec<Arc<Certificate>>,
+    groups: Vec<AnchorGroup>,
     /// Certificates below the anchors that were found good, with the time when.
     verified: VecDeque<(Arc<Certificate>, i64)>,
 }
@@ -164,7 +167,8 @@ impl TrustPolicy {
     #[must_use]
     pub fn signed_by(anchors: Vec<Arc<Certificate>>) -> Self {
         let rules = vec![Rule::any_key()];
-        Self { interest_rules: rules.clone(), data_rules: rules, anchors, ..Self::default() }
+        let groups = vec![AnchorGroup::fixed(anchors)];
+        Self { interest_rules: rules.clone(), data_rules: rules, groups, ..Self::default() }
     }
 
     /// Whether every packet is trusted.
@@ -174,9 +178,26 @@ impl TrustPolicy {
     }
 
     /// The trust anchors.
+    pub fn anchors(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        self.groups.iter().flat_map(AnchorGroup::anchors)
+    }
+
+    /// When to call [`refresh_anchors`](Self::refresh_anchors), on the monotonic clock in nanoseconds;
+    /// none if all anchors stay.
     #[must_use]
-    pub fn anchors(&self) -> &[Arc<Certificate>] {
-        &self.anchors
+    pub fn next_refresh_ns(&self) -> Option<u64> {
+        self.groups.iter().filter_map(AnchorGroup::next_refresh_ns).min()
+    }
+
+    /// Reads those anchors again whose `refresh` is over; the first call begins to count. What was
+    /// found good by anchors that are gone is not, any more.
+    pub fn refresh_anchors(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Vec<AnchorChange> {
+        let changes = self.groups.iter_mut().filter_map(|group| group.refresh(now_ns, load));
+        let changes: Vec<AnchorChange> = changes.collect();
+        if !changes.is_empty() {
+            self.verified.clear();
+        }
+        changes
     }
 
     /// Judges a packet. `fetched` are the certificates that were asked for so far, in any order;
@@ -263,11 +284,8 @@ impl TrustPolicy {
             *when > oldest && certificate.validity().contains(unix_s)
         });
         let verified = self.verified.iter().map(|(certificate, _)| certificate);
-        self.anchors
-            .iter()
-            .chain(verified)
-            .find(|certificate| certificate.name().starts_with(key))
-            .cloned()
+        let anchors = self.groups.iter().flat_map(AnchorGroup::anchors);
+        anchors.chain(verified).find(|certificate| certificate.name().starts_with(key)).cloned()
     }
 
     fn remember(&mut self, chain: Vec<Arc<Certificate>>, unix_s: i64) {

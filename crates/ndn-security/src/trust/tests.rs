@@ -208,7 +208,7 @@ fn a_base64_anchor_is_read() {
     let rules = format!("trust-anchor {{ type base64 base64-string \"{text}\" }}");
     let node = Node::parse_single("rules", &rules).unwrap();
     let policy = TrustPolicy::from_info(&node, &mut |_| Err(String::new())).unwrap();
-    assert_eq!(policy.anchors()[0].name(), root.certificate.name());
+    assert_eq!(policy.anchors().next().unwrap().name(), root.certificate.name());
 }
 
 #[test]

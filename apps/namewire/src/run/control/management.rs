@@ -3,7 +3,8 @@
 use ndn_dataplane::{Command, CsSettings};
 use ndn_management::{Action, Now};
 use ndn_packet::{LpHeader, LpPacket};
-use tracing::error;
+use ndn_security::trust::AnchorChange;
+use tracing::{error, info, warn};
 
 use super::Control;
 use crate::run::faces;
@@ -54,6 +55,20 @@ impl Control {
     pub(super) fn report_outcomes(&mut self) {
         while let Some((face_id, handled)) = self.state.poll_outcome() {
             self.refusals.report(super::now(), face_id, handled);
+        }
+    }
+
+    /// Logs which trust anchors have changed.
+    pub(super) fn report_anchors(&mut self) {
+        while let Some(change) = self.state.poll_anchor_change() {
+            match change {
+                AnchorChange::Changed { path, count } => {
+                    info!(path, count, "trust anchors have changed");
+                }
+                AnchorChange::Lost { path, reason } => {
+                    warn!(path, reason, "trust anchors are gone");
+                }
+            }
         }
     }
 

@@ -226,3 +226,75 @@ fn data_that_nobody_waits_for_changes_nothing() {
     assert!(matches!(harness.interest(&unsigned, TUNNEL), Handled::Ignored(_)));
     assert!(harness.sent.is_empty() && harness.take_actions().is_empty());
 }
+
+#[test]
+fn anchors_are_read_again_when_their_time_is_over() {
+    use ndn_security::trust::AnchorChange;
+    use std::sync::Mutex;
+    const PERIOD_NS: u64 = 60 * 1_000_000_000;
+
+    let (old, new) = (Identity::new("/net", KeyType::Ecdsa), Identity::new("/net", KeyType::Ecdsa));
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&old));
+    let kept = Arc::new(Mutex::new(Ok(vec![Arc::clone(&old.certificate)])));
+    let rules = "
+        rule { id commands for interest
+          checker { type customized key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }
+        rule { id hierarchy for data checker { type hierarchical } }
+        trust-anchor { type dir dir anchors refresh 1m }";
+    let node = Node::parse_single("rules", rules).unwrap();
+    let loader = Arc::clone(&kept);
+    let policy = TrustPolicy::from_info(&node, &mut |_| loader.lock().unwrap().clone()).unwrap();
+    let mut access = AccessControl::anybody_local();
+    access.set_localhop_rib(policy);
+    let loader = Arc::clone(&kept);
+    access.set_anchor_loader(move |_| loader.lock().unwrap().clone());
+    let mut harness = Harness::new();
+    harness.state.collaborators.authorizer = Box::new(access);
+    let tick = |harness: &mut Harness| {
+        harness.state.handle_timeout(harness.now);
+        harness.run();
+        std::iter::from_fn(|| harness.state.poll_anchor_change()).collect::<Vec<_>>()
+    };
+    let accepted = |harness: &mut Harness, who: &Identity| {
+        harness.take_actions();
+        matches!(harness.register(who), Handled::Command { code: Some(200), .. })
+    };
+
+    let begun_ns = harness.now.monotonic_ns;
+    assert!(tick(&mut harness).is_empty());
+    assert!(accepted(&mut harness, &old) && !accepted(&mut harness, &new));
+    // What is good by the anchor is remembered.
+    assert!(!accepted(&mut harness, &user));
+    harness.data(&user);
+    assert!(accepted(&mut harness, &user));
+
+    // Nothing is read before its time, and the time is known.
+    *kept.lock().unwrap() = Ok(vec![Arc::clone(&new.certificate)]);
+    assert!(tick(&mut harness).is_empty());
+    assert!(accepted(&mut harness, &old));
+    let due_ns = begun_ns + PERIOD_NS;
+    assert_eq!(harness.state.collaborators.authorizer.next_refresh_ns(), Some(due_ns));
+    assert!(harness.state.next_deadline_ns().unwrap() <= due_ns);
+    harness.now.monotonic_ns = due_ns - 1;
+    assert!(tick(&mut harness).is_empty());
+    harness.now.monotonic_ns = due_ns;
+    let path = "anchors".to_owned();
+    assert_eq!(tick(&mut harness), [AnchorChange::Changed { path: path.clone(), count: 1 }]);
+    assert!(accepted(&mut harness, &new) && !accepted(&mut harness, &old));
+    assert!(!accepted(&mut harness, &user), "what the old anchor vouched for is forgotten");
+
+    // The same again is no news; what cannot be read any more is told once.
+    harness.now.monotonic_ns = due_ns + PERIOD_NS;
+    assert!(tick(&mut harness).is_empty());
+    *kept.lock().unwrap() = Err("it is gone".to_owned());
+    harness.now.monotonic_ns = due_ns + 2 * PERIOD_NS;
+    let reason = "it is gone".to_owned();
+    assert_eq!(tick(&mut harness), [AnchorChange::Lost { path: path.clone(), reason }]);
+    assert!(!accepted(&mut harness, &new));
+    harness.now.monotonic_ns = due_ns + 3 * PERIOD_NS;
+    assert!(tick(&mut harness).is_empty());
+    *kept.lock().unwrap() = Ok(vec![Arc::clone(&new.certificate)]);
+    harness.now.monotonic_ns = due_ns + 4 * PERIOD_NS;
+    assert_eq!(tick(&mut harness), [AnchorChange::Changed { path, count: 1 }]);
+    assert!(accepted(&mut harness, &new));
+}

@@ -1,0 +1,112 @@
+//! Trust anchors, some of which are read again from where they are kept (ndn-cxx:
+//! `DynamicTrustAnchorGroup`).
+
+use std::sync::Arc;
+
+use super::config::{AnchorSource, LoadAnchors};
+use crate::Certificate;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Where anchors are kept that may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kept {
+    File(String),
+    Directory(String),
+}
+
+impl Kept {
+    fn source(&self) -> AnchorSource<'_> {
+        match self {
+            Self::File(path) => AnchorSource::File(path),
+            Self::Directory(path) => AnchorSource::Directory(path),
+        }
+    }
+
+    fn path(&self) -> &str {
+        match self {
+            Self::File(path) | Self::Directory(path) => path,
+        }
+    }
+}
+
+/// What reading anchors again has come to, where that is worth a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnchorChange {
+    /// Other certificates are anchors now.
+    Changed {
+        /// The file or directory.
+        path: String,
+        /// How many anchors it holds.
+        count: usize,
+    },
+    /// It could not be read: none of its certificates is an anchor any more.
+    Lost {
+        /// The file or directory.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Anchors that come from one place.
+#[derive(Debug, Clone)]
+pub(super) struct AnchorGroup {
+    anchors: Vec<Arc<Certificate>>,
+    /// Where they are read again, and how often.
+    refresh: Option<(Kept, u64)>,
+    /// When, on the monotonic clock; not known before the first look at it.
+    due_ns: Option<u64>,
+    /// The last attempt has failed.
+    is_lost: bool,
+}
+
+impl AnchorGroup {
+    /// Anchors that stay.
+    pub(super) fn fixed(anchors: Vec<Arc<Certificate>>) -> Self {
+        Self { anchors, refresh: None, due_ns: None, is_lost: false }
+    }
+
+    /// Anchors that were read just now, and are to be read again after so many seconds.
+    pub(super) fn new(kept: Kept, refresh_s: Option<u64>, anchors: Vec<Arc<Certificate>>) -> Self {
+        let refresh = refresh_s.map(|seconds| (kept, seconds.saturating_mul(SECOND_NS)));
+        Self { refresh, ..Self::fixed(anchors) }
+    }
+
+    pub(super) fn anchors(&self) -> &[Arc<Certificate>] {
+        &self.anchors
+    }
+
+    /// When to call [`refresh`](Self::refresh): at once where no time was known yet.
+    pub(super) fn next_refresh_ns(&self) -> Option<u64> {
+        self.refresh.as_ref().map(|_| self.due_ns.unwrap_or(0))
+    }
+
+    /// Reads the anchors again if it is time.
+    pub(super) fn refresh(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Option<AnchorChange> {
+        let (kept, period_ns) = self.refresh.as_ref()?;
+        let is_due = self.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        if self.due_ns.is_none() || is_due {
+            self.due_ns = Some(now_ns.saturating_add(*period_ns));
+        }
+        if !is_due {
+            return None;
+        }
+        let path = kept.path().to_owned();
+        match load(kept.source()) {
+            Ok(anchors) => {
+                let is_same = self.anchors.len() == anchors.len()
+                    && self.anchors.iter().zip(&anchors).all(|(a, b)| a.wire() == b.wire());
+                self.is_lost = false;
+                let count = anchors.len();
+                self.anchors = anchors;
+                (!is_same).then_some(AnchorChange::Changed { path, count })
+            }
+            Err(reason) => {
+                self.anchors.clear();
+                let was_lost = std::mem::replace(&mut self.is_lost, true);
+                (!was_lost).then_some(AnchorChange::Lost { path, reason })
+            }
+        }
+    }
+}
