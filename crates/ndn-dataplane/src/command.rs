@@ -91,6 +91,8 @@ pub enum NewTransport {
     Internal(InternalEnd),
     /// A socket that has joined a UDP group, and the group.
     Group(UdpSocket, SocketAddr),
+    /// A connected UDP socket of the face's own.
+    Connected(UdpSocket),
     /// A UDP peer, on the worker's socket for its address family.
     Datagram(SocketAddr),
 }

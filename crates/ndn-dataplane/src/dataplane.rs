@@ -297,6 +297,7 @@ impl Dataplane {
             NewTransport::Stream(_)
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)
+            | NewTransport::Connected(_)
             | NewTransport::Group(..) => {
                 let count = self.workers.len();
                 let is_client = face.options.persistency == Persistency::OnDemand;

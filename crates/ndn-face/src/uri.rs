@@ -18,6 +18,15 @@ pub enum FaceUri {
     Tcp(SocketAddr),
     /// `udp4://` or `udp6://`.
     Udp(SocketAddr),
+    /// `udp4+dev://` or `udp6+dev://`: the near end of a UDP face that is bound to an interface.
+    UdpDevice {
+        /// The version of its addresses is 4.
+        is_ipv4: bool,
+        /// The interface.
+        interface: String,
+        /// The port.
+        port: u16,
+    },
     /// `ws://`: the near end of a WebSocket, or where they are accepted.
     WebSocket(SocketAddr),
     /// `wsclient://`: the far end of a WebSocket.
@@ -37,6 +46,10 @@ impl fmt::Display for FaceUri {
             Self::Descriptor(descriptor) => write!(formatter, "fd://{descriptor}"),
             Self::Tcp(address) => write_address(formatter, "tcp", *address),
             Self::Udp(address) => write_address(formatter, "udp", *address),
+            Self::UdpDevice { is_ipv4, interface, port } => {
+                let version = if *is_ipv4 { 4 } else { 6 };
+                write!(formatter, "udp{version}+dev://{interface}:{port}")
+            }
             Self::WebSocket(address) => write!(formatter, "ws://{address}"),
             Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
             Self::Internal => formatter.write_str("internal://"),
@@ -84,6 +97,9 @@ mod tests {
         let address = "[::1]:9696".parse().unwrap();
         assert_eq!(FaceUri::WebSocket(address).to_string(), "ws://[::1]:9696");
         assert_eq!(FaceUri::WebSocketClient(address).to_string(), "wsclient://[::1]:9696");
+        let bound = |is_ipv4| FaceUri::UdpDevice { is_ipv4, interface: "eth0".into(), port: 6363 };
+        assert_eq!(bound(true).to_string(), "udp4+dev://eth0:6363");
+        assert_eq!(bound(false).to_string(), "udp6+dev://eth0:6363");
         assert_eq!(FaceUri::Internal.to_string(), "internal://");
         assert_eq!(FaceUri::ContentStore.to_string(), "contentstore://");
         assert_eq!(FaceUri::Null.to_string(), "null://");

@@ -12,6 +12,7 @@
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
 //! | [`topology`] | processors, cores and NUMA nodes that the process may use |
+//! | [`privileges`] | users, and becoming one with fewer rights |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
 
 pub mod allocation;
@@ -22,6 +23,7 @@ pub mod interface;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
+pub mod privileges;
 mod socket;
 pub mod stream;
 pub mod topology;

@@ -142,6 +142,9 @@ impl Worker {
             (NewTransport::Group(socket, group), _) => {
                 self.faces.add_group_datagram(now, index, socket, group, &options)
             }
+            (NewTransport::Connected(socket), _) => {
+                self.faces.add_connected_datagram(now, index, socket, &options)
+            }
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
             (NewTransport::Datagram(peer), Some((channel, address))) => {
                 if let Err((_, face_id)) = self.claim_peer(address, peer, index, face_id) {

@@ -72,7 +72,23 @@ impl UdpSocket {
     /// # Errors
     /// Those of `bind(2)` and `connect(2)`.
     pub fn new(options: &UdpOptions) -> io::Result<Self> {
+        Self::open(options, None)
+    }
+
+    /// As [`new`](Self::new), for a socket that sends and receives by one network interface only
+    /// (`SO_BINDTODEVICE`, which takes privileges on kernels before 5.7).
+    ///
+    /// # Errors
+    /// Those of `new`, and that there is no such interface.
+    pub fn on_interface(options: &UdpOptions, interface: &str) -> io::Result<Self> {
+        Self::open(options, Some(interface))
+    }
+
+    fn open(options: &UdpOptions, interface: Option<&str>) -> io::Result<Self> {
         let socket = new_socket(options.local, Type::DGRAM, Protocol::UDP)?;
+        if let Some(interface) = interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
         if options.reuse_address {
             socket.set_reuse_address(true)?;
         }

@@ -1,0 +1,251 @@
+//! Who the process is, and becoming somebody with fewer rights.
+
+use std::ffi::{CStr, CString};
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+    set_no_new_privs,
+};
+
+/// Longest record of the databases of users and groups that is read.
+const RECORD_LEN_MAX: usize = 1 << 20;
+/// Groups of one user at most.
+const GROUPS_MAX: usize = 65_536;
+
+/// A user of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The name, or the number where the system has no name for it.
+    pub name: String,
+    /// The number.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+}
+
+/// What a process becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The user; not root.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// All groups, the group itself among them.
+    pub groups: Vec<u32>,
+}
+
+/// A right of root's that can be kept without being root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// To bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
+    BindPorts,
+    /// To bind sockets to interfaces on kernels before 5.7 (`CAP_NET_RAW`).
+    RawNetwork,
+}
+
+impl Capability {
+    const fn set(self) -> CapabilitySet {
+        match self {
+            Self::BindPorts => CapabilitySet::NET_BIND_SERVICE,
+            Self::RawNetwork => CapabilitySet::NET_RAW,
+        }
+    }
+}
+
+/// The user with this name, or with this number.
+///
+/// # Errors
+/// Those of `getpwnam_r(3)`.
+pub fn find_user(name: &str) -> io::Result<Option<User>> {
+    let text = CString::new(name)?;
+    let found = with_record(|record, buffer| {
+        let mut entry = std::ptr::null_mut();
+        // SAFETY: the name ends in a zero byte, record and buffer are live and of the lengths told.
+        let error = unsafe {
+            libc::getpwnam_r(
+                text.as_ptr(),
+                record,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut entry,
+            )
+        };
+        // SAFETY: the call has left a null pointer, or one to the record.
+        let entry: Option<&libc::passwd> = unsafe { entry.as_ref() };
+        (error, entry.map(|entry| (entry.pw_uid, entry.pw_gid)))
+    })?;
+    if let Some((uid, gid)) = found {
+        return Ok(Some(User { name: name.to_owned(), uid, gid }));
+    }
+    name.parse().map_or(Ok(None), user_with_number)
+}
+
+fn user_with_number(uid: u32) -> io::Result<Option<User>> {
+    with_record(|record, buffer| {
+        let mut entry = std::ptr::null_mut();
+        // SAFETY: record and buffer are live and of the lengths told.
+        let error = unsafe {
+            libc::getpwuid_r(uid, record, buffer.as_mut_ptr(), buffer.len(), &raw mut entry)
+        };
+        // SAFETY: the call has left a null pointer, or one to the record.
+        let entry: Option<&libc::passwd> = unsafe { entry.as_ref() };
+        let user = entry.map(|entry| {
+            // SAFETY: the name of a record that was found ends in a zero byte.
+            let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
+            User { name, uid: entry.pw_uid, gid: entry.pw_gid }
+        });
+        (error, user)
+    })
+}
+
+/// The number of the group with this name, or of this number.
+///
+/// # Errors
+/// Those of `getgrnam_r(3)`.
+pub fn find_group(name: &str) -> io::Result<Option<u32>> {
+    let text = CString::new(name)?;
+    let found = with_record(|record, buffer| {
+        let mut entry = std::ptr::null_mut();
+        // SAFETY: the name ends in a zero byte, record and buffer are live and of the lengths told.
+        let error = unsafe {
+            libc::getgrnam_r(
+                text.as_ptr(),
+                record,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut entry,
+            )
+        };
+        // SAFETY: the call has left a null pointer, or one to the record.
+        let entry: Option<&libc::group> = unsafe { entry.as_ref() };
+        (error, entry.map(|entry| entry.gr_gid))
+    })?;
+    Ok(found.or_else(|| name.parse().ok()))
+}
+
+/// Looks something up with an ever larger buffer, until it is large enough.
+fn with_record<R, T>(
+    mut look: impl FnMut(*mut R, &mut [libc::c_char]) -> (libc::c_int, Option<T>),
+) -> io::Result<Option<T>> {
+    let mut length = 1024;
+    loop {
+        let mut buffer = vec![0; length];
+        let mut record = std::mem::MaybeUninit::<R>::uninit();
+        match look(record.as_mut_ptr(), &mut buffer) {
+            (libc::ERANGE, _) if length < RECORD_LEN_MAX => length *= 2,
+            (0, found) => return Ok(found),
+            // Different systems say in different ways that there is none (getpwnam(3), "ERRORS").
+            (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(None),
+            (error, _) => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// All groups of a user whose group is `gid`.
+///
+/// # Errors
+/// If the user is in too many groups.
+pub fn groups_of(user: &User, gid: u32) -> io::Result<Vec<u32>> {
+    let name = CString::new(user.name.as_str())?;
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the name ends in a zero byte, and there is room for as many groups as told.
+        let result =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if result >= 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return Err(io::Error::other(format!("{} is in too many groups", user.name)));
+        }
+        groups.resize(count.max(groups.len() * 2), 0);
+    }
+}
+
+/// Whether this thread may become somebody else.
+#[must_use]
+pub fn can_become_another() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Gives up every right but those of `identity` and the capabilities in `kept`, for good: no program
+/// that is started gets more either. Threads that are started later inherit it.
+///
+/// # Errors
+/// If there are several threads already, which would keep theirs, and those of the calls, such as
+/// for a user that this user namespace does not know. What was given up by then stays given up.
+pub fn become_identity(identity: &Identity, kept: &[Capability]) -> io::Result<()> {
+    let Identity { uid, gid, groups } = identity;
+    if thread_count()? != 1 {
+        return Err(io::Error::other("there are several threads already"));
+    }
+    let check = |what: &str, result: libc::c_int| match result {
+        0 => Ok(()),
+        _ => {
+            let error = io::Error::last_os_error();
+            Err(io::Error::new(error.kind(), format!("{what}: {error}")))
+        }
+    };
+    set_keep_capabilities(!kept.is_empty())?;
+    // SAFETY: the list is live and of the length told.
+    check("setgroups", unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    // SAFETY: these take numbers only.
+    unsafe {
+        check("setresgid", libc::setresgid(*gid, *gid, *gid))?;
+        check("setresuid", libc::setresuid(*uid, *uid, *uid))?;
+    }
+    let kept = kept.iter().fold(CapabilitySet::empty(), |sets, capability| sets | capability.set());
+    // Of those that there are: a container may have been given fewer.
+    let kept = kept & capabilities(None)?.permitted;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
+    set_keep_capabilities(false)?;
+    set_no_new_privs(true)?;
+    // SAFETY: it takes a number only.
+    if unsafe { libc::setuid(0) } == 0 {
+        return Err(io::Error::other("root's rights can be had back"));
+    }
+    Ok(())
+}
+
+/// Threads of this process.
+fn thread_count() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn users_and_groups_are_found_by_name_and_number() {
+        let root = find_user("root").unwrap().unwrap();
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert_eq!(find_user("0").unwrap(), Some(root.clone()));
+        assert_eq!(find_user("no-such-user-here").unwrap(), None);
+        assert_eq!(find_user("4294967294").unwrap(), None);
+        assert!(find_user("a\0b").is_err());
+        assert_eq!(find_group("root").unwrap(), Some(0));
+        assert_eq!(find_group("77").unwrap(), Some(77));
+        assert_eq!(find_group("no-such-group-here").unwrap(), None);
+        assert!(groups_of(&root, 77).unwrap().contains(&77));
+    }
+
+    #[test]
+    fn nothing_is_given_up_while_other_threads_would_keep_it() {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || stopped.recv());
+        let before = rustix::process::getuid();
+        let nobody = Identity { uid: 65_534, gid: 65_534, groups: vec![65_534] };
+        assert!(become_identity(&nobody, &[]).is_err());
+        assert_eq!(rustix::process::getuid(), before);
+        drop(stop);
+        let _ = other.join().unwrap();
+    }
+}
