@@ -134,7 +134,7 @@ fn somebody_elses_listening_socket_is_left_alone() {
 #[test]
 fn everybody_may_attach_and_the_directory_is_made() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a/b/forwarder.sock");
+    let path = directory.path().join("a/forwarder.sock");
     let socket = path.display().to_string();
     let command = run_with(&["--socket", &socket, "--no-tcp", "--no-udp"], directory.path());
     let mut process = Process::start("forwarder", command, directory.path());

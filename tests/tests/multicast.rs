@@ -1,4 +1,5 @@
-//! UDP multicast: two forwarders in network namespaces of their own, on one link.
+//! Faces of network interfaces, UDP multicast and bound ones: two forwarders in network namespaces of
+//! their own, on one link.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -53,6 +54,19 @@ fn write_toml(directory: &Path, name: &str, interfaces: &str) -> String {
          [listeners.udp]\nenabled = false\n[listeners.multicast]\nenabled = true\n\
          interfaces = [{interfaces}]\nexcept = [\"10.99.0.0/16\"]\n\
          [control]\nenabled = false\n",
+        directory.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    format!("--config {}", path.display())
+}
+
+/// UDP faces to the other end, bound to interfaces.
+fn bound(directory: &Path, name: &str) -> String {
+    let path = directory.join(format!("{name}.toml"));
+    let text = format!(
+        "[listeners.unix]\npath = \"{0}/{name}.sock\"\n[listeners.tcp]\nenabled = false\n\
+         [control]\nenabled = false\n[[bound_faces]]\nremotes = [\"udp4://10.9.0.2:6363\"]\n\
+         interfaces = [\"near\", \"late*\"]\nexcept = [\"late9\"]\n",
         directory.display()
     );
     std::fs::write(&path, text).unwrap();
@@ -117,10 +131,19 @@ impl Link {
         run_to_end(self.command(name, arguments))
     }
 
+    fn all_faces(&self, name: &str) -> Vec<Value> {
+        let output = self.run(name, &["face", "list", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// The face with this local URI.
+    fn face_at(&self, name: &str, local_uri: &str) -> Option<Value> {
+        self.all_faces(name).into_iter().find(|face| face["local_uri"] == *local_uri)
+    }
+
     /// The multicast faces that have this local end.
     fn faces(&self, name: &str, local: &str) -> Vec<Value> {
-        let output = self.run(name, &["face", "list", "--json"]);
-        let faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let faces = self.all_faces(name);
         let is_of =
             |face: &Value, key: &str, text: &str| face[key].as_str().unwrap().contains(text);
         let is_group = |face: &Value| is_of(face, "remote_uri", "224.0.23.170:56363");
@@ -203,4 +226,60 @@ fn faces_come_and_go_with_their_interfaces() {
     link.face("near", "10.9.2.1");
     wait_until("the face to go", || link.faces("near", "10.9.1.1").is_empty().then_some(()));
     assert_eq!(link.face("near", "10.9.0.1")["face_id"], first["face_id"], "it stayed");
+}
+
+#[test]
+fn faces_are_bound_to_interfaces() {
+    let Some(link) = Link::new([bound, bound]) else { return };
+    let at = |interface: &str| link.face_at("near", &format!("udp4+dev://{interface}:6363"));
+    let near = wait_until("the bound face", || at("near"));
+    assert_eq!(near["remote_uri"], "udp4://10.9.0.2:6363");
+    assert_eq!(near["persistency"], "permanent");
+    assert_eq!(near["link_type"], "point-to-point");
+    assert_eq!(near["scope"], "non-local");
+
+    let server = link.command("far", &["ping-server", "/bound"]);
+    let mut server = Process::start("server", server, link.directory.path());
+    server.wait_for_output("/bound");
+    let route = |face: &Value| ["/bound".to_owned(), face["face_id"].to_string()];
+    let add = |face: &Value| {
+        let [prefix, face] = route(face);
+        assert!(link.run("near", &["route", "add", &prefix, &face]).status.success());
+    };
+    let ping = |count: &str| {
+        let options = ["--count", count, "--interval", "10ms", "--timeout", "500ms"];
+        link.run("near", &[&["ping", "/bound"][..], &options].concat())
+    };
+    add(&near);
+    let output = ping("20");
+    assert!(output.status.success(), "{output:?}");
+    // The other end knows it by the usual port.
+    let far =
+        link.all_faces("far").into_iter().find(|face| face["remote_uri"] == "udp4://10.9.0.1:6363");
+    assert_eq!(far.unwrap()["persistency"], "on-demand");
+
+    // By another interface, the same peer is not to be had: nothing leaves by the first one.
+    link.change(
+        "add() {
+             ip link add $1 type veth peer name p$1
+             ip addr add $2 dev $1
+             ip link set p$1 up
+             ip link set $1 up
+         }
+         add late0 10.9.1.1/24
+         add late9 10.9.9.1/24",
+    );
+    let late = wait_until("the face of the new interface", || at("late0"));
+    assert!(at("late9").is_none(), "it is on the list of exceptions");
+    add(&late);
+    let [prefix, face] = route(&near);
+    assert!(link.run("near", &["route", "remove", &prefix, &face]).status.success());
+    assert!(!ping("2").status.success(), "the face of late0 must not reach the peer");
+    let sent = at("late0").unwrap()["counters"]["out_interests"].as_u64().unwrap();
+    assert!(sent > 0, "it was tried");
+    add(&near);
+    link.change("ip link del late0");
+    wait_until("the face to go", || at("late0").is_none().then_some(()));
+    assert!(ping("5").status.success(), "the first face goes on");
+    assert_eq!(at("near").unwrap()["face_id"], near["face_id"]);
 }

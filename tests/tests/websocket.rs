@@ -183,6 +183,36 @@ fn pages_of_other_hosts_are_not_local() {
 }
 
 #[test]
+fn only_pages_of_listed_origins_connect() {
+    // The keys go on where those of the listener end.
+    let keys =
+        "origins = [\"https://app.example.com\"]\nlocal_origins = [\"http://own.example.com\"]";
+    let forwarder = Settings::new().websocket().toml(keys).start();
+    for (origin, scope) in [
+        ("https://app.example.com", "non-local"),
+        ("http://own.example.com:80", "local"),
+        ("http://localhost:8080", "local"),
+    ] {
+        let client = Client::new(&forwarder).shake_hands_with(&format!("Origin: {origin}\r\n"));
+        let uri = format!("wsclient://127.0.0.1:{}", client.0.local_addr().unwrap().port());
+        let face = wait_until("the face", || {
+            let faces = forwarder.json(&["face", "list"]);
+            let mut faces = faces.as_array().unwrap().iter();
+            faces.find(|face| face["remote_uri"] == *uri).cloned()
+        });
+        assert_eq!(face["scope"], scope, "{origin}");
+    }
+    for origin in ["http://app.example.com", "https://example.com", "null"] {
+        let mut client = Client::new(&forwarder);
+        let request = REQUEST.replace("\r\n\r\n", &format!("\r\nOrigin: {origin}\r\n\r\n"));
+        client.0.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.0.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{origin}: {answer}");
+    }
+}
+
+#[test]
 fn clients_are_answered_as_they_deserve() {
     let mut forwarder = Settings::new().websocket().start();
     let dataset = name("/localhost/nfd/status/general");

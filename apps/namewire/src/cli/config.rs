@@ -1,14 +1,14 @@
 //! `namewire config`: checks and shows configurations.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use super::failure::{Failure, Outcome};
 use super::output;
 use crate::config::{self, Config, ConfigError};
-use crate::run::Management;
+use crate::run::{Plan, placement};
 
 /// Check a configuration file, or print the documented sample
 #[derive(Subcommand, Debug)]
@@ -24,6 +24,9 @@ pub(super) enum Command {
     Convert {
         /// The nfd.conf
         file: PathBuf,
+        /// Write to this file, once all of it is there [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
 }
 
@@ -31,56 +34,70 @@ pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
             let config = load(file)?;
-            check_processors(&config)?;
-            management(&config)?;
+            plan(&config)?;
             output::print_line(&format!("{}: no problems", file.display()))?;
         }
-        Command::Convert { file } => {
-            let config = load_nfd_conf(file)?;
-            std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
-        }
+        Command::Convert { file, output } => convert(file, output.as_deref())?,
         Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
     }
     Ok(())
 }
 
-/// Refuses processors that this machine does not have, or that this process may not run on.
-pub(super) fn check_processors(config: &Config) -> Outcome {
-    let Ok(allowed) = ndn_sys::cpu::allowed_cpus() else {
-        return Ok(());
-    };
-    match config.forwarder.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        None => Ok(()),
-        Some(cpu) => {
-            let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
-            let allowed = allowed.join(", ");
-            Err(Failure::Usage(format!(
-                "forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}"
-            )))
-        }
+/// Nothing is written unless all went well. An empty file, which a shell has made by then, is no
+/// configuration either.
+fn convert(file: &Path, output: Option<&Path>) -> Outcome {
+    let config = load_nfd_conf(file)?;
+    plan(&config)?;
+    let text = format!("# Made from {}.\n{}", file.display(), config.to_toml());
+    let again = config::parse("what was made", &text).map_err(|error| describe(&error));
+    let again = again.map_err(Failure::Failed)?;
+    if again != config {
+        let reason = "what was made of it says something else: this is a fault of namewire";
+        return Err(Failure::Failed(format!("{}: {reason}", file.display())));
+    }
+    match output {
+        None => Ok(std::io::stdout().lock().write_all(text.as_bytes())?),
+        Some(path) => write_whole(path, text.as_bytes())
+            .map_err(|error| Failure::file(path.display(), &error)),
     }
 }
 
-/// Reads the keys, certificates and trust rules that the configuration names.
-pub(super) fn management(config: &Config) -> Outcome<Management> {
-    Management::new(config).map_err(|error| Failure::Usage(format!("{error:#}")))
+/// Puts a file in place once it is whole.
+fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let name = path.file_name().ok_or(std::io::ErrorKind::IsADirectory)?.to_string_lossy();
+    let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let written = std::fs::File::create_new(&partial).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    let placed = written.and_then(|()| std::fs::rename(&partial, path));
+    if placed.is_err() {
+        // There may be none.
+        let _ = std::fs::remove_file(&partial);
+    }
+    placed
+}
+
+/// What a configuration comes to on this machine.
+pub(super) fn plan(config: &Config) -> Outcome<Plan> {
+    Plan::new(config).map_err(|error| Failure::Usage(format!("{error:#}")))
 }
 
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.
-pub(super) fn load(file: &std::path::Path) -> Outcome<Config> {
+pub(super) fn load(file: &Path) -> Outcome<Config> {
     config::load(file).map_err(|error| Failure::Usage(describe(&error)))
 }
 
 /// Reads an nfd.conf; what of it has no effect is told on standard error.
-pub(super) fn load_nfd_conf(file: &std::path::Path) -> Outcome<Config> {
+pub(super) fn load_nfd_conf(file: &Path) -> Outcome<Config> {
     let read = config::nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
         output::note(&format_args!("namewire: warning: {warning}"));
     }
     let mut config = read.config;
     // MW-NFD's sample names processors that a small machine does not have.
-    if let Err(failure) = check_processors(&config) {
-        output::note(&format_args!("namewire: warning: {failure}; the workers run on any"));
+    if let Err(error) = placement::check_processors(&config.forwarder) {
+        output::note(&format_args!("namewire: warning: {error}; the workers run on any"));
         config.forwarder.cpus.clear();
     }
     Ok(config)

@@ -21,11 +21,11 @@ use crate::config::parse_duration;
 /// Which forwarder to use.
 #[derive(Args, Debug)]
 pub(super) struct ConnectOptions {
-    /// The forwarder: unix:///path, tcp://host:port or udp://host:port
+    /// The forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port
     ///
     /// By default that of NDN_CLIENT_TRANSPORT, else that of client.conf, else the forwarder on the
     /// usual socket.
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", value_parser = transport)]
     transport: Option<ForwarderAddress>,
     /// Sign as this identity, key or certificate of the key chain, or as the `default` identity
     ///
@@ -68,6 +68,15 @@ impl ConnectOptions {
     pub(super) fn data_signer(&self, sign: &str) -> Outcome<Arc<dyn Signer>> {
         self.identity.as_ref().map_or_else(|| keys::signer(sign), IdentityArgument::signer)
     }
+}
+
+/// A forwarder's address. A path alone is that of a Unix socket.
+pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
+    if !text.contains("://") && text.contains('/') {
+        let path = std::path::absolute(text).map_err(|error| error.to_string())?;
+        return Ok(ForwarderAddress::Unix(path));
+    }
+    text.parse().map_err(|error: ndn_client::AddressError| error.to_string())
 }
 
 /// Runs a command that waits for the network, until it is done or interrupted.

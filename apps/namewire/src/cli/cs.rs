@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::connect::{block_on, name};
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, Switch, command};
-use super::output::{self, grouped};
+use super::output::{self, counted, grouped};
 
 /// Show, configure and erase the Content Store
 #[derive(Args, Debug)]
@@ -120,7 +120,7 @@ async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Out
             &json!({ "prefix": prefix.to_string(), "erased_packets": erased }),
         )?);
     }
-    Ok(output::print_line(&format!("{} packets under {prefix} erased", grouped(erased)))?)
+    Ok(output::print_line(&format!("{} under {prefix} erased", counted(erased, "packet")))?)
 }
 
 fn show(info: &CsInfo, as_json: bool) -> Outcome {
@@ -129,7 +129,7 @@ fn show(info: &CsInfo, as_json: bool) -> Outcome {
     }
     let on_off = |bit: u64| if info.flags & bit == 0 { "off" } else { "on" }.to_owned();
     Ok(output::print_fields(&[
-        ("capacity", format!("{} packets", grouped(info.capacity))),
+        ("capacity", counted(info.capacity, "packet")),
         ("entries", grouped(info.entries)),
         ("hits", grouped(info.hits)),
         ("misses", grouped(info.misses)),

@@ -17,7 +17,7 @@ use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Fetched, Policy, abandon, fetch};
 use super::keys;
-use super::output::{self, bytes_for_people, grouped};
+use super::output::{self, bytes_for_people, counted, grouped};
 
 use super::target::Target;
 use super::{range, tree};
@@ -178,12 +178,9 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
             "seconds": elapsed.as_secs_f64(),
         }))?;
     } else if !options.quiet {
-        let (files, bytes) = (grouped(fetched.files), bytes_for_people(fetched.bytes));
+        let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
         let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
-        output::note(&format_args!(
-            "{files} files, {bytes} in {:.3} s, {rate}/s",
-            elapsed.as_secs_f64()
-        ));
+        output::note(&format_args!("{files}, {bytes} in {:.3} s, {rate}/s", elapsed.as_secs_f64()));
     }
     fetched.failure.map_or(Ok(()), Err)
 }
@@ -297,11 +294,11 @@ impl Report {
             bytes => format!(", {} were there", bytes_for_people(bytes)),
         };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {} segments, {} sent again{resumed}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
-            grouped(progress.segments),
+            counted(progress.segments, "segment"),
             grouped(progress.retransmissions)
         )
     }

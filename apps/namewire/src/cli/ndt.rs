@@ -67,7 +67,11 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 fn print(dispatch: &Dispatch) -> Outcome {
-    output::print_line(&format!("names are dispatched by {} components", dispatch.depth))?;
+    let depth = u64::try_from(dispatch.depth).unwrap_or(u64::MAX);
+    output::print_line(&format!(
+        "names are dispatched by {}",
+        output::counted(depth, "component")
+    ))?;
     let mut loads = Table::new(&["worker", "load"]);
     for (worker, load) in dispatch.loads.iter().enumerate() {
         loads.row(vec![worker.to_string(), grouped(*load)]);

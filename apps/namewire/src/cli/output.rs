@@ -139,6 +139,11 @@ pub(super) fn grouped(number: u64) -> String {
     grouped
 }
 
+/// A count and what is counted: `1 packet`, `2 packets`.
+pub(super) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// Bytes in the unit in which they are easy to read: `10.0 MiB`.
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn bytes_for_people(bytes: u64) -> String {
@@ -213,6 +218,9 @@ mod tests {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(counted(0, "packet"), "0 packets");
+        assert_eq!(counted(1, "packet"), "1 packet");
+        assert_eq!(counted(1000, "packet"), "1 000 packets");
         assert_eq!(bytes_for_people(1023), "1023 B");
         assert_eq!(bytes_for_people(1024), "1.0 KiB");
         assert_eq!(bytes_for_people(10 << 20), "10.0 MiB");

@@ -14,7 +14,7 @@ use super::connect::{
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
-use super::output::{self, bytes_for_people, grouped};
+use super::output::{self, bytes_for_people, counted};
 
 /// Publish a file or standard input as a segmented, signed object
 ///
@@ -76,7 +76,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         if !options.json {
             let (segments, bytes) = (object.segments_served(), object.bytes_served());
-            let line = format!("{} segments sent, {}", grouped(segments), bytes_for_people(bytes));
+            let line =
+                format!("{} sent, {}", counted(segments, "segment"), bytes_for_people(bytes));
             output::print_line(&line)?;
         }
         // The forwarder drops the route with the connection, whether or not it answers now.
@@ -105,9 +106,8 @@ fn tell_published(options: &Options, object: &PublishedObject, size: u64) -> Out
     let versioned = object.versioned_name();
     let size = bytes_for_people(size);
     Ok(output::print_line(&format!(
-        "published {versioned}: {size} in {} {}",
-        grouped(segments),
-        if segments == 1 { "segment" } else { "segments" }
+        "published {versioned}: {size} in {}",
+        counted(segments, "segment")
     ))?)
 }
 

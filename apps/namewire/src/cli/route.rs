@@ -206,8 +206,19 @@ async fn add(
         FaceArgument::Uri(_) => find_or_create_face(&endpoint, nexthop).await?,
     };
     let parameters = ControlParameters { face_id: Some(face_id), ..parameters };
+    let entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
+    let earlier = entries
+        .iter()
+        .filter(|entry| Some(&entry.name) == parameters.name.as_ref())
+        .flat_map(|entry| &entry.routes)
+        .find(|route| route.face_id == face_id && Some(route.origin) == parameters.origin);
+    let what = match earlier {
+        None => "added",
+        Some(route) if is_the_same(route, &parameters) => "was there already",
+        Some(_) => "changed",
+    };
     let accepted = command(&endpoint, Verb::RibRegister, &parameters).await?;
-    tell(&accepted, common, "added")
+    tell(&accepted, common, what)
 }
 
 async fn remove(
@@ -253,6 +264,13 @@ fn tell(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Out
         "route {prefix} to face {face_id} ({}) {what}",
         route_origin_text(origin)
     ))?)
+}
+
+/// Whether a route is what is asked for anyway, and does not end.
+fn is_the_same(route: &RouteRecord, wanted: &ControlParameters) -> bool {
+    (Some(route.cost), Some(route.flags)) == (wanted.cost, wanted.flags)
+        && route.expiration_period_ms.is_none()
+        && wanted.expiration_period_ms.is_none()
 }
 
 fn is_wanted(name: &Name, prefix: Option<&Name>) -> bool {

@@ -47,6 +47,9 @@ pub(super) struct Options {
     /// Processor to pin the worker to
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
+    /// User to become once the sockets are open, when started by root
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Log level, `debug` for all modules or `ndn_face=debug` for one; may be repeated
     #[arg(long, value_name = "LEVEL")]
     log: Vec<String>,
@@ -57,11 +60,10 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let config = configuration(options)?;
-    super::config::check_processors(&config)?;
-    let management = super::config::management(&config)?;
+    let plan = super::config::plan(&config)?;
     let again = options.clone();
     let source = move || configuration(&again).map_err(|failure| failure.to_string());
-    crate::run::run(&config, management, Box::new(source)).map_err(Failure::from)
+    crate::run::run(&config, plan, Box::new(source)).map_err(Failure::from)
 }
 
 /// The configuration file's settings, or the defaults, as the options change them.
@@ -96,6 +98,9 @@ fn configuration(options: &Options) -> Outcome<Config> {
     }
     if let Some(capacity) = options.cs_capacity {
         config.tables.cs.capacity_packets = capacity;
+    }
+    if let Some(user) = &options.user {
+        config.privileges.user = Some(user.clone());
     }
     for directive in &options.log {
         apply_log(&mut config, directive)

@@ -13,7 +13,7 @@ use super::connect::{ConnectOptions, block_on_until_done, duration, published_na
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
-use super::output::{self, bytes_for_people, grouped};
+use super::output::{self, bytes_for_people, counted, grouped};
 
 /// Largest file of mounts: none that is written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
@@ -202,8 +202,8 @@ fn tell_served(options: &Options, server: &FileServer) -> Outcome {
         return Ok(output::print_json(&report.into())?);
     }
     let line = format!(
-        "{} segments sent, {}; {} requests refused or not found",
-        grouped(counters.count(Event::Segment)),
+        "{} sent, {}; {} refused or not found",
+        counted(counters.count(Event::Segment), "segment"),
         bytes_for_people(counters.content_bytes()),
         grouped(
             [

@@ -100,8 +100,10 @@ pub(super) fn read(management: &mut Section<'_>, access: &mut Access) {
     management.read("localhost_rib", &mut access.localhost_rib);
     management.read("localhop_rib", &mut access.localhop_rib);
     management.read("prefix_announcements", &mut access.prefix_announcements);
+    // An empty list is one, too: nobody is authorised.
+    let is_told = management.has("authorizations");
     let authorizations = management.sections("authorizations");
-    if !authorizations.is_empty() {
+    if is_told {
         access.authorizations = authorizations.into_iter().filter_map(read_authorization).collect();
     }
 }

@@ -18,21 +18,6 @@ impl Default for UnixListener {
     }
 }
 
-impl Default for Listeners {
-    fn default() -> Self {
-        // Any page that a browser shows can connect: only where it is asked for.
-        let websocket =
-            TcpListener { enabled: false, port: WEBSOCKET_PORT, ..TcpListener::default() };
-        Self {
-            unix: UnixListener::default(),
-            tcp: TcpListener::default(),
-            udp: UdpListener::default(),
-            websocket,
-            multicast: Multicast::default(),
-        }
-    }
-}
-
 impl Listeners {
     /// Whether anybody could use the forwarder.
     pub(super) fn any(&self) -> bool {
@@ -43,6 +28,20 @@ impl Listeners {
 impl Default for TcpListener {
     fn default() -> Self {
         Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }
+    }
+}
+
+impl Default for WebSocketListener {
+    /// Off: any page that a browser shows can connect.
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            addresses: every_address(),
+            port: WEBSOCKET_PORT,
+            loopback_is_local: true,
+            origins: None,
+            local_origins: Vec::new(),
+        }
     }
 }
 

@@ -40,6 +40,12 @@ impl ConfigError {
         )
     }
 
+    pub(super) fn empty(origin: &str) -> Self {
+        let message = "the file is empty: whatever was to write it has failed (where every setting \
+                       is to have its default, a line of comment says so)";
+        Self::whole_file(origin, message.to_owned())
+    }
+
     pub(super) fn of_nfd(origin: &str) -> Self {
         let message = "this is a configuration of NFD: `namewire run --nfd-conf FILE` uses it, \
                        `namewire config convert FILE` prints what it becomes";

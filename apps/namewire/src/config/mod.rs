@@ -5,11 +5,13 @@
 //! and column. Start with `types.rs`; `schema.rs` maps the keys of the file onto the types.
 
 mod access;
+mod check;
 mod defaults;
 mod error;
 mod forwarder;
 mod interfaces;
 pub mod nfd_conf;
+mod origin;
 mod reader;
 mod schema;
 mod to_toml;
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use error::{ConfigError, Problem};
 pub use interfaces::InterfaceRule;
+pub use origin::Origin;
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
 
@@ -43,6 +46,10 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     }
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
+    // A program that was to write it has failed, or the disk was full.
+    if text.is_empty() && path.is_file() {
+        return Err(ConfigError::empty(&origin));
+    }
     let mut config = parse(&origin, &text).map_err(|error| match is_nfd_conf(&text) {
         true => ConfigError::of_nfd(&origin),
         false => error,

@@ -224,6 +224,11 @@ impl<'a> Section<'a> {
         self.table.and_then(|table| table.get(key))
     }
 
+    /// Whether `key` is there, with any value.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }

@@ -13,6 +13,7 @@ use ndn_packet::Name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::InterfaceRule;
 use super::error::Problem;
 use super::reader::{Findings, FromToml, Section, one_of};
 use super::types::*;
@@ -54,6 +55,11 @@ fn read_document<'a>(
 ) {
     let mut root = Section::root(findings, document);
     read_listeners(root.section("listeners"), &mut config.listeners);
+    let mut privileges = root.section("privileges");
+    privileges.read_optional("user", &mut config.privileges.user);
+    privileges.read_optional("group", &mut config.privileges.group);
+    privileges.finish();
+
     read_forwarder(root.section("forwarder"), &mut config.forwarder);
     read_overload(root.section("overload"), &mut config.overload);
     read_tables(root.section("tables"), &mut config.tables);
@@ -78,6 +84,8 @@ fn read_document<'a>(
     control.finish();
 
     read_log(root.section("log"), &mut config.log);
+    config.bound_faces =
+        root.sections("bound_faces").into_iter().filter_map(read_bound_faces).collect();
     config.strategy_choices =
         root.sections("strategy_choices").into_iter().filter_map(read_strategy_choice).collect();
     config.static_faces =
@@ -96,14 +104,22 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     listeners.unix.mode = mode.0;
     unix.finish();
 
-    for (name, own) in [("tcp", &mut listeners.tcp), ("websocket", &mut listeners.websocket)] {
-        let mut part = section.section(name);
-        part.read("enabled", &mut own.enabled);
-        part.read_checked("addresses", &mut own.addresses, |list| not_empty(list));
-        part.read_in("port", &mut own.port, 1..=u16::MAX);
-        part.read("loopback_is_local", &mut own.loopback_is_local);
-        part.finish();
-    }
+    let mut tcp = section.section("tcp");
+    tcp.read("enabled", &mut listeners.tcp.enabled);
+    tcp.read_checked("addresses", &mut listeners.tcp.addresses, |list| not_empty(list));
+    tcp.read_in("port", &mut listeners.tcp.port, 1..=u16::MAX);
+    tcp.read("loopback_is_local", &mut listeners.tcp.loopback_is_local);
+    tcp.finish();
+
+    let own = &mut listeners.websocket;
+    let mut websocket = section.section("websocket");
+    websocket.read("enabled", &mut own.enabled);
+    websocket.read_checked("addresses", &mut own.addresses, |list| not_empty(list));
+    websocket.read_in("port", &mut own.port, 1..=u16::MAX);
+    websocket.read("loopback_is_local", &mut own.loopback_is_local);
+    websocket.read_optional("origins", &mut own.origins);
+    websocket.read("local_origins", &mut own.local_origins);
+    websocket.finish();
 
     let mut udp = section.section("udp");
     udp.read("enabled", &mut listeners.udp.enabled);
@@ -292,6 +308,22 @@ fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
     section.read("pit_tokens", &mut pit_tokens);
     section.finish();
     Some(StaticFace { uri: uri?, persistency, mtu, pit_tokens })
+}
+
+fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {
+    let remotes = section.read_required_checked("remotes", |remotes: &Vec<FaceUri>| {
+        let is_udp = |uri: &&FaceUri| matches!(uri.scheme(), "udp4" | "udp6");
+        match remotes.iter().find(|uri| !is_udp(uri)) {
+            Some(other) => Err(format!("{other} is no UDP face: others cannot be bound")),
+            None if remotes.is_empty() => Err("the list is empty".to_owned()),
+            None => Ok(()),
+        }
+    });
+    let (mut interfaces, mut except) = (vec![InterfaceRule::Any], Vec::new());
+    section.read("interfaces", &mut interfaces);
+    section.read("except", &mut except);
+    section.finish();
+    Some(BoundFaces { remotes: remotes?, interfaces, except })
 }
 
 fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {

@@ -238,6 +238,21 @@ fn a_configuration_of_nfd_is_recognised() {
 }
 
 #[test]
+fn nobody_is_authorised_by_an_empty_list() {
+    let access = |text: &str| parse("test", text).unwrap().management.access.authorizations;
+    assert_eq!(access("management.authorizations = []"), []);
+    assert_eq!(access("[management]\n"), Config::default().management.access.authorizations);
+    let config = Config {
+        management: Management {
+            access: Access { authorizations: Vec::new(), ..Access::default() },
+            ..Management::default()
+        },
+        ..Config::default()
+    };
+    assert_eq!(parse("test", &config.to_toml()).unwrap(), config);
+}
+
+#[test]
 fn every_wrong_item_of_a_list_is_reported() {
     let text = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"x1\", \"faces\", \"x2\"]\n";
     let said = parse("a.toml", text).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::{
     Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, TrustRules,
-    UnsolicitedPolicy, WorkerCount, format_duration,
+    UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -83,18 +83,14 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     }
     let mode = format!("\"{:04o}\"", own.unix.mode);
     writer.changed("mode", &own.unix.mode, &default.unix.mode, mode);
-    for (section, own, default) in [
-        ("[listeners.tcp]", &own.tcp, &default.tcp),
-        ("[listeners.websocket]", &own.websocket, &default.websocket),
-    ] {
-        writer.section(section);
-        writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
-        let addresses = texts(&own.addresses);
-        writer.changed("addresses", &own.addresses, &default.addresses, addresses);
-        writer.changed("port", &own.port, &default.port, own.port);
-        let is_local = own.loopback_is_local;
-        writer.changed("loopback_is_local", &is_local, &default.loopback_is_local, is_local);
-    }
+    writer.section("[listeners.tcp]");
+    writer.changed("enabled", &own.tcp.enabled, &default.tcp.enabled, own.tcp.enabled);
+    let addresses = texts(&own.tcp.addresses);
+    writer.changed("addresses", &own.tcp.addresses, &default.tcp.addresses, addresses);
+    writer.changed("port", &own.tcp.port, &default.tcp.port, own.tcp.port);
+    let is_local = own.tcp.loopback_is_local;
+    writer.changed("loopback_is_local", &is_local, &default.tcp.loopback_is_local, is_local);
+    write_websocket(writer, &own.websocket, &default.websocket);
     writer.section("[listeners.udp]");
     writer.changed("enabled", &own.udp.enabled, &default.udp.enabled, own.udp.enabled);
     let addresses = texts(&own.udp.addresses);
@@ -108,6 +104,12 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     let interfaces = texts(&multicast.interfaces);
     writer.changed("interfaces", &multicast.interfaces, &default.interfaces, interfaces);
     writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
+    writer.section("[privileges]");
+    for (key, value) in [("user", &config.privileges.user), ("group", &config.privileges.group)] {
+        if let Some(value) = value {
+            writer.line(key, text(value));
+        }
+    }
     writer.section("[forwarder]");
     let workers = config.forwarder.workers;
     let number = match workers {
@@ -123,6 +125,20 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("default_hop_limit", &hop_limit, &0, hop_limit);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
+}
+
+fn write_websocket(writer: &mut Writer, own: &WebSocketListener, default: &WebSocketListener) {
+    writer.section("[listeners.websocket]");
+    writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
+    writer.changed("addresses", &own.addresses, &default.addresses, texts(&own.addresses));
+    writer.changed("port", &own.port, &default.port, own.port);
+    let is_local = own.loopback_is_local;
+    writer.changed("loopback_is_local", &is_local, &default.loopback_is_local, is_local);
+    if let Some(origins) = &own.origins {
+        writer.line("origins", texts(origins));
+    }
+    let local = texts(&own.local_origins);
+    writer.changed("local_origins", &own.local_origins, &default.local_origins, local);
 }
 
 fn write_tables(writer: &mut Writer, config: &Config, default: &Config) {
@@ -231,6 +247,12 @@ fn write_lists(writer: &mut Writer, config: &Config) {
         writer.line("prefix", text(&choice.prefix));
         writer.line("strategy", text(&choice.strategy));
     }
+    for bound in &config.bound_faces {
+        writer.section("[[bound_faces]]");
+        writer.line("remotes", texts(&bound.remotes));
+        writer.line("interfaces", texts(&bound.interfaces));
+        writer.line("except", texts(&bound.except));
+    }
     for face in &config.static_faces {
         writer.section("[[static_faces]]");
         writer.line("uri", text(&face.uri));
@@ -290,6 +312,18 @@ mod tests {
             loopback_is_local = false
             [listeners.udp]
             port = 7001
+            [listeners.websocket]
+            enabled = true
+            port = 7002
+            origins = []
+            local_origins = ["https://app.example.com:8443"]
+            [privileges]
+            user = "ndn"
+            group = "77"
+            [[bound_faces]]
+            remotes = ["udp4://192.0.2.1:6363", "udp6://[2001:db8::1]:6363"]
+            interfaces = ["eth*", "192.0.2.0/24"]
+            except = ["eth1"]
             [forwarder]
             workers = 2
             io_workers = 1

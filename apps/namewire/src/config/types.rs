@@ -11,13 +11,15 @@ use ndn_management::FaceUri;
 use ndn_packet::Name;
 
 pub use super::forwarder::{Forwarder, WorkerCount};
-use super::{Access, ByteSize, InterfaceRule};
+use super::{Access, ByteSize, InterfaceRule, Origin};
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// Where applications and neighbours connect.
     pub listeners: Listeners,
+    /// Who the process is once its sockets are open.
+    pub privileges: Privileges,
     /// Worker threads and their processors.
     pub forwarder: Forwarder,
     /// What happens when more comes than can be forwarded.
@@ -36,6 +38,8 @@ pub struct Config {
     pub control: Control,
     /// What is logged.
     pub log: Log,
+    /// UDP faces that are bound to network interfaces.
+    pub bound_faces: Vec<BoundFaces>,
     /// Strategies chosen at start, in addition to the built-in choices.
     pub strategy_choices: Vec<StrategyChoice>,
     /// Faces created at start.
@@ -45,7 +49,7 @@ pub struct Config {
 }
 
 /// Where applications and neighbours connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Listeners {
     /// The Unix stream socket of local applications.
     pub unix: UnixListener,
@@ -54,7 +58,7 @@ pub struct Listeners {
     /// The UDP listener.
     pub udp: UdpListener,
     /// The WebSocket listener, for browsers.
-    pub websocket: TcpListener,
+    pub websocket: WebSocketListener,
     /// UDP groups on network interfaces.
     pub multicast: Multicast,
 }
@@ -70,7 +74,7 @@ pub struct UnixListener {
     pub mode: u32,
 }
 
-/// Settings of the TCP listener, or of the WebSocket listener.
+/// Settings of the TCP listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpListener {
     /// Whether to listen at all.
@@ -81,6 +85,26 @@ pub struct TcpListener {
     pub port: u16,
     /// Whether a connection from a loopback address counts as a local application.
     pub loopback_is_local: bool,
+}
+
+/// Settings of the WebSocket listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebSocketListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// Whether a connection from a loopback address counts as a local application, if a program has
+    /// made it, or a page of this host or of one of `local_origins`.
+    pub loopback_is_local: bool,
+    /// Whose pages may connect; pages of others are turned away with status 403. None lets every page
+    /// connect. Programs, which send no Origin, may always.
+    pub origins: Option<Vec<Origin>>,
+    /// Whose pages are local applications if the browser runs on this host, besides those that this
+    /// host serves itself (http or https at localhost or a loopback address).
+    pub local_origins: Vec<Origin>,
 }
 
 /// Settings of the UDP listener.
@@ -107,6 +131,15 @@ pub struct Multicast {
     pub interfaces: Vec<InterfaceRule>,
     /// And on which of those not.
     pub except: Vec<InterfaceRule>,
+}
+
+/// Who the process is once its sockets are open. Matters only when root starts it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Privileges {
+    /// The user that root becomes, by name or number; none stays what it is.
+    pub user: Option<String>,
+    /// The group, by name or number; none takes the user's own.
+    pub group: Option<String>,
 }
 
 /// What happens when more comes than can be forwarded.
@@ -351,6 +384,18 @@ pub struct StaticFace {
     pub pit_tokens: PitTokens,
 }
 
+/// UDP faces to the same peers on several network interfaces: one for each peer and interface. They
+/// come and go with the interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundFaces {
+    /// The peers in canonical form, such as `udp4://192.0.2.1:6363`.
+    pub remotes: Vec<FaceUri>,
+    /// On which interfaces.
+    pub interfaces: Vec<InterfaceRule>,
+    /// And on which of those not.
+    pub except: Vec<InterfaceRule>,
+}
+
 /// Persistency of a face created at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistency {
@@ -426,24 +471,6 @@ impl fmt::Display for LogLevel {
 }
 
 impl Config {
-    /// Checks what neither the types nor the reader of single settings can: bounds of settings that
-    /// the command line changed, and listeners at all.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check(&self) -> Result<(), String> {
-        let capacity = self.tables.cs.capacity_packets;
-        if capacity > TABLE_ENTRIES_MAX {
-            return Err(format!(
-                "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
-            ));
-        }
-        if !self.listeners.any() {
-            return Err("every listener is turned off: nobody could use the forwarder".to_owned());
-        }
-        Ok(())
-    }
-
     /// The Unix socket path in force, or none when that listener is off.
     pub fn socket_path(&self) -> Option<PathBuf> {
         let unix = &self.listeners.unix;

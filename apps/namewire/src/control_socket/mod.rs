@@ -19,7 +19,9 @@ pub use protocol::{
     Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LogLevels, QueueStatistics, Request,
     Statistics, Version, WorkerStatistics,
 };
-pub use server::{CaptureStream, ControlSocket, DispatchAction, Handler, ServiceTimesTrace};
+pub use server::{
+    CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,
+};
 pub use service_times::{
     BurstTimes, ServiceTimesBefore, ServiceTimesReport, TimeBucket, TimeHistogram,
     WorkerServiceTimes,

@@ -123,14 +123,32 @@ pub struct ControlSocket {
     accepting: Option<JoinHandle<()>>,
 }
 
-impl ControlSocket {
-    /// Opens the socket at `path` and serves it. A socket file that nobody listens on is replaced.
+/// The socket before anybody is served: who connects waits.
+#[derive(Debug)]
+pub struct ControlListener {
+    path: PathBuf,
+    listener: UnixListener,
+    /// Device and number of the socket file.
+    file: (u64, u64),
+}
+
+impl ControlListener {
+    /// Opens the socket at `path`. A socket file that nobody listens on is replaced.
     ///
     /// # Errors
     /// Somebody listens there (`AddrInUse`), or the file system refuses.
-    pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let listener = bind(path)?;
         let file = identity(path)?;
+        Ok(Self { path: path.to_owned(), listener, file })
+    }
+
+    /// Serves it, on threads of its own.
+    ///
+    /// # Errors
+    /// There is no descriptor or no thread for it.
+    pub fn serve(self, handler: Arc<dyn Handler>) -> io::Result<ControlSocket> {
+        let Self { path, listener, file } = self;
         let accepted = listener.try_clone()?;
         let stopping = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
@@ -141,7 +159,17 @@ impl ControlSocket {
         let accepting = std::thread::Builder::new()
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept_all(&accepted))?;
-        Ok(Self { path: path.to_owned(), listener, file, stopping, accepting: Some(accepting) })
+        Ok(ControlSocket { path, listener, file, stopping, accepting: Some(accepting) })
+    }
+}
+
+impl ControlSocket {
+    /// Opens the socket at `path` and serves it.
+    ///
+    /// # Errors
+    /// As [`ControlListener::open`] and [`ControlListener::serve`].
+    pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        ControlListener::open(path)?.serve(handler)
     }
 
     /// Where the socket is.
@@ -172,9 +200,6 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
             std::fs::remove_file(path)?;

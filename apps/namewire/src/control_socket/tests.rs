@@ -86,7 +86,7 @@ struct Setup {
 
 fn setup() -> Setup {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("run").join("test.control.sock");
+    let path = directory.path().join("test.control.sock");
     Setup { _directory: directory, path, recorder: Arc::default() }
 }
 

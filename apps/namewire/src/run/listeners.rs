@@ -5,12 +5,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 
-use crate::config::{self, FaceDefaults};
+use super::directory;
+use super::websocket::Admission;
+use crate::config::{self, Config, FaceDefaults};
 
 /// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
 const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
@@ -40,8 +42,8 @@ pub(super) enum LocalEnd {
     WebSocket {
         /// The address.
         address: SocketAddr,
-        /// Loopback peers may use `/localhost`.
-        loopback_is_local: bool,
+        /// Who may connect, and who is local.
+        admission: Admission,
     },
 }
 
@@ -52,7 +54,8 @@ impl LocalEnd {
         let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
         let is_local = match self {
             Self::Unix(_) => true,
-            Self::Tcp { loopback_is_local, .. } | Self::WebSocket { loopback_is_local, .. } => {
+            Self::Tcp { loopback_is_local, .. }
+            | Self::WebSocket { admission: Admission { loopback_is_local, .. }, .. } => {
                 *loopback_is_local && peer.is_some_and(is_loopback)
             }
         };
@@ -68,20 +71,22 @@ pub(super) struct Listeners {
     /// One set for each worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
     udp_addresses: Vec<SocketAddr>,
+    /// Files and directories that were made for sockets.
+    pub(super) own_files: Vec<PathBuf>,
 }
 
 impl Listeners {
     /// Opens everything that the configuration asks for.
-    pub(super) fn open(
-        config: &config::Listeners,
-        faces: &FaceDefaults,
-        worker_count: usize,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn open(config: &Config, worker_count: usize) -> anyhow::Result<Self> {
+        let Config { listeners: config, faces, bound_faces, .. } = config;
         let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
-        let mut listeners = Self { streams: Vec::new(), udp, udp_addresses: Vec::new() };
+        let mut listeners =
+            Self { streams: Vec::new(), udp, udp_addresses: Vec::new(), own_files: Vec::new() };
         if config.unix.enabled {
             let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
+            listeners.own_files.extend(make_directory(&path)?);
             let socket = open_unix(&path, config.unix.mode)?;
+            listeners.own_files.push(path.clone());
             let local = LocalEnd::Unix(path);
             listeners.streams.push(StreamListener { socket, local });
         }
@@ -98,13 +103,18 @@ impl Listeners {
             let (own, open) = (&config.websocket, |address| Listener::tcp(address));
             for socket in open_all("WebSocket", &own.addresses, own.port, open)? {
                 let address = socket.local_address()?;
-                let loopback_is_local = own.loopback_is_local;
-                let local = LocalEnd::WebSocket { address, loopback_is_local };
+                let admission = Admission {
+                    loopback_is_local: own.loopback_is_local,
+                    origins: own.origins.clone(),
+                    local_origins: own.local_origins.clone(),
+                };
+                let local = LocalEnd::WebSocket { address, admission };
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
         if config.udp.enabled {
-            let open = |address| open_shared_udp(address, faces, worker_count.max(1));
+            let shares = worker_count > 1 || !bound_faces.is_empty();
+            let open = |address| open_shared_udp(address, faces, worker_count.max(1), shares);
             for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
                 listeners.udp_addresses.push(sockets[0].local_address()?);
                 for (set, socket) in listeners.udp.iter_mut().zip(sockets) {
@@ -120,8 +130,11 @@ impl Listeners {
         std::mem::take(&mut self.udp)
     }
 
-    /// Says on standard output where it listens, and how applications find it.
-    pub(super) fn announce(&self, config: &config::Listeners) -> io::Result<()> {
+    /// Says on standard output where it listens, and how applications and operators find it.
+    pub(super) fn announce(&self, config: &Config) -> io::Result<()> {
+        let control = config.control_socket_path();
+        let control = control.filter(|path| Some(path) != usual_control_socket(config).as_ref());
+        let config = &config.listeners;
         let mut text = String::new();
         for line in self.local_uris() {
             let _ = writeln!(text, "listening on {line}");
@@ -148,6 +161,13 @@ impl Listeners {
                 config.tcp.port
             );
         }
+        if let Some(path) = control {
+            let _ = writeln!(
+                text,
+                "`namewire log`, `capture`, `workers` and such find it with: --control {}",
+                absolute(&path).display()
+            );
+        }
         io::Write::write_all(&mut io::stdout().lock(), text.as_bytes())
     }
 
@@ -166,6 +186,14 @@ impl Listeners {
     }
 }
 
+/// Where commands look for the control socket that are told nothing but where applications find the
+/// forwarder.
+fn usual_control_socket(config: &Config) -> Option<PathBuf> {
+    let mut usual = Config::default();
+    usual.listeners.unix.path = config.socket_path();
+    usual.control_socket_path()
+}
+
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -174,16 +202,13 @@ fn is_well_known(path: &Path) -> bool {
     WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
 }
 
+/// Makes the directory of the Unix socket if it is missing; returns it if it was.
+fn make_directory(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let advice = || format!("no place for the Unix socket{}", advice(path));
+    directory::make_parent(path).with_context(advice)
+}
+
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot create the folder {} of the Unix socket: {error}{}",
-                folder.display(),
-                advice(path)
-            )
-        })?;
-    }
     let socket = Listener::unix(path, mode).map_err(|error| {
         let shown = path.display();
         if error.kind() == io::ErrorKind::AddrInUse {
@@ -261,16 +286,17 @@ fn open_shared_udp(
     address: SocketAddr,
     faces: &FaceDefaults,
     count: usize,
+    shares: bool,
 ) -> io::Result<Vec<UdpSocket>> {
     let options = udp_options(address, faces);
-    if count > 1 {
+    if shares {
         drop(UdpSocket::new(&options)?);
     }
-    let options = UdpOptions { reuse_port: count > 1, ..options };
+    let options = UdpOptions { reuse_port: shares, ..options };
     (0..count).map(|_| UdpSocket::new(&options)).collect()
 }
 
-fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {
+pub(super) fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {
     let mut options = UdpOptions::bound_to(address);
     let size = |size: config::ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
     if let Some(bytes) = faces.receive_buffer {

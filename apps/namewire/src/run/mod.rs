@@ -5,11 +5,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `plan` | whatever can be refused before the start |
+//! | `privileges` | root's rights, given up |
 //! | `settings` | from the configuration to what the data plane is made of |
 //! | `listeners` | the sockets to listen on, and what is said about them |
 //! | `control` | the control thread's loop |
 //! | `balance` | which worker has which names: looked at, evened out, told |
 //! | `faces` | faces as management sees them; making new ones |
+//! | `bound`, `multicast` | faces that come and go with network interfaces |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
 //! | `access` | who may manage the forwarder |
@@ -21,13 +24,17 @@
 
 mod access;
 mod balance;
+mod bound;
 mod captures;
 mod control;
+mod directory;
 mod faces;
 mod listeners;
 mod multicast;
 mod operator;
 pub(crate) mod placement;
+mod plan;
+mod privileges;
 mod reload;
 mod service_times;
 mod settings;
@@ -41,47 +48,37 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ndn_dataplane::Dataplane;
-use ndn_management::ControlState;
 use ndn_table::NameHasher;
 
+pub use plan::Plan;
+
 use crate::config::Config;
-use crate::control_socket::ControlSocket;
+use crate::control_socket::ControlListener;
 use crate::logging;
 
 /// Reads the configuration again.
 pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
-
-/// Management with the keys, certificates and trust rules that a configuration names.
-#[derive(Debug)]
-pub struct Management(ControlState);
-
-impl Management {
-    /// Reads what the configuration names.
-    ///
-    /// # Errors
-    /// A file or identity that cannot be used, by its name.
-    pub fn new(config: &Config) -> anyhow::Result<Self> {
-        control::management(config).map(Self)
-    }
-}
 
 /// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`.
 ///
 /// # Errors
 /// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
 /// a fault of its own.
-pub fn run(config: &Config, management: Management, source: ConfigSource) -> anyhow::Result<()> {
-    let Management(management) = management;
+pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<()> {
+    let Plan { management, places, privileges } = plan;
     let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let stop = stop::StopRequest::on_signals()?;
-    let places = placement::plan(&config.forwarder)?;
+    let signals = stop::Signals::new()?;
     let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
     tracing::info!(workers = places.len(), with_faces, "starting");
-    let mut listeners = listeners::Listeners::open(&config.listeners, &config.faces, with_faces)?;
+    let mut listeners = listeners::Listeners::open(config, with_faces)?;
+    let control_socket = open_control_socket(config, &mut listeners)?;
+    // Before there are threads, which would keep rights of their own.
+    privileges::carry_out(&privileges, &listeners.own_files)?;
+    let stop = signals.watch()?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
     let (fib, strategies) = tables.initial();
@@ -96,16 +93,27 @@ pub fn run(config: &Config, management: Management, source: ConfigSource) -> any
         exchange: worker.exchange_counters().cloned(),
     });
     let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;
-    let control_socket = match config.control_socket_path() {
+    let control_socket = match control_socket {
         None => None,
-        Some(path) => Some(ControlSocket::serve(&path, Arc::new(operator)).with_context(|| {
-            let path = path.display();
-            format!("cannot open the control socket {path}; choose another path with --control")
-        })?),
+        Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
     };
     let parts = control::Parts { management, dataplane, tables, listeners, operator: requests };
     let mut control = control::Control::new(config, parts)?;
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);
     result.and(control.finish())
+}
+
+fn open_control_socket(
+    config: &Config,
+    listeners: &mut listeners::Listeners,
+) -> anyhow::Result<Option<ControlListener>> {
+    let Some(path) = config.control_socket_path() else { return Ok(None) };
+    let shown = path.display();
+    let advice =
+        || format!("cannot open the control socket {shown}; choose another path with --control");
+    listeners.own_files.extend(directory::make_parent(&path).with_context(advice)?);
+    let socket = ControlListener::open(&path).with_context(advice)?;
+    listeners.own_files.push(path);
+    Ok(Some(socket))
 }

@@ -1,10 +1,26 @@
 //! Where the workers run, by the configuration and the machine.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ndn_dataplane::{Place, Workers, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
 use crate::config::Forwarder;
+
+/// Refuses processors that this machine does not have, or that this process may not run on.
+///
+/// # Errors
+/// The first of them, and those that can be used.
+pub(crate) fn check_processors(forwarder: &Forwarder) -> anyhow::Result<()> {
+    let Ok(allowed) = ndn_sys::cpu::allowed_cpus() else {
+        return Ok(());
+    };
+    if let Some(cpu) = forwarder.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
+        let allowed = allowed.join(", ");
+        bail!("forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}");
+    }
+    Ok(())
+}
 
 /// What each worker does, and where.
 ///

@@ -45,12 +45,13 @@ impl Control {
             warn!("{part} changes with the next start only");
         }
         // New faces start with the new defaults; sockets and threads stay what they are, but for
-        // multicast faces, which come and go anyway.
+        // multicast and bound faces, which come and go anyway.
         self.config = Config {
             listeners: Listeners {
                 multicast: config.listeners.multicast.clone(),
                 ..self.config.listeners.clone()
             },
+            privileges: self.config.privileges.clone(),
             forwarder: self.config.forwarder.clone(),
             static_faces: self.config.static_faces.clone(),
             static_routes: self.config.static_routes.clone(),
@@ -58,6 +59,7 @@ impl Control {
         };
         let now_ns = super::control::now().monotonic_ns;
         self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
+        self.bound.look_anew(now_ns, &self.config, &mut self.dataplane);
         Ok(())
     }
 
@@ -103,8 +105,13 @@ fn unchangeable(old: &Config, new: &Config) -> Vec<&'static str> {
     };
     [
         ("[listeners]", sockets(&old.listeners) != sockets(&new.listeners)),
+        ("[privileges]", old.privileges != new.privileges),
         ("[forwarder]", old.forwarder != new.forwarder),
         ("[tables]", sizes(old_tables) != sizes(new_tables)),
+        (
+            "sharing the UDP port with [[bound_faces]]",
+            old.bound_faces.is_empty() && !new.bound_faces.is_empty(),
+        ),
         ("[limits]", old.limits != new.limits),
         ("[pool]", old.pool != new.pool),
         ("identity of [management]", old.management.identity != new.management.identity),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use ndn_sys::poll::Waker;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Set by SIGTERM and SIGINT; SIGHUP asks for a reload.
 #[derive(Debug, Clone)]
@@ -15,17 +16,20 @@ pub(super) struct StopRequest {
     waker: Arc<Waker>,
 }
 
-impl StopRequest {
-    /// Listens for the signals from now on, on a thread of its own that sleeps until one comes.
-    pub(super) fn on_signals() -> anyhow::Result<Self> {
-        let request = Self {
-            requested: Arc::new(AtomicBool::new(false)),
-            reload: Arc::new(AtomicBool::new(false)),
-            waker: Arc::new(Waker::new()?),
-        };
+/// Signals that do not end the program any more, but that nobody heeds yet.
+#[derive(Debug)]
+pub(super) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes the signals from now on.
+    pub(super) fn new() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        // Made here, so that a signal does not end the program before the thread runs.
-        let (mut terminate, mut interrupt, mut hangup) = runtime
+        let (terminate, interrupt, hangup) = runtime
             .block_on(async {
                 Ok::<_, std::io::Error>((
                     signal(SignalKind::terminate())?,
@@ -34,6 +38,17 @@ impl StopRequest {
                 ))
             })
             .context("cannot wait for signals")?;
+        Ok(Self { runtime, terminate, interrupt, hangup })
+    }
+
+    /// Heeds them, on a thread of its own that sleeps until one comes.
+    pub(super) fn watch(self) -> anyhow::Result<StopRequest> {
+        let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
+        let request = StopRequest {
+            requested: Arc::new(AtomicBool::new(false)),
+            reload: Arc::new(AtomicBool::new(false)),
+            waker: Arc::new(Waker::new()?),
+        };
         let told = request.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -53,7 +68,9 @@ impl StopRequest {
         })?;
         Ok(request)
     }
+}
 
+impl StopRequest {
     /// Whether a signal has come.
     pub(super) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Acquire)

@@ -1,13 +1,14 @@
 //! The handshake of WebSocket connections (RFC 6455, section 4.2), before a worker gets them.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ndn_security::sha1;
 use ndn_sys::stream;
+
+use crate::config::Origin;
 
 /// Longest request.
 const REQUEST_LENGTH_MAX: usize = 8192;
@@ -21,14 +22,47 @@ pub(super) struct Handshake {
     request: Vec<u8>,
 }
 
+/// Who may connect, and who is local.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// Loopback peers may use `/localhost`, unless a page does not belong there.
+    pub(super) loopback_is_local: bool,
+    /// Whose pages may connect, beside those of this host and of `local_origins`; none stands for all.
+    pub(super) origins: Option<Vec<Origin>>,
+    /// Whose pages are as local as pages of this host.
+    pub(super) local_origins: Vec<Origin>,
+}
+
 /// Who asks for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Client {
-    /// A program, or a page that this host serves: it is as local as its address.
+    /// A program, or a page that this host serves or trusts: it is as local as its address.
     Own,
     /// A page that came from elsewhere, or nobody knows from where: it is not local, whatever the
     /// address of the browser.
     ForeignPage,
+}
+
+impl Admission {
+    /// Who has sent these Origin fields; none may not connect.
+    fn client(&self, origins: &[&str]) -> Option<Client> {
+        let parsed = origins.iter().map(|origin| origin.parse::<Origin>().ok());
+        let parsed: Vec<Option<Origin>> = parsed.collect();
+        let all = |is_it: &dyn Fn(&Origin) -> bool| {
+            parsed.iter().all(|origin| origin.as_ref().is_some_and(is_it))
+        };
+        if all(&|origin| origin.is_of_this_host() || self.local_origins.contains(origin)) {
+            return Some(Client::Own);
+        }
+        let is_admitted = self.origins.as_ref().is_none_or(|list| {
+            all(&|origin| {
+                list.contains(origin)
+                    || origin.is_of_this_host()
+                    || self.local_origins.contains(origin)
+            })
+        });
+        is_admitted.then_some(Client::ForeignPage)
+    }
 }
 
 /// How far a handshake is.
@@ -48,7 +82,7 @@ impl Handshake {
     }
 
     /// Reads what has come, and answers when it is all there.
-    pub(super) fn go_on(mut self) -> Shaken {
+    pub(super) fn go_on(mut self, admission: &Admission) -> Shaken {
         let mut buffer = [0; 2048];
         match stream::read(self.stream.as_fd(), &mut buffer) {
             Ok(0) => return Shaken::Refused("the peer has gone".to_owned()),
@@ -56,7 +90,7 @@ impl Handshake {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shaken::NotYet(self),
             Err(error) => return Shaken::Refused(error.to_string()),
         }
-        let (answer, client) = match answer(&self.request) {
+        let (answer, client) = match answer(&self.request, admission) {
             Ok(None) => return Shaken::NotYet(self),
             Ok(Some(accepted)) => accepted,
             Err((status, reason)) => {
@@ -85,10 +119,11 @@ impl Handshake {
 type Refusal = (&'static str, &'static str);
 
 const BAD_REQUEST: &str = "400 Bad Request";
+const FORBIDDEN: &str = "403 Forbidden";
 const UPGRADE_REQUIRED: &str = "426 Upgrade Required";
 
 /// The answer to a request and who has sent it; `None` if it is not all there.
-fn answer(request: &[u8]) -> Result<Option<(String, Client)>, Refusal> {
+fn answer(request: &[u8], admission: &Admission) -> Result<Option<(String, Client)>, Refusal> {
     let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
         if request.len() > REQUEST_LENGTH_MAX {
             return Err(("431 Request Header Fields Too Large", "the request is too long"));
@@ -130,35 +165,14 @@ fn answer(request: &[u8]) -> Result<Option<(String, Client)>, Refusal> {
     };
     let accept = STANDARD.encode(sha1(format!("{key}{GUID}").as_bytes()));
     // Browsers say which page asks (RFC 6455, section 10.2), and no script can prevent it.
-    let is_own = values("Origin").into_iter().all(is_of_this_host);
-    let client = if is_own { Client::Own } else { Client::ForeignPage };
+    let client = admission
+        .client(&values("Origin"))
+        .ok_or((FORBIDDEN, "pages of its origin may not connect"))?;
     let answer = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Accept: {accept}\r\n\r\n"
     );
     Ok(Some((answer, client)))
-}
-
-/// Whether pages of this origin (RFC 6454, section 6.2) are served by this host. `null` and `file:`
-/// are not: a file may have been downloaded.
-fn is_of_this_host(origin: &str) -> bool {
-    let Some((scheme, authority)) = origin.split_once("://") else { return false };
-    if !["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) {
-        return false;
-    }
-    let (is_loopback, rest) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {
-        Some(Some((host, rest))) => {
-            (host.parse().is_ok_and(|host: Ipv6Addr| host.to_canonical().is_loopback()), rest)
-        }
-        Some(None) => return false,
-        None => {
-            let (host, rest) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            let is_address = host.parse().is_ok_and(|host: Ipv4Addr| host.is_loopback());
-            (is_address || host.eq_ignore_ascii_case("localhost"), rest)
-        }
-    };
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
-    is_loopback && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
 #[cfg(test)]
@@ -169,6 +183,14 @@ mod tests {
     const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: server.example.com\r\nupgrade: WebSocket\r\n\
         Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Origin: http://example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    fn everybody() -> Admission {
+        Admission { loopback_is_local: true, origins: None, local_origins: Vec::new() }
+    }
+
+    fn answer(request: &[u8]) -> Result<Option<(String, Client)>, Refusal> {
+        super::answer(request, &everybody())
+    }
 
     #[test]
     fn a_proper_request_is_answered_once_it_is_all_there() {
@@ -217,6 +239,34 @@ mod tests {
         }
         let both = "Origin: http://localhost\r\nOrigin: http://example.com\r\n";
         assert_eq!(client(both), Client::ForeignPage);
+    }
+
+    #[test]
+    fn origins_decide_which_pages_connect_and_which_are_local() {
+        let origins = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+        let some = Admission {
+            origins: Some(origins(&["https://app.example.com"])),
+            local_origins: origins(&["http://own.example.com:8080"]),
+            ..everybody()
+        };
+        let none = Admission { origins: Some(Vec::new()), ..everybody() };
+        for (own, some_client, none_client) in [
+            (&["https://app.example.com"][..], Some(Client::ForeignPage), None),
+            (&["https://APP.example.com:443"], Some(Client::ForeignPage), None),
+            (&["http://app.example.com"], None, None),
+            (&["http://own.example.com:8080"], Some(Client::Own), None),
+            (&["http://own.example.com"], None, None),
+            (&["http://localhost:3000"], Some(Client::Own), Some(Client::Own)),
+            (&["null"], None, None),
+            (&["http://localhost", "https://app.example.com"], Some(Client::ForeignPage), None),
+            (&["https://app.example.com", "http://evil.example.com"], None, None),
+            // A program.
+            (&[], Some(Client::Own), Some(Client::Own)),
+        ] {
+            assert_eq!(some.client(own), some_client, "{own:?}");
+            assert_eq!(none.client(own), none_client, "{own:?}");
+        }
+        assert_eq!(super::answer(REQUEST.as_bytes(), &none).unwrap_err().0, FORBIDDEN);
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub(super) struct Options {
     /// HopLimit
     #[arg(long, value_name = "NUMBER")]
     hop_limit: Option<u8>,
-    /// A forwarder: unix:///path, tcp://host:port or udp://host:port; may be given several times
-    #[arg(long, value_name = "URI")]
+    /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
+    #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::super::connect::{name, published_name};
 use super::super::failure::Outcome;
-use super::super::output::{self, Table, grouped};
+use super::super::output::{self, Table, counted, grouped};
 use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
 
 /// Answer the Interests of a traffic consumer
@@ -43,14 +43,14 @@ pub(super) struct Options {
     /// Append this to the names of Data for CanBePrefix Interests
     #[arg(long, value_parser = name)]
     suffix: Option<Name>,
-    /// A forwarder: unix:///path, tcp://host:port or udp://host:port; may be given several times
-    #[arg(long, value_name = "URI")]
+    /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
+    #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
     /// Where to make UDP faces and register prefixes for them [default: the usual forwarder]
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     control: Option<ForwarderAddress>,
     /// Print what happened as JSON, at the end
     #[arg(long)]
@@ -82,7 +82,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let progress = indicatif::ProgressBar::new_spinner();
     let figures = run_producer(&mut producer, endpoints, &stop, |producer| {
         let interests: u64 = producer.counters().iter().map(|one| one.interests).sum();
-        progress.set_message(format!("{} Interests", grouped(interests)));
+        progress.set_message(counted(interests, "Interest"));
         progress.tick();
     })
     .map_err(|error| io_failure(&error))?;

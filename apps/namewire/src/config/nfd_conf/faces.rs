@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ndn_management::FaceUri;
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::config::{InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast, WEBSOCKET_PORT};
+use crate::config::{
+    BoundFaces, InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast, WEBSOCKET_PORT,
+};
 
 /// A day.
 const IDLE_SECONDS_MAX: u64 = 86_400;
@@ -68,11 +71,7 @@ impl Reader<'_> {
                 "udp" => self.read_udp(node),
                 "ether" => self.warn(node, "there are no Ethernet faces yet"),
                 "websocket" => self.read_websocket(node),
-                "netdev_bound" => {
-                    for rule in &node.children {
-                        self.warn(rule, "faces are not bound to network interfaces yet");
-                    }
-                }
+                "netdev_bound" => self.read_netdev_bound(node),
                 _ => self.refuse_unknown(node, "face_system"),
             }
         }
@@ -257,6 +256,56 @@ impl Reader<'_> {
     fn read_port(&mut self, node: &Node, port: &mut u16) {
         let number = self.number(node, 1, u64::from(u16::MAX));
         *port = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(*port);
+    }
+
+    /// Rules of remotes and interfaces, each of which makes a face for each pair.
+    fn read_netdev_bound(&mut self, section: &Node) {
+        for rule in &section.children {
+            if rule.key == "rule" {
+                self.read_bound_rule(rule);
+            } else {
+                self.refuse_unknown(rule, "face_system.netdev_bound");
+            }
+        }
+    }
+
+    fn read_bound_rule(&mut self, rule: &Node) {
+        let mut bound = BoundFaces {
+            remotes: Vec::new(),
+            interfaces: vec![InterfaceRule::Any],
+            except: Vec::new(),
+        };
+        let (mut whitelists, mut blacklists) = (0, 0);
+        for node in &rule.children {
+            match node.key.as_str() {
+                "remote" => match FaceUri::parse(&node.value) {
+                    Ok(uri) if uri.is_canonical() && ["udp4", "udp6"].contains(&uri.scheme()) => {
+                        bound.remotes.push(uri);
+                    }
+                    Ok(_) => {
+                        let text = format!("`{}` is not a canonical udp4 or udp6 URI", node.value);
+                        self.refuse(node, text);
+                    }
+                    Err(error) => self.refuse(node, error.to_string()),
+                },
+                "whitelist" => {
+                    whitelists += 1;
+                    bound.interfaces = self.read_interfaces(node);
+                }
+                "blacklist" => {
+                    blacklists += 1;
+                    bound.except = self.read_interfaces(node);
+                }
+                _ => self.refuse_unknown(node, "face_system.netdev_bound.rule"),
+            }
+        }
+        if whitelists > 1 || blacklists > 1 {
+            self.refuse(rule, "a rule has one whitelist and one blacklist");
+        }
+        if bound.remotes.is_empty() {
+            return self.refuse(rule, "`remote` is missing in the rule");
+        }
+        self.config.bound_faces.push(bound);
     }
 
     /// A list of interfaces: `*`, or entries of `ifname`, `ether` and `subnet`.

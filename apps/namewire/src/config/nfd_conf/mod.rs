@@ -194,16 +194,11 @@ impl<'d> Reader<'d> {
     fn read_general(&mut self, section: &Node) {
         for node in &section.children {
             match node.key.as_str() {
-                // Root who is to become somebody else must not stay root unnoticed.
-                "user" | "group" if rustix::process::geteuid().is_root() => self.refuse(
-                    node,
-                    format!(
-                        "privileges are not dropped to `{}`: start the forwarder as that {}, as a \
-                         service manager does, and remove this line",
-                        node.value, node.key
-                    ),
-                ),
-                "user" | "group" => self.no_effect(node, "the forwarder does not run as root"),
+                "user" | "group" if node.value.is_empty() => {
+                    self.refuse(node, format!("`{}` is empty", node.key));
+                }
+                "user" => self.config.privileges.user = Some(node.value.clone()),
+                "group" => self.config.privileges.group = Some(node.value.clone()),
                 _ => self.refuse_unknown(node, "general"),
             }
         }

@@ -223,3 +223,45 @@ fn multicast_is_on_unless_the_file_says_no() {
         assert_eq!(problems(&text).len(), 1, "{wrong}");
     }
 }
+
+#[test]
+fn who_the_forwarder_becomes() {
+    let config = config(&with_unix("general { user ndn-user group ndn-group }"));
+    assert_eq!(config.privileges.user.as_deref(), Some("ndn-user"));
+    assert_eq!(config.privileges.group.as_deref(), Some("ndn-group"));
+    for text in ["general { user }", "general { group }", "general { group ndn-group }"] {
+        assert_eq!(problems(&with_unix(text)).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn faces_bound_to_interfaces() {
+    let bound = |rule: &str| format!("face_system {{ udp {{ }} netdev_bound {{ {rule} }} }}");
+    let config = config(&bound(
+        "rule {
+           remote udp4://192.0.2.1:6363
+           remote udp6://[2001:db8::1]:6363
+           whitelist { ifname eth*
+             subnet 192.0.2.0/24 }
+           blacklist { ether 02:00:5e:10:00:01 }
+         }
+         rule { remote udp4://192.0.2.9:6363 }",
+    ));
+    let [first, second] = &config.bound_faces[..] else { panic!("{:?}", config.bound_faces) };
+    assert_eq!(first.remotes.len(), 2);
+    assert_eq!(first.interfaces.len(), 2);
+    assert_eq!(first.except, [InterfaceRule::Mac([2, 0, 0x5e, 0x10, 0, 1])]);
+    assert_eq!((&second.interfaces[..], &second.except[..]), (&[InterfaceRule::Any][..], &[][..]));
+    for wrong in [
+        "rule { }",
+        "rule { remote udp4://192.0.2.1 }",
+        "rule { remote udp://example.com:6363 }",
+        "rule { remote tcp4://192.0.2.1:6363 }",
+        "rule { remote x }",
+        "rule { remote udp4://192.0.2.1:6363 other 1 }",
+        "rule { remote udp4://192.0.2.1:6363 whitelist { } whitelist { } }",
+        "rules { }",
+    ] {
+        assert!(!problems(&bound(wrong)).is_empty(), "{wrong}");
+    }
+}

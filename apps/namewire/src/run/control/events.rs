@@ -1,7 +1,8 @@
 //! What the data plane tells.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
-use ndn_forwarding::LearningRequest;
+use ndn_face::FaceOptions;
+use ndn_forwarding::{FaceScope, LearningRequest};
 use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
@@ -39,11 +40,13 @@ impl Control {
                 }
             }
             Event::FaceClosed { face_id, reason } => {
-                match reason {
-                    Some(reason) => info!(face_id, %reason, "face closed"),
-                    None => info!(face_id, "face destroyed"),
+                let face = self.faces.remove(&face_id);
+                match (reason, face.is_some_and(|face| is_local(&face.options))) {
+                    (Some(reason), false) => info!(face_id, %reason, "face closed"),
+                    (None, false) => info!(face_id, "face destroyed"),
+                    (Some(reason), true) => debug!(face_id, %reason, "face closed"),
+                    (None, true) => debug!(face_id, "face destroyed"),
                 }
-                self.faces.remove(&face_id);
                 self.strangers.remove(&face_id);
                 self.state.face_destroyed(now, face_id);
             }
@@ -95,7 +98,10 @@ impl Control {
     pub(super) fn face_added(&mut self, now: Now, ticket: Option<u64>, face: &FaceCreated) {
         let record = faces::record(face);
         let face_id = record.properties.face_id;
-        info!(face_id, remote = %face.remote, local = %face.local, "face created");
+        match is_local(&face.options) {
+            false => info!(face_id, remote = %face.remote, local = %face.local, "face created"),
+            true => debug!(face_id, remote = %face.remote, local = %face.local, "face created"),
+        }
         self.faces.insert(
             face_id,
             KnownFace {
@@ -134,4 +140,9 @@ impl Control {
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
     }
+}
+
+/// Whether a face is that of an application: they come and go all the time.
+fn is_local(options: &FaceOptions) -> bool {
+    options.properties.scope == FaceScope::Local
 }

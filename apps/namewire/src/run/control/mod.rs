@@ -40,6 +40,7 @@ use websocket::PendingHandshake;
 
 use super::access;
 use super::balance::{self, BalanceSchedule};
+use super::bound::InterfaceFaces;
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
@@ -116,6 +117,7 @@ pub(super) struct Control {
     next_ticket: u64,
     statics: StaticSetup,
     pub(super) multicast: MulticastFaces,
+    pub(super) bound: InterfaceFaces,
     operator: OperatorRequests,
     /// Replies that the internal face had no room for.
     unsent: VecDeque<Vec<u8>>,
@@ -169,6 +171,7 @@ impl Control {
             next_ticket: 0,
             statics: StaticSetup::new(config),
             multicast: MulticastFaces::default(),
+            bound: InterfaceFaces::default(),
             operator,
             unsent: VecDeque::new(),
             captures: Captures::default(),
@@ -226,7 +229,7 @@ impl Control {
         }
         self.is_announced = true;
         // Whether anybody reads it or not, the forwarder listens.
-        if let Err(error) = self.listeners.announce(&self.config.listeners) {
+        if let Err(error) = self.listeners.announce(&self.config) {
             warn!(%error, "standard output cannot be written");
         }
     }
@@ -252,7 +255,8 @@ impl Control {
         let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
         let multicast = self.multicast.next_deadline_ns(&self.config);
         let statics = self.statics.next_deadline_ns();
-        let others = [self.state.next_deadline_ns(), statics, balance, multicast];
+        let bound = self.bound.next_deadline_ns(&self.config);
+        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -264,6 +268,7 @@ impl Control {
         self.state.handle_timeout(now);
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
         self.report_outcomes();
+        self.report_anchors();
         let late: Vec<u64> = self
             .attempts
             .iter()
@@ -280,6 +285,7 @@ impl Control {
             self.create_face(now, &remote, wanted);
         }
         self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
+        self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.tables.collect();

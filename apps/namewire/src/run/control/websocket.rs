@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::Control;
 use crate::run::faces;
+use crate::run::listeners::LocalEnd;
 use crate::run::websocket::{Client, Handshake, Shaken};
 
 /// Handshakes at one time; who comes then is turned away.
@@ -71,7 +72,9 @@ impl Control {
     pub(super) fn go_on_shaking(&mut self, now: Now, token: u64) {
         let Some(pending) = self.handshakes.remove(&token) else { return };
         let PendingHandshake { handshake, peer, listener, deadline_ns } = pending;
-        match handshake.go_on() {
+        let Some(listener_of) = self.listeners.streams.get(listener) else { return };
+        let LocalEnd::WebSocket { admission, .. } = &listener_of.local else { return };
+        match handshake.go_on(admission) {
             Shaken::NotYet(handshake) => {
                 let pending = PendingHandshake { handshake, peer, listener, deadline_ns };
                 self.handshakes.insert(token, pending);
@@ -82,9 +85,8 @@ impl Control {
                     warn!(%error, "a WebSocket was closed");
                     return;
                 }
-                let Some(listener) = self.listeners.streams.get(listener) else { return };
                 let scope = match client {
-                    Client::Own => listener.local.scope(peer),
+                    Client::Own => listener_of.local.scope(peer),
                     Client::ForeignPage => FaceScope::NonLocal,
                 };
                 let stranger = peer.filter(|_| scope == FaceScope::NonLocal);
@@ -97,7 +99,7 @@ impl Control {
                 if let Some(peer) = stranger {
                     self.strangers.add(face_id, peer.ip());
                 }
-                let end = &listener.local;
+                let end = &listener_of.local;
                 let face = faces::accepted(face_id, stream, peer, end, scope, &self.config);
                 self.dataplane.send(Command::AddFace(Box::new(face)));
             }

@@ -1,0 +1,176 @@
+//! What is wrong with settings only together, or only on the command line.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::{Config, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, format_duration};
+
+/// Longest path of a Unix socket, bytes (`sun_path` of unix(7), with its last zero byte).
+const SOCKET_PATH_LEN_MAX: usize = 107;
+
+impl Config {
+    /// Checks what neither the types nor the reader of single settings can: bounds of settings that
+    /// the command line changed, and settings that exclude each other.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let capacity = self.tables.cs.capacity_packets;
+        if capacity > TABLE_ENTRIES_MAX {
+            return Err(format!(
+                "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
+            ));
+        }
+        if !self.listeners.any() {
+            return Err("every listener is turned off: nobody could use the forwarder".to_owned());
+        }
+        check_overload(&self.overload)?;
+        check_ports(&self.listeners)?;
+        self.check_socket_paths()?;
+        if self.privileges.user.is_none() && self.privileges.group.is_some() {
+            let reason = "privileges.group: without `user`, root would stay root; name both";
+            return Err(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_socket_paths(&self) -> Result<(), String> {
+        let (unix, control) = (self.socket_path(), self.control_socket_path());
+        for (key, path) in [("listeners.unix.path", &unix), ("control.path", &control)] {
+            let Some(path) = path else { continue };
+            if path.as_os_str().len() > SOCKET_PATH_LEN_MAX {
+                return Err(format!(
+                    "{key}: {} is too long for a socket: at most {SOCKET_PATH_LEN_MAX} bytes",
+                    path.display()
+                ));
+            }
+            if path.file_name().is_none() {
+                return Err(format!("{key}: {} is a directory", path.display()));
+            }
+        }
+        let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        match (unix, control) {
+            (Some(unix), Some(control)) if place(&unix) == place(&control) => Err(format!(
+                "control.path: {} is the socket of applications already",
+                control.display()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_overload(overload: &Overload) -> Result<(), String> {
+    if overload.shed != Shed::Never && overload.shed_after < overload.mark_after {
+        return Err(format!(
+            "overload.shed_after: {} is below mark_after, which is {}: Interests would be refused \
+             before any is marked",
+            format_duration(overload.shed_after),
+            format_duration(overload.mark_after)
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses two sockets at one place.
+fn check_ports(listeners: &Listeners) -> Result<(), String> {
+    let of = |name, is_enabled: bool, addresses: &[std::net::IpAddr], port| {
+        let addresses = if is_enabled { addresses } else { &[] };
+        addresses.iter().map(|address| (name, SocketAddr::new(*address, port))).collect::<Vec<_>>()
+    };
+    let Listeners { tcp, udp, websocket, multicast, .. } = listeners;
+    let mut streams = of("listeners.tcp", tcp.enabled, &tcp.addresses, tcp.port);
+    let (addresses, port) = (&websocket.addresses, websocket.port);
+    streams.extend(of("listeners.websocket", websocket.enabled, addresses, port));
+    check_overlap("TCP", &streams)?;
+    let datagrams = of("listeners.udp", udp.enabled, &udp.addresses, udp.port);
+    check_overlap("UDP", &datagrams)?;
+    let Multicast { enabled, groups, .. } = multicast;
+    // The sockets of a group share their address with each other, not with a listener.
+    let shared = datagrams.iter().find_map(|(_, address)| {
+        let is_covered = |group: &&SocketAddr| *enabled && overlap(**group, *address);
+        groups.iter().find(is_covered)
+    });
+    match shared {
+        Some(group) => {
+            Err(format!("listeners.multicast: the group {group} has the port of listeners.udp"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_overlap(kind: &str, sockets: &[(&str, SocketAddr)]) -> Result<(), String> {
+    for (index, (name, address)) in sockets.iter().enumerate() {
+        let earlier = sockets[..index].iter().find(|(_, other)| overlap(*other, *address));
+        if let Some((other_name, other)) = earlier {
+            return Err(format!(
+                "{name}: {address} cannot be listened on beside {other} of {other_name}: it is the \
+                 same {kind} port"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two sockets would get packets for the same address. IPv6 sockets take IPv6 only.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    let is_same = a == b || a.is_unspecified() || b.is_unspecified();
+    one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && is_same
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    fn refused(text: &str) -> String {
+        parse("test", text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn two_listeners_at_one_place_are_refused() {
+        for text in [
+            "listeners.websocket = { enabled = true, port = 6363 }",
+            "listeners.tcp.addresses = [\"127.0.0.1\", \"127.0.0.1\"]",
+            "listeners.udp.addresses = [\"0.0.0.0\", \"127.0.0.1\"]",
+            "listeners.tcp = { port = 9696, addresses = [\"::1\"] }\nlisteners.websocket.enabled = true",
+            "listeners.udp.port = 56363\nlisteners.multicast.enabled = true",
+        ] {
+            refused(text);
+        }
+        for text in [
+            "listeners.websocket = { enabled = false, port = 6363 }",
+            "listeners.tcp.addresses = [\"127.0.0.1\", \"127.0.0.2\", \"::1\"]",
+            "listeners.udp.port = 56363",
+            "listeners.tcp.addresses = [\"::1\"]\n\
+             listeners.websocket = { enabled = true, port = 6363, addresses = [\"127.0.0.1\"] }",
+        ] {
+            parse("test", text).unwrap();
+        }
+    }
+
+    #[test]
+    fn interests_are_marked_before_they_are_refused() {
+        let text = "overload = { mark_after = \"20ms\", shed_after = \"10ms\" }";
+        assert!(refused(text).contains("10ms is below mark_after"), "{}", refused(text));
+        parse("test", "overload = { mark_after = \"20ms\", shed_after = \"20ms\" }").unwrap();
+        let text = "overload = { mark_after = \"20ms\", shed_after = \"10ms\", shed = \"never\" }";
+        parse("test", text).unwrap();
+    }
+
+    #[test]
+    fn sockets_have_a_place_of_their_own() {
+        let long = "x".repeat(100);
+        refused(&format!("listeners.unix.path = \"/tmp/{long}.sock\""));
+        // The control socket is beside it, with a longer name.
+        refused(&format!("listeners.unix.path = \"/tmp/{}.sock\"", &long[..90]));
+        parse("test", &format!("listeners.unix.path = \"/tmp/{}.sock\"", &long[..80])).unwrap();
+        refused("listeners.unix.path = \"/tmp/a.sock\"\ncontrol.path = \"/tmp/./a.sock\"");
+        refused("control.path = \"/\"");
+    }
+
+    #[test]
+    fn a_group_alone_would_leave_root_what_it_is() {
+        refused("privileges.group = \"daemon\"");
+        parse("test", "privileges = { user = \"daemon\", group = \"daemon\" }").unwrap();
+    }
+}

@@ -1,0 +1,198 @@
+//! UDP faces that are bound to network interfaces (NFD: `netdev_bound`), which come and go with them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
+use ndn_sys::interface::{Interface, interfaces};
+use ndn_sys::udp::{UdpOptions, UdpSocket};
+use tracing::{debug, info, warn};
+
+use super::{listeners, settings};
+use crate::config::{BoundFaces, Config};
+
+/// How often to look which interfaces there are.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A peer on an interface.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    interface: String,
+    index: u32,
+    remote: SocketAddr,
+}
+
+/// What there is at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A face, or one that an operator has destroyed since its interface came.
+    Made(u64),
+    /// No socket could be had so far, and it has been said.
+    Failed,
+}
+
+/// The faces of all rules.
+#[derive(Debug, Default)]
+pub(super) struct InterfaceFaces {
+    faces: BTreeMap<Place, State>,
+    next_look_ns: u64,
+}
+
+impl InterfaceFaces {
+    /// When to call [`look`](Self::look), if ever.
+    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
+        (!config.bound_faces.is_empty()).then_some(self.next_look_ns)
+    }
+
+    /// Looks at once: the configuration has changed.
+    pub(super) fn look_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        self.next_look_ns = 0;
+        if config.bound_faces.is_empty() {
+            return self.keep(&[], dataplane);
+        }
+        self.look(now_ns, config, dataplane);
+    }
+
+    /// Removes the faces that are not wanted.
+    fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
+        self.faces.retain(|place, state| {
+            let stays = wanted.contains(place);
+            if !stays && let State::Made(face_id) = *state {
+                info!(interface = place.interface, remote = %place.remote, "a bound face goes");
+                dataplane.send(Command::RemoveFace { face_id });
+            }
+            stays
+        });
+    }
+
+    /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
+    pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        if config.bound_faces.is_empty() || now_ns < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now_ns + u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        let all = match interfaces() {
+            Ok(all) => all,
+            Err(error) => return warn!(%error, "network interfaces cannot be listed"),
+        };
+        let wanted = places(&config.bound_faces, &all);
+        self.keep(&wanted, dataplane);
+        for place in wanted {
+            let known = self.faces.get(&place).copied();
+            if !matches!(known, Some(State::Made(_))) {
+                let state = add(&place, known.is_none(), config, dataplane);
+                self.faces.insert(place, state);
+            }
+        }
+    }
+}
+
+/// Where there should be faces, each once.
+fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
+    let mut places = Vec::new();
+    for rule in rules {
+        let is_wanted = |interface: &&Interface| {
+            interface.is_running
+                && rule.interfaces.iter().any(|one| one.matches(interface))
+                && !rule.except.iter().any(|one| one.matches(interface))
+        };
+        for interface in all.iter().filter(is_wanted) {
+            for remote in rule.remotes.iter().filter_map(|uri| uri.socket_address()) {
+                // Without an address of its own, nothing can be sent there.
+                if interface.addresses.iter().any(|own| own.is_ipv4() == remote.is_ipv4()) {
+                    let (interface, index) = (interface.name.clone(), interface.index);
+                    places.push(Place { interface, index, remote });
+                }
+            }
+        }
+    }
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Makes a face, or says why not if that is `news`.
+fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) -> State {
+    let Place { interface, remote, .. } = place;
+    let any = match remote {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    // The port of the listener, so that the peer knows the face for what it is, whoever speaks first.
+    let port = config.listeners.udp.port;
+    let options = UdpOptions {
+        remote: Some(*remote),
+        reuse_port: true,
+        ..listeners::udp_options(SocketAddr::new(any, port), &config.faces)
+    };
+    let socket = match UdpSocket::on_interface(&options, interface) {
+        Ok(socket) => socket,
+        Err(error) if news => {
+            warn!(interface, %remote, %error, "no face could be bound; it is tried again");
+            return State::Failed;
+        }
+        Err(error) => {
+            debug!(interface, %remote, %error, "still no face could be bound");
+            return State::Failed;
+        }
+    };
+    let face_id = dataplane.allocate_face_id();
+    let properties = FaceProperties {
+        pit_tokens: PitTokenPolicy::WhenSeen,
+        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+    };
+    let options = FaceOptions {
+        link: settings::datagram_link(&config.faces, &config.limits),
+        ..FaceOptions::datagram(properties, Persistency::Permanent, settings::mtu(&config.faces))
+    };
+    dataplane.send(Command::AddFace(Box::new(NewFace {
+        ticket: None,
+        transport: NewTransport::Connected(socket),
+        options,
+        remote: FaceUri::Udp(*remote),
+        local: FaceUri::UdpDevice { is_ipv4: remote.is_ipv4(), interface: interface.clone(), port },
+    })));
+    State::Made(face_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn there_is_a_face_for_each_peer_and_interface_that_suit() {
+        let interface = |name: &str, addresses: &[&str]| Interface {
+            name: name.to_owned(),
+            index: 7,
+            is_running: true,
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+            ..Interface::default()
+        };
+        let all = [
+            interface("eth0", &["192.0.2.1", "2001:db8::1"]),
+            interface("eth1", &["192.0.2.9"]),
+            interface("wlan0", &["198.51.100.1"]),
+            Interface { is_running: false, ..interface("eth2", &["192.0.2.3"]) },
+        ];
+        let chosen = |text: &str| -> Vec<String> {
+            let rules = parse("test", text).unwrap().bound_faces;
+            let places = places(&rules, &all);
+            places.iter().map(|place| format!("{} {}", place.interface, place.remote)).collect()
+        };
+        let two = "remotes = [\"udp4://203.0.113.1:6363\", \"udp6://[2001:db8::9]:6363\"]";
+        assert_eq!(
+            chosen(&format!("[[bound_faces]]\n{two}\ninterfaces = [\"eth*\"]\n")),
+            ["eth0 203.0.113.1:6363", "eth0 [2001:db8::9]:6363", "eth1 203.0.113.1:6363"]
+        );
+        let one = "remotes = [\"udp4://203.0.113.1:6363\"]";
+        let except = format!("[[bound_faces]]\n{one}\nexcept = [\"192.0.2.0/24\"]\n");
+        assert_eq!(chosen(&except), ["wlan0 203.0.113.1:6363"]);
+        // Rules that overlap make one face.
+        assert_eq!(chosen(&format!("{except}{except}")), ["wlan0 203.0.113.1:6363"]);
+        assert!(chosen("").is_empty());
+    }
+}

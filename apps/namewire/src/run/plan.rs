@@ -1,0 +1,99 @@
+//! What a configuration comes to on this machine: whatever can be refused is refused here, before
+//! anything is opened. `namewire config check` asks the same.
+
+use std::path::Path;
+
+use anyhow::bail;
+use ndn_dataplane::Place;
+use ndn_management::ControlState;
+
+use super::privileges::{self, Change};
+use super::{control, directory, placement};
+use crate::config::Config;
+
+/// All that a forwarder is started with, beside its configuration.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) management: ControlState,
+    pub(super) places: Vec<Place>,
+    pub(super) privileges: Change,
+}
+
+impl Plan {
+    /// Checks the configuration as a whole, and against the machine: processors, directories of
+    /// sockets, users, keys, certificates and trust rules.
+    ///
+    /// # Errors
+    /// What cannot be, with the setting or file at fault.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        config.check().map_err(anyhow::Error::msg)?;
+        placement::check_processors(&config.forwarder)?;
+        let places = placement::plan(&config.forwarder)?;
+        check_socket_places(config)?;
+        let privileges = privileges::plan(config)?;
+        let management = control::management(config)?;
+        Ok(Self { management, places, privileges })
+    }
+}
+
+/// Refuses places of sockets where none can be made.
+fn check_socket_places(config: &Config) -> anyhow::Result<()> {
+    let paths = [
+        ("listeners.unix.path", config.socket_path()),
+        ("control.path", config.control_socket_path()),
+    ];
+    for (key, path) in &paths {
+        let Some(path) = path else { continue };
+        check_socket_place(path).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_socket_place(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    directory::check_parent(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            bail!("{} exists and is not a socket", path.display())
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn refused(text: &str) -> String {
+        let config = parse("test", text).unwrap();
+        format!("{:#}", Plan::new(&config).expect_err(text))
+    }
+
+    #[test]
+    fn what_the_machine_does_not_have_is_refused() {
+        let said = refused("forwarder.cpus = [4000]");
+        assert!(said.contains("processor 4000"), "{said}");
+        let text = "forwarder = { workers = 64, placement = \"P4\", io_workers = 60 }";
+        let said = refused(text);
+        assert!(said.contains("forwarder.placement = P4"), "{said}");
+        let said = refused("control.path = \"/nonexistent/deep/control.sock\"");
+        assert!(said.contains("control.path: ") && said.contains("/nonexistent"), "{said}");
+        let said = refused("listeners.unix.path = \"/etc/passwd\"");
+        assert!(said.contains("/etc/passwd exists"), "{said}");
+        let said = refused("management.localhost_rib = \"/nonexistent/rules\"");
+        assert!(said.contains("/nonexistent/rules"), "{said}");
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_made_but_not_those_above() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = |path: &str| {
+            let path = directory.path().join(path).display().to_string();
+            parse("test", &format!("listeners.unix.path = \"{path}\"")).unwrap()
+        };
+        Plan::new(&below("nfd/nfd.sock")).unwrap();
+        assert!(!directory.path().join("nfd").exists(), "nothing is made before the start");
+        Plan::new(&below("nfd/more/nfd.sock")).unwrap_err();
+    }
+}

@@ -1,0 +1,177 @@
+//! Root's rights, given up once the sockets are open.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use ndn_sys::privileges::{self, Capability, Identity};
+use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
+use tracing::{info, warn};
+
+use crate::config::Config;
+
+/// Below this, only root binds ports, where the system does not say otherwise.
+const UNPRIVILEGED_PORT: u16 = 1024;
+
+/// What becomes of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It stays who it is: nothing else is asked for.
+    None,
+    /// It stays who it is, and this is why what is asked for has no effect.
+    NoEffect(String),
+    /// It becomes somebody else, and keeps these rights.
+    Become(Identity, Vec<Capability>),
+}
+
+/// What the configuration asks for.
+///
+/// # Errors
+/// It asks for what cannot be.
+pub(super) fn plan(config: &Config) -> anyhow::Result<Change> {
+    let Some(name) = &config.privileges.user else { return Ok(Change::None) };
+    if !privileges::can_become_another() {
+        let uid = rustix::process::geteuid().as_raw();
+        return Ok(Change::NoEffect(format!(
+            "privileges.user: the forwarder stays user {uid}: only root can become {name}"
+        )));
+    }
+    let cannot_read = || format!("privileges.user: cannot look for {name}");
+    let user = privileges::find_user(name).with_context(cannot_read)?;
+    let user = user.ok_or_else(|| anyhow!("privileges.user: there is no user {name}"))?;
+    if user.uid == 0 {
+        bail!("privileges.user: {name} is root; leave `user` out to stay root");
+    }
+    let gid = match &config.privileges.group {
+        None => user.gid,
+        Some(name) => privileges::find_group(name)
+            .with_context(|| format!("privileges.group: cannot look for {name}"))?
+            .ok_or_else(|| anyhow!("privileges.group: there is no group {name}"))?,
+    };
+    if gid == 0 {
+        bail!("privileges.group: the group would be root's; name another one");
+    }
+    let groups = privileges::groups_of(&user, gid).with_context(cannot_read)?;
+    // Root's group would come back by the list.
+    let groups = groups.into_iter().filter(|group| *group != 0).collect();
+    Ok(Change::Become(Identity { uid: user.uid, gid, groups }, kept(config)))
+}
+
+/// What faces need that are made later; listeners are open already.
+fn kept(config: &Config) -> Vec<Capability> {
+    let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
+    let listeners = &config.listeners;
+    let multicast = Some(&listeners.multicast).filter(|multicast| multicast.enabled);
+    let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
+    let has_bound_faces = !config.bound_faces.is_empty();
+    // UDP neighbours have receiving sockets at the listener's port; bound faces send from it.
+    let udp = (listeners.udp.enabled || has_bound_faces).then_some(listeners.udp.port);
+    let mut ports = groups.map(std::net::SocketAddr::port).chain(udp);
+    let mut kept = Vec::new();
+    if ports.any(|port| port < start) {
+        kept.push(Capability::BindPorts);
+    }
+    if has_bound_faces
+        && is_older_than_5_7(rustix::system::uname().release().to_string_lossy().as_ref())
+    {
+        kept.push(Capability::RawNetwork);
+    }
+    kept
+}
+
+/// Whether this release of Linux lets only root bind sockets to interfaces.
+fn is_older_than_5_7(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse::<u32>());
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 7),
+        _ => false,
+    }
+}
+
+/// Becomes what was planned. `own` are files and directories that the forwarder has made: they
+/// become its new user's, who is to remove them in the end.
+///
+/// # Errors
+/// The system refuses. The process must not go on then.
+pub(super) fn carry_out(change: &Change, own: &[PathBuf]) -> anyhow::Result<()> {
+    let (identity, kept) = match change {
+        Change::None => return Ok(()),
+        Change::NoEffect(reason) => {
+            warn!("{reason}");
+            return Ok(());
+        }
+        Change::Become(identity, kept) => (identity, kept),
+    };
+    let Identity { uid, gid, .. } = *identity;
+    for path in own {
+        let (user, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            .with_context(|| format!("cannot give {} to user {uid}", path.display()))?;
+    }
+    privileges::become_identity(identity, kept)
+        .with_context(|| format!("cannot become user {uid} of group {gid}"))?;
+    info!(uid, gid, ?kept, "root's rights are given up");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn plan_of(text: &str) -> anyhow::Result<Change> {
+        plan(&parse("test", text).unwrap())
+    }
+
+    #[test]
+    fn without_a_user_nothing_changes() {
+        assert_eq!(plan_of("").unwrap(), Change::None);
+    }
+
+    #[test]
+    fn only_root_becomes_somebody_else() {
+        let asked = plan_of("privileges = { user = \"daemon\" }").unwrap();
+        match privileges::can_become_another() {
+            true => {
+                let Change::Become(identity, kept) = asked else { panic!("{asked:?}") };
+                let daemon = privileges::find_user("daemon").unwrap().unwrap();
+                assert_eq!((identity.uid, identity.gid), (daemon.uid, daemon.gid));
+                assert!(identity.groups.contains(&daemon.gid));
+                assert_eq!(kept, []);
+                for wrong in [
+                    "privileges.user = \"no-such-user-here\"",
+                    "privileges.user = \"root\"",
+                    "privileges = { user = \"daemon\", group = \"no-such-group-here\" }",
+                    "privileges = { user = \"daemon\", group = \"root\" }",
+                ] {
+                    plan_of(wrong).unwrap_err();
+                }
+            }
+            false => assert!(matches!(asked, Change::NoEffect(_)), "{asked:?}"),
+        }
+    }
+
+    #[test]
+    fn rights_are_kept_for_faces_that_are_made_later() {
+        let kept = |text: &str| kept(&parse("test", text).unwrap());
+        assert_eq!(kept("listeners.tcp.port = 80"), [], "it is open already");
+        assert_eq!(kept("listeners.udp = { port = 1, enabled = false }"), []);
+        let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        if start.is_ok_and(|text| text.trim() == "0") {
+            eprintln!("*** SKIPPED: everybody may bind every port here ***");
+            return;
+        }
+        assert_eq!(kept("listeners.udp.port = 1"), [Capability::BindPorts]);
+        let group = "listeners.multicast = { enabled = true, groups = [\"224.0.23.170:1\"] }";
+        assert_eq!(kept(group), [Capability::BindPorts]);
+    }
+
+    #[test]
+    fn releases_of_linux_are_told_apart() {
+        for (release, is_older) in
+            [("5.6.19-300", true), ("4.19.0", true), ("5.7", false), ("6.1.0-20-amd64", false)]
+        {
+            assert_eq!(is_older_than_5_7(release), is_older, "{release}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a configuration is refused for, and what the start says.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+use namewire_tests::{Settings, program, run_to_end};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments);
+    run_to_end(command)
+}
+
+/// What both refuse, in the same words.
+#[test]
+fn what_run_refuses_check_refuses_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("namewire.toml");
+    let path = file.to_str().unwrap();
+    let unix = format!("listeners.unix.path = \"{}/n.sock\"\n", directory.path().display());
+    for (text, said) in [
+        (
+            "forwarder = { workers = 64, io_workers = 60, placement = \"P4\" }",
+            "forwarder.placement",
+        ),
+        ("forwarder.cpus = [4000]", "processor 4000"),
+        ("overload = { mark_after = \"20ms\", shed_after = \"10ms\" }", "overload.shed_after"),
+        ("listeners.websocket = { enabled = true, port = 6363 }", "listeners.websocket"),
+        ("privileges.group = \"daemon\"", "privileges.group"),
+        ("control.path = \"/nonexistent/deep/control.sock\"", "/nonexistent/deep"),
+        ("management.localhop_rib = \"/nonexistent/rules\"", "/nonexistent/rules"),
+        ("management.identity = \"/nobody/has/this\"", "identity"),
+    ] {
+        std::fs::write(&file, format!("{unix}{text}\n")).unwrap();
+        let (checked, ran) = (run(&["config", "check", path]), run(&["run", "--config", path]));
+        let reason = String::from_utf8(checked.stderr).unwrap();
+        assert!(reason.contains(said), "{text}: {reason}");
+        assert_eq!(String::from_utf8(ran.stderr).unwrap(), reason, "{text}");
+        assert!(!checked.status.success() && !ran.status.success(), "{text}");
+    }
+    assert!(!directory.path().join("n.sock").exists(), "nothing was opened");
+    std::fs::write(&file, format!("{unix}overload.mark_after = \"1ms\"\n")).unwrap();
+    assert!(run(&["config", "check", path]).status.success());
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (conf, toml) = (path("nfd.conf"), path("namewire.toml"));
+    let good = format!("face_system {{ unix {{ path {} }} }}\n", path("nfd.sock"));
+    std::fs::write(&conf, format!("{good}nonsense {{ }}\n")).unwrap();
+    let output = run(&["config", "convert", &conf]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    // As a shell leaves it.
+    std::fs::write(&toml, "").unwrap();
+    assert!(!run(&["config", "check", &toml]).status.success());
+    assert!(!run(&["config", "convert", &conf, "-o", &toml]).status.success());
+    assert_eq!(std::fs::read(&toml).unwrap(), b"", "it is as it was");
+
+    std::fs::write(&conf, &good).unwrap();
+    assert!(run(&["config", "convert", &conf, "-o", &toml]).status.success());
+    let printed = run(&["config", "convert", &conf]).stdout;
+    assert_eq!(std::fs::read(&toml).unwrap(), printed);
+    assert!(run(&["config", "check", &toml]).status.success());
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 2, "nothing is left beside the two files");
+}
+
+#[test]
+fn the_start_says_where_an_unusual_control_socket_is() {
+    let usual = Settings::new().start();
+    assert!(!usual.process.stdout().contains("--control"), "{}", usual.process.stdout());
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("elsewhere.sock");
+    let unusual = Settings::new().argument("--control").argument(control.to_str().unwrap()).start();
+    let said = unusual.process.stdout();
+    assert!(said.contains(&format!("--control {}", control.display())), "{said}");
+    let _ = unusual.output(&["log", "--control", control.to_str().unwrap()]);
+    // And a path alone says where the forwarder is.
+    let socket = unusual.socket().to_str().unwrap().to_owned();
+    let status = run(&["status", "--transport", &socket]);
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+}
+
+#[test]
+fn a_route_that_is_there_is_changed_or_left() {
+    let forwarder = Settings::new().udp().start();
+    let add = |cost: &str| {
+        let command = ["route", "add", "/a", "udp4://127.0.0.1:1", "--cost", cost];
+        forwarder.output(&command).trim().to_owned()
+    };
+    assert!(add("5").ends_with(" added"), "{}", add("5"));
+    assert!(add("6").ends_with(" changed"));
+    assert!(add("6").ends_with(" was there already"));
+}
+
+#[test]
+fn applications_that_come_and_go_leave_no_line() {
+    let forwarder = Settings::new().tcp().start();
+    let _ = forwarder.output(&["status"]);
+    assert!(!forwarder.process.stderr().contains("face created"), "{}", forwarder.process.stderr());
+}

@@ -1,0 +1,78 @@
+//! Root's rights, given up: by a forwarder that root starts, where the tests run as root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use namewire_tests::{Forwarder, Settings, wait_until};
+use rustix::process::Signal;
+
+/// A user that every system has.
+const USER: &str = "nobody";
+
+/// The lines of this kind of all threads, without those that say the same.
+fn of_threads(forwarder: &Forwarder, key: &str) -> BTreeSet<String> {
+    let tasks = format!("/proc/{}/task", forwarder.process.pid().as_raw_nonzero());
+    let tasks = std::fs::read_dir(tasks).unwrap();
+    let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status"));
+    // A thread may end while this looks.
+    let texts = tasks.filter_map(|task| task.and_then(status).ok());
+    let line = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
+        line.unwrap().trim().replace('\t', " ")
+    };
+    texts.map(line).collect()
+}
+
+#[test]
+fn root_becomes_another_once_the_sockets_are_open() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("*** SKIPPED: only root can become another user ***");
+        return;
+    }
+    let settings = Settings::new().udp().tcp().toml(&format!("[privileges]\nuser = \"{USER}\""));
+    let mut forwarder = settings.start();
+    let owner = std::fs::metadata(forwarder.socket()).unwrap();
+    let control = forwarder.socket().with_extension("control.sock");
+    assert_eq!(std::fs::metadata(control).unwrap().uid(), owner.uid());
+    let (uid, gid) = (owner.uid(), owner.gid());
+    assert!(uid != 0 && gid != 0);
+    let all = |id: u32| BTreeSet::from([[id; 4].map(|id| id.to_string()).join(" ")]);
+    assert_eq!(of_threads(&forwarder, "Uid:"), all(uid));
+    assert_eq!(of_threads(&forwarder, "Gid:"), all(gid));
+    assert_eq!(of_threads(&forwarder, "NoNewPrivs:"), BTreeSet::from(["1".to_owned()]));
+    for key in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
+        assert_eq!(of_threads(&forwarder, key), BTreeSet::from(["0".repeat(16)]), "{key}");
+    }
+    let groups = of_threads(&forwarder, "Groups:");
+    assert!(groups.iter().all(|line| line.split(' ').all(|group| group != "0")), "{groups:?}");
+
+    // What comes later works all the same.
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("udp4://{}", peer.local_addr().unwrap());
+    let _ = forwarder.output(&["face", "create", &uri]);
+    let _ = forwarder.output(&["route", "add", "/elsewhere", &uri]);
+    let own = format!("tcp4://127.0.0.1:{}", forwarder.port());
+    let _ = forwarder.output(&["face", "create", &own]);
+    let mut server = forwarder.spawn("server", &["ping-server", "/ping"]);
+    server.wait_for_output("/ping");
+    let text = forwarder.output(&["ping", "/ping", "--count", "3", "--interval", "10ms"]);
+    assert!(text.contains('3'), "{text}");
+    let _ = forwarder.output(&["log"]);
+
+    // What it may not read it says, and goes on.
+    let directory = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(forwarder.directory(), directory).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the refusal", || {
+        forwarder.process.stderr().contains("the configuration stays as it was").then_some(())
+    });
+    let directory = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(forwarder.directory(), directory).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the configuration", || {
+        forwarder.process.stderr().contains("the configuration was read again").then_some(())
+    });
+    forwarder.assert_healthy();
+}
