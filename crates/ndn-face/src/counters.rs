@@ -172,6 +172,18 @@ pub struct CallCounters {
     pub sent_frames: Counter,
     /// Bytes that they took.
     pub sent_bytes: Counter,
+    /// Messages that the kernel dropped because nobody read them in time, at UDP sockets that many
+    /// peers share. A message may be several datagrams that the kernel has joined.
+    pub shared_socket_drops: Counter,
+    /// The same at UDP sockets of one face: mostly answers of neighbours.
+    pub own_socket_drops: Counter,
+}
+
+impl CallCounters {
+    /// Drops at UDP sockets of one face each, or at shared ones.
+    pub(crate) fn socket_drops(&self, is_of_one_face: bool) -> &Counter {
+        if is_of_one_face { &self.own_socket_drops } else { &self.shared_socket_drops }
+    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn a_read_says_whether_the_socket_is_empty() {
     let (id, address, _) = channel(&mut worker, false);
     let (peer, peer_address) = peer();
     add_peer(&mut worker, id, peer_address, &options(8800));
-    worker.faces.set_reads_once(true);
+    worker.faces.set_datagrams_per_event(1);
     for _ in 0..3 {
         let before = worker.received.len();
         // More than one read takes.

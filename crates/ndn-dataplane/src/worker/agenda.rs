@@ -3,8 +3,9 @@
 //! Faces and sockets that mostly bring Data and Nacks come first, and are read until there is no more:
 //! an answer that is lost was paid for, and the queue that it waits in belongs to the kernel, which
 //! drops without looking. The number of answers is bounded by that of the Interests sent, or, where a
-//! peer sends what nobody asked for, by a limit. Interests are read in small portions, and the answers
-//! in between.
+//! peer sends what nobody asked for, by a limit. Interests are read in portions, and the answers in
+//! between. A portion is as large as a burst that is worth its system calls, and becomes smaller where
+//! the kernel drops answers in the meantime: then their queue is short for what a portion brings about.
 
 use ndn_forwarding::PacketKind;
 use ndn_sys::poll::{Event as PollEvent, Events};
@@ -15,8 +16,28 @@ use super::{COMMAND_TOKEN, EVENTS_PER_ROUND, PACKETS_PER_FLUSH, PACKETS_PER_ROUN
 /// Packets read from one upstream face in a row at most.
 const ANSWERS_IN_A_ROW: usize = 4096;
 
-/// Rounds after one with answers in which Interests are read in small portions.
-const SMALL_ROUNDS: u8 = 64;
+/// Interests read before the answers are looked at again: as many as are written at a time.
+const PORTION_MAX: usize = PACKETS_PER_FLUSH;
+/// The least of them, where answers are being dropped.
+const PORTION_MIN: usize = 32;
+/// How much a portion grows each time that no answer has been dropped.
+const PORTION_GROWTH: usize = 8;
+/// Upstream faces and sockets that are looked at again in the middle of a round.
+const UPSTREAMS_MAX: usize = 16;
+
+/// How many Interests are read in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Portion(usize);
+
+impl Portion {
+    /// Answers have been read, and before that the kernel had dropped some of them, or not.
+    fn note(&mut self, has_dropped: bool) {
+        self.0 = match has_dropped {
+            true => PORTION_MIN.max(self.0 / 2),
+            false => PORTION_MAX.min(self.0 + PORTION_GROWTH),
+        };
+    }
+}
 
 /// The order in which the events of a wait are handled.
 #[derive(Debug)]
@@ -27,8 +48,12 @@ pub(crate) struct Agenda {
     upstreams: usize,
     /// Packets of the round when the upstream ones were last read.
     read_at: usize,
-    /// Rounds for which Interests are still read in small portions.
-    small_rounds: u8,
+    /// Interests to read before the answers are looked at again.
+    portion: Portion,
+    /// Tokens of what was upstream of late. It may have become readable since the wait.
+    recent: Vec<u64>,
+    /// The next of them to be forgotten for another one.
+    next_forgotten: usize,
     /// Token of what was not read for lack of room: it comes first the next time.
     held_back: Option<u64>,
 }
@@ -39,7 +64,9 @@ impl Agenda {
             order: Vec::with_capacity(EVENTS_PER_ROUND),
             upstreams: 0,
             read_at: 0,
-            small_rounds: 0,
+            portion: Portion(PORTION_MAX),
+            recent: Vec::with_capacity(UPSTREAMS_MAX),
+            next_forgotten: 0,
             held_back: None,
         }
     }
@@ -67,6 +94,19 @@ impl Agenda {
         }
     }
 
+    /// Notes what is upstream.
+    fn remember(&mut self, token: u64) {
+        if self.recent.contains(&token) {
+            return;
+        }
+        if self.recent.len() < UPSTREAMS_MAX {
+            self.recent.push(token);
+            return;
+        }
+        self.next_forgotten = (self.next_forgotten + 1) % UPSTREAMS_MAX;
+        self.recent[self.next_forgotten] = token;
+    }
+
     /// Which event comes at this place.
     fn event(&self, place: usize) -> usize {
         self.order.get(place).copied().map_or(place, usize::from)
@@ -78,7 +118,7 @@ impl Worker {
     pub(super) fn plan(&mut self, events: &Events) {
         let Self { agenda, faces, overload, .. } = self;
         let is_face = |token: u64| token < COMMAND_TOKEN;
-        let answers_first = overload.answers_first() && events.len() > 1;
+        let answers_first = overload.answers_first();
         agenda.arrange(events.len(), |position| {
             let token = events.event(position).token;
             answers_first && is_face(token) && faces.is_upstream(token)
@@ -86,12 +126,9 @@ impl Worker {
         if let Some(token) = agenda.held_back.take() {
             agenda.begin_with(|position| events.event(position).token == token);
         }
-        let small_rounds =
-            if agenda.upstreams > 0 { SMALL_ROUNDS } else { agenda.small_rounds.saturating_sub(1) };
-        if (small_rounds > 0) != (agenda.small_rounds > 0) {
-            faces.set_reads_once(small_rounds > 0);
+        for place in 0..agenda.upstreams {
+            agenda.remember(events.event(agenda.event(place)).token);
         }
-        agenda.small_rounds = small_rounds;
     }
 
     /// Reads what is ready, until enough has been read for a round.
@@ -123,10 +160,9 @@ impl Worker {
                 self.agenda.read_at = self.state.packets;
                 continue;
             }
-            self.receive(now, &event);
-            self.note_brought(event.token);
-            if self.state.packets - self.agenda.read_at >= PACKETS_PER_FLUSH {
-                self.receive_answers(now, events);
+            self.receive_once(now, &event);
+            if self.state.packets - self.agenda.read_at >= self.agenda.portion.0 {
+                self.receive_answers(now);
             }
         }
     }
@@ -135,8 +171,10 @@ impl Worker {
     fn receive_all(&mut self, now: Timestamp, event: &PollEvent) {
         let end = self.state.packets + ANSWERS_IN_A_ROW;
         loop {
-            self.receive(now, event);
-            self.note_brought(event.token);
+            self.receive_once(now, event);
+            let has_dropped = self.faces.new_drops(event.token) > 0;
+            self.agenda.portion.note(has_dropped);
+            self.faces.set_datagrams_per_event(self.agenda.portion.0);
             if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
                 return;
             }
@@ -148,22 +186,28 @@ impl Worker {
     }
 
     /// Takes the answers that have come since the round began.
-    fn receive_answers(&mut self, now: Timestamp, events: &Events) {
+    fn receive_answers(&mut self, now: Timestamp) {
         self.state.has_crossed |= self.trade(now);
-        for place in 0..self.agenda.upstreams {
-            let event = events.event(self.agenda.event(place));
-            // What was said of a connection that may be another one by now is not said again.
-            if self.faces.is_upstream(event.token) {
-                self.receive_all(now, &PollEvent { readable: true, writable: false, ..event });
+        for place in 0..self.agenda.recent.len() {
+            let Some(&token) = self.agenda.recent.get(place) else { break };
+            // It may be another connection by now.
+            if self.faces.is_upstream(token) {
+                let readable = PollEvent { token, readable: true, writable: false, closed: false };
+                self.receive_all(now, &readable);
             }
         }
         self.agenda.read_at = self.state.packets;
     }
 
-    /// Notes what a face or socket has brought last.
-    fn note_brought(&mut self, token: u64) {
-        let Some(kind) = self.last_kind() else { return };
-        self.faces.note_brought(token, kind != PacketKind::Interest);
+    /// Reads once, and notes what the face or socket has brought last, if it has brought anything.
+    fn receive_once(&mut self, now: Timestamp, event: &PollEvent) {
+        let seen = self.state.packets + self.burst.len();
+        self.receive(now, event);
+        if self.state.packets + self.burst.len() > seen
+            && let Some(kind) = self.last_kind()
+        {
+            self.faces.note_brought(event.token, kind != PacketKind::Interest);
+        }
     }
 
     /// Kind of the last packet of the burst.
@@ -175,6 +219,29 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn portions_become_smaller_while_answers_are_dropped() {
+        let mut portion = Portion(PORTION_MAX);
+        (0..100).for_each(|_| portion.note(false));
+        assert_eq!(portion, Portion(PORTION_MAX));
+        portion.note(true);
+        assert_eq!(portion, Portion(PORTION_MAX / 2));
+        (0..100).for_each(|_| portion.note(true));
+        assert_eq!(portion, Portion(PORTION_MIN));
+        (0..100).for_each(|_| portion.note(false));
+        assert_eq!(portion, Portion(PORTION_MAX), "and larger again");
+    }
+
+    #[test]
+    fn what_is_upstream_is_remembered_once_and_the_newest_always() {
+        let mut agenda = Agenda::new();
+        for token in (0..UPSTREAMS_MAX as u64 * 3).flat_map(|token| [token; 3]) {
+            agenda.remember(token);
+            assert_eq!(agenda.recent.iter().filter(|one| **one == token).count(), 1);
+            assert!(agenda.recent.len() <= UPSTREAMS_MAX);
+        }
+    }
 
     #[test]
     fn upstream_events_come_first_and_each_event_once() {

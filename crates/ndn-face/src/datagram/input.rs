@@ -14,9 +14,6 @@ use crate::datagram::Channel;
 
 /// Messages per system call at most. Each may hold many datagrams.
 const SLOTS: usize = 16;
-/// System calls per event at most: frames of one length become more, and the runs in which they
-/// leave longer, the more of them are read before anything is written.
-const CALLS_PER_EVENT: usize = 4;
 /// A block with less room than this, or than messages have lately had, is replaced.
 const ROOM_MIN: usize = 2048;
 
@@ -73,10 +70,13 @@ pub(crate) struct DatagramInput {
     slots: usize,
     /// The last call filled all slots that it was offered.
     was_full: bool,
-    /// System calls left for the current event.
-    calls_left: usize,
+    /// Datagrams that were taken for the current event, and so many are enough.
+    taken: usize,
+    enough: usize,
     /// The wall clock after the last call, nanoseconds, if it brought time stamps.
     wall_ns: Option<u64>,
+    /// Drops of the kernel that nobody has asked for yet.
+    new_drops: u64,
 }
 
 impl DatagramInput {
@@ -92,8 +92,10 @@ impl DatagramInput {
             recent_length: ROOM_MIN,
             slots: 2,
             was_full: false,
-            calls_left: 0,
+            taken: 0,
+            enough: 0,
             wall_ns: None,
+            new_drops: 0,
         }
     }
 
@@ -125,9 +127,10 @@ impl DatagramInput {
         Ok(true)
     }
 
-    /// Says that an event has come for the socket that is read next.
-    pub(crate) fn begin_event(&mut self, reads_once: bool) {
-        self.calls_left = if reads_once { 1 } else { CALLS_PER_EVENT };
+    /// Says that an event has come for the socket that is read next, and how many datagrams to take
+    /// for it at least, if there are so many.
+    pub(crate) fn begin_event(&mut self, enough: usize) {
+        (self.taken, self.enough) = (0, enough);
     }
 
     /// Whether the last call may have left something.
@@ -135,10 +138,10 @@ impl DatagramInput {
         self.was_full
     }
 
-    /// Whether it is worth to read again for the same event; counts how often that was done.
-    pub(crate) fn reads_on(&mut self) -> bool {
-        self.calls_left = self.calls_left.saturating_sub(1);
-        self.was_full && self.calls_left > 0
+    /// Whether to read again for the same event: frames of one length become more, and the runs in
+    /// which they leave longer, the more of them are read before anything is written.
+    pub(crate) fn reads_on(&self) -> bool {
+        self.was_full && self.taken < self.enough
     }
 
     fn prepare_blocks(&mut self, pool: &PacketPool) {
@@ -156,6 +159,12 @@ impl DatagramInput {
                 self.blocks.push(block);
             }
         }
+    }
+
+    /// Drops of the kernel that were heard of since the last call.
+    #[inline]
+    pub(crate) fn take_new_drops(&mut self) -> u64 {
+        std::mem::take(&mut self.new_drops)
     }
 
     /// Whether everything that was received has been taken.
@@ -183,6 +192,8 @@ impl DatagramInput {
     pub(crate) fn open(&mut self, channel: &Channel, pool: &PacketPool) -> Opened {
         let message = self.batch.message(self.next);
         if let Some(dropped) = message.dropped {
+            let known = channel.counters.kernel_drops.value();
+            self.new_drops += u64::from(dropped).saturating_sub(known);
             channel.counters.kernel_drops.set(u64::from(dropped));
         }
         let Some(face) = channel.face_of(message.peer) else {
@@ -203,6 +214,7 @@ impl DatagramInput {
             return Opened::Nothing;
         }
         let segment_length = message.segment_length.unwrap_or(message.length).max(1);
+        self.taken += message.length.div_ceil(segment_length);
         // A connected socket hears one peer, so there it makes no difference.
         let sender = message.peer.filter(|_| channel.owner.is_some());
         self.open = Some(OpenMessage { face, sender, segment_length });

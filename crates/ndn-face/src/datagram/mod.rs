@@ -69,6 +69,8 @@ pub(crate) struct Channel {
     pub(crate) standing: Standing,
     /// What it has brought.
     pub(crate) leaning: Leaning,
+    /// Drops of the kernel that somebody has asked for already.
+    drops_told: u64,
 }
 
 impl Channel {
@@ -92,7 +94,15 @@ impl Channel {
             waits_writable: false,
             listed: false,
             counters: std::sync::Arc::default(),
+            drops_told: 0,
         }
+    }
+
+    /// Datagrams that the kernel has dropped since the last call.
+    pub(crate) fn new_drops(&mut self) -> u64 {
+        let drops = self.counters.kernel_drops.value();
+        // The kernel's count has 32 bits.
+        drops.saturating_sub(std::mem::replace(&mut self.drops_told, drops))
     }
 
     /// The face that a message from `peer` belongs to.

@@ -41,6 +41,8 @@ pub use send::FaceSink;
 pub const FOREIGN_TOKEN: u64 = 1 << 33;
 /// Marks the token of a channel; the rest is its number. That of a face is its index.
 const CHANNEL_TOKEN: u64 = 1 << 32;
+/// Datagrams that are enough for one event, if nobody says otherwise.
+const DATAGRAMS_PER_EVENT: usize = 512;
 
 /// Limits of a [`FaceSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +114,8 @@ pub struct FaceSet {
     has_more: bool,
     /// The UDP socket in which the last read has found that end.
     emptied: Option<ChannelId>,
-    /// Whether a socket is read once for an event, or a few times.
-    reads_once: bool,
+    /// Datagrams that are enough for one event.
+    datagrams_per_event: usize,
 }
 
 impl FaceSet {
@@ -147,7 +149,7 @@ impl FaceSet {
             waited: None,
             has_more: false,
             emptied: None,
-            reads_once: false,
+            datagrams_per_event: DATAGRAMS_PER_EVENT,
         })
     }
 

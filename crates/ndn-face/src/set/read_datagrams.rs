@@ -10,7 +10,7 @@ use crate::set::receive::{Origin, Pending, Progress, RxSink, Waited};
 use crate::set::{FaceSet, face_in};
 
 impl FaceSet {
-    /// Receives from a UDP socket: once, and a few times more while there is much.
+    /// Receives from a UDP socket: once, and again while there is much, until that is enough.
     pub(super) fn read_channel(
         &mut self,
         now: Timestamp,
@@ -19,7 +19,7 @@ impl FaceSet {
         sink: &mut impl RxSink,
     ) -> Progress {
         let Some(mut input) = self.datagrams.take() else { return Progress::Done };
-        input.begin_event(self.reads_once);
+        input.begin_event(self.datagrams_per_event);
         let received = self.receive(now, id, &mut input, pool);
         self.datagrams = Some(input);
         if received == Progress::Done && self.pending.is_some() {
@@ -102,7 +102,12 @@ impl FaceSet {
                 input.close();
                 return Progress::Done;
             };
-            match input.open(channel, pool) {
+            let opened = input.open(channel, pool);
+            let new_drops = input.take_new_drops();
+            if new_drops > 0 {
+                self.calls.socket_drops(channel.owner.is_some()).add(new_drops);
+            }
+            match opened {
                 Opened::Nothing => return Progress::Done,
                 Opened::Stranger(peer) => {
                     return Progress::NewPeer { channel: id, local: channel.local, peer };

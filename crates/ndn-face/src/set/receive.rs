@@ -8,7 +8,7 @@ use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::LinkDropReason;
-use crate::datagram::ChannelId;
+use crate::datagram::{Channel, ChannelId};
 use crate::face::{Connection, Face, Transport};
 use crate::leaning::Leaning;
 use crate::link::Received;
@@ -196,9 +196,18 @@ impl FaceSet {
         self.emptied
     }
 
-    /// Whether each event leads to a single read of a socket from now on, however much there is.
-    pub fn set_reads_once(&mut self, reads_once: bool) {
-        self.reads_once = reads_once;
+    /// After how many datagrams an event of a UDP socket is done from now on, although there may be
+    /// more: those that one call brings are taken in any case.
+    pub fn set_datagrams_per_event(&mut self, datagrams: usize) {
+        self.datagrams_per_event = datagrams;
+    }
+
+    /// Datagrams that the kernel has dropped at the UDP socket that an event speaks of, since this was
+    /// last asked, because nobody read them in time.
+    pub fn new_drops(&mut self, token: u64) -> u64 {
+        let number = u32::try_from(token & (CHANNEL_TOKEN - 1)).ok();
+        let number = number.filter(|_| token & CHANNEL_TOKEN != 0);
+        number.and_then(|number| self.channel_mut(ChannelId(number))).map_or(0, Channel::new_drops)
     }
 
     /// Whether what an event speaks of has mostly brought Data and Nacks of late, and no Interests.
