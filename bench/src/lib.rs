@@ -13,7 +13,10 @@ mod transfer;
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
-pub use overload::{OverloadCase, OverloadOptions, OverloadReport, plot, run_overload};
+pub use overload::{
+    Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadReport, OverloadRun, plot,
+    run_overload,
+};
 pub use pipeline::{
     Arrival, PipelineCase, PipelineOptions, PipelineReport, ShardsCase, ShardsReport, TraceCase,
     TraceReport, run_in_turn, run_pipeline, run_shards, run_trace_cost,

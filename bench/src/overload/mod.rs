@@ -1,12 +1,16 @@
 //! `bench overload`: what becomes of the rate of satisfied Interests when more are offered than can
 //! be forwarded, with answers before Interests and without.
 //!
-//! The forwarder, the producer and each consumer have a processor of their own. Consumers send in an
-//! open loop over UDP, whatever comes back: what is lost on the way is lost. First the sustainable rate
-//! is looked for, as what a closed loop brings; all other rates are multiples of it.
+//! The workers of the forwarder, the producer and each consumer have a processor of their own.
+//! Consumers send in an open loop over UDP, whatever comes back: what is lost on the way is lost. They
+//! send bursts of one size at the times of a Poisson process, each as one message of the kernel, so that
+//! what the forwarder pays for receiving an Interest does not depend on how many there are. The
+//! sustainable rate is looked for first, in the same way; all other rates are multiples of it.
 
+mod offer;
 mod plot;
 mod run;
+mod search;
 
 use std::time::Duration;
 
@@ -23,9 +27,14 @@ pub struct OverloadOptions {
     pub stretch: Duration,
     /// How often each is offered; the medians count.
     pub rounds: usize,
-    /// Bytes of content in a Data.
-    pub payload: usize,
-    /// The processors of the forwarder, the producer and each consumer.
+    /// Bytes of content in a Data, for one run of rates each.
+    pub payloads: Vec<usize>,
+    /// Interests that a consumer sends at once, as one message of the kernel: always so many, so that
+    /// what receiving one costs does not depend on the rate.
+    pub burst: usize,
+    /// Workers of the forwarder, for one run of rates each.
+    pub workers: Vec<usize>,
+    /// The processors of the workers, the producer and each consumer.
     pub cpus: Vec<usize>,
     /// The first of the UDP ports to use on the loopback interface.
     pub first_port: u16,
@@ -34,14 +43,34 @@ pub struct OverloadOptions {
 impl Default for OverloadOptions {
     fn default() -> Self {
         Self {
-            ratios: vec![0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0],
+            ratios: vec![0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0],
             stretch: Duration::from_secs(1),
             rounds: 3,
-            payload: 1000,
+            payloads: vec![100, 1000],
+            burst: 8,
+            workers: vec![1, 2],
             cpus: vec![0, 1, 2, 3],
             first_port: 27_363,
         }
     }
+}
+
+/// Where packets were lost, in messages per second. A message is what a sender gave to the kernel at
+/// once: a burst of Interests, or up to 64 Data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Losses {
+    /// Interests that found the socket of the forwarder full which consumers send to.
+    pub interest_socket: f64,
+    /// Answers that found the forwarder's socket for the producer full.
+    pub answer_socket: f64,
+    /// Interests that were refused early because others had waited for too long (`CoDel`).
+    pub shed: f64,
+    /// Packets for which there was no room between two workers.
+    pub between_workers: f64,
+    /// Interests that found the socket of the producer full.
+    pub producer_socket: f64,
+    /// Answers that found the socket of a consumer full.
+    pub consumer_socket: f64,
 }
 
 /// One row: a rate offered to the forwarder.
@@ -63,17 +92,53 @@ pub struct OverloadCase {
     pub nacked_per_s: f64,
     /// Share of the producer's Data that reached no consumer: work for nothing.
     pub answers_lost: f64,
+    /// Where packets were lost.
+    pub losses: Losses,
     /// Latency of those that were satisfied, from the time when they were due to be sent.
     pub p50_ms: f64,
     /// Its 99th percentile.
     pub p99_ms: f64,
-    /// CPU time of the forwarder as a share of the wall time.
+    /// CPU time of the forwarder as a share of that of its processors.
     pub forwarder_busy: f64,
-    /// The consumers did not send as much as they should have, or were the limit: less than 95 % of
-    /// what was aimed at.
+    /// CPU time of the producer as a share of the wall time. Consumers spin.
+    pub producer_busy: f64,
+    /// The generator was the limit: less than 95 % of what was aimed at was sent, its sockets were not
+    /// read in time, or the producer was busy for more than 80 % of the time.
     pub generator_bound: bool,
     /// Rounds left out because the host took processors away for more than 1 % of the time.
     pub rounds_discarded: usize,
+}
+
+/// How much of its peak the satisfied rate of one mode keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OverloadMode {
+    /// Whether the forwarder takes Data and Nacks before Interests.
+    pub answers_first: bool,
+    /// Satisfied Interests per second at most.
+    pub peak_per_s: f64,
+    /// Share of the peak at 1.5 times the sustainable rate, if that was offered.
+    pub of_peak_at_1_5: Option<f64>,
+    /// The same at 3 times.
+    pub of_peak_at_3: Option<f64>,
+}
+
+/// The rates for a number of workers and a size of Data.
+#[derive(Debug, Clone, Serialize)]
+pub struct OverloadRun {
+    /// Workers of the forwarder.
+    pub workers: usize,
+    /// Bytes of content in a Data.
+    pub payload: usize,
+    /// The largest rate offered in an open loop of which 99 % are satisfied, answers first.
+    pub sustainable_per_s: f64,
+    /// Exchanges per second of a closed loop, for comparison.
+    pub closed_loop_per_s: f64,
+    /// Interests per second that the consumers can send while they take the answers.
+    pub generator_per_s: f64,
+    /// What is left of the peaks.
+    pub modes: Vec<OverloadMode>,
+    /// The rows, by mode and rate.
+    pub cases: Vec<OverloadCase>,
 }
 
 /// Everything that one run of the bench found.
@@ -83,23 +148,24 @@ pub struct OverloadReport {
     pub bench: &'static str,
     /// The machine.
     pub machine: crate::Machine,
-    /// The processors of the forwarder, the producer and each consumer.
+    /// The processors of the workers, the producer and each consumer.
     pub cpus: Vec<usize>,
-    /// Bytes of content in a Data.
-    pub payload: usize,
-    /// Exchanges per second of a closed loop, answers first.
-    pub sustainable_per_s: f64,
-    /// The rows, by mode and rate.
-    pub cases: Vec<OverloadCase>,
+    /// Interests that a consumer sends at once.
+    pub burst: usize,
+    /// By number of workers and size of Data.
+    pub runs: Vec<OverloadRun>,
 }
 
-impl OverloadReport {
-    /// The satisfied rate near an offered one, over the peak.
-    #[must_use]
-    pub fn of_peak(&self, answers_first: bool, ratio: f64) -> Option<f64> {
-        let mut rows = self.cases.iter();
-        rows.find(|row| row.answers_first == answers_first && (row.ratio - ratio).abs() < 1e-9)
-            .map(|row| row.of_peak)
+impl OverloadMode {
+    /// Completes the rows of one mode, and sums them up.
+    fn of(rows: &mut [OverloadCase], answers_first: bool) -> Self {
+        let peak_per_s = rows.iter().map(|row| row.satisfied_per_s).fold(0.0, f64::max);
+        rows.iter_mut().for_each(|row| row.of_peak = row.satisfied_per_s / peak_per_s);
+        let at = |ratio: f64| {
+            let row = rows.iter().find(|row| (row.ratio - ratio).abs() < 1e-9);
+            row.map(|row| row.of_peak)
+        };
+        Self { answers_first, peak_per_s, of_peak_at_1_5: at(1.5), of_peak_at_3: at(3.0) }
     }
 }
 
@@ -111,22 +177,38 @@ pub fn run_overload(
     options: &OverloadOptions,
     mut progress: impl FnMut(&str),
 ) -> anyhow::Result<OverloadReport> {
-    anyhow::ensure!(options.cpus.len() >= 3, "it takes three processors at least");
-    let mut cases = Vec::new();
-    let mut sustainable_per_s = None;
-    for answers_first in [true, false] {
-        let mut rows =
-            run::run_mode(options, answers_first, &mut sustainable_per_s, &mut progress)?;
-        let peak = rows.iter().map(|row| row.satisfied_per_s).fold(0.0, f64::max);
-        rows.iter_mut().for_each(|row| row.of_peak = row.satisfied_per_s / peak);
-        cases.extend(rows);
+    let workers_max = options.workers.iter().copied().max().unwrap_or(1);
+    anyhow::ensure!(
+        options.cpus.len() >= workers_max + 2,
+        "it takes a processor for each worker, one for the producer, and one for a consumer at least"
+    );
+    let mut runs = Vec::new();
+    for &workers in &options.workers {
+        for &payload in &options.payloads {
+            runs.push(run::run(options, workers, payload, &mut progress)?);
+        }
     }
+    let machine = crate::Machine::read();
     Ok(OverloadReport {
         bench: "overload",
-        machine: crate::Machine::read(),
+        machine,
         cpus: options.cpus.clone(),
-        payload: options.payload,
-        sustainable_per_s: sustainable_per_s.unwrap_or(f64::NAN),
-        cases,
+        burst: options.burst,
+        runs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_peak_of_the_mode() {
+        let row = |ratio, satisfied_per_s| plot::tests::case(true, ratio, satisfied_per_s);
+        let mut rows = vec![row(0.5, 50.0), row(1.5, 100.0), row(3.0, 80.0)];
+        let mode = OverloadMode::of(&mut rows, true);
+        assert_eq!((mode.of_peak_at_1_5, mode.of_peak_at_3), (Some(1.0), Some(0.8)));
+        assert_eq!(rows.iter().map(|row| row.of_peak).collect::<Vec<_>>(), [0.5, 1.0, 0.8]);
+        assert_eq!(OverloadMode::of(&mut rows[..1], true).of_peak_at_3, None, "not offered");
+    }
 }

@@ -2,14 +2,17 @@
 
 use std::fmt::Write;
 
-use super::{OverloadCase, OverloadReport};
+use super::{OverloadCase, OverloadReport, OverloadRun};
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 440.0;
-/// Of the area inside the axes: left, top, right, bottom.
-const FRAME: (f64, f64, f64, f64) = (70.0, 50.0, 690.0, 380.0);
+/// Of one panel.
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 380.0;
+/// The area inside the axes of a panel: left, top, right, bottom.
+const FRAME: (f64, f64, f64, f64) = (70.0, 46.0, 540.0, 326.0);
+/// Panels side by side at most.
+const COLUMNS_MAX: usize = 2;
 
-/// Where a point of the plot lies in the picture.
+/// Where a point of the plot lies in the panel.
 struct Scale {
     ratio_max: f64,
     rate_max: f64,
@@ -25,39 +28,61 @@ impl Scale {
     }
 }
 
-/// Satisfied against offered rate, with answers first and without, as SVG.
+/// Satisfied against offered rate, with answers first and without, as SVG: a panel for each run.
 #[must_use]
 pub fn plot(report: &OverloadReport) -> String {
-    let most =
-        |figure: fn(&OverloadCase) -> f64| report.cases.iter().map(figure).fold(1.0, f64::max);
-    let scale = Scale {
-        ratio_max: most(|case| case.ratio),
-        rate_max: most(|case| case.satisfied_per_s) * 1.08,
-    };
+    let columns = report.runs.len().clamp(1, COLUMNS_MAX);
+    let rows = report.runs.len().div_ceil(columns).max(1);
     let mut svg = String::new();
-    let middle = f64::midpoint(FRAME.0, FRAME.2);
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" font-size=\"15\">\
-         Satisfied Interests under overload ({} B, {:.0}/s sustainable)</text>\n\
-         <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">\
-         offered rate, in multiples of the sustainable one</text>\n",
-        report.payload,
-        report.sustainable_per_s,
-        HEIGHT - 20.0,
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>",
+        WIDTH * float(columns),
+        HEIGHT * float(rows),
     );
-    grid(&mut svg, &scale);
+    for (number, run) in report.runs.iter().enumerate() {
+        let (column, row) = (number % columns, number / columns);
+        let _ = writeln!(
+            svg,
+            "<g transform=\"translate({} {})\">",
+            WIDTH * float(column),
+            HEIGHT * float(row)
+        );
+        panel(&mut svg, run);
+        svg.push_str("</g>\n");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn panel(svg: &mut String, run: &OverloadRun) {
+    let most = |figure: fn(&OverloadCase) -> f64| run.cases.iter().map(figure).fold(1.0, f64::max);
+    let rate_max = most(|case| case.satisfied_per_s).max(run.sustainable_per_s);
+    let scale = Scale { ratio_max: most(|case| case.ratio), rate_max: rate_max * 1.08 };
+    let middle = f64::midpoint(FRAME.0, FRAME.2);
+    let _ = writeln!(
+        svg,
+        "<text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" font-size=\"14\">\
+         Satisfied Interests, {} worker{}, {} B ({:.0}/s sustainable)</text>\n\
+         <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">\
+         offered rate, in multiples of the sustainable one</text>",
+        run.workers,
+        if run.workers == 1 { "" } else { "s" },
+        run.payload,
+        run.sustainable_per_s,
+        HEIGHT - 18.0,
+    );
+    grid(svg, &scale);
     // What a forwarder without limits would do.
     let ideal =
-        [(0.0, 0.0), (1.0, report.sustainable_per_s), (scale.ratio_max, report.sustainable_per_s)];
-    line(&mut svg, &scale, &ideal, "#999", "4 4");
-    for (answers_first, colour, legend_y) in [(true, "#0a6ebd", 70.0), (false, "#c43c2b", 88.0)] {
-        let rows = report.cases.iter().filter(|row| row.answers_first == answers_first);
+        [(0.0, 0.0), (1.0, run.sustainable_per_s), (scale.ratio_max, run.sustainable_per_s)];
+    line(svg, &scale, &ideal, "#999", "4 4");
+    for (answers_first, colour, legend_y) in [(true, "#0a6ebd", 66.0), (false, "#c43c2b", 84.0)] {
+        let rows = run.cases.iter().filter(|row| row.answers_first == answers_first);
         let points: Vec<(f64, f64)> = rows.map(|row| (row.ratio, row.satisfied_per_s)).collect();
-        line(&mut svg, &scale, &points, colour, "none");
+        line(svg, &scale, &points, colour, "none");
         for &(ratio, rate) in &points {
             let (x, y) = (scale.x(ratio), scale.y(rate));
             let _ =
@@ -67,8 +92,6 @@ pub fn plot(report: &OverloadReport) -> String {
         let x = FRAME.0 + 14.0;
         let _ = writeln!(svg, "<text x=\"{x}\" y=\"{legend_y}\" fill=\"{colour}\">{legend}</text>");
     }
-    svg.push_str("</svg>\n");
-    svg
 }
 
 fn line(svg: &mut String, scale: &Scale, points: &[(f64, f64)], colour: &str, dashes: &str) {
@@ -118,11 +141,21 @@ fn nice_step(step: f64) -> f64 {
     nice.into_iter().find(|nice| *nice >= step).unwrap_or(step)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[expect(clippy::cast_precision_loss, reason = "a few panels")]
+fn float(number: usize) -> f64 {
+    number as f64
+}
 
-    fn case(answers_first: bool, ratio: f64, satisfied_per_s: f64) -> OverloadCase {
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::overload::Losses;
+
+    pub(in crate::overload) fn case(
+        answers_first: bool,
+        ratio: f64,
+        satisfied_per_s: f64,
+    ) -> OverloadCase {
         OverloadCase {
             answers_first,
             ratio,
@@ -132,29 +165,41 @@ mod tests {
             satisfied: 1.0,
             nacked_per_s: 0.0,
             answers_lost: 0.0,
+            losses: Losses::default(),
             p50_ms: 1.0,
             p99_ms: 2.0,
             forwarder_busy: 1.0,
+            producer_busy: 0.1,
             generator_bound: false,
             rounds_discarded: 0,
         }
     }
 
     #[test]
-    fn every_case_has_its_point_inside_the_axes() {
+    fn every_case_has_its_point_inside_the_axes_of_its_panel() {
         let cases = vec![case(true, 1.0, 1e5), case(true, 3.0, 95e3), case(false, 3.0, 3e4)];
+        let run = OverloadRun {
+            workers: 1,
+            payload: 100,
+            sustainable_per_s: 1e5,
+            closed_loop_per_s: 2e5,
+            generator_per_s: 1e6,
+            modes: Vec::new(),
+            cases,
+        };
         let report = OverloadReport {
             bench: "overload",
             machine: crate::Machine::read(),
             cpus: vec![0, 1, 2],
-            payload: 100,
-            sustainable_per_s: 1e5,
-            cases,
+            burst: 1,
+            runs: vec![run; 3],
         };
         let svg = plot(&report);
-        assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
-        assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
-        assert!(svg.contains("<circle cx=\"690.0\""), "3.0 is the right end: {svg}");
+        assert_eq!(svg.matches("<circle").count(), 9, "{svg}");
+        assert_eq!(svg.matches("<polyline").count(), 9, "{svg}");
+        assert_eq!(svg.matches("<circle cx=\"540.0\"").count(), 6, "3.0 is the right end: {svg}");
+        assert!(svg.contains("viewBox=\"0 0 1120 760\""), "two by two: {svg}");
+        assert!(svg.contains("translate(0 380)"), "{svg}");
         assert_eq!((nice_step(17.0), nice_step(20.0), nice_step(600.0)), (20.0, 20.0, 1000.0));
     }
 }

@@ -13,7 +13,7 @@ mod layout;
 mod management;
 pub(crate) mod programs;
 mod rounds;
-mod statistics;
+pub(crate) mod statistics;
 mod window;
 pub(crate) mod wire;
 

@@ -7,19 +7,38 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ndn_traffic::io::Calls;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As the control socket of `namewire run` answers `statistics`; the dumb relay does so too.
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
-    result: Workers,
+struct Answer<T> {
+    result: Workers<T>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Workers {
-    workers: Vec<Calls>,
+struct Workers<T> {
+    workers: Vec<T>,
+}
+
+/// What each worker of the program counts whose control socket is at `path`.
+///
+/// # Errors
+/// When nobody answers there, or tells something else.
+pub(crate) fn ask_workers<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
+    let stream = UnixStream::connect(path).with_context(|| path.display().to_string())?;
+    ask_workers_by(&stream)
+}
+
+fn ask_workers_by<T: DeserializeOwned>(mut stream: &UnixStream) -> anyhow::Result<Vec<T>> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(b"{\"method\":\"statistics\"}\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer: Answer<T> = serde_json::from_str(&line).context("no statistics")?;
+    Ok(answer.result.workers)
 }
 
 /// What the bench makes of the calls that an endpoint or a program counted.
@@ -51,14 +70,8 @@ impl CallFigures for Calls {
         Self::ask_by(&stream)
     }
 
-    fn ask_by(mut stream: &UnixStream) -> anyhow::Result<Self> {
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.write_all(b"{\"method\":\"statistics\"}\n")?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
-        let answer: Answer = serde_json::from_str(&line).context("no statistics")?;
-        let workers = answer.result.workers.into_iter();
-        Ok(workers.fold(Self::default(), Self::plus))
+    fn ask_by(stream: &UnixStream) -> anyhow::Result<Self> {
+        Ok(ask_workers_by(stream)?.into_iter().fold(Self::default(), Self::plus))
     }
 
     fn answer(self, mut stream: &UnixStream) -> io::Result<()> {

@@ -53,7 +53,14 @@ struct Pattern {
 #[derive(Debug)]
 enum Pace {
     Window,
-    Rate { due_ns: f64, interval_ns: f64, arrivals: Arrivals },
+    /// `left` Interests of a burst are due at once, by one face.
+    Rate {
+        due_ns: f64,
+        interval_ns: f64,
+        arrivals: Arrivals,
+        burst: u32,
+        left: u32,
+    },
 }
 
 /// Sends Interests over several faces and follows them. Without sockets and clocks: ask
@@ -83,8 +90,10 @@ impl Consumer {
         let (capacity, pace) = match scenario.load {
             Load::Window(window) => (window, Pace::Window),
             Load::Rate { per_second, arrivals } => {
-                let interval_ns = NS_PER_S / per_second;
-                (scenario.outstanding_max, Pace::Rate { due_ns: 0.0, interval_ns, arrivals })
+                let burst = scenario.burst;
+                let interval_ns = NS_PER_S / per_second * f64::from(burst);
+                let pace = Pace::Rate { due_ns: 0.0, interval_ns, arrivals, burst, left: burst };
+                (scenario.outstanding_max, pace)
             }
         };
         let patterns = scenario.patterns.iter();
@@ -243,13 +252,18 @@ impl Consumer {
 
     fn advance(&mut self) {
         self.left -= 1;
-        self.skip_face();
-        if let Pace::Rate { due_ns, interval_ns, arrivals } = &mut self.pace {
+        if let Pace::Rate { due_ns, interval_ns, arrivals, burst, left } = &mut self.pace {
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            *left = *burst;
             *due_ns += match arrivals {
                 Arrivals::Fixed => *interval_ns,
                 Arrivals::Poisson => *interval_ns * self.random.exponential(),
             };
         }
+        self.skip_face();
     }
 }
 

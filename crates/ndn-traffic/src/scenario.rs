@@ -10,6 +10,8 @@ const PATTERNS_MAX: usize = 1024;
 const NAMES_MAX: u32 = 1 << 20;
 /// Interests in flight, in a closed or an open loop.
 const OUTSTANDING_MAX: u32 = 1 << 20;
+/// Interests of a burst.
+const BURST_MAX: u32 = 1024;
 /// Components of a name, so that a template has room.
 const COMPONENTS_MAX: usize = 64;
 /// Bytes of content, so that Data fits a packet.
@@ -131,6 +133,9 @@ pub struct ConsumerScenario {
     pub load: Load,
     /// Faces over which the Interests are spread in turn.
     pub faces: u32,
+    /// Interests of an open loop that are due at one time, and go by one face: 1, or a train as a
+    /// fetcher with a window sends it.
+    pub burst: u32,
     /// Most Interests in flight in an open loop; beyond it, the schedule waits (and latency counts).
     pub outstanding_max: u32,
     /// End after so many Interests.
@@ -182,6 +187,7 @@ impl ConsumerScenario {
         check_count(self.patterns.len())?;
         let load = |ok: bool, what| if ok { Ok(()) } else { Err(ScenarioError::Load(what)) };
         load((1..=1024).contains(&self.faces), "there are 1 to 1024 faces")?;
+        load((1..=BURST_MAX).contains(&self.burst), "a burst has 1 to 1024 Interests")?;
         match self.load {
             Load::Window(window) => load(
                 (1..=OUTSTANDING_MAX).contains(&window),

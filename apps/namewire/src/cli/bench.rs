@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use namewire_bench::{
-    Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, OverloadOptions,
-    OverloadReport, PipelineOptions, PipelineReport, RelayOptions, RelayReport, ShardsReport,
-    SkewOptions, SkewReport, TraceReport, TransferOptions, plot, relay_udp, relay_unix,
-    run_distance, run_idle, run_overload, run_pipeline, run_relay, run_shards, run_skew,
-    run_trace_cost, run_transfer,
+    Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, PipelineOptions,
+    PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions, SkewReport, TraceReport,
+    TransferOptions, relay_udp, relay_unix, run_distance, run_idle, run_pipeline, run_relay,
+    run_shards, run_skew, run_trace_cost, run_transfer,
 };
 
 use super::bench_files;
 use super::bench_management;
+use super::bench_overload;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
@@ -153,36 +153,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// More Interests than can be forwarded, over UDP, with answers before Interests and without
-    ///
-    /// In an open loop: consumers send at rates that are multiples of the sustainable one, whatever comes
-    /// back. Forwarder, producer and each consumer run on a processor of their own.
-    Overload {
-        /// Offered rates, in multiples of the sustainable one
-        #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().ratios)]
-        ratios: Vec<f64>,
-        /// For how long each is offered
-        #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
-        stretch: Duration,
-        /// How often each is offered
-        #[arg(long, default_value_t = OverloadOptions::default().rounds)]
-        rounds: usize,
-        /// Bytes of content in a Data
-        #[arg(long, default_value_t = OverloadOptions::default().payload, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=8000))]
-        payload: usize,
-        /// The processors of the forwarder, the producer, and of one or more consumers
-        #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().cpus)]
-        cpus: Vec<usize>,
-        /// First of the UDP ports to use on the loopback interface
-        #[arg(long, default_value_t = OverloadOptions::default().first_port)]
-        first_port: u16,
-        /// Draw the rates into this SVG file
-        #[arg(long, value_name = "FILE")]
-        svg: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Overload(bench_overload::Options),
     Management(bench_management::Options),
     /// The yardstick of `bench relay`, which starts it by itself
     #[command(hide = true)]
@@ -270,27 +241,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_idle(&idle)?;
             if *json { print_json(&report) } else { print_idle(&report) }
         }
-        Bench::Overload { ratios, stretch, rounds, payload, cpus, first_port, svg, json } => {
-            if ratios.iter().any(|ratio| !(0.01..=100.0).contains(ratio)) || *rounds == 0 {
-                let reason = "--ratios are from 0.01 to 100, and there is a round at least";
-                return Err(Failure::Usage(reason.to_owned()));
-            }
-            let overload = OverloadOptions {
-                ratios: ratios.clone(),
-                stretch: *stretch,
-                rounds: *rounds,
-                payload: *payload,
-                cpus: cpus.clone(),
-                first_port: *first_port,
-            };
-            let report = run_overload(&overload, |line| output::note(&line))?;
-            if let Some(path) = svg {
-                std::fs::write(path, plot(&report)).map_err(|error| {
-                    Failure::Failed(format!("cannot write {}: {error}", path.display()))
-                })?;
-            }
-            if *json { print_json(&report) } else { print_overload(&report) }
-        }
+        Bench::Overload(options) => bench_overload::run(options),
         Bench::Management(options) => bench_management::run(options),
         Bench::DumbRelay {
             unix,
@@ -383,44 +334,6 @@ fn print_trace(report: &TraceReport) -> Outcome {
         ]);
     }
     Ok(table.print("no case matches the filter")?)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate, shown as a whole number"
-)]
-fn print_overload(report: &OverloadReport) -> Outcome {
-    let headings = [
-        "MODE",
-        ">OFFERED",
-        ">INTERESTS/S",
-        ">SATISFIED/S",
-        ">OF PEAK",
-        ">NACKS/S",
-        ">ANSWERS LOST",
-        ">p50 ms",
-        ">p99 ms",
-        ">BUSY",
-        "NOTE",
-    ];
-    let mut table = Table::new(&headings);
-    for case in &report.cases {
-        table.row(vec![
-            if case.answers_first { "answers first" } else { "as it comes" }.to_owned(),
-            format!("{:.1} x", case.ratio),
-            grouped(case.offered_per_s as u64),
-            grouped(case.satisfied_per_s as u64),
-            format!("{:.0}%", case.of_peak * 100.0),
-            grouped(case.nacked_per_s as u64),
-            format!("{:.1}%", case.answers_lost * 100.0),
-            format!("{:.1}", case.p50_ms),
-            format!("{:.1}", case.p99_ms),
-            format!("{:.0}%", case.forwarder_busy * 100.0),
-            if case.generator_bound { "generator bound" } else { "" }.to_owned(),
-        ]);
-    }
-    Ok(table.print("no rates")?)
 }
 
 fn print_pipeline(report: &PipelineReport) -> Outcome {

@@ -8,6 +8,7 @@
 mod bench;
 mod bench_files;
 mod bench_management;
+mod bench_overload;
 mod capture;
 mod cert;
 mod companions;

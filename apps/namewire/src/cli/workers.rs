@@ -73,8 +73,9 @@ impl Interval {
     /// Messages of others that waited on average when the worker looked.
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     fn queued(&self, queue: Queue) -> f64 {
-        let sum = queue(&self.after).sum.saturating_sub(queue(&self.before).sum);
-        sum as f64 / self.difference(|worker| worker.rounds).max(1) as f64
+        let (before, after) = (queue(&self.before), queue(&self.after));
+        let looks = after.looks.saturating_sub(before.looks);
+        after.sum.saturating_sub(before.sum) as f64 / looks.max(1) as f64
     }
 
     /// Bursts by the most packets that are in them.
@@ -83,14 +84,17 @@ impl Interval {
         pairs.map(|(class, (after, before))| (1 << class, after.saturating_sub(*before))).collect()
     }
 
-    /// Packets that were dropped in the shard, and on the way to others, by reason.
+    /// Packets that were dropped in the shard, on the way to others, and by the kernel before they were
+    /// read, by reason.
     fn drops(&self) -> BTreeMap<String, u64> {
         let before = |reason: &String| self.before.drops.get(reason).copied().unwrap_or(0);
         let drops = self.after.drops.iter();
         let mut drops: BTreeMap<String, u64> = drops
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
-        let crossings: [(&str, Figure); 3] = [
+        let crossings: [(&str, Figure); 5] = [
+            ("shared_socket_full", |worker| worker.shared_socket_drops),
+            ("own_socket_full", |worker| worker.own_socket_drops),
             ("queue_full_data", |worker| worker.crossings_dropped_data),
             ("queue_full_nacks", |worker| worker.crossings_dropped_nacks),
             ("queue_full_interests", |worker| worker.crossings_dropped_interests),

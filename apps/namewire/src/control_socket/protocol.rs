@@ -118,6 +118,22 @@ pub struct WorkerStatistics {
     /// Bytes that they took.
     #[serde(default)]
     pub sent_bytes: u64,
+    /// Messages that the kernel dropped because they were not read in time, at UDP sockets of many
+    /// peers: a message may be several datagrams.
+    #[serde(default)]
+    pub shared_socket_drops: u64,
+    /// The same at UDP sockets of one neighbour each.
+    #[serde(default)]
+    pub own_socket_drops: u64,
+    /// Interests that were marked because they and others before them had waited for too long.
+    #[serde(default)]
+    pub marked_interests: u64,
+    /// Interests that were refused for it.
+    #[serde(default)]
+    pub shed_interests: u64,
+    /// UDP peers that got no face.
+    #[serde(default)]
+    pub refused_peers: u64,
     /// Nanoseconds that it had nothing to do.
     #[serde(default)]
     pub waited_ns: u64,
@@ -206,15 +222,19 @@ pub struct InterestStatistics {
     pub pending: u64,
 }
 
-/// How many messages waited, each time that a worker looked.
+/// How many messages waited, each time that a worker looked: once in a round at least, and again while
+/// it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatistics {
     /// The last time.
     pub last: u64,
     /// The most that there ever were.
     pub most: u64,
-    /// All times added up; a worker looks once in each of its rounds.
+    /// All times added up.
     pub sum: u64,
+    /// How often the worker has looked.
+    #[serde(default)]
+    pub looks: u64,
 }
 
 /// What the link of one face counts beside what management knows.

@@ -89,8 +89,13 @@ impl WorkerFigures {
             |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
         let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
             exchange.as_deref().map_or_else(QueueStatistics::default, |exchange| {
-                let QueueDepth { last, most, sum } = queue(exchange);
-                QueueStatistics { last: last.value(), most: most.value(), sum: sum.value() }
+                let QueueDepth { last, most, sum, looks } = queue(exchange);
+                QueueStatistics {
+                    last: last.value(),
+                    most: most.value(),
+                    sum: sum.value(),
+                    looks: looks.value(),
+                }
             })
         };
         let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
@@ -107,6 +112,11 @@ impl WorkerFigures {
             send_calls: calls.send_calls.value(),
             sent_frames: calls.sent_frames.value(),
             sent_bytes: calls.sent_bytes.value(),
+            shared_socket_drops: calls.shared_socket_drops.value(),
+            own_socket_drops: calls.own_socket_drops.value(),
+            marked_interests: rounds.marked_interests.value(),
+            shed_interests: rounds.shed_interests.value(),
+            refused_peers: rounds.refused_peers.value(),
             packet_blocks: u64::from(pool.blocks_in_use()),
             packet_blocks_max: u64::from(pool.blocks_in_use_max()),
             packet_block_failures: pool.allocation_failures(),

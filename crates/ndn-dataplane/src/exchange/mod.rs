@@ -71,7 +71,8 @@ pub struct ExchangeCounters {
     pub queued_interests: QueueDepth,
 }
 
-/// How many messages waited, each time that a worker looked: once in a round of its loop.
+/// How many messages waited, each time that a worker looked: once in a round of its loop at least, and
+/// again while it reads and waits for room.
 #[derive(Debug, Default)]
 pub struct QueueDepth {
     /// The last time.
@@ -80,6 +81,8 @@ pub struct QueueDepth {
     pub most: Counter,
     /// All times added up.
     pub sum: Counter,
+    /// How often it has looked.
+    pub looks: Counter,
 }
 
 impl QueueDepth {
@@ -88,6 +91,7 @@ impl QueueDepth {
     pub(crate) fn note(&self, depth: u64) {
         self.last.set(depth);
         self.sum.add(depth);
+        self.looks.increment();
         self.most.set(self.most.value().max(depth));
     }
 }

@@ -6,8 +6,14 @@ fn pattern(prefix: &str) -> ConsumerPattern {
 }
 
 fn consumer(patterns: Vec<ConsumerPattern>, load: Load, faces: u32) -> Consumer {
-    let scenario =
-        ConsumerScenario { patterns, load, faces, outstanding_max: 1000, count: Some(1000) };
+    let scenario = ConsumerScenario {
+        patterns,
+        load,
+        faces,
+        burst: 1,
+        outstanding_max: 1000,
+        count: Some(1000),
+    };
     Consumer::new(&scenario, 1, 0).unwrap()
 }
 
@@ -51,6 +57,36 @@ fn a_window_is_kept_full_and_never_exceeded() {
     assert_eq!(send(&mut consumer, 1_010).len(), 1);
     assert_eq!((first(&consumer).sent, first(&consumer).satisfied), (5, 1));
     assert_eq!(first(&consumer).latency_ns.max(), 1_000);
+}
+
+/// A burst is due at once and goes by one face, and the rate is what was asked for.
+#[test]
+fn bursts_come_at_once_and_as_often_as_the_rate_asks() {
+    for arrivals in [Arrivals::Fixed, Arrivals::Poisson] {
+        let load = Load::Rate { per_second: 1e6, arrivals };
+        let scenario = ConsumerScenario {
+            patterns: vec![pattern("/a")],
+            load,
+            faces: 3,
+            burst: 8,
+            outstanding_max: 1 << 16,
+            count: Some(20_000),
+        };
+        let mut consumer = Consumer::new(&scenario, 1, 0).unwrap();
+        let (mut now_ns, mut last_face) = (0, 2);
+        while let Some(deadline) = consumer.next_deadline().filter(|_| consumer.left > 0) {
+            now_ns = deadline;
+            let faces: Vec<usize> =
+                send(&mut consumer, now_ns).into_iter().map(|(face, _)| face).collect();
+            assert_eq!(faces.len() % 8, 0);
+            for burst in faces.chunks(8) {
+                last_face = (last_face + 1) % 3;
+                assert_eq!(burst, [last_face; 8]);
+            }
+        }
+        assert_eq!(first(&consumer).sent, 20_000);
+        assert!((18_000_000..22_000_000).contains(&now_ns), "{now_ns} ns for 20,000");
+    }
 }
 
 #[test]
@@ -166,8 +202,14 @@ fn noise_from_the_network_is_counted() {
 #[test]
 fn scenarios_that_cannot_be_are_refused() {
     let refuse = |patterns, load| {
-        let scenario =
-            ConsumerScenario { patterns, load, faces: 1, outstanding_max: 1, count: None };
+        let scenario = ConsumerScenario {
+            patterns,
+            load,
+            faces: 1,
+            burst: 1,
+            outstanding_max: 1,
+            count: None,
+        };
         Consumer::new(&scenario, 1, 0).unwrap_err();
     };
     refuse(Vec::new(), Load::Window(1));

@@ -18,6 +18,8 @@ const MESSAGE_BUFFER: usize = 65_536;
 pub(super) struct DatagramInput {
     batch: ReceiveBatch,
     buffers: Vec<u8>,
+    /// Messages that the kernel has dropped because they were not read in time.
+    drops: u32,
 }
 
 impl Default for DatagramInput {
@@ -25,11 +27,17 @@ impl Default for DatagramInput {
         Self {
             batch: ReceiveBatch::with_capacity(MESSAGES_PER_CALL),
             buffers: vec![0; MESSAGES_PER_CALL * MESSAGE_BUFFER],
+            drops: 0,
         }
     }
 }
 
 impl DatagramInput {
+    /// Messages that the kernel has dropped so far because they were not read in time.
+    pub(super) fn drops(&self) -> u32 {
+        self.drops
+    }
+
     /// Reads once and hands over every datagram; false when there was none.
     pub(super) fn receive(
         &mut self,
@@ -44,6 +52,7 @@ impl DatagramInput {
         };
         for (index, buffer) in self.buffers.chunks(MESSAGE_BUFFER).take(count).enumerate() {
             let message = self.batch.message(index);
+            self.drops = message.dropped.unwrap_or(self.drops);
             let segment = message.segment_length.unwrap_or(message.length).max(1);
             buffer[..message.length].chunks(segment).for_each(&mut handle);
         }
@@ -61,11 +70,19 @@ fn is_passing(error: &io::Error) -> bool {
 pub(super) struct DatagramOutput {
     bytes: Vec<u8>,
     packets: Vec<Range<usize>>,
+    /// Packets before this one have been sent.
+    first: usize,
+    /// Bytes of the others.
+    backlog: usize,
     /// Packets differ in length.
     mixed: bool,
+    /// Packets in one message at most.
+    run_max: usize,
     batch: SendBatch,
     /// The last packet of each message of a system call.
     runs: Vec<usize>,
+    /// The other one of two buffers: what is left moves there.
+    spare: Vec<u8>,
 }
 
 impl Default for DatagramOutput {
@@ -73,67 +90,86 @@ impl Default for DatagramOutput {
         Self {
             bytes: Vec::new(),
             packets: Vec::new(),
+            first: 0,
+            backlog: 0,
             mixed: false,
+            run_max: SEGMENTS_MAX,
             batch: SendBatch::with_capacity(MESSAGES_PER_CALL, SLICES_PER_CALL),
             runs: Vec::with_capacity(MESSAGES_PER_CALL),
+            spare: Vec::new(),
         }
     }
 }
 
 impl DatagramOutput {
+    /// Lets the kernel cut a message into so many packets at most.
+    pub(super) fn set_run_max(&mut self, packets: usize) {
+        self.run_max = packets.clamp(1, SEGMENTS_MAX);
+    }
+
     /// Queues the packet that `write` appends.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let packet = start..self.bytes.len();
+        self.backlog += packet.len();
         self.mixed |= self.packets.first().is_some_and(|first| first.len() != packet.len());
         self.packets.push(packet);
     }
 
     /// Bytes waiting to be sent.
     pub(super) fn backlog(&self) -> usize {
-        self.packets.first().map_or(0, |first| self.bytes.len() - first.start)
+        self.backlog
     }
 
     /// Sends runs of packets of one length as one message each, for the kernel to cut up; true
     /// when nothing is left. As a forwarder may, it makes neighbours of packets of one length.
     pub(super) fn flush(&mut self, socket: &UdpSocket, calls: &mut u64) -> io::Result<bool> {
         if self.mixed {
-            self.packets.sort_unstable_by_key(|packet| (Reverse(packet.len()), packet.start));
+            self.packets[self.first..]
+                .sort_unstable_by_key(|packet| (Reverse(packet.len()), packet.start));
         }
-        let mut next = 0;
-        while next < self.packets.len() {
-            let mut builder = self.batch.start();
-            self.runs.clear();
-            plan(&self.bytes, &self.packets, next, socket, &mut builder, &mut self.runs);
+        let begin = self.first;
+        while self.first < self.packets.len() {
+            let Self { bytes, packets, first, batch, runs, run_max, .. } = self;
+            let mut builder = batch.start();
+            runs.clear();
+            let run_max = if socket.can_segment() { *run_max } else { 1 };
+            plan(bytes, packets, *first, run_max, &mut builder, runs);
             *calls += 1;
             match builder.send(socket.as_fd()) {
                 Ok(0) => break,
-                Ok(sent) => next = self.runs[sent - 1],
+                Ok(sent) => *first = runs[sent - 1],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.keep_from(next);
+        self.backlog -= self.packets[begin..self.first].iter().map(Range::len).sum::<usize>();
+        self.forget_sent();
         Ok(self.packets.is_empty())
     }
 
-    /// Forgets the packets before `next`.
-    fn keep_from(&mut self, next: usize) {
-        let mut rest = Vec::new();
-        for packet in &mut self.packets[next..] {
-            let start = rest.len();
-            rest.extend_from_slice(&self.bytes[packet.clone()]);
-            *packet = start..rest.len();
-        }
-        self.packets.drain(..next);
-        if self.packets.is_empty() {
+    /// Gives the room of packets that were sent back, once it is the larger part: so each byte moves
+    /// once at most, however often the socket blocks.
+    fn forget_sent(&mut self) {
+        if self.first == self.packets.len() {
+            self.packets.clear();
             self.bytes.clear();
             self.mixed = false;
+        } else if self.backlog <= self.bytes.len() / 2 {
+            self.spare.clear();
+            self.packets.drain(..self.first);
+            for packet in &mut self.packets {
+                let start = self.spare.len();
+                self.spare.extend_from_slice(&self.bytes[packet.clone()]);
+                *packet = start..self.spare.len();
+            }
+            std::mem::swap(&mut self.bytes, &mut self.spare);
         } else {
-            self.bytes = rest;
+            return;
         }
+        self.first = 0;
     }
 }
 
@@ -142,17 +178,13 @@ fn plan<'d>(
     bytes: &'d [u8],
     packets: &[Range<usize>],
     mut next: usize,
-    socket: &UdpSocket,
+    run_max: usize,
     builder: &mut SendBuilder<'_, 'd>,
     runs: &mut Vec<usize>,
 ) {
     while let Some(first) = packets.get(next) {
         let length = first.len();
-        let most = if socket.can_segment() {
-            SEGMENTS_MAX.min(MESSAGE_LENGTH_MAX / length.max(1)).max(1)
-        } else {
-            1
-        };
+        let most = run_max.min(MESSAGE_LENGTH_MAX / length.max(1)).max(1);
         let equal = packets[next..].iter().take(most).take_while(|one| one.len() == length);
         let mut end = next + equal.count();
         // The last datagram of a message may be shorter.
@@ -175,5 +207,35 @@ fn plan<'d>(
         builder.end_message(None, segment);
         runs.push(end);
         next = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left keeps its bytes, whatever was sent before it, and each of them moves once at most.
+    #[test]
+    fn what_is_left_is_what_was_queued() {
+        let mut output = DatagramOutput::default();
+        let mut model = std::collections::VecDeque::new();
+        for step in 0..2000_usize {
+            let packet = vec![u8::try_from(step % 251).unwrap(); 1 + step % 7];
+            output.push(|out| out.extend_from_slice(&packet));
+            model.push_back(packet);
+            if step % 3 > 0 && step % 400 > 200 {
+                for _ in 0..step % 5 {
+                    let Some(gone) = model.pop_front() else { break };
+                    output.first += 1;
+                    output.backlog -= gone.len();
+                }
+                output.forget_sent();
+            }
+            let left = output.packets[output.first..].iter();
+            let left: Vec<_> = left.map(|one| output.bytes[one.clone()].to_vec()).collect();
+            assert!(left.iter().eq(model.iter()));
+            assert_eq!(output.backlog(), model.iter().map(Vec::len).sum::<usize>());
+            assert!(output.bytes.len() <= 2 * output.backlog() + 7 || step % 400 <= 200);
+        }
     }
 }

@@ -33,6 +33,8 @@ pub struct RunFigures {
     pub cpu: Duration,
     /// System calls, and packets received by them.
     pub calls: Calls,
+    /// Messages that the kernel dropped because the sockets were not read in time.
+    pub receive_drops: u64,
 }
 
 /// All faces of one generator.
@@ -97,6 +99,7 @@ impl Faces {
             wall: Duration::from_nanos(clock::now() - start_ns),
             cpu: CpuTimes::of_thread()?.total().saturating_sub(cpu_start),
             calls: self.calls(),
+            receive_drops: self.endpoints.iter().map(Endpoint::receive_drops).sum(),
         })
     }
 }

@@ -112,6 +112,23 @@ impl Endpoint {
         })
     }
 
+    /// Lets the kernel cut a message into so many packets at most (as many as it can by default):
+    /// with 1, what the other side receives comes one by one at any rate. No effect on a stream.
+    pub fn set_packets_per_message(&mut self, packets: usize) {
+        if let Queue::Datagram(output) = &mut self.output.0 {
+            output.set_run_max(packets);
+        }
+    }
+
+    /// Messages that the kernel has dropped so far because this socket was not read in time.
+    #[must_use]
+    pub fn receive_drops(&self) -> u64 {
+        match &self.input {
+            Input::Stream { .. } => 0,
+            Input::Datagram(input) => u64::from(input.drops()),
+        }
+    }
+
     /// Queues one packet that `write` appends.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.calls.sent_frames += 1;
@@ -213,8 +230,11 @@ fn flush_stream(
         match rustix::io::write(socket, &bytes[*sent..]) {
             Ok(count) => *sent += count,
             Err(Errno::AGAIN) => {
-                bytes.drain(..*sent);
-                *sent = 0;
+                // Once what was sent is the larger part, so that each byte moves once at most.
+                if *sent >= bytes.len() / 2 {
+                    bytes.drain(..*sent);
+                    *sent = 0;
+                }
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),

@@ -27,7 +27,7 @@ const OUTSTANDING_DEFAULT: u32 = 1 << 16;
 /// With --window a closed loop, with --rate an open one, which does not wait for answers and measures
 /// latency from when each Interest was due. Ends after --count or --duration or an interrupt, once all
 /// Interests are answered or have timed out; the status is 4 if nothing was answered. A scenario file
-/// has the keys window, rate, arrivals (fixed or poisson) and outstanding_max, and a `[[pattern]]` for
+/// has the keys window, rate, arrivals (fixed or poisson), burst and outstanding_max, and a `[[pattern]]` for
 /// each kind of Interest with prefix, weight, components, names (unique, { zipf = { count, exponent } }
 /// or { repeated = { count } }), can_be_prefix, must_be_fresh, lifetime_ms and hop_limit. Options on the
 /// command line win.
@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// Send at the times of a Poisson process, not at even intervals
     #[arg(long, conflicts_with = "window")]
     poisson: bool,
+    /// Interests of an open loop that are due at one time [default: 1]
+    #[arg(long, conflicts_with = "window", value_name = "NUMBER")]
+    burst: Option<u32>,
     /// Stop sending after this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     duration: Option<Duration>,
@@ -95,6 +98,7 @@ struct File {
     window: Option<u32>,
     rate: Option<f64>,
     arrivals: Arrivals,
+    burst: Option<u32>,
     outstanding_max: Option<u32>,
     pattern: Vec<ConsumerPattern>,
 }
@@ -113,6 +117,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         patterns,
         load,
         faces: u32::try_from(endpoints.len()).unwrap_or(u32::MAX),
+        burst: options.burst.or(file.burst).unwrap_or(1),
         outstanding_max: file.outstanding_max.unwrap_or(OUTSTANDING_DEFAULT),
         count: options.count,
     };

@@ -1,0 +1,126 @@
+//! `namewire bench overload`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use namewire_bench::{OverloadOptions, OverloadReport, plot, run_overload};
+
+use super::bench::print_json;
+use super::connect::positive_duration;
+use super::failure::{Failure, Outcome};
+use super::output::{self, Table, grouped};
+
+/// More Interests than can be forwarded, over UDP, with answers before Interests and without
+///
+/// In an open loop: consumers send bursts of one size at the times of a Poisson process, whatever comes
+/// back. First the largest rate is looked for of which 99 % are satisfied; all others are multiples of
+/// it. The workers of the forwarder, the producer and each consumer run on processors of their own.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Offered rates, in multiples of the sustainable one
+    #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().ratios)]
+    ratios: Vec<f64>,
+    /// For how long each is offered
+    #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
+    stretch: Duration,
+    /// How often each is offered
+    #[arg(long, default_value_t = OverloadOptions::default().rounds)]
+    rounds: usize,
+    /// Bytes of content in a Data, for one run of all rates each
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = OverloadOptions::default().payloads, value_parser = RangedU64ValueParser::<usize>::new().range(0..=8000))]
+    payload: Vec<usize>,
+    /// Workers of the forwarder, for one run of all rates each
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = OverloadOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+    workers: Vec<usize>,
+    /// Interests that a consumer sends at once
+    #[arg(long, value_name = "NUMBER", default_value_t = OverloadOptions::default().burst, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+    burst: usize,
+    /// The processors of the workers, the producer, and of one or more consumers
+    #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().cpus)]
+    cpus: Vec<usize>,
+    /// First of the UDP ports to use on the loopback interface
+    #[arg(long, default_value_t = OverloadOptions::default().first_port)]
+    first_port: u16,
+    /// Draw the rates into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let Options { ratios, rounds, svg, .. } = options;
+    if ratios.iter().any(|ratio| !(0.01..=100.0).contains(ratio)) || *rounds == 0 {
+        let reason = "--ratios are from 0.01 to 100, and there is a round at least";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let overload = OverloadOptions {
+        ratios: ratios.clone(),
+        stretch: options.stretch,
+        rounds: *rounds,
+        payloads: options.payload.clone(),
+        burst: options.burst,
+        workers: options.workers.clone(),
+        cpus: options.cpus.clone(),
+        first_port: options.first_port,
+    };
+    let report = run_overload(&overload, |line| output::note(&line))?;
+    if let Some(path) = svg {
+        std::fs::write(path, plot(&report)).map_err(|error| {
+            Failure::Failed(format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    if options.json { print_json(&report) } else { print_overload(&report) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, shown as a whole number"
+)]
+fn print_overload(report: &OverloadReport) -> Outcome {
+    let headings = [
+        "MODE",
+        ">OFFERED",
+        ">INTERESTS/S",
+        ">SATISFIED/S",
+        ">OF PEAK",
+        ">NACKS/S",
+        ">ANSWERS LOST",
+        ">p50 ms",
+        ">p99 ms",
+        ">BUSY",
+        "NOTE",
+    ];
+    for run in &report.runs {
+        output::print_line(&format!(
+            "workers: {}, payload: {} B, sustainable: {}/s (closed loop: {}/s, generator: {}/s)",
+            run.workers,
+            run.payload,
+            grouped(run.sustainable_per_s as u64),
+            grouped(run.closed_loop_per_s as u64),
+            grouped(run.generator_per_s as u64),
+        ))?;
+        let mut table = Table::new(&headings);
+        for case in &run.cases {
+            table.row(vec![
+                if case.answers_first { "answers first" } else { "as it comes" }.to_owned(),
+                format!("{:.2} x", case.ratio),
+                grouped(case.offered_per_s as u64),
+                grouped(case.satisfied_per_s as u64),
+                format!("{:.0}%", case.of_peak * 100.0),
+                grouped(case.nacked_per_s as u64),
+                format!("{:.1}%", case.answers_lost * 100.0),
+                format!("{:.1}", case.p50_ms),
+                format!("{:.1}", case.p99_ms),
+                format!("{:.0}%", case.forwarder_busy * 100.0),
+                if case.generator_bound { "generator bound" } else { "" }.to_owned(),
+            ]);
+        }
+        table.print("no rates")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! A forwarder, and the Interests that it is offered.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use hdrhistogram::Histogram;
+use ndn_traffic::io::{Endpoint, RunFigures, run_consumer, run_producer};
+use ndn_traffic::{
+    Consumer, ConsumerPattern, ConsumerScenario, Load, Names, Producer, ProducerPattern,
+    ProducerScenario,
+};
+use serde::Deserialize;
+
+use super::{Losses, OverloadOptions};
+use crate::relay::attach::register_udp_face;
+use crate::relay::clock::{monotonic_ns, pause, steal_ns};
+use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
+use crate::relay::statistics::ask_workers;
+use crate::relay::wire::PREFIX;
+
+/// Shorter than by default, so that a consumer need not remember too many.
+const LIFETIME_MS: u32 = 500;
+/// Interests in flight of the closed loops, over all consumers.
+const WINDOW: u32 = 1024;
+/// Sockets of each consumer, so that the kernel has something to spread over several workers.
+const FACES_PER_CONSUMER: u16 = 4;
+/// The settings of both modes: without the quotas of peers, which would refuse Interests, too.
+const ANSWERS_FIRST: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n";
+const AS_IT_COMES: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
+    [overload]\nanswers_first = false\n";
+/// Between two offers, so that what is pending ends.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A forwarder, and the ports of its peers.
+pub(super) struct Subject<'a> {
+    options: &'a OverloadOptions,
+    payload: usize,
+    workers: usize,
+    running: Running,
+    addresses: Addresses,
+    /// Of the next names.
+    seed: u64,
+}
+
+impl Drop for Subject<'_> {
+    fn drop(&mut self) {
+        // A leftover folder under the temporary directory is no reason to fail.
+        let _ = fs::remove_dir_all(&self.addresses.folder);
+    }
+}
+
+/// What came of one offer.
+pub(super) struct Outcome {
+    pub(super) seconds: f64,
+    pub(super) sent: u64,
+    pub(super) satisfied: u64,
+    pub(super) nacked: u64,
+    pub(super) answers: u64,
+    pub(super) losses: Losses,
+    pub(super) latency_ns: Histogram<u64>,
+    pub(super) forwarder_busy: f64,
+    pub(super) producer_busy: f64,
+    /// Share of the time that the host took away.
+    pub(super) stolen: f64,
+}
+
+impl Outcome {
+    pub(super) fn per_second(&self, count: u64) -> f64 {
+        to_f64(count) / self.seconds
+    }
+
+    /// Share of the Interests that Data came for.
+    pub(super) fn satisfied_share(&self) -> f64 {
+        to_f64(self.satisfied) / to_f64(self.sent.max(1))
+    }
+
+    /// Messages that the generator itself has lost, over the Interests.
+    pub(super) fn lost_by_generator(&self) -> f64 {
+        let Losses { producer_socket, consumer_socket, .. } = self.losses;
+        (producer_socket + consumer_socket) / self.per_second(self.sent).max(1.0)
+    }
+}
+
+/// Consumers and producer after an offer, and what they took.
+struct Generated {
+    consumers: Vec<(Consumer, RunFigures)>,
+    producer: (Producer, RunFigures),
+    /// CPU time of the forwarder up to the end of the offer.
+    forwarder_ns: u64,
+}
+
+/// What the workers count that tells where packets were lost.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+struct Drops {
+    shared_socket_drops: u64,
+    own_socket_drops: u64,
+    shed_interests: u64,
+    crossings_dropped: u64,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn start(
+        options: &'a OverloadOptions,
+        workers: usize,
+        payload: usize,
+        answers_first: bool,
+    ) -> anyhow::Result<Self> {
+        let number = u16::from(!answers_first);
+        let folder =
+            std::env::temp_dir().join(format!("namewire-overload-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let consumers = u16::try_from(options.cpus.len() - workers - 1)?;
+        let first = options.first_port + number * 512;
+        let addresses = Addresses {
+            folder,
+            udp_port: first,
+            producer_port: first + 1,
+            consumer_ports: (0..consumers * FACES_PER_CONSUMER)
+                .map(|one| first + 2 + one)
+                .collect(),
+            udp: true,
+            settings: if answers_first { ANSWERS_FIRST } else { AS_IT_COMES },
+            workers,
+        };
+        let executable = std::env::current_exe()?;
+        let cpus = &options.cpus[..workers];
+        let running = Running::start(Program::Namewire, &executable, &addresses, cpus)?;
+        let operator = UnixStream::connect(addresses.socket())?;
+        register_udp_face(&operator, addresses.producer_port)?;
+        let seed = u64::from(number) << 32;
+        Ok(Self { options, payload, workers, running, addresses, seed })
+    }
+
+    /// The processors of the consumers.
+    fn consumer_cpus(&self) -> &'a [usize] {
+        &self.options.cpus[self.workers + 1..]
+    }
+
+    /// For how long a rate is offered.
+    pub(super) fn stretch(&self) -> Duration {
+        self.options.stretch
+    }
+
+    /// How many consumers there are.
+    pub(super) fn consumers(&self) -> usize {
+        self.consumer_cpus().len()
+    }
+
+    /// Fills the Content Store, until it evicts.
+    pub(super) fn warm(&mut self) -> anyhow::Result<()> {
+        let each = u64::from(CS_CAPACITY) * 3 / self.consumers() as u64;
+        self.offer(self.window(), Some(each), Duration::from_secs(30)).map(drop)
+    }
+
+    /// A closed loop.
+    pub(super) fn window(&self) -> Load {
+        Load::Window(WINDOW / u32::try_from(self.consumers()).unwrap_or(1))
+    }
+
+    fn drops(&self) -> anyhow::Result<Drops> {
+        let path = self.addresses.statistics_socket(Program::Namewire);
+        let workers: Vec<Drops> = ask_workers(&path.context("a socket for statistics")?)?;
+        Ok(workers.into_iter().fold(Drops::default(), |sum, one| Drops {
+            shared_socket_drops: sum.shared_socket_drops + one.shared_socket_drops,
+            own_socket_drops: sum.own_socket_drops + one.own_socket_drops,
+            shed_interests: sum.shed_interests + one.shed_interests,
+            crossings_dropped: sum.crossings_dropped + one.crossings_dropped,
+        }))
+    }
+
+    /// Lets each consumer send for so long, or so many Interests.
+    pub(super) fn offer(
+        &mut self,
+        load: Load,
+        count: Option<u64>,
+        stretch: Duration,
+    ) -> anyhow::Result<Outcome> {
+        self.seed += 1 << 16;
+        let drops_before = self.drops()?;
+        let (cpu_before, steal_before) = (self.running.cpu_ns()?, steal_ns());
+        let start_ns = monotonic_ns();
+        let end_ns = start_ns + u64::try_from(stretch.as_nanos())?;
+        let Generated { consumers, producer, forwarder_ns } = self.generate(load, count, end_ns)?;
+        let elapsed_ns = monotonic_ns() - start_ns;
+        let drops = self.drops()?;
+        let seconds = match count {
+            None => stretch.as_secs_f64(),
+            Some(_) => to_f64(elapsed_ns) / 1e9,
+        };
+        let rate = |after: u64, before: u64| to_f64(after - before) / seconds;
+        let drops_of = |figures: &RunFigures| to_f64(figures.receive_drops) / seconds;
+        let mut outcome = Outcome {
+            seconds,
+            sent: 0,
+            satisfied: 0,
+            nacked: 0,
+            answers: producer.0.counters().iter().map(|pattern| pattern.data).sum(),
+            losses: Losses {
+                interest_socket: rate(drops.shared_socket_drops, drops_before.shared_socket_drops),
+                answer_socket: rate(drops.own_socket_drops, drops_before.own_socket_drops),
+                shed: rate(drops.shed_interests, drops_before.shed_interests),
+                between_workers: rate(drops.crossings_dropped, drops_before.crossings_dropped),
+                producer_socket: drops_of(&producer.1),
+                consumer_socket: consumers.iter().map(|(_, figures)| drops_of(figures)).sum(),
+            },
+            latency_ns: Histogram::new(3)?,
+            forwarder_busy: to_f64(forwarder_ns - cpu_before)
+                / 1e9
+                / seconds
+                / to_f64(self.workers as u64),
+            producer_busy: producer.1.cpu.as_secs_f64() / seconds,
+            stolen: to_f64(steal_ns() - steal_before) / to_f64(elapsed_ns),
+        };
+        for pattern in consumers.iter().flat_map(|(consumer, _)| consumer.counters()) {
+            outcome.sent += pattern.sent;
+            outcome.satisfied += pattern.satisfied;
+            outcome.nacked += pattern.nacked;
+            outcome.latency_ns.add(&pattern.latency_ns)?;
+        }
+        pause(PAUSE);
+        Ok(outcome)
+    }
+
+    /// What the consumers ask for: names that come once.
+    fn questions(&self, load: Load, count: Option<u64>) -> ConsumerScenario {
+        let pattern = ConsumerPattern {
+            prefix: prefix(),
+            components: 6,
+            names: Names::Unique,
+            lifetime_ms: LIFETIME_MS,
+            ..ConsumerPattern::default()
+        };
+        ConsumerScenario {
+            patterns: vec![pattern],
+            load,
+            faces: u32::from(FACES_PER_CONSUMER),
+            burst: u32::try_from(self.options.burst).unwrap_or(1),
+            outstanding_max: 1 << 20,
+            count,
+        }
+    }
+
+    /// Runs producer and consumers until `end_ns`, or until so many Interests are done.
+    fn generate(&self, load: Load, count: Option<u64>, end_ns: u64) -> anyhow::Result<Generated> {
+        let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut producer = Producer::new(&answers(self.payload), self.seed)?;
+        // Sockets are made here, so that a port that is taken is told before anything starts.
+        let forwarder_port = self.addresses.udp_port;
+        let answering = Endpoint::datagram(self.addresses.producer_port, forwarder_port)?;
+        let mut asking = Vec::new();
+        for ports in self.addresses.consumer_ports.chunks(usize::from(FACES_PER_CONSUMER)) {
+            let mut endpoints = Vec::new();
+            for &port in ports {
+                let mut endpoint = Endpoint::datagram(port, forwarder_port)?;
+                endpoint.set_packets_per_message(self.options.burst);
+                endpoints.push(endpoint);
+            }
+            asking.push(endpoints);
+        }
+        let scenario = self.questions(load, count);
+        let (producer_cpu, seed) = (self.options.cpus[self.workers], self.seed);
+        thread::scope(|scope| {
+            let producing = scope.spawn(|| {
+                pin(producer_cpu)?;
+                Ok(run_producer(&mut producer, vec![answering], &stop, |_| {})?)
+            });
+            let mut consuming = Vec::new();
+            for ((number, endpoints), &cpu) in (0_u64..).zip(asking).zip(self.consumer_cpus()) {
+                let (scenario, never) = (&scenario, &never);
+                consuming.push(scope.spawn(move || {
+                    pin(cpu)?;
+                    let mut consumer = Consumer::new(scenario, seed + number, monotonic_ns())?;
+                    let figures =
+                        run_consumer(&mut consumer, endpoints, Some(end_ns), never, |_| {})?;
+                    Ok((consumer, figures))
+                }));
+            }
+            if count.is_none() {
+                pause(Duration::from_nanos(end_ns.saturating_sub(monotonic_ns())));
+            }
+            let at_end = self.running.cpu_ns();
+            let consumers: anyhow::Result<Vec<_>> = consuming.into_iter().map(joined).collect();
+            let at_end = if count.is_none() { at_end } else { self.running.cpu_ns() };
+            stop.store(true, Ordering::Relaxed);
+            let figures = joined(producing)?;
+            Ok((consumers?, figures, at_end?))
+        })
+        .map(|(consumers, figures, forwarder_ns)| Generated {
+            consumers,
+            producer: (producer, figures),
+            forwarder_ns,
+        })
+    }
+}
+
+fn answers(payload: usize) -> ProducerScenario {
+    let pattern =
+        ProducerPattern { prefix: prefix(), payload: vec![payload], ..ProducerPattern::default() };
+    ProducerScenario { patterns: vec![pattern] }
+}
+
+fn prefix() -> String {
+    format!("/{}", String::from_utf8_lossy(PREFIX))
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread of the generator panicked"))?
+}
+
+fn pin(cpu: usize) -> anyhow::Result<()> {
+    ndn_sys::cpu::pin_thread(cpu).with_context(|| format!("cannot run on CPU {cpu}"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and times far below 2^53")]
+pub(super) fn to_f64(number: u64) -> f64 {
+    number as f64
+}
