@@ -109,6 +109,24 @@ fn a_fetcher_that_is_killed_at_any_time_leaves_nothing_wrong() {
 }
 
 #[test]
+fn a_tree_that_is_interrupted_is_gone_on_with() {
+    let bed = Bed::new();
+    let tree = bed.forwarder.directory().join("tree");
+    let tree = tree.to_str().unwrap();
+    let get = ["get", "/files", "--recursive", "-o", tree, "--verify", &bed.key];
+    let before = bed.packets();
+    let mut fetcher = bed.forwarder.spawn("interrupted", &[&get[..], &["--window", "1"]].concat());
+    bed.wait_for_data(before, 2 * MEBIBYTE);
+    fetcher.signal(Signal::INT);
+    assert_eq!(fetcher.wait().code(), Some(130), "{}", fetcher.everything());
+    assert!(fetcher.stderr().contains("are kept"), "{}", fetcher.stderr());
+    let report = bed.forwarder.json(&get);
+    let fetched = report["bytes"].as_u64().unwrap();
+    assert!(fetched > 0 && fetched < u64::try_from(FILE_BYTES).unwrap(), "{report}");
+    assert!(fs::read(format!("{tree}/file")).unwrap() == bed.content);
+}
+
+#[test]
 fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     let mut bed = Bed::new();
     let before = bed.packets();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use bytes::Bytes;
-use ndn_packet::{Data, Interest, NackReason, NameRef};
+use ndn_packet::{Data, DataLayout, Interest, NackReason, NameRef};
 use ndn_security::sha256;
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,19 +12,20 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Debug, Clone)]
 pub struct ReceivedData {
     wire: Bytes,
+    layout: DataLayout,
     congestion_mark: bool,
 }
 
 impl ReceivedData {
-    /// `wire` must have been parsed as a Data.
-    pub(crate) fn new(wire: Bytes, congestion_mark: bool) -> Self {
-        Self { wire, congestion_mark }
+    /// `layout` is that of `wire`.
+    pub(crate) fn new(wire: Bytes, layout: DataLayout, congestion_mark: bool) -> Self {
+        Self { wire, layout, congestion_mark }
     }
 
     /// The parsed packet.
     #[must_use]
     pub fn data(&self) -> Data<'_> {
-        Data::parse(&self.wire).expect("parsed when it was received")
+        self.layout.data(&self.wire)
     }
 
     /// The whole Data TLV.
@@ -195,14 +196,14 @@ impl PendingTable {
             for flow in flows {
                 found = true;
                 // A flow that is flooded loses packets, as on any link.
-                let event = FlowEvent::Data(ReceivedData::new(wire.clone(), mark));
+                let event = FlowEvent::Data(ReceivedData::new(wire.clone(), data.layout(), mark));
                 let _ = flow.sender.try_send(event);
             }
         }
         if self.waiters.is_empty() {
             return found;
         }
-        let mut answer = LazyAnswer { wire, mark, copy: None, digest: None };
+        let mut answer = LazyAnswer { wire, layout: data.layout(), mark, copy: None, digest: None };
         found |= self.answer_waiters(name, false, &mut answer);
         if !self.prefix_lengths.is_empty() {
             let lengths: Vec<usize> =
@@ -311,6 +312,7 @@ fn remove_where<K: Hash + Eq + std::borrow::Borrow<[u8]>, T>(
 /// What is computed only if somebody asks.
 struct LazyAnswer<'a> {
     wire: &'a Bytes,
+    layout: DataLayout,
     mark: bool,
     copy: Option<Bytes>,
     digest: Option<[u8; 32]>,
@@ -324,6 +326,6 @@ impl LazyAnswer<'_> {
     /// A copy of its own, so that who keeps one small Data does not keep a whole read buffer.
     fn data(&mut self) -> ReceivedData {
         let copy = self.copy.get_or_insert_with(|| Bytes::copy_from_slice(self.wire));
-        ReceivedData::new(copy.clone(), self.mark)
+        ReceivedData::new(copy.clone(), self.layout, self.mark)
     }
 }

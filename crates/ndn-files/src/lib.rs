@@ -24,7 +24,8 @@ mod tests;
 
 pub use counters::{Counters, Event};
 pub use download::{
-    Origin, PartError, PartFile, Progress, ReceiveError, Workers, is_reserved_name, receive,
+    Left, Origin, PartError, PartFile, Progress, ReceiveError, Received, Unusable, Workers,
+    is_reserved_name, is_unchanged, receive,
 };
 pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{Manifest, ManifestError, fetch_manifest};

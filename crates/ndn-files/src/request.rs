@@ -43,6 +43,8 @@ pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Clas
     let mut suffix = [Component::generic(&[]); SUFFIX_LEN_MAX];
     let mut suffix_len = 0;
     let mut path_end = mount_len;
+    // Which of the packets of a name is wanted is for who compares: there is but one here.
+    let name = if name.implicit_digest().is_some() { name.parent() } else { name };
     for component in name.components().skip(mount_len) {
         if suffix_len == 0 && component.ty() == ComponentType::GENERIC {
             path_end += 1;
@@ -99,6 +101,8 @@ mod tests {
         assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
         let node = Wanted::Manifest { version: 7, node: 9 };
         assert_eq!(classified("/x/a/32=manifest/v=7/seg=9", false), of(2, node));
+        let full = format!("/x/a/v=7/seg=300/sha256digest={}", "07".repeat(32));
+        assert_eq!(classified(&full, false), of(2, Wanted::Segment { version: 7, segment: 300 }));
     }
 
     #[test]

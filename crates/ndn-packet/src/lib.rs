@@ -29,7 +29,7 @@ mod testing;
 pub mod tlv;
 pub mod types;
 
-pub use data::{ContentType, Data, DataBuilder};
+pub use data::{ContentType, Data, DataBuilder, DataLayout};
 pub use error::{DecodeError, EncodeError, UriError};
 pub use interest::{Interest, InterestBuilder};
 pub use lp::{LpHeader, LpPacket, NackReason};

@@ -2,7 +2,10 @@
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{FetchError, FetchOptions, FetchProgress, FoundObject, Verification};
-use ndn_files::{ManifestError, Origin, PartFile, Progress, ReceiveError, Workers, receive};
+use ndn_files::{
+    FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
+    receive,
+};
 use ndn_packet::Name;
 
 use super::connect::{kind_of, kind_of_fetch};
@@ -22,22 +25,27 @@ pub(super) struct Policy {
     pub(super) allow_older: bool,
     /// Start over, whatever is there.
     pub(super) restart: bool,
+    /// The listing of a directory is wanted, where the name is that of one.
+    pub(super) listing: bool,
+    /// Files are on the disk before they get their names.
+    pub(super) durable: bool,
 }
 
-/// Keeps what a later fetch can go on with, unless there is something wrong with it.
-pub(super) fn abandon(target: Target, failure: &Failure) {
-    match failure {
-        Failure::Interrupted | Failure::NoAnswer(_) | Failure::Unreachable(_) => {
-            if let Some(bytes) = target.keep() {
-                let kept = bytes_for_people(bytes);
-                output::note(&format_args!(
-                    "namewire: {kept} are kept; the same command goes on from there"
-                ));
-            }
-        }
-        Failure::Usage(_) | Failure::Unverified(_) | Failure::Failed(_) | Failure::OutputClosed => {
-            target.discard()
-        }
+impl Policy {
+    /// What tells that the same would be fetched again.
+    pub(super) fn origin(&self, found: &FoundObject) -> Origin {
+        Origin { name: found.name().to_uri(), verification: self.identity.clone() }
+    }
+}
+
+/// Keeps what a later fetch can go on with. Whatever the failure was: what is there was verified, and
+/// somebody who can send one wrong packet is not to throw it away.
+pub(super) fn abandon(target: Target) {
+    if let Some(bytes) = target.keep() {
+        let kept = bytes_for_people(bytes);
+        output::note(&format_args!(
+            "namewire: {kept} are kept; the same command goes on from there"
+        ));
     }
 }
 
@@ -55,13 +63,8 @@ pub(super) struct Fetched {
     pub(super) name: Name,
     pub(super) already: Already,
     pub(super) progress: FetchProgress,
-}
-
-impl Fetched {
-    /// Length of the object.
-    pub(super) fn bytes(&self) -> u64 {
-        self.already.bytes + self.progress.bytes
-    }
+    /// Packets that did not verify, and came again otherwise.
+    pub(super) refused: u64,
 }
 
 /// Fetches an object into `target`, as far as it is not there yet. `observe` is called now and then.
@@ -71,9 +74,32 @@ pub(super) async fn fetch(
     policy: &Policy,
     target: &mut Target,
     workers: &Workers,
-    mut observe: impl FnMut(&FetchProgress, Already),
+    observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
     let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
+    if !policy.listing && is_directory(&found) {
+        return Err(Failure::Usage(format!(
+            "{name} is a directory: --recursive fetches what is in it, --listing the list of its entries"
+        )));
+    }
+    fetch_found(endpoint, found, policy, target, workers, observe).await
+}
+
+/// Whether it is a directory of a file server, and was not asked for as the listing that it has.
+fn is_directory(found: &FoundObject) -> bool {
+    let metadata = found.metadata().map(|content| FileMetadata::decode(content));
+    metadata.and_then(Result::ok).is_some_and(|metadata| metadata.is_directory())
+}
+
+/// Fetches what was found into `target`, as far as it is not there yet.
+pub(super) async fn fetch_found(
+    endpoint: &Endpoint,
+    found: FoundObject,
+    policy: &Policy,
+    target: &mut Target,
+    workers: &Workers,
+    mut observe: impl FnMut(&FetchProgress, Already),
+) -> Outcome<Fetched> {
     if let Target::File(part) = target
         && matches!(policy.fetching.verification, Verification::Verifier(_))
         && !policy.allow_older
@@ -103,7 +129,8 @@ pub(super) async fn fetch(
         observe(&progress.borrow(), already);
     }
     let progress = *progress.borrow();
-    Ok(Fetched { name: stream.name().clone(), already, progress })
+    let refused = progress.refused;
+    Ok(Fetched { name: stream.name().clone(), already, progress, refused })
 }
 
 /// Writes segments to their places, in any order; `None` where that cannot be done, because they have
@@ -119,7 +146,7 @@ async fn positional(
     let mut found = known.found.clone();
     let fetching = &known.fetching;
     let mut already = Already::default();
-    let origin = Origin { name: found.name().to_uri(), verification: policy.identity.clone() };
+    let origin = policy.origin(&found);
     let resumed = if policy.restart {
         None
     } else {
@@ -141,9 +168,9 @@ async fn positional(
         observe(&progress.borrow(), already);
     });
     match received.await {
-        Ok(()) => {
+        Ok(Received { refused }) => {
             let progress = *progress.borrow();
-            Ok(Some(Fetched { name, already, progress }))
+            Ok(Some(Fetched { name, already, progress, refused }))
         }
         Err(ReceiveError::Irregular(_)) => Ok(None),
         Err(ReceiveError::Fetch(error)) => Err(failure(error)),
@@ -209,7 +236,7 @@ async fn resume(
     part: &mut PartFile,
     origin: &Origin,
 ) -> Outcome<Option<Progress>> {
-    let Some(progress) = part.resume(origin)? else {
+    let Some(progress) = usable(part.left(origin)) else {
         return Ok(None);
     };
     let first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?;
@@ -219,10 +246,40 @@ async fn resume(
         let last = endpoint.fetch_segment(found, last, fetching).await.map_err(failure)?;
         found.note_final_segment(&last);
     }
+    if u64::try_from(first.content_len()) != Ok(progress.segment_len) {
+        say_start_over(&progress, &"the object has other segments");
+        return Ok(None);
+    }
+    let left = part.resume(origin, Some(&first), &fetching.verification)?;
+    let Some(progress) = usable(left) else {
+        return Ok(None);
+    };
     let first = first.content();
-    let same =
-        u64::try_from(first.len()) == Ok(progress.segment_len) && part.head(first.len())? == first;
-    Ok(same.then_some(progress))
+    if part.head(first.len())? != first {
+        say_start_over(&progress, &"the object has other segments");
+        return Ok(None);
+    }
+    Ok(Some(progress))
+}
+
+/// What can be gone on with; says why not, where there is something else.
+fn usable(left: Left) -> Option<Progress> {
+    match left {
+        Left::Nothing => None,
+        Left::GoesOn(progress) => Some(progress),
+        Left::Unusable { progress, reason } => {
+            say_start_over(&progress, &reason);
+            None
+        }
+    }
+}
+
+fn say_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
+    let there = bytes_for_people(progress.bytes);
+    let name = &progress.origin.name;
+    output::note(&format_args!(
+        "namewire: {there} of {name} were there and are not gone on with: {reason}"
+    ));
 }
 
 pub(super) fn failure(error: FetchError) -> Failure {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
-use ndn_files::Workers;
+use ndn_files::{LIST, Workers};
 use ndn_packet::Name;
 use serde_json::json;
 
@@ -66,9 +66,15 @@ pub(super) struct Options {
     /// Fetch a directory of a file server with all that is in it, into the directory -o
     ///
     /// Many files are fetched at a time. One that cannot be fetched is told of, and the others go on;
-    /// the exit status is that of the first failure.
+    /// the exit status is that of the first failure. What an earlier fetch has completed is left as it
+    /// is if neither side has changed, and interrupted files are gone on with.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
+    /// If NAME is a directory of a file server, fetch the list of its entries
+    ///
+    /// Each ends in a zero byte, that of a directory in a slash and a zero byte.
+    #[arg(long, conflicts_with_all = ["range", "recursive"])]
+    listing: bool,
     /// Fetch only the bytes from A to B, counted from 0, both included; `A-` ends with the file
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
     range: Option<range::ByteRange>,
@@ -78,6 +84,11 @@ pub(super) struct Options {
     /// Take an older version than the one that FILE was fetched as, with a key, before
     #[arg(long)]
     allow_older: bool,
+    /// Do not wait until files are on the disk before they get their names
+    ///
+    /// Quicker for many small files. After a power failure a file may then be shorter than it was.
+    #[arg(long)]
+    no_sync: bool,
     /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
@@ -117,11 +128,14 @@ pub(super) fn run(options: &Options) -> Outcome {
         identity: keys::identity(&options.verify)?,
         allow_older: options.allow_older,
         restart: options.restart,
+        durable: !options.no_sync,
+        listing: options.listing || options.name.components().any(|part| part == LIST),
     };
     if options.recursive {
         return run_tree(options, &policy);
     }
     let mut target = Target::open(options.output.as_deref())?;
+    target.set_durable(policy.durable);
     let workers = start_workers()?;
     let started = now();
     let fetched = block_on(async {
@@ -149,7 +163,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             Report { fetched, elapsed: now() - started }.print(options, on_stdout)
         }
         Err(failure) => {
-            abandon(target, &failure);
+            abandon(target);
             Err(failure)
         }
     }
@@ -162,16 +176,20 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     };
     let workers = Arc::new(start_workers()?);
     let started = now();
+    let kept = Arc::new(tree::Kept::default());
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        let tree = tree::fetch(&endpoint, &options.name, output, policy, &workers);
-        while_connected(&endpoint, tree).await
-    })?;
+        let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
+        while_connected(&endpoint, tree.fetch(&options.name, output)).await
+    });
+    kept.tell();
+    let fetched = fetched?;
     let elapsed = now() - started;
     if options.json {
         output::print_json(&json!({
             "name": options.name.to_string(),
             "files": fetched.files,
+            "unchanged": fetched.unchanged,
             "directories": fetched.directories,
             "bytes": fetched.bytes,
             "failed": fetched.failed,
@@ -180,7 +198,14 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     } else if !options.quiet {
         let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
         let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
-        output::note(&format_args!("{files}, {bytes} in {:.3} s, {rate}/s", elapsed.as_secs_f64()));
+        let unchanged = match fetched.unchanged {
+            0 => String::new(),
+            count => format!(" ({} were there)", grouped(count)),
+        };
+        output::note(&format_args!(
+            "{files}{unchanged}, {bytes} in {:.3} s, {rate}/s",
+            elapsed.as_secs_f64()
+        ));
     }
     fetched.failure.map_or(Ok(()), Err)
 }
@@ -287,14 +312,18 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Fetched { name, already, progress } = &self.fetched;
+        let Fetched { name, already, progress, refused } = &self.fetched;
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
         let resumed = match already.bytes {
             0 => String::new(),
             bytes => format!(", {} were there", bytes_for_people(bytes)),
         };
+        let refused = match refused {
+            0 => String::new(),
+            count => format!(", {} did not verify and were replaced", grouped(*count)),
+        };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}{refused}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -304,7 +333,7 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Fetched { name, already, progress } = &self.fetched;
+        let Fetched { name, already, progress, refused } = &self.fetched;
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         json!({
             "name": name.to_string(),
@@ -319,6 +348,7 @@ impl Report {
             "timeouts": progress.timeouts,
             "losses": progress.losses,
             "nacks": progress.nacks,
+            "refused": refused,
             "congestion_marks": progress.congestion_marks,
             "window": progress.window,
             "rtt_ms": progress.rtt.map(milliseconds),

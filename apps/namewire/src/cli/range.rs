@@ -73,7 +73,7 @@ pub(super) async fn fetch(
     }
     let name = stream.name().clone();
     let progress = *progress.borrow();
-    Ok(Fetched { name, already: Already::default(), progress })
+    Ok(Fetched { name, already: Already::default(), progress, refused: progress.refused })
 }
 
 #[cfg(test)]

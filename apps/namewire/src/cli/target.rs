@@ -51,6 +51,13 @@ impl Target {
         Ok(Self::InPlace { writer, path: path.to_owned() })
     }
 
+    /// Whether a file has to be on the disk before it gets its name.
+    pub(super) fn set_durable(&mut self, durable: bool) {
+        if let Self::File(part) = self {
+            part.set_durable(durable);
+        }
+    }
+
     pub(super) fn is_stdout(&self) -> bool {
         matches!(self, Self::Stdout(_))
     }
@@ -80,13 +87,6 @@ impl Target {
     /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
     pub(super) fn keep(self) -> Option<u64> {
         if let Self::File(part) = self { part.keep() } else { None }
-    }
-
-    /// Leaves nothing behind.
-    pub(super) fn discard(self) {
-        if let Self::File(part) = self {
-            part.discard();
-        }
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let mut target = begin(&path);
         target.write(b"half").unwrap();
-        target.discard();
+        assert_eq!(target.keep(), None);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
     }

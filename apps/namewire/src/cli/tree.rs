@@ -5,15 +5,19 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
-use ndn_files::{FileMetadata, ListingEntry, Workers, is_reserved_name, parse_listing};
+use ndn_files::{
+    FileMetadata, ListingEntry, Workers, is_reserved_name, is_unchanged, parse_listing,
+};
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{self, Policy, abandon, failure};
+use super::fetch_file::{Policy, failure, fetch_found};
+use super::output::{self, bytes_for_people};
 use super::target::Target;
 
 /// Files that are fetched at a time.
@@ -26,8 +30,12 @@ const DEPTH_MAX: usize = 128;
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
+    /// Files that are there now.
     pub(super) files: u64,
+    /// Those among them that were there before, and are as they were.
+    pub(super) unchanged: u64,
     pub(super) directories: u64,
+    /// Content bytes that were fetched.
     pub(super) bytes: u64,
     /// Files that could not be fetched, and what has a name that is refused.
     pub(super) failed: u64,
@@ -36,92 +44,163 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    fn take(&mut self, result: Result<Outcome<u64>, tokio::task::JoinError>) {
+    fn take(&mut self, result: Result<Outcome<Option<u64>>, tokio::task::JoinError>) {
         let result = result.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())));
         match result {
             Ok(bytes) => {
                 self.files += 1;
-                self.bytes += bytes;
+                self.unchanged += u64::from(bytes.is_none());
+                self.bytes += bytes.unwrap_or(0);
             }
             Err(failure) => self.fail(failure),
         }
     }
 
     fn fail(&mut self, failure: Failure) {
-        super::output::note(&format_args!("namewire: {failure}"));
+        output::note(&format_args!("namewire: {failure}"));
         self.failed += 1;
         self.failure.get_or_insert(failure);
     }
 }
 
-/// Fetches the directory `name` into `output`, which is made if it is not there.
-pub(super) async fn fetch(
-    endpoint: &Endpoint,
-    name: &Name,
-    output: &Path,
-    policy: &Policy,
-    workers: &Arc<Workers>,
-) -> Outcome<Fetched> {
-    let mut fetched = Fetched::default();
-    let mut fetching = JoinSet::new();
-    let mut directories = vec![(name.clone(), output.to_owned())];
-    while let Some((name, path)) = directories.pop() {
-        let entries = list(endpoint, &name, policy).await?;
-        fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
-        fetched.directories += 1;
-        for entry in entries {
-            let mut below = name.clone();
-            below.push_generic(&entry.file_name);
-            // A later fetch would take it for what it has itself fetched and verified before.
-            if is_reserved_name(&entry.file_name) {
-                fetched.fail(Failure::Failed(format!(
-                    "{below} is not fetched: its name is one for fetches that are not complete"
-                )));
-                continue;
-            }
-            let path = path.join(OsStr::from_bytes(&entry.file_name));
-            if entry.is_directory {
-                directories.push((below, path));
-                continue;
-            }
-            while fetching.len() >= FILES_AT_A_TIME {
-                if let Some(result) = fetching.join_next().await {
-                    fetched.take(result);
-                }
-            }
-            let workers = Arc::clone(workers);
-            fetching.spawn(one(endpoint.clone(), below, path, policy.clone(), workers));
-        }
-        if directories.len() > 1 << 20
-            || directories.iter().any(|(below, _)| below.len() > name.len() + DEPTH_MAX)
-        {
-            return Err(Failure::Failed(format!("{name}: too many directories")));
-        }
-    }
-    while let Some(result) = fetching.join_next().await {
-        fetched.take(result);
-    }
-    Ok(fetched)
+/// What is kept of files that were not fetched to their ends.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    files: AtomicU64,
+    bytes: AtomicU64,
 }
 
-/// Fetches one file; returns its length.
-async fn one(
+impl Kept {
+    /// Says that the same command goes on from there.
+    pub(super) fn tell(&self) {
+        let files = self.files.load(Ordering::Relaxed);
+        if files > 0 {
+            let bytes = bytes_for_people(self.bytes.load(Ordering::Relaxed));
+            output::note(&format_args!(
+                "namewire: {bytes} of {files} incomplete files are kept; the same command goes on from \
+                 there"
+            ));
+        }
+    }
+}
+
+/// A file that is being fetched: dropped, because that fails or is interrupted, it keeps what is there.
+struct Unfinished {
+    target: Option<Target>,
+    kept: Arc<Kept>,
+}
+
+impl Unfinished {
+    fn complete(mut self) -> Outcome {
+        self.target.take().map_or(Ok(()), Target::complete)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.target.take().and_then(Target::keep) {
+            self.kept.files.fetch_add(1, Ordering::Relaxed);
+            self.kept.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How trees are fetched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tree<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) policy: &'a Policy,
+    pub(super) workers: &'a Arc<Workers>,
+    pub(super) kept: &'a Arc<Kept>,
+}
+
+impl Tree<'_> {
+    /// Fetches the directory `name` into `output`, which is made if it is not there.
+    pub(super) async fn fetch(self, name: &Name, output: &Path) -> Outcome<Fetched> {
+        let mut fetched = Fetched::default();
+        let mut fetching = JoinSet::new();
+        let mut directories = vec![(name.clone(), output.to_owned())];
+        while let Some((name, path)) = directories.pop() {
+            let entries = list(self.endpoint, &name, self.policy).await?;
+            fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
+            fetched.directories += 1;
+            for entry in entries {
+                let mut below = name.clone();
+                below.push_generic(&entry.file_name);
+                // A later fetch would take it for what it has itself fetched and verified before.
+                if is_reserved_name(&entry.file_name) {
+                    fetched.fail(Failure::Failed(format!(
+                        "{below} is not fetched: its name is one for fetches that are not complete"
+                    )));
+                    continue;
+                }
+                let path = path.join(OsStr::from_bytes(&entry.file_name));
+                if entry.is_directory {
+                    directories.push((below, path));
+                    continue;
+                }
+                while fetching.len() >= FILES_AT_A_TIME {
+                    if let Some(result) = fetching.join_next().await {
+                        fetched.take(result);
+                    }
+                }
+                fetching.spawn(self.file(below, path).fetch());
+            }
+            if directories.len() > 1 << 20
+                || directories.iter().any(|(below, _)| below.len() > name.len() + DEPTH_MAX)
+            {
+                return Err(Failure::Failed(format!("{name}: too many directories")));
+            }
+        }
+        while let Some(result) = fetching.join_next().await {
+            fetched.take(result);
+        }
+        Ok(fetched)
+    }
+
+    fn file(self, name: Name, path: PathBuf) -> OneFile {
+        OneFile {
+            endpoint: self.endpoint.clone(),
+            name,
+            path,
+            policy: self.policy.clone(),
+            workers: Arc::clone(self.workers),
+            kept: Arc::clone(self.kept),
+        }
+    }
+}
+
+/// A file to be fetched.
+struct OneFile {
     endpoint: Endpoint,
     name: Name,
     path: PathBuf,
     policy: Policy,
     workers: Arc<Workers>,
-) -> Outcome<u64> {
-    let mut target = Target::open(Some(&path))?;
-    match fetch_file::fetch(&endpoint, &name, &policy, &mut target, &workers, |_, _| {}).await {
-        Ok(fetched) => {
-            target.complete()?;
-            Ok(fetched.bytes())
+    kept: Arc<Kept>,
+}
+
+impl OneFile {
+    /// Fetches it; returns how many bytes came, `None` if it is there already.
+    async fn fetch(self) -> Outcome<Option<u64>> {
+        let Self { endpoint, name, path, policy, workers, kept } = self;
+        let found = endpoint.find(&name, &policy.fetching).await.map_err(failure)?;
+        let metadata = found.metadata().map(|content| FileMetadata::decode(content));
+        let size = metadata.and_then(Result::ok).and_then(|metadata| metadata.size);
+        let unchanged = |size| is_unchanged(&path, &policy.origin(&found), size);
+        if !policy.restart && size.is_some_and(unchanged) {
+            return Ok(None);
         }
-        Err(failure) => {
-            abandon(target, &failure);
-            Err(failure)
-        }
+        let mut target = Target::open(Some(&path))?;
+        target.set_durable(policy.durable);
+        let mut unfinished = Unfinished { target: Some(target), kept };
+        let Some(target) = &mut unfinished.target else { return Ok(None) };
+        let fetched = fetch_found(&endpoint, found, &policy, target, &workers, |_, _| {}).await?;
+        let bytes = fetched.progress.bytes;
+        // It waits for the disk.
+        let complete = tokio::task::spawn_blocking(move || unfinished.complete());
+        complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?;
+        Ok(Some(bytes))
     }
 }
 

@@ -5,6 +5,7 @@ mod discovery;
 mod driver;
 mod object;
 mod packets;
+mod past_cache;
 mod requester;
 mod rtt;
 mod segments;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_packet::{Data, SignatureType};
-use ndn_security::{DigestVerifier, Verifier, VerifyError, verify_data};
+use ndn_security::{DigestVerifier, Sha256Digest, Verifier, VerifyError, verify_data};
 use thiserror::Error;
 
 use crate::express::ExpressError;
@@ -23,6 +24,7 @@ pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, Window
 pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
+pub use past_cache::PastCache;
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
 
@@ -100,6 +102,8 @@ pub struct FetchProgress {
     pub spurious_losses: u64,
     /// Nacks received.
     pub nacks: u64,
+    /// Data that did not verify, and were asked for again past the cache that may hold them.
+    pub refused: u64,
     /// Data received with a congestion mark.
     pub congestion_marks: u64,
     /// Times that the window was decreased.
@@ -121,6 +125,12 @@ pub trait PacketVerifier: Send + Sync {
     /// # Errors
     /// `NotListed`, or what else is wrong.
     fn check(&self, data: &Data<'_>) -> Result<(), VerifyError>;
+
+    /// The implicit digest that a segment must have, if that is known: by it, the right packet can be
+    /// asked for where a wrong one is in the way.
+    fn expected(&self, _segment: u64) -> Option<Sha256Digest> {
+        None
+    }
 }
 
 /// Which signatures are checked.
@@ -155,6 +165,15 @@ impl Verification {
             }
             Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
             Self::Packets(verifier) => verifier.check(data),
+        }
+    }
+
+    /// The implicit digest that a segment must have, if that is known.
+    #[must_use]
+    pub fn expected(&self, segment: u64) -> Option<Sha256Digest> {
+        match self {
+            Self::Packets(verifier) => verifier.expected(segment),
+            Self::Skip | Self::Digest | Self::Verifier(_) => None,
         }
     }
 }

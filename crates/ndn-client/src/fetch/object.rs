@@ -5,6 +5,7 @@ use ndn_packet::{ContentType, Name};
 use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
 use super::packets::PacketStream;
+use super::past_cache::PastCache;
 use super::{FetchError, FetchFailure, FetchOptions};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
@@ -94,9 +95,15 @@ impl Endpoint {
         if data.content_type() == ContentType::NACK {
             return Err(failed(FetchFailure::ApplicationNack { segment }));
         }
-        options.verification.check(&data).map_err(|reason| {
-            failed(FetchFailure::Verification { segment, reason: reason.to_string() })
-        })?;
-        Ok(received)
+        let Err(reason) = options.verification.check(&data) else {
+            return Ok(received);
+        };
+        // A cache may hold a wrong one.
+        let past_cache = PastCache::new(self, &found.prefix, options);
+        let expected = options.verification.expected(segment);
+        let again = past_cache.fetch(segment, expected.as_ref()).await;
+        let right = again.ok().filter(|again| options.verification.check(&again.data()).is_ok());
+        let reason = reason.to_string();
+        right.ok_or_else(|| failed(FetchFailure::Verification { segment, reason }))
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::discovery::FoundObject;
+use super::past_cache::PastCache;
 use super::requester::{EVENT_BATCH, Requester};
 use super::{FetchError, FetchOptions, FetchProgress};
 use crate::endpoint::Endpoint;
@@ -46,6 +47,8 @@ pub struct PacketStream {
     task: Option<JoinHandle<Result<(), FetchError>>>,
     progress: watch::Receiver<FetchProgress>,
     held: Arc<Held>,
+    past_cache: PastCache,
+    last_wanted: Option<u64>,
 }
 
 impl PacketStream {
@@ -68,8 +71,23 @@ impl PacketStream {
             sender,
             progress: progress_sender,
         };
+        let past_cache = PastCache::new(endpoint, &found.prefix, options);
         let task = Some(tokio::spawn(driver.run(found.data)));
-        Self { name, segments, task, progress, held }
+        Self {
+            name,
+            segments,
+            task,
+            progress,
+            held,
+            past_cache,
+            last_wanted: options.config.last_wanted,
+        }
+    }
+
+    /// The last segment that will come, as far as is known.
+    #[must_use]
+    pub fn last_segment(&self) -> Option<u64> {
+        self.progress.borrow().final_segment.into_iter().chain(self.last_wanted).min()
     }
 
     /// Name of the object with its version.
@@ -99,6 +117,12 @@ impl PacketStream {
     #[must_use]
     pub fn release(&self) -> Release {
         Release(Arc::clone(&self.held))
+    }
+
+    /// By which segments are asked for again that did not verify.
+    #[must_use]
+    pub fn past_cache(&self) -> PastCache {
+        self.past_cache.clone()
     }
 
     /// Counters and estimates, updated as the fetch goes on.

@@ -7,8 +7,9 @@ use rand::RngExt;
 use tokio::time::{Instant, Sleep};
 
 use super::discovery::FoundObject;
+use super::past_cache::interest_past_cache;
 use super::state::{DataOutcome, FetchState};
-use super::{FetchError, FetchFailure, FetchOptions};
+use super::{FetchError, FetchFailure, FetchOptions, Verification};
 use crate::endpoint::{Endpoint, Flow};
 use crate::pending::{FlowEvent, ReceivedData};
 
@@ -23,6 +24,8 @@ pub(super) struct Requester {
     /// Prefix of the segments; a segment number is put behind it for each Interest.
     name: Name,
     lifetime_ms: u64,
+    /// Knows what segments must be that are asked for again.
+    verification: Verification,
     packets: Vec<u8>,
 }
 
@@ -40,6 +43,7 @@ impl Requester {
             start: Instant::now(),
             name: found.prefix.clone(),
             lifetime_ms: u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX),
+            verification: options.verification.clone(),
             packets: Vec::new(),
         }
     }
@@ -54,6 +58,17 @@ impl Requester {
         let prefix_len = self.name.len();
         let mut random = rand::rng();
         while let Some(transmit) = self.state.poll_transmit(now) {
+            if transmit.past_cache {
+                let expected = self.verification.expected(transmit.segment);
+                self.packets.extend(interest_past_cache(
+                    &self.name,
+                    transmit.segment,
+                    expected.as_ref(),
+                    random.random(),
+                    self.lifetime_ms,
+                ));
+                continue;
+            }
             self.name.push_segment(transmit.segment);
             let interest = InterestBuilder::new(self.name.as_ref())
                 .nonce(random.random())
@@ -69,8 +84,8 @@ impl Requester {
         }
     }
 
-    /// Takes an event; returns the segment that it brought, if that was still missing. Data that
-    /// `check` refuses makes the fetch fail.
+    /// Takes an event; returns the segment that it brought, if that was still missing. What `check`
+    /// refuses is asked for again, past the cache that may hold it.
     pub(super) fn handle_event(
         &mut self,
         now: Duration,
@@ -102,7 +117,7 @@ impl Requester {
             return None;
         }
         if let Err(reason) = check(&data) {
-            self.state.fail(FetchFailure::Verification { segment, reason });
+            self.state.handle_refused(segment, FetchFailure::Verification { segment, reason });
             return None;
         }
         let final_segment = data.final_block_id().and_then(|last| last.as_segment());

@@ -17,6 +17,8 @@ pub(super) struct Slot {
     pub(super) status: Status,
     /// How often it was sent.
     pub(super) attempts: u32,
+    /// How often what came did not verify.
+    pub(super) refused: u32,
     /// Sequence number and time of the last transmission.
     pub(super) sequence: u64,
     pub(super) sent_at: Duration,
@@ -75,8 +77,14 @@ impl Segments {
 
     /// Adds the slot of the next segment.
     pub(super) fn push(&mut self, status: Status) {
-        let slot =
-            Slot { status, attempts: 0, sequence: 0, sent_at: Duration::ZERO, given_up: None };
+        let slot = Slot {
+            status,
+            attempts: 0,
+            refused: 0,
+            sequence: 0,
+            sent_at: Duration::ZERO,
+            given_up: None,
+        };
         self.slots.push_back(slot);
         self.next += 1;
         self.drop_received_front();

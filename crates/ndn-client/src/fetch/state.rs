@@ -5,8 +5,10 @@
 //! calls `handle_timeout`. Contents stay with the driver, which reports through `set_consumed` how
 //! far it has passed them on.
 
+mod refused;
+
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::congestion::{Answer, Congestion, Controller, WindowMode};
@@ -62,6 +64,8 @@ pub struct Transmit {
     pub segment: u64,
     /// 1 for the first time.
     pub attempt: u32,
+    /// Whether a Data of this segment did not verify: whoever holds that one is not to answer.
+    pub past_cache: bool,
 }
 
 /// What an answer was good for.
@@ -117,6 +121,8 @@ pub struct FetchState {
     patience: u32,
     /// Congestion is acted on again when a transmission from here on meets it.
     recovery_end: u64,
+    /// Why segments were asked for again that did not verify.
+    refusals: BTreeMap<u64, FetchFailure>,
     failure: Option<FetchFailure>,
     progress: FetchProgress,
 }
@@ -140,6 +146,7 @@ impl FetchState {
             reorder_distance: REORDER_MIN,
             patience: 1,
             recovery_end: 0,
+            refusals: BTreeMap::new(),
             failure: None,
             progress: FetchProgress::default(),
         }
@@ -337,7 +344,11 @@ impl FetchState {
             slot.sequence = sequence;
             slot.sent_at = now;
         });
-        Transmit { segment, attempt: before.map_or(1, |slot| slot.attempts + 1) }
+        Transmit {
+            segment,
+            attempt: before.map_or(1, |slot| slot.attempts + 1),
+            past_cache: before.is_some_and(|slot| slot.refused > 0),
+        }
     }
 
     /// Sequence number of the transmission that this answer belongs to. An answer that comes sooner
@@ -459,6 +470,9 @@ impl FetchState {
             slot.given_up = Some((sent.sequence, sent.at));
         });
         let attempts = before.map_or(0, |slot| slot.attempts);
+        if before.is_some_and(|slot| slot.refused > 0) {
+            self.give_up_past_cache(sent.segment, attempts);
+        }
         self.window.on_lost();
         self.decrease(sent.sequence, congestion);
         let failure = FetchFailure::Timeout { segment: sent.segment, attempts };

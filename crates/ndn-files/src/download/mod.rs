@@ -1,19 +1,24 @@
 //! Fetching an object into a file: segments are verified and written by threads while further ones
 //! come, each at its place, in any order.
 
+mod again;
 mod checksum;
 mod part;
+mod recheck;
 mod workers;
 
 use std::sync::Arc;
 
-use ndn_client::fetch::{FetchError, PacketStream, ReceivedSegment, Verification};
+use ndn_client::fetch::{FetchError, FetchFailure, PacketStream, ReceivedSegment, Verification};
 use tokio::sync::mpsc;
 
+use self::again::{Again, Refusal};
 use self::part::{Irregular, NoteError};
 use self::workers::{Job, JobError, Outcome};
 
-pub use self::part::{Origin, PartError, PartFile, Progress, is_reserved_name};
+pub use self::part::{
+    Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name, is_unchanged,
+};
 pub use self::workers::Workers;
 
 /// Segments that a thread verifies and writes together: what fits a processor's own cache.
@@ -32,11 +37,27 @@ pub enum ReceiveError {
     /// The segments of this object have different lengths: they can only be written in order.
     #[error("{0} has segments of different lengths")]
     Irregular(String),
+    /// A thread that verifies and writes has panicked.
+    #[error("verifying or writing a segment of {0} has panicked: this is a defect of the program")]
+    Panicked(String),
+    /// All segments have come, and not all are in the file.
+    #[error("segments of {0} are missing in the file: this is a defect of the program")]
+    Incomplete(String),
+}
+
+/// What came of writing an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Packets that did not verify, and were replaced by others that did.
+    pub refused: u64,
 }
 
 /// Writes the segments of `stream` to `part`, which goes on with the segment that it wants next,
 /// verified by `verification`. `segment_len` is what segments but the last have, if that is known;
 /// otherwise the first one tells. `observe` is called now and then.
+///
+/// A segment that does not verify is asked for again, past the cache that may hold the wrong one, a few
+/// times before the fetch fails.
 ///
 /// After an error, `part` has what was verified until then, and nothing writes to it any more.
 ///
@@ -49,50 +70,76 @@ pub async fn receive(
     segment_len: Option<u64>,
     workers: &Workers,
     mut observe: impl FnMut(),
-) -> Result<(), ReceiveError> {
+) -> Result<Received, ReceiveError> {
     if let (0, Some(length)) = (part.segment_len(), segment_len) {
         part.set_segment_len(length);
     }
     let (sender, mut outcomes) = mpsc::unbounded_channel();
-    let mut receiving =
-        Receiving { part, verification, workers, sender, waiting: Vec::new(), jobs: 0 };
+    let name = stream.name().to_uri();
+    let mut receiving = Receiving {
+        part,
+        verification,
+        workers,
+        name,
+        sender,
+        waiting: Vec::new(),
+        jobs: 0,
+        again: Again::new(stream.past_cache()),
+    };
     let release = stream.release();
     let mut all_here = false;
     let mut failure = None;
-    while receiving.jobs > 0 || !(all_here || failure.is_some()) {
+    while receiving.jobs > 0 || (failure.is_none() && !(all_here && receiving.again.is_empty())) {
         tokio::select! {
             biased;
             Some(outcome) = outcomes.recv() => {
                 receiving.jobs -= 1;
-                release.release(outcome.segments);
-                if let Err(error) = receiving.finish(outcome, &stream) {
+                release.release(outcome.released);
+                if let Err(error) = receiving.finish(outcome) {
                     failure.get_or_insert(error);
                 }
                 observe();
             }
+            Some(came) = receiving.again.next(), if failure.is_none() => {
+                match came {
+                    Ok(segment) => receiving.start(vec![segment], 0),
+                    Err(refusal) => failure = Some(receiving.refusal(refusal)),
+                }
+            }
             segments = stream.next(), if !all_here && failure.is_none() => match segments {
-                Ok(Some(segments)) => receiving.start(segments),
+                Ok(Some(segments)) => receiving.start_all(segments),
                 Ok(None) => all_here = true,
                 Err(error) => failure = Some(error.into()),
             },
         }
     }
-    failure.map_or(Ok(()), Err)
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let last = stream.last_segment();
+    if last.is_none_or(|last| receiving.part.segments() <= last) {
+        return Err(ReceiveError::Incomplete(receiving.name));
+    }
+    Ok(Received { refused: receiving.again.refused() })
 }
 
 struct Receiving<'a> {
     part: &'a mut PartFile,
     verification: &'a Verification,
     workers: &'a Workers,
+    name: String,
     sender: mpsc::UnboundedSender<Outcome>,
     /// Segments that wait until it is known where they belong.
     waiting: Vec<ReceivedSegment>,
     /// Jobs that are not finished.
     jobs: usize,
+    /// Segments that did not verify.
+    again: Again,
 }
 
 impl Receiving<'_> {
-    fn start(&mut self, segments: Vec<ReceivedSegment>) {
+    /// Has segments of the stream verified and written, as soon as it is known where they belong.
+    fn start_all(&mut self, segments: Vec<ReceivedSegment>) {
         self.waiting.extend(segments);
         if self.part.segment_len() == 0 {
             let first = self.waiting.iter().find(|(segment, _)| *segment == 0);
@@ -107,32 +154,46 @@ impl Receiving<'_> {
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
         while waiting.len() > 0 {
             let segments: Vec<_> = waiting.by_ref().take(BATCH).collect();
-            self.jobs += 1;
-            self.workers.push(Job {
-                segments,
-                file: Arc::clone(self.part.file()),
-                segment_len: self.part.segment_len(),
-                verification: self.verification.clone(),
-                sender: self.sender.clone(),
-            });
+            let released = segments.len();
+            self.start(segments, released);
         }
     }
 
-    fn finish(&mut self, outcome: Outcome, stream: &PacketStream) -> Result<(), ReceiveError> {
-        let name = || stream.name().to_uri();
+    fn start(&mut self, segments: Vec<ReceivedSegment>, released: usize) {
+        self.jobs += 1;
+        self.workers.push(Job {
+            segments,
+            released,
+            file: Arc::clone(self.part.file()),
+            segment_len: self.part.segment_len(),
+            verification: self.verification.clone(),
+            sender: self.sender.clone(),
+        });
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Result<(), ReceiveError> {
         for stored in outcome.stored {
             self.part.note(stored).map_err(|error| match error {
-                NoteError::Irregular(Irregular) => ReceiveError::Irregular(name()),
+                NoteError::Irregular(Irregular) => ReceiveError::Irregular(self.name.clone()),
                 NoteError::Part(error) => error.into(),
             })?;
         }
+        for (segment, reason) in outcome.refused {
+            let expected = self.verification.expected(segment);
+            let asked = self.again.ask(Refusal { segment, reason }, expected);
+            asked.map_err(|refusal| self.refusal(refusal))?;
+        }
         match outcome.error {
             None => Ok(()),
-            Some(JobError::Irregular(Irregular)) => Err(ReceiveError::Irregular(name())),
+            Some(JobError::Irregular(Irregular)) => Err(ReceiveError::Irregular(self.name.clone())),
             Some(JobError::Write(error)) => Err(self.part.write_error(error).into()),
-            Some(JobError::Fetch(failure)) => {
-                Err(FetchError::Failed { name: name(), failure }.into())
-            }
+            Some(JobError::Panicked) => Err(ReceiveError::Panicked(self.name.clone())),
         }
+    }
+
+    fn refusal(&self, refusal: Refusal) -> ReceiveError {
+        let Refusal { segment, reason } = refusal;
+        let failure = FetchFailure::Verification { segment, reason };
+        FetchError::Failed { name: self.name.clone(), failure }.into()
     }
 }

@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use ndn_client::fetch::{FetchFailure, ReceivedSegment, Verification};
+use ndn_client::ReceivedData;
+use ndn_client::fetch::{ReceivedSegment, Verification};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, pwritev};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::checksum::xxh64;
 use super::part::{Irregular, Stored};
+use super::recheck::can_be_made_again;
 
 /// Most threads.
 const THREADS_MAX: usize = 8;
@@ -26,6 +29,8 @@ const HOLE_LEN_MIN: usize = 4096;
 pub(super) struct Job {
     /// In ascending order.
     pub(super) segments: Vec<ReceivedSegment>,
+    /// As many of the stream are done with when this is done.
+    pub(super) released: usize,
     pub(super) file: Arc<File>,
     pub(super) segment_len: u64,
     pub(super) verification: Verification,
@@ -34,18 +39,21 @@ pub(super) struct Job {
 
 /// What came of a job.
 pub(super) struct Outcome {
-    /// Segments of the job.
-    pub(super) segments: usize,
+    /// Segments of the stream that are done with.
+    pub(super) released: usize,
     /// Those that are in the file.
     pub(super) stored: Vec<Stored>,
-    /// Why the others are not.
+    /// Those that did not verify, and why not.
+    pub(super) refused: Vec<(u64, String)>,
+    /// Why others are not in the file.
     pub(super) error: Option<JobError>,
 }
 
 pub(super) enum JobError {
     Irregular(Irregular),
-    Fetch(FetchFailure),
     Write(io::Error),
+    /// Verifying or writing has panicked.
+    Panicked,
 }
 
 #[derive(Default)]
@@ -130,24 +138,36 @@ fn work(shared: &Shared) {
                 None => return,
             }
         };
-        let sender = job.sender.clone();
-        let _ = sender.send(carry_out(job));
+        let (sender, released) = (job.sender.clone(), job.released);
+        // Who fetches waits for every job, and other fetches for this thread.
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| carry_out(job)));
+        let _ = sender.send(outcome.unwrap_or_else(|_| Outcome {
+            released,
+            stored: Vec::new(),
+            refused: Vec::new(),
+            error: Some(JobError::Panicked),
+        }));
     }
 }
 
 fn carry_out(job: Job) -> Outcome {
     let mut outcome = Outcome {
-        segments: job.segments.len(),
+        released: job.released,
         stored: Vec::with_capacity(job.segments.len()),
+        refused: Vec::new(),
         error: None,
     };
-    let mut run: Vec<Bytes> = Vec::with_capacity(job.segments.len());
+    let mut run: Vec<Content> = Vec::with_capacity(job.segments.len());
     let mut first = 0;
     for (segment, received) in &job.segments {
         let content = match verified(&job, *segment, received) {
             Ok(content) => content,
-            Err(error) => {
-                outcome.error = Some(error);
+            Err(Unusable::Refused(reason)) => {
+                outcome.refused.push((*segment, reason));
+                continue;
+            }
+            Err(Unusable::Irregular) => {
+                outcome.error = Some(JobError::Irregular(Irregular));
                 break;
             }
         };
@@ -165,15 +185,22 @@ fn carry_out(job: Job) -> Outcome {
     outcome
 }
 
-fn verified(
-    job: &Job,
-    segment: u64,
-    received: &ndn_client::ReceivedData,
-) -> Result<Bytes, JobError> {
+/// Why the content of a packet is not written.
+enum Unusable {
+    Refused(String),
+    Irregular,
+}
+
+/// A content that was verified.
+struct Content {
+    bytes: Bytes,
+    /// Whether the digest of its packet, which is known, tells whether it is on the disk as it was.
+    is_listed: bool,
+}
+
+fn verified(job: &Job, segment: u64, received: &ReceivedData) -> Result<Content, Unusable> {
     let data = received.data();
-    job.verification.check(&data).map_err(|reason| {
-        JobError::Fetch(FetchFailure::Verification { segment, reason: reason.to_string() })
-    })?;
+    job.verification.check(&data).map_err(|reason| Unusable::Refused(reason.to_string()))?;
     let content = data.content_range().map(|range| received.wire().slice(range));
     let content = content.unwrap_or_default();
     let last = data.final_block_id().and_then(|last| last.as_segment());
@@ -181,13 +208,14 @@ fn verified(
     if length > job.segment_len
         || (length < job.segment_len && last.is_some_and(|last| last != segment))
     {
-        return Err(JobError::Irregular(Irregular));
+        return Err(Unusable::Irregular);
     }
-    Ok(content)
+    let is_listed = job.verification.expected(segment).is_some() && can_be_made_again(&data);
+    Ok(Content { bytes: content, is_listed })
 }
 
 /// Writes the contents of the segments from `first` on, which follow one another.
-fn store(job: &Job, first: u64, run: &[Bytes], outcome: &mut Outcome) {
+fn store(job: &Job, first: u64, run: &[Content], outcome: &mut Outcome) {
     if run.is_empty() || matches!(outcome.error, Some(JobError::Write(_))) {
         return;
     }
@@ -195,7 +223,7 @@ fn store(job: &Job, first: u64, run: &[Bytes], outcome: &mut Outcome) {
         outcome.error = Some(JobError::Irregular(Irregular));
         return;
     };
-    let written = if run.iter().all(|content| content.iter().all(|byte| *byte == 0)) {
+    let written = if run.iter().all(|content| content.bytes.iter().all(|byte| *byte == 0)) {
         leave_out(&job.file, offset, run)
     } else {
         write(&job.file, offset, run)
@@ -205,13 +233,14 @@ fn store(job: &Job, first: u64, run: &[Bytes], outcome: &mut Outcome) {
         return;
     }
     for (segment, content) in (first..).zip(run) {
-        let length = u64::try_from(content.len()).unwrap_or(0);
-        outcome.stored.push(Stored { segment, length, checksum: xxh64(content, 0) });
+        let length = u64::try_from(content.bytes.len()).unwrap_or(0);
+        let checksum = (!content.is_listed).then(|| xxh64(&content.bytes, 0));
+        outcome.stored.push(Stored { segment, length, checksum });
     }
 }
 
-fn write(file: &File, mut offset: u64, run: &[Bytes]) -> io::Result<()> {
-    let mut slices: Vec<_> = run.iter().map(|content| IoSlice::new(content)).collect();
+fn write(file: &File, mut offset: u64, run: &[Content]) -> io::Result<()> {
+    let mut slices: Vec<_> = run.iter().map(|content| IoSlice::new(&content.bytes)).collect();
     let mut rest = slices.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
@@ -229,8 +258,8 @@ fn write(file: &File, mut offset: u64, run: &[Bytes]) -> io::Result<()> {
 }
 
 /// Makes a hole where nothing but zeros is to be.
-fn leave_out(file: &File, offset: u64, run: &[Bytes]) -> io::Result<()> {
-    let length: usize = run.iter().map(Bytes::len).sum();
+fn leave_out(file: &File, offset: u64, run: &[Content]) -> io::Result<()> {
+    let length: usize = run.iter().map(|content| content.bytes.len()).sum();
     if length < HOLE_LEN_MIN {
         return write(file, offset, run);
     }

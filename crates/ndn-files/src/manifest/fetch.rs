@@ -123,6 +123,10 @@ impl PacketVerifier for Manifest {
             _ => Err(VerifyError::NotListed),
         }
     }
+
+    fn expected(&self, segment: u64) -> Option<Sha256Digest> {
+        self.digests.get(usize::try_from(segment).ok()?).copied()
+    }
 }
 
 /// Keeps the implicit digests of the packets that pass.

@@ -3,4 +3,5 @@
 mod bed;
 mod confinement;
 mod manifests;
+mod receiving;
 mod service;

@@ -8,4 +8,4 @@ mod tests;
 mod view;
 
 pub use builder::DataBuilder;
-pub use view::{ContentType, Data};
+pub use view::{ContentType, Data, DataLayout};

@@ -55,6 +55,29 @@ fn reads_packets_of_another_implementation() {
 }
 
 #[test]
+fn a_layout_and_the_same_bytes_are_the_packet_again() {
+    let wire = data(&[
+        &[7, 3, 8, 1, 65],
+        &[20, 4, 25, 2, 1, 0],
+        &[21, 2, 66, 67],
+        &[22, 3, 27, 1, 0],
+        &[23, 1, 9],
+    ]);
+    let parsed = parse(&wire);
+    let moved = wire.clone();
+    let again = parsed.layout().data(&moved);
+    assert_eq!(again.wire().as_ptr(), moved.as_ptr());
+    assert_eq!(again.name(), parsed.name());
+    assert_eq!(again.content(), Some(&b"BC"[..]));
+    assert_eq!(again.freshness_ms(), Some(256));
+    assert_eq!(again.signed_portion(), parsed.signed_portion());
+    assert_eq!(again.signature_value(), [9]);
+    // Of other bytes nothing sensible comes out, but no panic.
+    assert_eq!(parsed.layout().data(&[]).content(), None);
+    assert_eq!(parsed.layout().data(&moved[..5]).signature_value(), [0; 0]);
+}
+
+#[test]
 fn smallest() {
     let wire = data(&[NAME, INFO, VALUE]);
     let data_ = parse(&wire);

@@ -63,6 +63,22 @@ pub struct Data<'a> {
     name_ends_in_implicit_digest: bool,
 }
 
+/// Where everything lies in a Data that was parsed: with the same bytes it is the Data again, for who
+/// keeps a packet and does not want to parse it each time.
+#[derive(Clone, Copy, Debug)]
+pub struct DataLayout(Data<'static>);
+
+impl DataLayout {
+    /// The Data that was parsed. `wire` must hold the same bytes, wherever they are now; of others,
+    /// nothing sensible comes out.
+    #[inline]
+    #[must_use]
+    pub const fn data<'a>(&self, wire: &'a [u8]) -> Data<'a> {
+        let Self(parsed) = *self;
+        Data { wire, ..parsed }
+    }
+}
+
 /// Places of the elements in a Data.
 mod rank {
     pub(super) const NAME: u8 = 1;
@@ -233,6 +249,13 @@ impl<'a> Data<'a> {
             types::APPLICATION_META_INFO_MIN..=types::APPLICATION_META_INFO_MAX => Ok(()),
             _ => tlv.skip_unrecognized(),
         }
+    }
+
+    /// Where everything lies.
+    #[inline]
+    #[must_use]
+    pub const fn layout(&self) -> DataLayout {
+        DataLayout(Data { wire: &[], ..*self })
     }
 
     /// The whole packet.

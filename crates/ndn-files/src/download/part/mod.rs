@@ -7,6 +7,7 @@
 
 mod error;
 mod files;
+mod progress;
 mod version;
 
 use std::collections::VecDeque;
@@ -17,52 +18,24 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ndn_client::ReceivedData;
+use ndn_client::fetch::Verification;
 use ndn_packet::Name;
 use rustix::fs::FallocateFlags;
-use serde::{Deserialize, Serialize};
 
 pub use self::error::PartError;
 pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
+pub(in crate::download) use self::progress::Stored;
+use self::progress::check;
+pub use self::progress::{Left, Origin, Progress, Unusable};
+pub use self::version::is_unchanged;
 use super::checksum::{Chain, xxh64};
 
 /// Bytes gathered before they are written to a file.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
 /// Bytes after which the sidecar is written anew, for the case that the program is killed.
 const CHECKPOINT_LEN: u64 = 16 << 20;
-
-/// What the content is of: parts of something else are not gone on with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// Name of the object with its version.
-    pub name: String,
-    /// How its segments are verified, in the words of the application.
-    pub verification: String,
-}
-
-/// What the sidecar says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// What it is of.
-    #[serde(flatten)]
-    pub origin: Origin,
-    /// Content bytes of each segment but the last.
-    pub segment_len: u64,
-    /// The segments before this one are there.
-    pub segments: u64,
-    /// Content bytes of those.
-    pub bytes: u64,
-    /// Checksum of those.
-    xxh64: String,
-}
-
-/// A segment that is in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) segment: u64,
-    pub(super) length: u64,
-    pub(super) checksum: u64,
-}
 
 /// A segment has another length than those before: where its content belongs is not known before all
 /// others are there.
@@ -79,12 +52,16 @@ pub struct PartFile {
     path: PathBuf,
     part: PathBuf,
     sidecar: PathBuf,
+    /// Whether what is there is of this fetch: until then it is of an earlier one, and stays.
+    begun: bool,
+    durable: bool,
     /// `None`: cannot be gone on with.
     origin: Option<Origin>,
     segment_len: u64,
     segments: u64,
     bytes: u64,
-    chain: Chain,
+    /// Of what is there, if all of it has checksums.
+    chain: Option<Chain>,
     /// What is there of the segments from `segments` on.
     ahead: VecDeque<Option<Stored>>,
     checkpoint: u64,
@@ -107,31 +84,61 @@ impl PartFile {
             path,
             part,
             sidecar,
+            begun: false,
+            durable: true,
             origin: None,
             segment_len: 0,
             segments: 0,
             bytes: 0,
-            chain: Chain::default(),
+            chain: Some(Chain::default()),
             ahead: VecDeque::new(),
             checkpoint: 0,
         })
     }
 
-    /// What an interrupted fetch of `origin` left here, if it is whole; the next segments follow it.
+    /// Leaves it to the system when the content is written to the disk: quicker, and after a power
+    /// failure there may be less under the final name than there was.
+    pub fn set_durable(&mut self, durable: bool) {
+        self.durable = durable;
+    }
+
+    /// What an interrupted fetch of `origin` left here, if what is told of it fits: see
+    /// [`Self::resume`].
+    #[must_use]
+    pub fn left(&self, origin: &Origin) -> Left {
+        let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
+            return Left::Nothing;
+        };
+        if progress.origin.name != origin.name {
+            return Left::Unusable { progress, reason: Unusable::OfAnother };
+        }
+        if progress.origin != *origin {
+            return Left::Unusable { progress, reason: Unusable::OtherVerification };
+        }
+        Left::GoesOn(progress)
+    }
+
+    /// Goes on with what an interrupted fetch of `origin` left here, as far as it is whole. It is checked
+    /// by checksum, or against the digests that `verification` knows of packets like `segment`, one of
+    /// the object. Blocks until it has read all of it.
     ///
     /// # Errors
     /// `Io`.
-    pub fn resume(&mut self, origin: &Origin) -> Result<Option<Progress>, PartError> {
-        let Some(progress) = read_sidecar(&self.sidecar) else {
-            return Ok(None);
+    pub fn resume(
+        &mut self,
+        origin: &Origin,
+        segment: Option<&ReceivedData>,
+        verification: &Verification,
+    ) -> Result<Left, PartError> {
+        let progress = match self.left(origin) {
+            Left::GoesOn(progress) => progress,
+            other @ (Left::Nothing | Left::Unusable { .. }) => return Ok(other),
         };
-        if progress.origin != *origin || progress.segments == 0 {
-            return Ok(None);
-        }
-        let chain = chain_of(&self.file, &progress).map_err(|error| self.error(error))?;
-        let Some(chain) = chain.filter(|chain| chain.to_hex() == progress.xxh64) else {
-            return Ok(None);
+        let checked = check(&self.file, &progress, segment, verification);
+        let Some((chain, progress)) = checked.map_err(|error| self.error(error))? else {
+            return Ok(Left::Unusable { progress, reason: Unusable::Damaged });
         };
+        self.begun = true;
         self.file.set_len(progress.bytes).map_err(|error| self.error(error))?;
         self.origin = Some(origin.clone());
         self.segment_len = progress.segment_len;
@@ -140,7 +147,7 @@ impl PartFile {
         self.checkpoint = progress.bytes;
         self.chain = chain;
         self.ahead.clear();
-        Ok(Some(progress))
+        Ok(Left::GoesOn(progress))
     }
 
     /// The first `length` bytes of what is there.
@@ -158,12 +165,13 @@ impl PartFile {
     /// # Errors
     /// `Io`.
     pub fn begin(&mut self, origin: Option<Origin>) -> Result<(), PartError> {
+        self.begun = true;
         let _ = fs::remove_file(&self.sidecar);
         let emptied = self.file.set_len(0).and_then(|()| (&*self.file).rewind());
         emptied.map_err(|error| self.error(error))?;
         self.origin = origin;
         (self.segment_len, self.segments, self.bytes, self.checkpoint) = (0, 0, 0, 0);
-        self.chain = Chain::default();
+        self.chain = Some(Chain::default());
         self.ahead.clear();
         Ok(())
     }
@@ -219,7 +227,7 @@ impl PartFile {
         }
         let offset = segment.saturating_mul(self.segment_len);
         self.file.write_all_at(content, offset).map_err(|error| self.error(error))?;
-        match self.note(Stored { segment, length, checksum: xxh64(content, 0) }) {
+        match self.note(Stored { segment, length, checksum: Some(xxh64(content, 0)) }) {
             Err(NoteError::Irregular(_)) => Err(self.error(io::ErrorKind::InvalidInput.into())),
             Err(NoteError::Part(error)) => Err(error),
             Ok(()) => Ok(()),
@@ -245,7 +253,6 @@ impl PartFile {
     }
 
     /// Number of the first segment that is not there.
-    #[cfg(test)]
     pub(super) fn segments(&self) -> u64 {
         self.segments
     }
@@ -268,7 +275,10 @@ impl PartFile {
             self.ahead.pop_front();
             self.segments += 1;
             self.bytes += stored.length;
-            self.chain.push(stored.checksum);
+            self.chain = self.chain.zip(stored.checksum).map(|(mut chain, checksum)| {
+                chain.push(checksum);
+                chain
+            });
         }
         if self.bytes - self.checkpoint >= CHECKPOINT_LEN {
             self.checkpoint = self.bytes;
@@ -294,7 +304,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Gives the file its name, and the mode and the owner of the file that had it before.
+    /// Gives the file its name, and the mode and the owner of the file that had it before. Its content
+    /// is on the disk by then, unless [`Self::set_durable`] says that it need not be.
     ///
     /// # Errors
     /// `Io`; then nothing is left.
@@ -306,7 +317,11 @@ impl PartFile {
                 take_after(&self.file, &before)?;
             }
             if let Some(origin) = &self.origin {
-                version::write(&self.file, &origin.name);
+                version::write(&self.file, origin);
+            }
+            // A file system may otherwise give an empty file the name, if the power fails then.
+            if self.durable {
+                self.file.sync_data()?;
             }
             fs::rename(&self.part, &self.path)
         });
@@ -318,8 +333,16 @@ impl PartFile {
         })
     }
 
-    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
+    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none. That
+    /// may be what an earlier fetch has left, if this one has not come to [`Self::begin`].
     pub fn keep(mut self) -> Option<u64> {
+        if !self.begun {
+            let left = read_sidecar(&self.sidecar).filter(|left| left.segments > 0);
+            if left.is_none() {
+                self.discard();
+            }
+            return left.map(|left| left.bytes);
+        }
         let kept = self.origin.is_some()
             && self.segments > 0
             // What lies ahead is fetched again.
@@ -347,7 +370,7 @@ impl PartFile {
             segment_len: self.segment_len,
             segments: self.segments,
             bytes: self.bytes,
-            xxh64: self.chain.to_hex(),
+            xxh64: self.chain.map(Chain::to_hex),
         };
         // A new file: writing to one that exists would follow a link. It takes the place of the one
         // before at once, so that who is killed has one of the two.
@@ -376,32 +399,6 @@ const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 pub(super) enum NoteError {
     Irregular(Irregular),
     Part(PartError),
-}
-
-/// Checksum of what is in the file; `None` if there is less than the sidecar says.
-fn chain_of(file: &File, progress: &Progress) -> io::Result<Option<Chain>> {
-    let mut chain = Chain::default();
-    let Ok(segment_len) = usize::try_from(progress.segment_len) else {
-        return Ok(None);
-    };
-    if segment_len == 0 || progress.bytes.div_ceil(progress.segment_len) != progress.segments {
-        return Ok(None);
-    }
-    if file.metadata()?.len() < progress.bytes || segment_len > WRITE_BUFFER_LEN {
-        return Ok(None);
-    }
-    let mut buffer = vec![0; WRITE_BUFFER_LEN / segment_len * segment_len];
-    let mut offset = 0;
-    while offset < progress.bytes {
-        let left = usize::try_from(progress.bytes - offset).unwrap_or(usize::MAX);
-        let length = left.min(buffer.len());
-        file.read_exact_at(&mut buffer[..length], offset)?;
-        for segment in buffer[..length].chunks(segment_len) {
-            chain.push(xxh64(segment, 0));
-        }
-        offset += u64::try_from(length).unwrap_or(0);
-    }
-    Ok(Some(chain))
 }
 
 #[cfg(test)]

@@ -12,6 +12,14 @@ fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
     part.write_segment(segment, content).unwrap();
 }
 
+/// Why what is there is not gone on with.
+fn refusal(part: &mut PartFile, origin: &Origin) -> Option<Unusable> {
+    match part.resume(origin, None, &Verification::Skip).unwrap() {
+        Left::Unusable { reason, .. } => Some(reason),
+        Left::Nothing | Left::GoesOn(_) => None,
+    }
+}
+
 /// A directory with the first two segments of `/object/v=1`.
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
@@ -29,14 +37,17 @@ fn interrupted() -> (tempfile::TempDir, PathBuf) {
 fn an_interrupted_fetch_goes_on_where_it_was() {
     let (directory, path) = interrupted();
     let mut part = PartFile::open(path.clone()).unwrap();
-    let progress = part.resume(&origin(1)).unwrap().unwrap();
+    let progress = part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap();
     assert_eq!((progress.segments, progress.bytes, progress.segment_len), (2, 12, 6));
     assert_eq!(part.head(6).unwrap(), b"first ");
     put(&mut part, 2, b"third");
     // Interrupted once more.
     assert_eq!(part.keep(), Some(17));
     let mut part = PartFile::open(path.clone()).unwrap();
-    assert_eq!(part.resume(&origin(1)).unwrap().unwrap().segments, 3);
+    assert_eq!(
+        part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap().segments,
+        3
+    );
     part.complete().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"first secondthird");
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
@@ -46,13 +57,39 @@ fn an_interrupted_fetch_goes_on_where_it_was() {
 fn what_is_not_of_the_same_object_is_not_gone_on_with() {
     let (_directory, path) = interrupted();
     let mut part = PartFile::open(path.clone()).unwrap();
-    assert_eq!(part.resume(&origin(2)).unwrap(), None);
+    assert_eq!(refusal(&mut part, &origin(2)), Some(Unusable::OfAnother));
     let other_key = Origin { verification: "key 1".to_owned(), ..origin(1) };
-    assert_eq!(part.resume(&other_key).unwrap(), None);
+    assert_eq!(refusal(&mut part, &other_key), Some(Unusable::OtherVerification));
     part.begin(Some(origin(2))).unwrap();
     put(&mut part, 0, b"new");
     part.complete().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
+}
+
+#[test]
+fn what_an_earlier_fetch_left_stays_until_this_one_begins() {
+    let (_directory, path) = interrupted();
+    // Nothing came that could take its place: a wrong signature, or no answer.
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(refusal(&mut part, &origin(2)), Some(Unusable::OfAnother));
+    assert_eq!(part.keep(), Some(12));
+    let mut part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(
+        part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap().segments,
+        2
+    );
+    // A fetch that has begun is what is kept from then on.
+    part.begin(Some(origin(2))).unwrap();
+    assert_eq!(part.keep(), None);
+    assert!(!hidden_names(&path).unwrap().0.exists());
+}
+
+#[test]
+fn a_fetch_that_comes_to_nothing_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = PartFile::open(directory.path().join("object")).unwrap();
+    assert_eq!(part.keep(), None);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 #[test]
@@ -68,14 +105,14 @@ fn what_a_crash_has_damaged_is_not_gone_on_with() {
         let (part_path, sidecar) = hidden_names(&path).unwrap();
         damage(&part_path, &sidecar);
         let mut part = PartFile::open(path).unwrap();
-        assert_eq!(part.resume(&origin(1)).unwrap(), None);
+        assert_eq!(part.resume(&origin(1), None, &Verification::Skip).unwrap().progress(), None);
     }
     // More than the sidecar says: the rest was written after it.
     let (_directory, path) = interrupted();
     let (part_path, _) = hidden_names(&path).unwrap();
     fs::write(part_path, "first secondthi").unwrap();
     let mut part = PartFile::open(path.clone()).unwrap();
-    assert!(part.resume(&origin(1)).unwrap().is_some());
+    assert!(part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().is_some());
     put(&mut part, 2, b"third");
     part.complete().unwrap();
     assert_eq!(fs::read(path).unwrap(), b"first secondthird");
@@ -106,7 +143,7 @@ fn links_in_the_way_are_not_followed() {
     fs::remove_file(&part).unwrap();
     std::os::unix::fs::symlink(&victim, &sidecar).unwrap();
     let mut file = PartFile::open(path).unwrap();
-    assert_eq!(file.resume(&origin(1)).unwrap(), None);
+    assert_eq!(file.resume(&origin(1), None, &Verification::Skip).unwrap(), Left::Nothing);
     file.begin(Some(origin(1))).unwrap();
     put(&mut file, 0, b"x");
     assert!(file.keep().is_some());
@@ -141,7 +178,10 @@ fn segments_may_come_in_any_order() {
     assert_eq!(part.segments(), 2);
     assert_eq!(part.keep(), Some(4));
     let mut part = PartFile::open(path.clone()).unwrap();
-    assert_eq!(part.resume(&origin(1)).unwrap().unwrap().segments, 2);
+    assert_eq!(
+        part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap().segments,
+        2
+    );
     part.reserve(7).unwrap();
     put(&mut part, 3, b"7");
     put(&mut part, 2, b"56");
@@ -156,7 +196,7 @@ fn a_segment_behind_a_shorter_one_is_told_of() {
     part.begin(None).unwrap();
     put(&mut part, 0, b"12");
     put(&mut part, 1, b"3");
-    let stored = Stored { segment: 2, length: 2, checksum: 0 };
+    let stored = Stored { segment: 2, length: 2, checksum: Some(0) };
     assert!(matches!(part.note(stored), Err(NoteError::Irregular(_))));
     part.discard();
 }
@@ -199,7 +239,7 @@ fn a_sidecar_with_the_mode_of_other_files_is_not_believed() {
     let resumed_with = |mode| {
         fs::set_permissions(&sidecar, fs::Permissions::from_mode(mode)).unwrap();
         let mut part = PartFile::open(path.clone()).unwrap();
-        part.resume(&origin(1)).unwrap().is_some()
+        part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().is_some()
     };
     assert_eq!(fs::metadata(&sidecar).unwrap().permissions().mode() & 0o7777, 0o600);
     for mode in [0o644, 0o640, 0o660, 0o604, 0o700] {

@@ -1,12 +1,18 @@
 //! Which version a file is: kept beside it by file systems that have extended attributes.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ndn_packet::Name;
 use rustix::fs::XattrFlags;
 
+use super::Origin;
+
 const ATTRIBUTE: &str = "user.namewire.object";
+/// Tells what the file was like when it was complete, and how it was verified.
+const STATE: &str = "user.namewire.state";
 /// Longer names are not kept.
 const URI_LEN_MAX: usize = 4096;
 
@@ -16,9 +22,39 @@ pub(super) fn read(path: &Path) -> Option<Name> {
     Name::from_uri(std::str::from_utf8(buffer.get(..length)?).ok()?).ok()
 }
 
-/// Best effort: not all file systems have a place for it.
-pub(super) fn write(file: &File, uri: &str) {
-    if uri.len() <= URI_LEN_MAX {
-        let _ = rustix::fs::fsetxattr(file, ATTRIBUTE, uri.as_bytes(), XattrFlags::empty());
+/// Takes note that `file`, to which nothing is written any more, is `origin`. Best effort: not all file
+/// systems have a place for it.
+pub(super) fn write(file: &File, origin: &Origin) {
+    let uri = &origin.name;
+    if uri.len() > URI_LEN_MAX {
+        return;
     }
+    let _ = rustix::fs::fsetxattr(file, ATTRIBUTE, uri.as_bytes(), XattrFlags::empty());
+    if let Ok(metadata) = file.metadata() {
+        let state = state(&metadata, origin);
+        let _ = rustix::fs::fsetxattr(file, STATE, state.as_bytes(), XattrFlags::empty());
+    }
+}
+
+fn state(metadata: &fs::Metadata, origin: &Origin) -> String {
+    let Origin { verification, .. } = origin;
+    let (size, mtime, nanoseconds) = (metadata.size(), metadata.mtime(), metadata.mtime_nsec());
+    format!("{size} {mtime}.{nanoseconds:09} {verification}")
+}
+
+/// Whether the file at `path` is `origin`, of `size` bytes, fetched and verified as it would be now,
+/// and was not written to since. False where the file system cannot tell.
+#[must_use]
+pub fn is_unchanged(path: &Path, origin: &Origin, size: u64) -> bool {
+    let found = || -> io::Result<bool> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut there = [0; URI_LEN_MAX];
+        let length = rustix::fs::fgetxattr(&file, ATTRIBUTE, &mut there[..])?;
+        let same_object = there.get(..length) == Some(origin.name.as_bytes());
+        let length = rustix::fs::fgetxattr(&file, STATE, &mut there[..])?;
+        let same_state = there.get(..length) == Some(state(&metadata, origin).as_bytes());
+        Ok(metadata.is_file() && metadata.size() == size && same_object && same_state)
+    };
+    found().unwrap_or(false)
 }
