@@ -297,6 +297,16 @@ pub fn skip_unless_found(program: &str) -> bool {
     found
 }
 
+/// Whether a file is there; says loudly that the test is skipped if it is not.
+#[must_use]
+pub fn skip_unless_file(path: &Path, what: &str) -> bool {
+    let found = path.is_file();
+    if !found {
+        shout(&format!("{} is not there: {what}", path.display()));
+    }
+    found
+}
+
 /// Says that something is skipped, once for each reason, past the test runner, which keeps what
 /// passing tests print.
 pub(crate) fn shout(reason: &str) {

@@ -1,0 +1,289 @@
+//! `namewire gateway` between `namewire serve` and HTTP clients of others.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use namewire_tests::{
+    Forwarder, Process, Settings, noise, run_to_end, skip_unless_file, skip_unless_found,
+    wait_until,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const FILE_BYTES: usize = 3 * 1024 * 1024 + 77;
+
+struct Bed {
+    _gateway: Process,
+    _server: Process,
+    forwarder: Forwarder,
+    served: PathBuf,
+    log: PathBuf,
+    url: String,
+}
+
+impl Bed {
+    /// Serves a few files as `/files`, and these at `url`.
+    fn new(serve: &[&str], gateway: &[&str]) -> Self {
+        let forwarder = Settings::new().start();
+        let served = forwarder.directory().join("served");
+        fs::create_dir_all(served.join("sub")).unwrap();
+        fs::write(served.join("large"), noise(1, FILE_BYTES)).unwrap();
+        fs::write(served.join("sub/ü b"), noise(2, 8192)).unwrap();
+        fs::write(served.join(".hidden"), b"secret").unwrap();
+        fs::write(forwarder.directory().join("outside"), b"secret").unwrap();
+        let directory = served.display().to_string();
+        let arguments = [&["serve", directory.as_str(), "--prefix", "/files"], serve].concat();
+        let mut server = forwarder.spawn("server", &arguments);
+        server.wait_for_output("serving ");
+        let log = forwarder.directory().join("access.log");
+        let log_argument = log.display().to_string();
+        let fixed = ["gateway", "--prefix", "/files", "--listen", "127.0.0.1:0", "--log"];
+        let arguments = [&fixed[..], &[log_argument.as_str()], gateway].concat();
+        let mut gateway = forwarder.spawn("gateway", &arguments);
+        gateway.wait_for_output("serving ");
+        let url = gateway.stdout().trim().rsplit(' ').next().unwrap().to_owned();
+        Self { _gateway: gateway, _server: server, forwarder, served, log, url }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn curl(&self, arguments: &[&str], path: &str) -> Output {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--noproxy", "*", "--path-as-is"]);
+        run_to_end({
+            command.args(arguments).arg(self.url(path));
+            command
+        })
+    }
+
+    /// The status and the body.
+    fn get(&self, arguments: &[&str], path: &str) -> (String, Vec<u8>) {
+        let status = ["--write-out", "%{stderr}%{http_code}"];
+        let output = self.curl(&[&status[..], arguments].concat(), path);
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
+    }
+
+    fn log(&self) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[test]
+fn curl_reads_files() {
+    if !skip_unless_found("curl") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let large = fs::read(bed.served.join("large")).unwrap();
+    let (status, body) = bed.get(&[], "large");
+    assert!(status == "200" && body == large, "{status}");
+    for (range, expected) in [
+        ("0-0", &large[..1]),
+        ("1000000-2000000", &large[1_000_000..=2_000_000]),
+        ("3145800-", &large[3_145_800..]),
+        ("-5", &large[FILE_BYTES - 5..]),
+    ] {
+        let (status, body) = bed.get(&["--range", range], "large");
+        assert!(status == "206" && body == expected, "{range}: {status}, {} bytes", body.len());
+    }
+    let (status, body) = bed.get(&["--range", "0-9,3000000-3000009"], "large");
+    assert_eq!(status, "206");
+    for part in [&large[..10], &large[3_000_000..3_000_010]] {
+        assert!(body.windows(10).any(|window| window == part));
+    }
+    // An interrupted download goes on.
+    let part = bed.forwarder.directory().join("part");
+    fs::write(&part, &large[..1_234_567]).unwrap();
+    let part_argument = part.display().to_string();
+    assert_eq!(bed.get(&["--continue-at", "-", "--output", &part_argument], "large").0, "206");
+    assert!(fs::read(&part).unwrap() == large);
+
+    let head = bed.curl(&["--head"], "large").stdout;
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    assert!(head.contains("content-length: 3145805\r\n"), "{head}");
+    let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    let condition = format!("If-None-Match: {etag}");
+    assert_eq!(bed.get(&["--header", &condition], "large").0, "304");
+
+    let (status, body) = bed.get(&["--location"], "sub");
+    let page = String::from_utf8(body).unwrap();
+    assert!(status == "200" && page.contains("<a href=\"./%C3%BC%20b\">ü b</a>"), "{page}");
+    let small = fs::read(bed.served.join("sub/ü b")).unwrap();
+    assert!(bed.get(&[], "sub/%C3%BC%20b").1 == small);
+    for path in ["../outside", "%2e%2e/outside", "..%2foutside", "sub/../../outside", "a%00"] {
+        assert_eq!(bed.get(&[], path).0, "400", "{path}");
+    }
+    for path in [".hidden", "none", "large/32=metadata", "large/v=1/seg=0"] {
+        assert_eq!(bed.get(&[], path).0, "404", "{path}");
+    }
+}
+
+#[test]
+fn a_killed_client_ends_the_fetch() {
+    if !skip_unless_found("curl") {
+        return;
+    }
+    let bed = Bed::new(&[], &["--transfers", "1", "--read-ahead", "16"]);
+    fs::write(bed.served.join("huge"), noise(3, 48 << 20)).unwrap();
+    let out = bed.forwarder.directory().join("out");
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--noproxy", "*", "--limit-rate", "100k", "--output"]).arg(&out);
+    command.arg(bed.url("huge"));
+    let mut curl = Process::start("curl", command, bed.forwarder.directory());
+    wait_until("the first bytes", || {
+        fs::metadata(&out).ok().filter(|metadata| metadata.len() > 0).map(|_| ())
+    });
+    curl.signal(Signal::KILL);
+    curl.wait();
+    // Only one transfer is allowed, and the client that is gone had that.
+    assert_eq!(bed.get(&[], "large").1.len(), FILE_BYTES);
+    let log = wait_until("both requests in the log", || {
+        let log = bed.log();
+        (log.len() == 2).then_some(log)
+    });
+    let killed = log.iter().find(|line| line["path"] == "/huge").unwrap();
+    assert_eq!(killed["complete"], false);
+}
+
+#[test]
+fn what_does_not_verify_is_not_sent() {
+    if !skip_unless_found("curl") {
+        return;
+    }
+    let keys = tempfile::tempdir().unwrap();
+    let key = |name: &str| {
+        let file = keys.path().join(name);
+        let key = ndn_security::PrivateKey::generate(ndn_security::KeyType::Ecdsa).unwrap();
+        fs::write(&file, key.to_pem().unwrap()).unwrap();
+        file.display().to_string()
+    };
+    let (trusted, other) = (key("trusted"), key("other"));
+    for (signer, expected) in [(&trusted, "200"), (&other, "502")] {
+        let bed = Bed::new(&["--sign", signer], &["--verify", &trusted]);
+        let (status, body) = bed.get(&[], "large");
+        assert_eq!(status, expected);
+        let is_right = body == fs::read(bed.served.join("large")).unwrap();
+        assert_eq!(is_right, expected == "200");
+    }
+}
+
+/// XRootD's cache, with the gateway as its origin.
+struct Cache {
+    process: Process,
+    port: u16,
+}
+
+impl Cache {
+    fn start(bed: &Bed) -> Self {
+        let directory = bed.forwarder.directory();
+        let own = directory.join("xcache");
+        for name in ["data", "run"] {
+            fs::create_dir_all(own.join(name)).unwrap();
+        }
+        let configuration = own.join("xcache.cfg");
+        let own_path = own.display();
+        let origin = bed.url.trim_end_matches('/');
+        let text = format!(
+            "xrd.port any\nxrd.network nodnr\nall.export /\nall.adminpath {own_path}/run\n\
+             all.pidpath {own_path}/run\noss.localroot {own_path}/data\nofs.osslib libXrdPss.so\n\
+             pss.cachelib libXrdPfc.so\npss.origin {origin}\npfc.ram 1g\npfc.blocksize 512k\n\
+             pfc.prefetch 0\npfc.diskusage 0.98 0.99\n"
+        );
+        fs::write(&configuration, text).unwrap();
+        let mut command = Command::new("xrootd");
+        if rustix::process::geteuid().is_root() {
+            // It does not run as root.
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+            let mut chown = Command::new("chown");
+            chown.args(["-R", "xrootd"]).arg(&own);
+            assert!(run_to_end(chown).status.success());
+            command.args(["-R", "xrootd"]);
+        }
+        command.arg("-c").arg(&configuration).env("HOME", &own).current_dir(&own);
+        let mut process = Process::start("xrootd", command, directory);
+        let port = wait_until("XRootD to be ready", || {
+            assert!(process.is_running(), "{}", process.everything());
+            let said = process.stderr();
+            let line = said.lines().find(|line| {
+                line.ends_with("initialization completed.") && line.contains(" anon@")
+            })?;
+            line.rsplit(':').next()?.split(' ').next()?.parse().ok()
+        });
+        Self { process, port }
+    }
+
+    fn copy(&mut self, path: &str, directory: &Path) -> Vec<u8> {
+        let url = format!("root://127.0.0.1:{}//{path}", self.port);
+        let copied = xrdcp(&url, directory);
+        assert!(self.process.is_running());
+        copied
+    }
+}
+
+fn xrdcp(url: &str, directory: &Path) -> Vec<u8> {
+    let out = directory.join("copied");
+    let mut command = Command::new("xrdcp");
+    command.args(["--nopbar", "--force", url]).arg(&out);
+    command.env("XRDCP_ALLOW_HTTP", "1").env("HOME", directory);
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read(&out).unwrap()
+}
+
+fn xrootd_found() -> bool {
+    let plugin = Path::new("/etc/xrootd/client.plugins.d/xrdcl-http-plugin.conf");
+    skip_unless_found("xrdcp")
+        && skip_unless_file(plugin, "xrootd-client-http-plugins has XRootD's client for HTTP")
+}
+
+#[test]
+fn the_client_of_xrootd_copies_files() {
+    if !xrootd_found() {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    for path in ["large", "sub/%C3%BC%20b"] {
+        let copied = xrdcp(&bed.url(path), bed.forwarder.directory());
+        let file = path.replace("%C3%BC%20b", "ü b");
+        assert!(copied == fs::read(bed.served.join(file)).unwrap(), "{path}");
+    }
+}
+
+#[test]
+fn the_cache_of_xrootd_asks_once() {
+    if !xrootd_found() || !skip_unless_found("xrootd") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let mut cache = Cache::start(&bed);
+    let large = fs::read(bed.served.join("large")).unwrap();
+    assert!(cache.copy("large", bed.forwarder.directory()) == large);
+    // Requests are in the log when they are over, so wait for all of them.
+    let mark = |path: &str| {
+        assert_eq!(bed.get(&[], path).0, "404");
+        let name = format!("/{path}");
+        wait_until("the mark in the log", || {
+            let log = bed.log();
+            let mark = log.iter().find(|line| line["path"] == name.as_str())?;
+            Some(mark["time"].as_str().unwrap().to_owned())
+        })
+    };
+    let first = mark("first");
+    assert!(cache.copy("large", bed.forwarder.directory()) == large);
+    mark("second");
+    let log = bed.log();
+    let later = log.iter().filter(|line| line["time"].as_str().unwrap() > first.as_str());
+    let later: Vec<_> = later.map(|line| &line["path"]).collect();
+    assert_eq!(later, ["/second"], "the second copy comes from the cache");
+    let sent = log.iter().filter(|line| line["method"] == "GET" && line["status"] == 206);
+    let sent: u64 = sent.filter_map(|line| line["bytes"].as_u64()).sum();
+    assert!(sent <= u64::try_from(FILE_BYTES).unwrap(), "nothing was asked for twice: {sent}");
+    assert!(log.iter().any(|line| line["status"] == 206));
+}
