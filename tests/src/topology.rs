@@ -137,15 +137,21 @@ impl Topology {
     /// # Panics
     /// It does not.
     pub fn start_forwarder(&mut self, node: &str, toml: &str) {
-        self.start_forwarder_as(node, "enabled = false", toml);
+        self.start_forwarder_as(node, "enabled = false", toml, "");
+    }
+
+    /// As [`Self::start_forwarder`], with the key chain of this home directory.
+    pub fn start_forwarder_in(&mut self, home: &Path, node: &str, toml: &str) {
+        let environment = format!("env HOME={} ", home.display());
+        self.start_forwarder_as(node, "enabled = false", toml, &environment);
     }
 
     /// As [`Self::start_forwarder`], with a UDP multicast face on each link.
     pub fn start_forwarder_with_multicast(&mut self, node: &str, toml: &str) {
-        self.start_forwarder_as(node, "enabled = true\ninterfaces = [\"to-*\"]", toml);
+        self.start_forwarder_as(node, "enabled = true\ninterfaces = [\"to-*\"]", toml, "");
     }
 
-    fn start_forwarder_as(&mut self, node: &str, multicast: &str, toml: &str) {
+    fn start_forwarder_as(&mut self, node: &str, multicast: &str, toml: &str, environment: &str) {
         let config = self.directory.path().join(format!("{node}.toml"));
         let text = format!(
             "[forwarder]\nworkers = {}\n[listeners.unix]\npath = \"{}\"\n\
@@ -157,7 +163,8 @@ impl Topology {
         let stdout = self.directory.path().join(format!("{node}.stdout"));
         // That of an earlier one says that it listens.
         let _ = std::fs::remove_file(&stdout);
-        self.start(node, node, &format!("{} run --config {node}.toml", program().display()));
+        let command = format!("{environment}{} run --config {node}.toml", program().display());
+        self.start(node, node, &command);
         wait_until(&format!("the forwarder of {node}"), || {
             let said = std::fs::read_to_string(&stdout).unwrap_or_default();
             said.contains("NDN_CLIENT_TRANSPORT=").then_some(())
