@@ -20,6 +20,8 @@ pub(super) enum Command {
     },
     /// Print a configuration file with every setting explained and at its default
     Sample,
+    /// Print the reference of all settings, in Markdown
+    Reference,
     /// Print a configuration file that does what an nfd.conf of NFD or MW-NFD does
     Convert {
         /// The nfd.conf
@@ -38,6 +40,9 @@ pub(super) fn run(command: &Command) -> Outcome {
             output::print_line(&format!("{}: no problems", file.display()))?;
         }
         Command::Convert { file, output } => convert(file, output.as_deref())?,
+        Command::Reference => {
+            std::io::stdout().lock().write_all(config::reference().as_bytes())?;
+        }
         Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
     }
     Ok(())

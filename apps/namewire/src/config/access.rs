@@ -6,7 +6,7 @@ use ndn_management::Module;
 use ndn_management::access::PRIVILEGED_MODULES;
 use toml::de::DeValue;
 
-use super::reader::{FromToml, Section, one_of};
+use super::reader::{FromToml, Section, one_of, words};
 
 /// Who may do what under `/localhost/nfd` and `/localhop/nfd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,11 +122,19 @@ impl FromToml for AuthorizedSigner {
             Some(_) | None => PathBuf::from_toml(value).map(Self::Certificate),
         }
     }
+
+    fn kind() -> String {
+        "`\"any\"` or path".to_owned()
+    }
 }
 
 impl FromToml for Privilege {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         one_of(value, &PRIVILEGED_MODULES.map(|module| (module.as_str(), Self(module))))
+    }
+
+    fn kind() -> String {
+        words(&PRIVILEGED_MODULES.map(Module::as_str))
     }
 }
 
@@ -144,5 +152,9 @@ impl FromToml for TrustRules {
             }
             _ => PathBuf::from_toml(value).map(Self::File),
         }
+    }
+
+    fn kind() -> String {
+        "`\"any\"`, `\"nobody\"`, path, or trust rules".to_owned()
     }
 }

@@ -111,6 +111,10 @@ impl FromToml for InterfaceRule {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         String::from_toml(value)?.parse()
     }
+
+    fn kind() -> String {
+        "`\"*\"`, name of an interface, hardware address or network".to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod interfaces;
 pub mod nfd_conf;
 mod origin;
 mod reader;
+mod reference;
 mod schema;
 mod to_toml;
 mod types;
@@ -24,6 +25,7 @@ pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use error::{ConfigError, Problem};
 pub use interfaces::InterfaceRule;
 pub use origin::Origin;
+pub use reference::reference;
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
 

@@ -86,6 +86,10 @@ impl FromToml for Origin {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         String::from_toml(value)?.parse()
     }
+
+    fn kind() -> String {
+        "origin of pages".to_owned()
+    }
 }
 
 #[cfg(test)]

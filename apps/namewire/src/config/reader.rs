@@ -1,7 +1,7 @@
 //! Reads typed values out of a spanned TOML document and collects every problem on the way.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,8 +19,17 @@ use super::units::{ByteSize, parse_duration};
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     problems: RefCell<Vec<Problem>>,
-    /// Dotted paths of all keys asked for: the schema, as a side product of reading.
-    asked: RefCell<BTreeSet<String>>,
+    /// All keys asked for, by dotted path: the schema, as a side product of reading.
+    asked: RefCell<BTreeMap<String, Value>>,
+}
+
+/// What values a key takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Value {
+    /// In words; none for tables.
+    pub(super) kind: Option<String>,
+    /// The least and the most.
+    pub(super) range: Option<(String, String)>,
 }
 
 impl Findings {
@@ -28,7 +37,7 @@ impl Findings {
         self.problems.borrow_mut().push(Problem { span, message, help });
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Problem>, BTreeSet<String>) {
+    pub(super) fn into_parts(self) -> (Vec<Problem>, BTreeMap<String, Value>) {
         (self.problems.into_inner(), self.asked.into_inner())
     }
 }
@@ -64,6 +73,9 @@ impl<'a> Section<'a> {
     ) where
         T: FromToml + PartialOrd + Shown,
     {
+        let bounds = (range.start().shown(), range.end().shown());
+        let path = self.path_of(key);
+        self.findings.asked.borrow_mut().entry(path).or_default().range = Some(bounds);
         self.read_checked(key, target, |value| {
             if range.contains(value) {
                 Ok(())
@@ -82,7 +94,7 @@ impl<'a> Section<'a> {
         target: &mut T,
         check: impl Fn(&T) -> Result<(), String>,
     ) {
-        let Some(value) = self.lookup(key) else { return };
+        let Some(value) = self.lookup_value::<T>(key) else { return };
         match T::from_toml(value.get_ref()).and_then(|read| check(&read).map(|()| read)) {
             Ok(read) => *target = read,
             Err(reason) => self.reject(key, value.span(), &reason),
@@ -91,7 +103,7 @@ impl<'a> Section<'a> {
 
     /// As [`Self::read`], for a setting whose absence means something.
     pub(super) fn read_optional<T: FromToml>(&mut self, key: &'static str, target: &mut Option<T>) {
-        if let Some(value) = self.lookup(key) {
+        if let Some(value) = self.lookup_value::<T>(key) {
             match T::from_toml(value.get_ref()) {
                 Ok(read) => *target = Some(read),
                 Err(reason) => self.reject(key, value.span(), &reason),
@@ -110,7 +122,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Option<T> {
-        let Some(value) = self.lookup(key) else {
+        let Some(value) = self.lookup_value::<T>(key) else {
             let path = self.path_of(key);
             self.findings.report(self.span.clone(), format!("`{path}` is missing"), None);
             return None;
@@ -218,9 +230,15 @@ impl<'a> Section<'a> {
         }
     }
 
+    fn lookup_value<T: FromToml>(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
+        let path = self.path_of(key);
+        self.findings.asked.borrow_mut().entry(path).or_default().kind = Some(T::kind());
+        self.lookup(key)
+    }
+
     fn lookup(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.known.push(key);
-        self.findings.asked.borrow_mut().insert(self.path_of(key));
+        self.findings.asked.borrow_mut().entry(self.path_of(key)).or_default();
         self.table.and_then(|table| table.get(key))
     }
 
@@ -242,6 +260,11 @@ impl<'a> Section<'a> {
 pub(super) trait FromToml: Sized {
     /// Reads it, or says what is wrong.
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String>;
+
+    /// What it looks like, for the reference.
+    fn kind() -> String {
+        "text".to_owned()
+    }
 }
 
 fn expected(wanted: &str, found: &DeValue<'_>) -> String {
@@ -259,6 +282,10 @@ impl FromToml for bool {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         value.as_bool().ok_or_else(|| expected("true or false", value))
     }
+
+    fn kind() -> String {
+        "`true` or `false`".to_owned()
+    }
 }
 
 macro_rules! whole_number {
@@ -269,6 +296,10 @@ macro_rules! whole_number {
                 <$number>::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
                     format!("{integer} is out of range: it must lie between 0 and {}", <$number>::MAX)
                 })
+            }
+
+            fn kind() -> String {
+                "whole number".to_owned()
             }
         }
     )*};
@@ -290,11 +321,19 @@ impl FromToml for PathBuf {
         }
         Ok(Self::from(text))
     }
+
+    fn kind() -> String {
+        "path".to_owned()
+    }
 }
 
 impl FromToml for Duration {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         parse_duration(text_of("a duration such as \"250ms\" or \"10min\"", value)?)
+    }
+
+    fn kind() -> String {
+        "duration".to_owned()
     }
 }
 
@@ -310,6 +349,10 @@ impl FromToml for ByteSize {
             | DeValue::Table(_) => Err(expected("a size such as \"64KiB\"", value)),
         }
     }
+
+    fn kind() -> String {
+        "size".to_owned()
+    }
 }
 
 impl FromToml for WorkerCount {
@@ -320,11 +363,19 @@ impl FromToml for WorkerCount {
             None => usize::from_toml(value).map(Self::Fixed),
         }
     }
+
+    fn kind() -> String {
+        "whole number or `\"auto\"`".to_owned()
+    }
 }
 
 impl FromToml for Arrangement {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         text_of("P1, P2, P3 or P4", value)?.parse()
+    }
+
+    fn kind() -> String {
+        "`\"P1\"`, `\"P2\"`, `\"P3\"` or `\"P4\"`".to_owned()
     }
 }
 
@@ -333,12 +384,20 @@ impl FromToml for SocketAddr {
         let text = text_of("an address and a port", value)?;
         text.parse().map_err(|_| format!("\"{text}\" is not an address and a port"))
     }
+
+    fn kind() -> String {
+        "address and port".to_owned()
+    }
 }
 
 impl FromToml for IpAddr {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         let text = text_of("an IP address", value)?;
         text.parse().map_err(|_| format!("`{text}` is not an IP address"))
+    }
+
+    fn kind() -> String {
+        "IP address".to_owned()
     }
 }
 
@@ -354,6 +413,10 @@ impl<T: FromToml> FromToml for Vec<T> {
         }
         if reasons.is_empty() { Ok(read) } else { Err(reasons.join("; ")) }
     }
+
+    fn kind() -> String {
+        format!("list: {}", T::kind())
+    }
 }
 
 /// Reads one of a fixed set of words.
@@ -366,6 +429,11 @@ pub(super) fn one_of<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Res
         .find(|(word, _)| *word == text)
         .map(|(_, choice)| *choice)
         .ok_or_else(|| format!("`{text}` is not one of {}", words()))
+}
+
+/// Words, for the reference.
+pub(super) fn words(choices: &[&str]) -> String {
+    choices.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
 }
 
 /// How a bound of a range is written in a message.

@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::InterfaceRule;
 use super::error::Problem;
-use super::reader::{Findings, FromToml, Section, one_of};
+use super::reader::{Findings, FromToml, Section, Value, one_of};
 use super::types::*;
 use super::units::{ByteSize, format_duration};
 
@@ -23,14 +23,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Reads a whole configuration.
 pub(super) fn read(text: &str) -> Result<Config, Vec<Problem>> {
-    let (config, problems, _) = read_with_keys(text);
+    let (config, problems, _) = read_with_values(text);
     if problems.is_empty() { Ok(config) } else { Err(problems) }
 }
 
-/// As [`read`], and tells which keys the schema asked for, as dotted paths.
-pub(super) fn read_with_keys(
-    text: &str,
-) -> (Config, Vec<Problem>, std::collections::BTreeSet<String>) {
+/// As [`read`], and tells which keys the schema asked for, as dotted paths, and what values they take.
+pub(super) fn read_with_values(text: &str) -> (Config, Vec<Problem>, BTreeMap<String, Value>) {
     let findings = Findings::default();
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
@@ -44,8 +42,8 @@ pub(super) fn read_with_keys(
             findings.report(0..0, reason, None);
         }
     }
-    let (problems, keys) = findings.into_parts();
-    (config, problems, keys)
+    let (problems, values) = findings.into_parts();
+    (config, problems, values)
 }
 
 fn read_document<'a>(
@@ -353,6 +351,10 @@ impl FromToml for Name {
         }
         Self::from_uri(&text).map_err(|error| format!("`{text}` is not a name: {error}"))
     }
+
+    fn kind() -> String {
+        "name".to_owned()
+    }
 }
 
 /// The URI of a face that can be created, in canonical form.
@@ -369,6 +371,10 @@ impl FromToml for FaceUri {
             ))
         }
     }
+
+    fn kind() -> String {
+        "face URI".to_owned()
+    }
 }
 
 /// Permission bits, written in octal as with chmod.
@@ -383,6 +389,10 @@ impl FromToml for FileMode {
             .filter(|bits| *bits <= 0o777);
         bits.map(Self).ok_or_else(|| format!("{reason}, found \"{text}\""))
     }
+
+    fn kind() -> String {
+        "permission bits in octal".to_owned()
+    }
 }
 
 macro_rules! words {
@@ -390,6 +400,10 @@ macro_rules! words {
         impl FromToml for $type {
             fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
                 one_of(value, &[$(($word, $value)),*])
+            }
+
+            fn kind() -> String {
+                super::reader::words(&[$($word),*])
             }
         }
     };

@@ -1,17 +1,7 @@
 use std::time::Duration;
 
+use super::reference::full_sample;
 use super::*;
-
-/// The sample with the settings that it shows commented out switched on.
-fn full_sample() -> String {
-    let is_setting =
-        |rest: &str| rest.starts_with("[[") || rest.starts_with(|c: char| c.is_ascii_lowercase());
-    let lines = SAMPLE.lines().map(|line| match line.strip_prefix('#') {
-        Some(rest) if is_setting(rest) => rest,
-        _ => line,
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
 
 fn problems_of(text: &str) -> Vec<String> {
     match parse("test.toml", text) {
@@ -33,11 +23,11 @@ fn the_sample_gives_the_defaults() {
 #[test]
 fn the_sample_shows_every_key_of_the_schema() {
     let full = full_sample();
-    let (config, problems, keys) = schema::read_with_keys(&full);
+    let (config, problems, values) = schema::read_with_values(&full);
     assert_eq!(problems, [], "{full}");
     assert_eq!(config.static_routes.len(), 1);
     let document: toml::Table = full.parse().unwrap();
-    for key in keys {
+    for key in values.keys() {
         let mut value = Some(toml::Value::Table(document.clone()));
         for part in key.split('.') {
             value = value.and_then(|value| match value {
