@@ -32,6 +32,14 @@ install: ## Install the program, completions and man pages (PREFIX=/usr/local)
 	@test -x "$(BIN)" || { echo "there is nothing to install yet: run make build first"; exit 1; }
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)"
 
+.PHONY: deb
+deb: build ## Make Debian packages (target/debian)
+	scripts/package-deb "$(BIN)" target/debian
+
+.PHONY: image
+image: ## Build a container image (needs docker; IMAGE=namewire)
+	docker build --tag "$(or $(IMAGE),namewire)" .
+
 .PHONY: demo
 demo: build ## Publish and fetch a directory through a forwarder, and show what happened
 	scripts/demo "$(BIN)"
@@ -101,6 +109,12 @@ soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES rando
 .PHONY: setup
 setup: cargo ## Install what the tests need (Python and npm packages; apt where something is missing)
 	scripts/setup-tests
+
+.PHONY: reference
+reference: cargo ## Write docs/configuration.md anew from the program
+	$(CARGO) build -p namewire
+	target/debug/namewire config reference > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
