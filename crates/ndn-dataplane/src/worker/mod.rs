@@ -115,6 +115,8 @@ pub(crate) struct RoundState {
     has_timers: bool,
     /// No buffer was free.
     starved: bool,
+    /// When the control thread may hear of quotas again.
+    next_quota_report: Timestamp,
     /// When the control thread may hear of a refused peer again.
     next_refusal: Timestamp,
     stopping: bool,
@@ -180,6 +182,7 @@ impl Worker {
         self.flush(now);
         self.report_faces();
         self.report_learning();
+        self.report_quotas(now);
         self.wake_others();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {
