@@ -26,6 +26,10 @@ impl QuotaRefusals {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// One of the faces, and how many of its Interests were refused since it was last told of.
     pub(crate) fn take(&mut self) -> Option<(FaceIndex, u64)> {
         self.0.pop()

@@ -231,6 +231,12 @@ impl Shard {
         &mut self.tables.pcct
     }
 
+    /// Whether [`poll_quota_refusal`](Self::poll_quota_refusal) would tell of any.
+    #[must_use]
+    pub fn has_quota_refusals(&self) -> bool {
+        !self.tables.quota_refusals.is_empty()
+    }
+
     /// A face of which Interests were refused because as many of it were pending as its
     /// [quota](ShardConfig::pending_quota) allows, and how many since it was last told of. Of very many
     /// faces some are left out.

@@ -207,7 +207,9 @@ impl Worker {
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
         // The control thread empties the event queue without saying so.
         let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
-        [until, retry].into_iter().flatten().min()
+        let quotas = self.shard.has_quota_refusals();
+        let quotas = quotas.then(|| self.state.next_quota_report.since(now));
+        [until, retry, quotas].into_iter().flatten().min()
     }
 
     /// Reads once what `event` says is there, and forwards it in bursts.
