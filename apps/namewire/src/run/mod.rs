@@ -19,6 +19,7 @@
 //! | `captures` | frames on their way to a capture file |
 //! | `reload` | the configuration read again while it runs |
 //! | `placement` | which worker does what on which processor |
+//! | `service_manager` | telling systemd, or `namewire start`, that it is ready |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
@@ -36,6 +37,7 @@ pub(crate) mod placement;
 mod plan;
 mod privileges;
 mod reload;
+pub(crate) mod service_manager;
 mod service_times;
 mod settings;
 mod static_setup;

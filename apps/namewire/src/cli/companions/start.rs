@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind, Read};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
+use crate::run::service_manager::{READY, VARIABLE};
 
 /// Start the forwarder in the background, and wait until it listens
 ///
@@ -44,14 +46,22 @@ pub(in crate::cli) struct StopOptions {
     timeout: Duration,
 }
 
-/// The last line of what a forwarder says when it has started.
-const LISTENING: &str = "NDN_CLIENT_TRANSPORT=";
+/// How often it is looked whether the forwarder has ended.
+const LOOK: Duration = Duration::from_millis(50);
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Failed(format!("this program cannot be found: {error}")))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("the forwarder cannot be started: {error}"))
+    };
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    // A name, not a file: the forwarder may become another user.
+    let name = format!("namewire-start-{}-{:016x}", std::process::id(), rand::random::<u64>());
+    let ready = SocketAddr::from_abstract_name(&name)
+        .and_then(|address| UnixDatagram::bind_addr(&address))
+        .map_err(|error| failed(&error))?;
+    ready.set_read_timeout(Some(LOOK)).map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
-    command.arg("run").args(&options.options);
+    command.arg("run").args(&options.options).env(VARIABLE, format!("@{name}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(path) = &options.log_file {
         let file = OpenOptions::new().append(true).create(true).open(path);
@@ -59,32 +69,36 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     }
     // Ctrl-C on this terminal is not for it.
     command.process_group(0);
-    let mut child = command
-        .spawn()
-        .map_err(|error| Failure::Failed(format!("the forwarder cannot be started: {error}")))?;
-    match wait_until_listening(&mut child)? {
-        true => {
-            let line = format!("started, process {}", child.id());
-            Ok(output::print_line(&line)?)
-        }
-        false => {
-            let status = child.wait().map_err(|error| Failure::Failed(error.to_string()))?;
-            Err(Failure::Failed(format!("the forwarder did not start ({status})")))
-        }
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
+    let ended = wait_until_ready(&ready, &mut child).map_err(|error| failed(&error))?;
+    if let Some(stdout) = &mut child.stdout {
+        // All that was said so far, and nothing that would have to be waited for.
+        let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
+        let mut said = String::new();
+        stdout.take(length).read_to_string(&mut said).map_err(|error| failed(&error))?;
+        said.lines().try_for_each(output::print_line)?;
+    }
+    match ended {
+        None => Ok(output::print_line(&format!("started, process {}", child.id()))?),
+        Some(status) => Err(Failure::Failed(format!("the forwarder did not start ({status})"))),
     }
 }
 
-/// Repeats what the forwarder says, until it listens; false if it ends before.
-fn wait_until_listening(child: &mut Child) -> Outcome<bool> {
-    let Some(stdout) = child.stdout.take() else { return Ok(false) };
-    for line in BufReader::new(stdout).lines() {
-        let line = line.map_err(|error| Failure::Failed(error.to_string()))?;
-        output::print_line(&line)?;
-        if line.contains(LISTENING) {
-            return Ok(true);
+/// Waits until the forwarder is ready, or has ended: then, how.
+fn wait_until_ready(ready: &UnixDatagram, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let mut message = [0; 64];
+    loop {
+        match ready.recv(&mut message) {
+            Ok(length) if &message[..length] == READY => return Ok(None),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(Some(status));
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
-    Ok(false)
 }
 
 pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
@@ -134,6 +148,11 @@ fn connect(addresses: &[ForwarderAddress]) -> Outcome<(&Path, UnixStream)> {
 
 /// Whatever listens there may be something else: an `ndnd`, a container's proxy.
 fn check_program(pid: Pid) -> Outcome {
+    let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    if own.split(' ').next() != Some(&std::process::id().to_string()) {
+        // That is the /proc of another namespace, which says nothing about this number.
+        return Ok(());
+    }
     let path = format!("/proc/{}/comm", pid.as_raw_nonzero());
     let name = std::fs::read_to_string(&path).map_err(|error| Failure::file(&path, &error))?;
     match name.trim() {

@@ -238,6 +238,7 @@ impl Control {
         if let Err(error) = self.listeners.announce(&self.config) {
             warn!(%error, "standard output cannot be written");
         }
+        crate::run::service_manager::tell_ready();
     }
 
     /// Ends the data plane.
