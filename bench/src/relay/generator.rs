@@ -17,6 +17,8 @@ const LOSS_TIMEOUT_NS: u64 = 2_000_000_000;
 const STRETCH_MAX_NS: u64 = 30_000_000_000;
 /// How long one wait in the kernel may last before lost exchanges are looked for.
 const WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// And in an open loop, before what has become due is sent.
+const OPEN_WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 /// A consumer with this much unsent output opens no further exchange.
 const BACKLOG_MAX: usize = 512 * 1024;
 
@@ -42,6 +44,8 @@ pub(super) struct Generator {
     next_consumer: usize,
     /// Prefixes below that of the bench, if more than one: one for each route.
     prefixes: u32,
+    /// Exchanges begun per second; as many as the window has room for without.
+    rate: Option<u32>,
 }
 
 impl Generator {
@@ -55,6 +59,7 @@ impl Generator {
             mixed: false,
             next_consumer: 0,
             prefixes,
+            rate: None,
         }
     }
 
@@ -64,6 +69,12 @@ impl Generator {
         self.window = Window::new(window, self.window.opened());
         self.payload = vec![0x5A; payload];
         self.mixed = mixed;
+    }
+
+    /// From now on: so many exchanges are begun per second, however many are in flight (as long as the
+    /// window has room), instead of one for each that ends.
+    pub(super) fn set_rate(&mut self, rate: Option<u32>) {
+        self.rate = rate;
     }
 
     /// Keeps the window full until `duration` has passed and the window has turned over so many
@@ -78,8 +89,11 @@ impl Generator {
         self.window.take_tally();
         let enough = self.window.size() * turns;
         let mut now = start;
+        let opened = self.window.opened();
         while now < end || self.window.ended() < enough && now < start + STRETCH_MAX_NS {
-            self.fill(now)?;
+            let due = self.rate.map(|rate| (now - start) * u64::from(rate) / 1_000_000_000);
+            let begun = self.window.opened() - opened;
+            self.fill(now, due.map_or(u64::MAX, |due| due.saturating_sub(begun)))?;
             self.wait()?;
             now = clock::monotonic_ns();
             self.answer()?;
@@ -93,11 +107,11 @@ impl Generator {
         })
     }
 
-    /// Opens exchanges while the window has room, and sends their Interests.
-    fn fill(&mut self, now: u64) -> io::Result<()> {
+    /// Opens so many exchanges at most, while the window has room, and sends their Interests.
+    fn fill(&mut self, now: u64, most: u64) -> io::Result<()> {
         let count = self.consumers.len();
         let mut interest = [0; INTEREST_LENGTH_MAX];
-        loop {
+        for _ in 0..most {
             let index = self.next_consumer % count;
             let consumer = &mut self.consumers[index];
             if consumer.backlog() > BACKLOG_MAX {
@@ -130,7 +144,8 @@ impl Generator {
             }
             fds.push(PollFd::from_borrowed_fd(endpoint.fd(), flags));
         }
-        match poll(&mut fds, Some(&WAIT_MAX)) {
+        let wait = if self.rate.is_some() { &OPEN_WAIT_MAX } else { &WAIT_MAX };
+        match poll(&mut fds, Some(wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }

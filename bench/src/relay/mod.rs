@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use dumb::{relay_udp, relay_unix};
-pub use management::{ManagementCase, ManagementOptions, ManagementReport, run_management};
+pub use management::{Change, ManagementCase, ManagementOptions, ManagementReport, run_management};
 
 /// What to run.
 #[derive(Debug, Clone)]

@@ -198,6 +198,21 @@ impl Running {
         Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Time that its threads of this name have run so far, user and kernel, in nanoseconds.
+    pub(crate) fn thread_cpu_ns(&self, name: &str) -> io::Result<u64> {
+        let mut sum = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let task = task?.path();
+            if fs::read_to_string(task.join("comm"))?.trim_end() == name {
+                // proc(5): the first number is the time on a processor.
+                let text = fs::read_to_string(task.join("schedstat"))?;
+                let first = text.split_ascii_whitespace().next();
+                sum += first.and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            }
+        }
+        Ok(sum)
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;

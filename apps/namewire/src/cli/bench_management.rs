@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use namewire_bench::{ManagementOptions, ManagementReport, run_management};
+use namewire_bench::{Change, ManagementOptions, ManagementReport, run_management};
 
 use super::bench::print_json;
 use super::connect::positive_duration;
@@ -20,9 +20,9 @@ pub(super) struct Options {
     #[arg(long)]
     filter: Option<String>,
     /// Length of one measured stretch
-    #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
+    #[arg(long, value_parser = positive_duration, default_value = "200ms", value_name = "DURATION")]
     stretch: Duration,
-    /// Measured pairs of stretches while everything is listed
+    /// Measured pairs of stretches while everything is listed, in each loop
     #[arg(long, default_value_t = ManagementOptions::default().pairs)]
     pairs: usize,
     /// FIB entries that are listed
@@ -67,30 +67,43 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn print_management(report: &ManagementReport) -> Outcome {
     let headings = [
         "CASE",
+        "LOOP",
         ">ALONE/S",
         ">DISTURBED/S",
         ">CHANGE",
-        ">FROM",
-        ">TO",
+        "95 %",
+        ">µs",
+        ">DISTURBED",
+        ">CHANGE",
+        "95 %",
         ">p99 µs",
         ">DISTURBED",
+        ">LOST",
         ">LISTS, COMMANDS",
         ">MiB",
         ">THEN",
         ">AT THE END",
     ];
     let mut table = Table::new(&headings);
+    let percent = |share: f64| format!("{:+.1}%", share * 100.0);
     for case in &report.cases {
-        let percent = |share: f64| format!("{:+.1}%", share * 100.0);
+        let between = |change: &Change| {
+            format!("{} {}", percent(change.interval.0), percent(change.interval.1))
+        };
         table.row(vec![
             case.case.to_owned(),
-            format!("{:.0}", case.alone_per_s),
-            format!("{:.0}", case.disturbed_per_s),
-            percent(case.change),
-            percent(case.change_spread.0),
-            percent(case.change_spread.1),
+            case.loop_kind.to_owned(),
+            format!("{:.0}", case.exchanges_per_s.0),
+            format!("{:.0}", case.exchanges_per_s.1),
+            percent(case.rate_change.median),
+            between(&case.rate_change),
+            format!("{:.3}", case.worker_us.0),
+            format!("{:.3}", case.worker_us.1),
+            percent(case.worker_change.median),
+            between(&case.worker_change),
             format!("{:.0}", case.p99_us.0),
             format!("{:.0}", case.p99_us.1),
+            grouped(case.lost.0 + case.lost.1),
             grouped(case.disturbances),
             format!("{:.1}", case.resident_mib.0),
             format!("{:.1}", case.resident_settled_mib),

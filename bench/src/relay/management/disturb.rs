@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,13 +20,17 @@ const LOOK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Disturbance {
     switches: Arc<Switches>,
-    thread: JoinHandle<anyhow::Result<u64>>,
+    thread: JoinHandle<anyhow::Result<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Switches {
     is_on: AtomicBool,
+    /// Set before `is_on` is looked at: who has switched it off and sees that this is not set knows that
+    /// nothing happens.
+    is_busy: AtomicBool,
     is_done: AtomicBool,
+    count: AtomicU64,
 }
 
 impl Disturbance {
@@ -70,27 +74,39 @@ impl Disturbance {
         let own = Arc::clone(&switches);
         let thread = std::thread::spawn(move || {
             rounds::pin(cpu)?;
-            let mut count = 0;
-            while !own.is_done.load(Ordering::Relaxed) {
-                if own.is_on.load(Ordering::Relaxed) {
-                    count += disturb()?;
-                } else {
+            while !own.is_done.load(Ordering::SeqCst) {
+                own.is_busy.store(true, Ordering::SeqCst);
+                if own.is_on.load(Ordering::SeqCst) {
+                    own.count.fetch_add(disturb()?, Ordering::SeqCst);
+                }
+                own.is_busy.store(false, Ordering::SeqCst);
+                if !own.is_on.load(Ordering::SeqCst) {
                     clock::pause(LOOK);
                 }
             }
-            Ok(count)
+            Ok(())
         });
         Self { switches, thread }
     }
 
     /// Lets it go on, or stops it when it is done with what it does.
     pub(super) fn set(&self, is_on: bool) {
-        self.switches.is_on.store(is_on, Ordering::Relaxed);
+        self.switches.is_on.store(is_on, Ordering::SeqCst);
     }
 
-    /// Ends it; how much it has done.
-    pub(super) fn finish(self) -> anyhow::Result<u64> {
-        self.switches.is_done.store(true, Ordering::Relaxed);
+    /// Whether it is doing something at the moment.
+    pub(super) fn is_busy(&self) -> bool {
+        self.switches.is_busy.load(Ordering::SeqCst)
+    }
+
+    /// How much it has done so far.
+    pub(super) fn count(&self) -> u64 {
+        self.switches.count.load(Ordering::SeqCst)
+    }
+
+    /// Ends it.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        self.switches.is_done.store(true, Ordering::SeqCst);
         self.thread.join().map_err(|_| anyhow!("it has panicked"))?
     }
 }

@@ -1,12 +1,14 @@
 //! `bench management`: what traffic notices of the management of a forwarder.
 //!
-//! A closed loop of exchanges over Unix sockets, measured alone and while somebody lists everything
-//! that there is, or sends commands that are refused; one stretch of each in turn, in pairs. The
-//! forwarder's worker, the generator, the forwarder's control thread and who disturbs them have a
+//! Exchanges over Unix sockets, measured alone and while somebody lists everything that there is, or sends
+//! commands that are refused; one short stretch of each in turn, in many pairs. First in a closed loop,
+//! whose rate tells how much is left for traffic; then in an open loop at half that rate, whose processor
+//! time per exchange tells what a disturbance costs whatever else the machine does. The forwarder's worker, the generator, the forwarder's control thread and who disturbs them have a
 //! processor each.
 
 mod disturb;
 mod hostile;
+mod pairs;
 mod subject;
 
 use std::time::Duration;
@@ -17,6 +19,8 @@ use serde::Serialize;
 use super::generator::Generator;
 use super::statistics::to_f64;
 use disturb::Disturbance;
+pub use pairs::Change;
+use pairs::Pairs;
 use subject::Subject;
 
 /// Exchanges in flight, and bytes of content of each Data.
@@ -32,7 +36,7 @@ pub struct ManagementOptions {
     pub filter: Option<String>,
     /// Length of one measured stretch.
     pub stretch: Duration,
-    /// Pairs of stretches of `listing`.
+    /// Pairs of stretches of `listing`, in each loop.
     pub pairs: usize,
     /// Processors: of the worker, the generator, the control thread, and who disturbs them.
     pub cpus: [usize; 4],
@@ -52,8 +56,8 @@ impl Default for ManagementOptions {
     fn default() -> Self {
         Self {
             filter: None,
-            stretch: Duration::from_secs(1),
-            pairs: 10,
+            stretch: Duration::from_millis(200),
+            pairs: 60,
             cpus: [0, 1, 2, 3],
             fib_entries: 100_000,
             faces: 1000,
@@ -64,21 +68,26 @@ impl Default for ManagementOptions {
     }
 }
 
-/// One kind of disturbance.
+/// One kind of disturbance, in one kind of loop. Of two figures the first is without it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManagementCase {
     /// `listing` or `hostile`.
     pub case: &'static str,
-    /// Exchanges per second without it, the median of all stretches.
-    pub alone_per_s: f64,
-    /// And with it.
-    pub disturbed_per_s: f64,
-    /// What it changes: the median of the pairs, as a share (-0.05 for five per cent less).
-    pub change: f64,
-    /// Smallest and largest of the pairs.
-    pub change_spread: (f64, f64),
-    /// 99th percentile of the latency in this closed loop, without and with it.
+    /// `closed`: as many exchanges in flight as the window holds; `open`: so many are begun per second.
+    pub loop_kind: &'static str,
+    /// Exchanges per second, medians.
+    pub exchanges_per_s: (f64, f64),
+    /// What the disturbance changes of that, as a share (-0.05 for five per cent less).
+    pub rate_change: Change,
+    /// Processor time of the worker per exchange, in microseconds, medians. What it does for the
+    /// disturbance counts, too.
+    pub worker_us: (f64, f64),
+    /// What the disturbance changes of that.
+    pub worker_change: Change,
+    /// 99th percentile of the latency.
     pub p99_us: (f64, f64),
+    /// Exchanges that got no answer within two seconds, of all.
+    pub lost: (u64, u64),
     /// Pairs measured.
     pub pairs: usize,
     /// Lists printed, or commands sent.
@@ -122,17 +131,18 @@ pub fn run_management(
         }
         let (disturbance, pairs) = match case {
             "listing" => (Disturbance::listing(options, &subject)?, options.pairs),
-            _ => {
-                let seconds = to_f64(options.hostile) / f64::from(options.hostile_rate);
-                let pairs = (seconds / options.stretch.as_secs_f64()).ceil();
-                (
-                    Disturbance::hostile(options, &subject)?,
-                    (1..).take_while(|n| f64::from(*n) <= pairs).count(),
-                )
-            }
+            _ => (Disturbance::hostile(options, &subject)?, hostile_pairs(options)),
         };
-        progress(&format!("{case}: {pairs} pairs"));
-        cases.push(measure(case, options, &subject, &mut generator, disturbance, pairs)?);
+        let run = Pairs { options, subject: &subject, disturbance: &disturbance, pairs };
+        progress(&format!("{case}: {pairs} pairs in a closed loop"));
+        generator.set_rate(None);
+        let closed = run.measure(case, "closed", &mut generator)?;
+        let half = rate_of(closed.exchanges_per_s.0 / 2.0);
+        progress(&format!("{case}: {pairs} pairs in an open loop of {half}/s"));
+        generator.set_rate(Some(half));
+        let open = run.measure(case, "open", &mut generator)?;
+        cases.extend([closed, open]);
+        disturbance.finish().context("what disturbs the forwarder has failed")?;
         subject.check()?;
     }
     Ok(ManagementReport {
@@ -144,50 +154,18 @@ pub fn run_management(
     })
 }
 
-fn measure(
-    case: &'static str,
-    options: &ManagementOptions,
-    subject: &Subject,
-    generator: &mut Generator,
-    disturbance: Disturbance,
-    pairs: usize,
-) -> anyhow::Result<ManagementCase> {
-    let (mut alone, mut disturbed) = (Vec::new(), Vec::new());
-    let first = subject.resident_mib()?;
-    let mut settled = first;
-    for pair in 0..pairs {
-        // Each order half of the time: a machine that becomes faster or slower favours neither.
-        for is_disturbed in [pair % 2 == 1, pair % 2 == 0] {
-            disturbance.set(is_disturbed);
-            generator.run(options.stretch / 20, 1)?;
-            let stretch = generator.run(options.stretch, TURNS)?;
-            disturbance.set(false);
-            let rate = to_f64(stretch.tally.satisfied) * 1e9 / to_f64(stretch.wall_ns);
-            let p99_us = to_f64(stretch.tally.latency_ns.value_at_quantile(0.99)) / 1e3;
-            if is_disturbed { &mut disturbed } else { &mut alone }.push((rate, p99_us));
-        }
-        if pair == pairs / 10 {
-            settled = subject.resident_mib()?;
-        }
-    }
-    let disturbances = disturbance.finish().context("what disturbs the forwarder has failed")?;
-    let changes: Vec<f64> = alone.iter().zip(&disturbed).map(|(a, d)| d.0 / a.0 - 1.0).collect();
-    let median = |rounds: &[(f64, f64)], figure: fn(&(f64, f64)) -> f64| {
-        crate::median(rounds.iter().map(figure))
-    };
-    Ok(ManagementCase {
-        case,
-        alone_per_s: median(&alone, |round| round.0),
-        disturbed_per_s: median(&disturbed, |round| round.0),
-        change: crate::median(changes.iter().copied()),
-        change_spread: (
-            changes.iter().copied().fold(f64::INFINITY, f64::min),
-            changes.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        ),
-        p99_us: (median(&alone, |round| round.1), median(&disturbed, |round| round.1)),
-        pairs,
-        disturbances,
-        resident_mib: (first, subject.resident_mib()?),
-        resident_settled_mib: settled,
-    })
+/// So many that half of the commands are sent in each loop.
+fn hostile_pairs(options: &ManagementOptions) -> usize {
+    let seconds = to_f64(options.hostile) / 2.0 / f64::from(options.hostile_rate);
+    let pairs = (seconds / options.stretch.as_secs_f64()).ceil();
+    (1..).take_while(|n| f64::from(*n) <= pairs).count().max(1)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, and it saturates"
+)]
+fn rate_of(per_s: f64) -> u32 {
+    per_s as u32
 }

@@ -109,6 +109,11 @@ impl Subject {
         Ok(to_f64(self.running.resident_bytes()?) / f64::from(1 << 20))
     }
 
+    /// Time that its worker has run so far.
+    pub(super) fn worker_cpu_ns(&self) -> anyhow::Result<u64> {
+        self.running.thread_cpu_ns("worker-0").context("the worker's time cannot be read")
+    }
+
     /// Runs this program's `nfdc` against it.
     pub(super) fn nfdc(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
