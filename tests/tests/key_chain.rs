@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use namewire_tests::{Settings, program, skip_unless_found};
+use namewire_tests::{Peer, Settings, program, require, skip_unless_found};
+use ndn_packet::Data;
 use ndn_security::Certificate;
+use ndn_security::Verifier;
 
 /// Runs a program with a key chain of its own; its exit status, standard output and error.
 fn run(
@@ -160,6 +162,130 @@ fn what_ndnsec_makes_is_used_here() {
         let listed = ndnsec(home, &["list"], "");
         assert!(!listed.contains("/theirs") && listed.contains("/second"), "{listed}");
     }
+}
+
+/// Runs a script of `tests/interop/python`.
+fn python(home: &Path, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = tests.join("interop/python").join(script).display().to_string();
+    let interpreter = tests.join("../.venv/bin/python");
+    run(&interpreter, home, &[&[path.as_str()], arguments].concat(), "")
+}
+
+fn python_key_chain(home: &Path, arguments: &[&str]) -> String {
+    let (status, output, error) = python(home, "key_chain.py", arguments);
+    assert_eq!(status, Some(0), "{arguments:?}: {output}{error}");
+    output
+}
+
+#[test]
+fn what_python_ndn_makes_is_used_here() {
+    if !require(&[Peer::Python]) {
+        return;
+    }
+    for key_type in ["ec", "rsa"] {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        python_key_chain(home, &["make", "/python", key_type]);
+        let listed = ours(home, &["key", "list"], "");
+        let kind = if key_type == "ec" { "ECDSA" } else { "RSA" };
+        assert!(listed.contains("/python/KEY/") && listed.contains(kind), "{listed}");
+        let made = certificate(&ours(home, &["cert", "dump", "/python"], ""));
+        assert!(made.is_self_signed());
+        // It signs.
+        let request = certificate(&ours(home, &["cert", "request", "/python"], ""));
+        request.verify(made.public_key()).unwrap();
+        // And what is added here is found there.
+        ours(home, &["key", "gen", "/ours"], "");
+        let listed = python_key_chain(home, &["list"]);
+        assert!(listed.contains("/ours/KEY/") && listed.contains("/python/KEY/"), "{listed}");
+        ours(home, &["key", "delete", "/python"], "");
+        let listed = python_key_chain(home, &["list"]);
+        assert!(!listed.contains("/python"), "{listed}");
+    }
+}
+
+#[test]
+fn python_ndn_uses_what_is_made_here() {
+    if !require(&[Peer::Python]) {
+        return;
+    }
+    for key_type in ["ecdsa", "rsa"] {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let made = certificate(&ours(home, &["key", "gen", "/ours", "--type", key_type], ""));
+        let listed = python_key_chain(home, &["list"]);
+        assert!(listed.contains(&made.name().to_uri()), "{listed}");
+        let signed = python_key_chain(home, &["sign", "/ours"]);
+        let wire = from_base64(signed.trim());
+        let data = Data::parse(&wire).unwrap();
+        let info = data.signature_info().unwrap();
+        let key = made.public_key();
+        key.verify(&info, &[data.signed_portion()], data.signature_value()).unwrap();
+        // And what is added there is found and signs here.
+        python_key_chain(home, &["make", "/python", "ec"]);
+        let request = certificate(&ours(home, &["cert", "request", "/python"], ""));
+        assert!(request.is_self_signed());
+    }
+}
+
+/// The bytes of a text in Base64.
+fn from_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        other => panic!("{other} is no digit"),
+    };
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'=').map(digit).collect();
+    let mut bytes = Vec::new();
+    for four in digits.chunks(4) {
+        let joined = four.iter().fold(0_u32, |sum, digit| sum << 6 | u32::from(*digit));
+        let joined = joined << (6 * (4 - four.len()));
+        bytes.extend_from_slice(&joined.to_be_bytes()[1..four.len()]);
+    }
+    bytes
+}
+
+#[test]
+fn a_passphrase_is_asked_for_at_the_terminal() {
+    if !require(&[Peer::Python]) {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    ours(home, &["key", "gen", "/a"], "");
+    let bag = home.join("bag").display().to_string();
+    // `env -u` takes away what the tests of this file give otherwise.
+    let at_terminal = |home: &Path, answers: &[&str], arguments: &[&str]| {
+        let own = program().display().to_string();
+        let command = ["--", "env", "-u", "NAMEWIRE_PASSPHRASE", own.as_str(), "key"];
+        python(home, "terminal.py", &[answers, &command, arguments].concat())
+    };
+    let export = ["export", "default", "-o", bag.as_str()];
+    let (status, shown, _) = at_terminal(home, &["hidden1", "hidden2"], &export);
+    assert_eq!(status, Some(2), "{shown}");
+    assert!(shown.contains("differ") && !shown.contains("hidden"), "{shown}");
+    let (status, shown, _) = at_terminal(home, &["hidden", "hidden"], &export);
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(shown.contains("Passphrase: ") && !shown.contains("hidden"), "{shown}");
+    let other = home.join("other");
+    std::fs::create_dir(&other).unwrap();
+    let (status, shown, _) = at_terminal(&other, &["wrong"], &["import", &bag]);
+    assert_eq!(status, Some(1), "{shown}");
+    let (status, shown, _) = at_terminal(&other, &["hidden"], &["import", &bag]);
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(ours(&other, &["key", "list"], "").contains("/a/KEY/"));
+
+    // Where there is no terminal, that is said.
+    let mut command = Command::new(program());
+    command.args(["key", "export", "/a"]).env("HOME", home).env_remove("NAMEWIRE_PASSPHRASE");
+    command.env_remove("NDN_CLIENT_PIB").env_remove("NDN_CLIENT_TPM").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("no terminal"), "{error}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl KeyChain {
     /// `NoKeyChain` to read one that is not there; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
     /// `Database`.
     pub fn open(locations: Locations, access: Access) -> Result<Self, KeyChainError> {
-        let pib = Pib::open(locations.pib, &locations.tpm_locator, access)?;
+        let pib = Pib::open(&locations, access)?;
         Ok(Self { pib, tpm: Tpm::new(locations.tpm) })
     }
 

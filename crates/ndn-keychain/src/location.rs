@@ -11,6 +11,8 @@ pub const TPM_VARIABLE: &str = "NDN_CLIENT_TPM";
 
 const PIB_SCHEME: &str = "pib-sqlite3";
 const TPM_SCHEME: &str = "tpm-file";
+/// The directory of key files.
+const KEY_FILES: &str = "ndnsec-key-file";
 
 /// Where `client.conf` may be besides `~/.ndn`; the first one found is used.
 const CONFIGURATION_DIRECTORIES: [&str; 2] = ["/usr/local/etc/ndn", "/etc/ndn"];
@@ -41,9 +43,21 @@ impl Locations {
     pub fn in_directory(directory: &Path) -> Self {
         Self {
             pib: directory.join("pib.db"),
-            tpm: directory.join("ndnsec-key-file"),
+            tpm: directory.join(KEY_FILES),
             tpm_locator: format!("{TPM_SCHEME}:{}", directory.display()),
         }
+    }
+
+    /// Whether the locator in a PIB stands for these key files: in the words of ndn-cxx, which names the
+    /// directory above them, or of python-ndn, which names their own.
+    pub(crate) fn is_own_locator(&self, locator: &str) -> bool {
+        let Some((TPM_SCHEME, place)) = locator.split_once(':') else {
+            return locator == self.tpm_locator;
+        };
+        let place = Path::new(place);
+        locator == self.tpm_locator
+            || place == self.tpm
+            || (place.is_absolute() && place.join(KEY_FILES) == self.tpm)
     }
 
     /// As [`Self::from_environment`], with the variables and files given by functions.
@@ -78,7 +92,7 @@ impl Locations {
         let tpm = place(&locator(TPM_VARIABLE, "tpm"), "TPM", TPM_SCHEME)?;
         Ok(Self {
             pib: directory(&pib).join("pib.db"),
-            tpm: directory(&tpm).join("ndnsec-key-file"),
+            tpm: directory(&tpm).join(KEY_FILES),
             tpm_locator: format!("{TPM_SCHEME}:{tpm}"),
         })
     }
@@ -146,6 +160,26 @@ mod tests {
         assert_eq!(found.pib, Path::new("/v/pib.db"));
         assert_eq!(found.tpm, Path::new("/home/me/.ndn/ndnsec-key-file"));
         assert_eq!(resolve(&[], &[]).unwrap().pib, Path::new(".ndn/pib.db"));
+    }
+
+    #[test]
+    fn a_locator_is_ours_in_the_words_of_ndn_cxx_and_of_python_ndn() {
+        let found = resolve(&[("HOME", "/home/me")], &[]).unwrap();
+        for (locator, is_own) in [
+            ("tpm-file:", true),
+            ("tpm-file:/home/me/.ndn", true),
+            ("tpm-file:/home/me/.ndn/ndnsec-key-file", true),
+            ("tpm-file:/home/me/.ndn/", true),
+            ("tpm-file:/home/other/.ndn", false),
+            ("tpm-file:ndnsec-key-file", false),
+            ("tpm-memory:", false),
+            ("tpm-file", false),
+            ("", false),
+        ] {
+            assert_eq!(found.is_own_locator(locator), is_own, "{locator}");
+        }
+        let elsewhere = Locations::in_directory(Path::new("/t"));
+        assert!(!elsewhere.is_own_locator("tpm-file:"));
     }
 
     #[test]

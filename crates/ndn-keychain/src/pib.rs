@@ -6,8 +6,8 @@ use std::time::Duration;
 use ndn_packet::{Name, NameRef, tlv, types};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row};
 
-use crate::KeyChainError;
 use crate::tpm::create_directory;
+use crate::{KeyChainError, Locations};
 
 /// How long another program may hold the database before we give up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,11 +62,8 @@ pub(crate) struct Pib {
 }
 
 impl Pib {
-    pub(crate) fn open(
-        path: PathBuf,
-        tpm_locator: &str,
-        access: Access,
-    ) -> Result<Self, KeyChainError> {
+    pub(crate) fn open(locations: &Locations, access: Access) -> Result<Self, KeyChainError> {
+        let path = locations.pib.clone();
         let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
         match (access, path.exists()) {
             (Access::Read, false) => return Err(KeyChainError::NoKeyChain(path)),
@@ -87,7 +84,7 @@ impl Pib {
         }
         drop(bad);
         let pib = Self { path, connection };
-        pib.check_tpm(tpm_locator, access)?;
+        pib.check_tpm(locations, access)?;
         Ok(pib)
     }
 
@@ -97,7 +94,8 @@ impl Pib {
 
     /// ndn-cxx empties a PIB that belongs to another TPM. We refuse: the certificates may be the
     /// only copies.
-    fn check_tpm(&self, locator: &str, access: Access) -> Result<(), KeyChainError> {
+    fn check_tpm(&self, locations: &Locations, access: Access) -> Result<(), KeyChainError> {
+        let locator = locations.tpm_locator.as_str();
         let query = "SELECT CAST(tpm_locator AS TEXT) FROM tpmInfo";
         let found: Option<Option<String>> = self
             .connection
@@ -106,7 +104,7 @@ impl Pib {
             .map_err(KeyChainError::database(&self.path))?;
         let has_row = found.is_some();
         match found.flatten().filter(|found| !found.is_empty()) {
-            Some(found) if found != locator => Err(KeyChainError::TpmMismatch {
+            Some(found) if !locations.is_own_locator(&found) => Err(KeyChainError::TpmMismatch {
                 path: self.path.clone(),
                 expected: found,
                 found: locator.to_owned(),

@@ -194,9 +194,11 @@ fn tree(chain: &KeyChain) -> Result<Vec<Value>, ndn_keychain::KeyChainError> {
 }
 
 fn export(options: &ExportOptions) -> Outcome {
-    let passphrase = options.passphrase.read()?;
     let chain = open(Access::Read)?;
     let name = options.name.resolve(&chain)?;
+    // Nobody is to think of a passphrase for nothing.
+    chain.key(name.as_ref()).map_err(failure)?;
+    let passphrase = options.passphrase.read(true)?;
     let mut random = rand::rng();
     let seed = EncryptionSeed { salt: random.random(), iv: random.random() };
     let bag = chain.export(name.as_ref(), passphrase.as_bytes(), &seed).map_err(failure)?;
@@ -213,7 +215,7 @@ fn write_private(path: &Path, content: &[u8]) -> Outcome {
 }
 
 fn import(options: &ImportOptions) -> Outcome {
-    let passphrase = options.passphrase.read()?;
+    let passphrase = options.passphrase.read(false)?;
     let input = super::peek::read(&options.file)?;
     let bag = SafeBag::from_text(&String::from_utf8_lossy(&input))
         .map_err(|error| Failure::Failed(format!("{}: {error}", options.file)))?;

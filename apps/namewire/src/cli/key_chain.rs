@@ -1,5 +1,6 @@
 //! What the commands that use the key chain share.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use ndn_sys::clock;
 
 use super::failure::{Failure, Outcome};
 use super::keys::PASSPHRASE_VARIABLE;
+use super::passphrase;
 
 /// An identity, key or certificate on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,29 +82,44 @@ pub(super) fn now_unix_ms() -> u64 {
 /// Where the passphrase of a SafeBag comes from; never the command line, which others can read.
 #[derive(Args, Debug)]
 pub(super) struct PassphraseOptions {
-    /// Take the passphrase from the first line of a file, instead of NAMEWIRE_PASSPHRASE
+    /// Take the passphrase from the first line of a file, instead of NAMEWIRE_PASSPHRASE; without both
+    /// it is asked for at the terminal
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }
 
 impl PassphraseOptions {
-    pub(super) fn read(&self) -> Outcome<String> {
+    /// The passphrase: from the file, from the variable, or from whoever sits at the terminal, who is
+    /// asked `twice` for a new one.
+    pub(super) fn read(&self, twice: bool) -> Outcome<String> {
         let passphrase = match &self.passphrase_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| Failure::file(path.display(), &error))?;
                 text.lines().next().unwrap_or_default().to_owned()
             }
-            None => std::env::var(PASSPHRASE_VARIABLE).map_err(|_| {
-                let message = format!(
-                    "a passphrase is needed: set {PASSPHRASE_VARIABLE} or give --passphrase-file"
-                );
-                Failure::Usage(message)
-            })?,
+            None => match std::env::var(PASSPHRASE_VARIABLE) {
+                Ok(passphrase) => passphrase,
+                Err(_) if std::io::stdin().is_terminal() => ask(twice)?,
+                Err(_) => {
+                    return Err(Failure::Usage(format!(
+                        "a passphrase is needed, and standard input is no terminal to ask at: set \
+                         {PASSPHRASE_VARIABLE} or give --passphrase-file"
+                    )));
+                }
+            },
         };
         match passphrase.is_empty() {
             true => Err(Failure::Usage("the passphrase is empty".to_owned())),
             false => Ok(passphrase),
         }
     }
+}
+
+fn ask(twice: bool) -> Outcome<String> {
+    let first = passphrase::ask("Passphrase: ")?;
+    if twice && passphrase::ask("Once more: ")? != first {
+        return Err(Failure::Usage("the two passphrases differ".to_owned()));
+    }
+    Ok(first)
 }

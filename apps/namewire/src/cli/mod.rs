@@ -34,6 +34,7 @@ mod manage;
 mod ndt;
 mod nfdc;
 mod output;
+mod passphrase;
 mod peek;
 mod ping;
 mod poke;
