@@ -22,6 +22,8 @@ pub enum LearningRequest {
     Learn {
         /// Where it came from.
         face_id: u64,
+        /// Of the Data that it came with.
+        name: Name,
         /// A Data TLV.
         announcement: Box<[u8]>,
     },

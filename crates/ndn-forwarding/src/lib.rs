@@ -34,7 +34,6 @@ mod packet;
 mod peers;
 mod pipelines;
 mod producer_regions;
-mod quota;
 mod rewrite;
 mod scope;
 mod service_times;

@@ -85,9 +85,12 @@ impl Strategy for SelfLearning {
             if wants_announcement(context, entry) {
                 context.hold_data(entry, data);
             }
-        } else if !data.packet.announcement.is_empty() {
+        } else if !data.packet.announcement.is_empty()
+            && let Ok(view) = ndn_packet::Data::parse(data.packet.wire)
+        {
             context.ask_control(LearningRequest::Learn {
                 face_id: data.packet.incoming_face_id,
+                name: view.name().to_name(),
                 announcement: data.packet.announcement.into(),
             });
         }

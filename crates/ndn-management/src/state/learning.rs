@@ -23,8 +23,10 @@ const MADE_MS_MIN: u64 = 15 * 1000;
 const MADE_MS_MAX: u64 = 60 * 60 * 1000;
 /// Announcements that wait for a certificate.
 const WAITING_MAX: usize = 64;
-/// Announcements that are kept to be sent on. Of the routes beyond, announcements are made here.
-const KEPT_MAX: usize = 65_536;
+/// Announcements that are kept to be sent on, and their bytes: of all faces, and of one. Of the routes
+/// beyond, announcements are made here.
+const KEPT_MAX: Usage = Usage { count: 65_536, bytes: 32 << 20 };
+const KEPT_PER_FACE_MAX: Usage = Usage { count: 8192, bytes: 4 << 20 };
 
 /// What became of an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +55,91 @@ struct Kept {
     holds_until_ns: u64,
 }
 
+/// How many announcements, and how long they are together.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Usage {
+    count: usize,
+    bytes: usize,
+}
+
+impl Usage {
+    fn has_room(self, length: usize, limit: Self) -> bool {
+        self.count < limit.count && self.bytes + length <= limit.bytes
+    }
+
+    fn add(&mut self, length: usize) {
+        self.count += 1;
+        self.bytes += length;
+    }
+
+    fn remove(&mut self, length: usize) {
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(length);
+    }
+}
+
+/// Announcements to be sent on, by prefix and face, within bounds.
+#[derive(Debug, Default)]
+struct KeptTable {
+    entries: BTreeMap<(Name, u64), Kept>,
+    total: Usage,
+    /// Of each face that has any.
+    faces: BTreeMap<u64, Usage>,
+}
+
+impl KeptTable {
+    fn find(&self, prefix: &Name, face_id: u64) -> Option<&Kept> {
+        self.entries.get(&(prefix.clone(), face_id))
+    }
+
+    /// Keeps an announcement in place of the one that there is, if there is room.
+    fn insert(&mut self, rib: &Rib, prefix: &Name, face_id: u64, kept: Kept) {
+        let length = kept.wire.len();
+        self.remove(prefix, face_id);
+        if !self.has_room(face_id, length) {
+            self.drop_without_route(rib);
+        }
+        if self.has_room(face_id, length) {
+            self.total.add(length);
+            self.faces.entry(face_id).or_default().add(length);
+            self.entries.insert((prefix.clone(), face_id), kept);
+        }
+    }
+
+    fn has_room(&self, face_id: u64, length: usize) -> bool {
+        let of_face = self.faces.get(&face_id).copied().unwrap_or_default();
+        self.total.has_room(length, KEPT_MAX) && of_face.has_room(length, KEPT_PER_FACE_MAX)
+    }
+
+    fn remove(&mut self, prefix: &Name, face_id: u64) {
+        let Some(kept) = self.entries.remove(&(prefix.clone(), face_id)) else { return };
+        let length = kept.wire.len();
+        self.total.remove(length);
+        if let Some(of_face) = self.faces.get_mut(&face_id) {
+            of_face.remove(length);
+            if of_face.count == 0 {
+                self.faces.remove(&face_id);
+            }
+        }
+    }
+
+    /// Drops the announcements whose routes have ended.
+    fn drop_without_route(&mut self, rib: &Rib) {
+        let origin = route_origin::PREFIX_ANNOUNCEMENT;
+        let ended = |(prefix, face_id): &&(Name, u64)| {
+            rib.find(prefix.as_ref(), *face_id, origin).is_none()
+        };
+        let ended: Vec<(Name, u64)> = self.entries.keys().filter(ended).cloned().collect();
+        for (prefix, face_id) in ended {
+            self.remove(&prefix, face_id);
+        }
+    }
+}
+
 /// What is kept for learnt routes, beside the routes.
 #[derive(Debug, Default)]
 pub(super) struct LearntRoutes {
-    /// The announcements of routes, by prefix and face.
-    kept: BTreeMap<(Name, u64), Kept>,
+    kept: KeptTable,
     waiting: Vec<Waiting>,
 }
 
@@ -70,17 +152,6 @@ impl LearntRoutes {
     pub(super) fn awaits(&self, name: NameRef<'_>) -> bool {
         self.waiting.iter().any(|entry| entry.awaits(name))
     }
-
-    fn keep(&mut self, rib: &Rib, prefix: &Name, face_id: u64, wire: &[u8], holds_until_ns: u64) {
-        if self.kept.len() >= KEPT_MAX {
-            let origin = route_origin::PREFIX_ANNOUNCEMENT;
-            self.kept
-                .retain(|(prefix, face), _| rib.find(prefix.as_ref(), *face, origin).is_some());
-        }
-        if self.kept.len() < KEPT_MAX {
-            self.kept.insert((prefix.clone(), face_id), Kept { wire: wire.into(), holds_until_ns });
-        }
-    }
 }
 
 impl Waiting {
@@ -90,9 +161,27 @@ impl Waiting {
 }
 
 impl ControlState {
-    /// Takes the announcement that came with a Data on `face_id`, and makes its route if it is to
-    /// be trusted.
-    pub fn learn_announcement(&mut self, now: Now, face_id: u64, wire: &[u8]) -> Learning {
+    /// Takes the announcement that came with the Data `name` on `face_id`, and makes its route if it
+    /// is to be trusted. It has to announce a prefix of that name.
+    pub fn learn_announcement(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        name: NameRef<'_>,
+        wire: &[u8],
+    ) -> Learning {
+        let announced = Data::parse(wire).ok().and_then(|data| {
+            let announcement = PrefixAnnouncement::from_data(&data).ok()?;
+            Some(announcement.prefix)
+        });
+        // What is none at all is told below.
+        if let Some(prefix) = announced
+            && !name.starts_with(prefix.as_ref())
+        {
+            let reason =
+                format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
+            return Learning::Refused(reason);
+        }
         self.judge_announcement(now, face_id, wire, Progress::default())
     }
 
@@ -103,7 +192,7 @@ impl ControlState {
         let prefix = prefixes.find(|prefix| self.rib.find(*prefix, face_id, origin).is_some())?;
         self.remove_route(prefix, face_id, origin);
         let prefix = prefix.to_name();
-        self.learnt.kept.remove(&(prefix.clone(), face_id));
+        self.learnt.kept.remove(&prefix, face_id);
         Some(prefix)
     }
 
@@ -115,7 +204,7 @@ impl ControlState {
         let (routes, prefix) = (self.rib.routes(prefix), prefix.to_name());
         let mut kept = None;
         for route in routes.iter().filter(|r| r.origin == route_origin::PREFIX_ANNOUNCEMENT) {
-            let found = self.learnt.kept.get(&(prefix.clone(), route.face_id));
+            let found = self.learnt.kept.find(&prefix, route.face_id);
             if let Some(Kept { wire, holds_until_ns }) = found
                 && *holds_until_ns > now.monotonic_ns
                 && kept.is_none_or(|(_, expires)| expires < route.expires_at_ns)
@@ -173,7 +262,8 @@ impl ControlState {
         match self.add_route(announcement.prefix.as_ref(), route) {
             Ok(()) => {
                 let prefix = announcement.prefix;
-                self.learnt.keep(&self.rib, &prefix, face_id, wire, holds_until_ns);
+                let kept = Kept { wire: wire.into(), holds_until_ns };
+                self.learnt.kept.insert(&self.rib, &prefix, face_id, kept);
                 Learning::Learnt(prefix)
             }
             Err(error @ (RouteError::NoFace(_) | RouteError::PrefixTooLong)) => refused(&error),
@@ -223,5 +313,93 @@ impl ControlState {
     /// Forgets the announcements whose certificates did not come in time.
     pub(super) fn give_up_announcements(&mut self, now: Now) {
         self.learnt.waiting.retain(|entry| entry.deadline_ns > now.monotonic_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::name;
+
+    fn route(face_id: u64) -> Route {
+        let origin = route_origin::PREFIX_ANNOUNCEMENT;
+        Route { face_id, origin, cost: ANNOUNCEMENT_COST, flags: 0, expires_at_ns: None }
+    }
+
+    fn kept(length: usize) -> Kept {
+        Kept { wire: vec![0; length].into(), holds_until_ns: 0 }
+    }
+
+    proptest! {
+        /// What is counted is what there is, whatever happens.
+        #[test]
+        fn the_account_is_right(
+            steps in proptest::collection::vec((0..6_u64, 0..4_u64, 0..9000_usize, 0..3_u8), 0..200),
+        ) {
+            let (mut table, mut rib) = (KeptTable::default(), Rib::new(1000));
+            let mut oracle: BTreeMap<(Name, u64), usize> = BTreeMap::new();
+            for (prefix, face_id, length, what) in steps {
+                let mut uri = name("/p");
+                uri.push_segment(prefix);
+                match what {
+                    0 => {
+                        rib.register(uri.as_ref(), route(face_id)).unwrap();
+                        table.insert(&rib, &uri, face_id, kept(length));
+                        oracle.insert((uri, face_id), length);
+                    }
+                    1 => {
+                        table.remove(&uri, face_id);
+                        oracle.remove(&(uri, face_id));
+                    }
+                    _ => {
+                        rib.unregister(uri.as_ref(), face_id, route_origin::PREFIX_ANNOUNCEMENT);
+                        table.drop_without_route(&rib);
+                        oracle.retain(|(prefix, face_id), _| {
+                            let origin = route_origin::PREFIX_ANNOUNCEMENT;
+                            rib.find(prefix.as_ref(), *face_id, origin).is_some()
+                        });
+                    }
+                }
+                let found: BTreeMap<_, _> =
+                    table.entries.iter().map(|(key, kept)| (key.clone(), kept.wire.len())).collect();
+                prop_assert_eq!(&found, &oracle);
+                let total = Usage { count: oracle.len(), bytes: oracle.values().sum() };
+                prop_assert_eq!(table.total, total);
+                for face_id in 0..4 {
+                    let own = oracle.iter().filter(|((_, face), _)| *face == face_id);
+                    let lengths: Vec<usize> = own.map(|(_, length)| *length).collect();
+                    let expected = Usage { count: lengths.len(), bytes: lengths.iter().sum() };
+                    prop_assert_eq!(table.faces.get(&face_id).copied().unwrap_or_default(), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_face_fills_its_own_share_and_all_faces_theirs() {
+        let (mut table, mut rib) = (KeptTable::default(), Rib::new(100_000));
+        let length = 8000;
+        let per_face = KEPT_PER_FACE_MAX.bytes / length;
+        for face_id in 300..320 {
+            for number in 0..per_face as u64 + 10 {
+                let mut uri = name("/p");
+                uri.push_segment(number);
+                rib.register(uri.as_ref(), route(face_id)).unwrap();
+                table.insert(&rib, &uri, face_id, kept(length));
+            }
+            let of_face = table.faces.get(&face_id).copied().unwrap_or_default();
+            assert!(of_face.bytes <= KEPT_PER_FACE_MAX.bytes);
+            assert!(table.total.bytes <= KEPT_MAX.bytes && table.total.count <= KEPT_MAX.count);
+        }
+        assert_eq!(table.faces[&300].count, per_face);
+        assert!(table.total.bytes + length > KEPT_MAX.bytes, "the room is used");
+        // What has ended makes room.
+        rib.remove_face(300);
+        table.insert(&rib, &name("/p"), 400, kept(length));
+        assert!(table.find(&name("/p"), 400).is_some() && !table.faces.contains_key(&300));
     }
 }

@@ -1,13 +1,13 @@
 //! What the data plane tells.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
-use ndn_face::{FaceOptions, FaceUri};
+use ndn_face::FaceOptions;
 use ndn_forwarding::{FaceScope, LearningRequest};
 use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
-use super::{Control, Excess, QuotaWatch};
+use super::Control;
 use crate::run::faces::{self, KnownFace};
 
 impl Control {
@@ -61,9 +61,6 @@ impl Control {
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
             }
-            Event::QuotaUsedUp { face, refused } => {
-                QuotaWatch::refused(&mut self.faces, face, refused);
-            }
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
                 if let Some(ticket) = self.take_ticket(Some(ticket)) {
@@ -76,8 +73,8 @@ impl Control {
     /// What self-learning asks for.
     fn learn(&mut self, now: Now, request: LearningRequest) {
         match request {
-            LearningRequest::Learn { face_id, announcement } => {
-                match self.state.learn_announcement(now, face_id, &announcement) {
+            LearningRequest::Learn { face_id, name, announcement } => {
+                match self.state.learn_announcement(now, face_id, name.as_ref(), &announcement) {
                     Learning::Learnt(prefix) => debug!(face_id, %prefix, "a route was learnt"),
                     Learning::Waiting => {}
                     Learning::Refused(reason) => {
@@ -112,9 +109,6 @@ impl Control {
                 options: face.options,
                 counters: std::sync::Arc::clone(&face.counters),
                 remote: face.remote.clone(),
-                excess: Excess::default(),
-                // One that was asked for has it from the start.
-                is_separated: ticket.is_some() || !matches!(face.remote, FaceUri::Udp(_)),
             },
         );
         self.captures.face_added(face.index, face_id);

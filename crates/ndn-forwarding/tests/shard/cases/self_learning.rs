@@ -115,8 +115,11 @@ fn without_a_route_everybody_is_asked_and_what_answers_is_learnt() {
         // The announcement goes on with the Data, and to the control thread.
         let sent = scene.answer(10, 3, "/a/b/2", ANNOUNCEMENT);
         assert_eq!(sent, [(1, ANNOUNCEMENT.to_vec())]);
-        let learn =
-            LearningRequest::Learn { face_id: face_id(3), announcement: ANNOUNCEMENT.into() };
+        let learn = LearningRequest::Learn {
+            face_id: face_id(3),
+            name: "/a/b/2".parse().unwrap(),
+            announcement: ANNOUNCEMENT.into(),
+        };
         let requests = scene.requests();
         assert_eq!(requests.into_iter().map(|(_, r)| r).collect::<Vec<_>>(), [learn]);
 

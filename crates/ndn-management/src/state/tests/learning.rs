@@ -19,7 +19,11 @@ fn pass(harness: &mut Harness, nanoseconds: u64) {
 }
 
 fn learn(harness: &mut Harness, wire: &[u8]) -> Learning {
-    let learning = harness.state.learn_announcement(harness.now, TUNNEL, wire);
+    // It came with a Data of just that name.
+    let announced =
+        Data::parse(wire).ok().and_then(|data| PrefixAnnouncement::from_data(&data).ok());
+    let with = announced.map_or_else(|| name("/net/app/1"), |announcement| announcement.prefix);
+    let learning = harness.state.learn_announcement(harness.now, TUNNEL, with.as_ref(), wire);
     harness.run();
     learning
 }
@@ -85,7 +89,7 @@ fn what_is_not_to_be_trusted_makes_no_route() {
         assert!(matches!(learn(&mut harness, &wire), Learning::Refused(_)), "{wire:?}");
     }
     let wire = announcement("/net/app", 5000, &root.signer());
-    let gone = harness.state.learn_announcement(harness.now, 999, &wire);
+    let gone = harness.state.learn_announcement(harness.now, 999, name("/net/app").as_ref(), &wire);
     assert!(matches!(gone, Learning::Refused(_)), "no such face");
     assert_eq!(harness.state.rib().route_count(), 0);
 }
@@ -139,4 +143,21 @@ fn the_announcement_of_a_data_is_that_of_its_route() {
     harness.state.forget_learnt(TUNNEL, data.as_ref());
     let made = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
     assert!(Data::parse(&made).unwrap().name().starts_with(name("/net/32=PA").as_ref()));
+}
+
+#[test]
+fn an_announcement_is_about_the_data_that_it_comes_with() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let wire = announcement("/net/app", 60_000, &root.signer());
+    let mut learn = |uri: &str| {
+        let data = name(uri);
+        harness.state.learn_announcement(harness.now, TUNNEL, data.as_ref(), &wire)
+    };
+    for other in ["/net", "/net/application/1", "/elsewhere/app"] {
+        assert!(matches!(learn(other), Learning::Refused(_)), "{other}");
+    }
+    for fitting in ["/net/app", "/net/app/1/2"] {
+        assert_eq!(learn(fitting), Learning::Learnt(name("/net/app")), "{fitting}");
+    }
 }
