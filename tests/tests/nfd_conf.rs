@@ -120,9 +120,7 @@ fn a_file_like_the_samples_starts_and_what_is_missing_is_told() {
     let strategies = text(&forwarder.run(&["strategy", "list"]));
     assert!(strategies.contains("/hii/dcn"), "{strategies}");
     let said = forwarder.process.stderr();
-    for (line, what) in [(32, "Ethernet"), (47, "auto_prefix_propagate")] {
-        assert!(said.contains(&format!("nfd.conf:{line}: ")), "line {line}: {what}: {said}");
-    }
+    assert!(said.contains("nfd.conf:32: "), "there are no Ethernet faces: {said}");
     let added = forwarder.run(&["face", "create", "udp4://192.0.2.1:6363"]);
     assert!(!added.status.success(), "there is no UDP socket: {}", text(&added));
 }

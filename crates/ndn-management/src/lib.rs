@@ -12,7 +12,7 @@
 //! | [`dispatch()`], [`request`] | from an Interest to a typed request |
 //! | [`state`] | the control plane as a state machine: actions out, events and completions in |
 //! | [`client`] | the other side: command Interests |
-//! | [`readvertise`] | telling a routing daemon which prefixes are served here |
+//! | [`readvertise`] | telling a routing daemon, or another router, which prefixes are served here |
 //! | [`publisher`], [`notification`] | versions of datasets in segments; the event stream |
 //! | [`rib`], [`fib`], [`strategy_name`] | routes and inheritance; next hops; strategy names |
 //!

@@ -1,106 +1,240 @@
-//! Tells a routing daemon on this host which prefixes applications serve (NFD, "readvertise"):
-//! `rib/register` and `rib/unregister` under `/localhost/nlsr` for the routes of origin `client`,
-//! again and again until they are answered, and once an hour after that.
+//! Tells somebody else which prefixes are served here (NFD, "readvertise"): `rib/register` and
+//! `rib/unregister`, again and again until they are answered, and regularly after that. Either to a
+//! routing daemon on this host, under `/localhost/nlsr`, or to the router that `/localhop/nfd` leads to
+//! (`auto_prefix_propagate`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ndn_packet::{Interest, Name, NameRef};
 
 use crate::client::CommandBuilder;
-use crate::command::Verb;
+use crate::command::{TopPrefix, Verb};
 use crate::response::ControlResponse;
+use crate::types::route_origin;
 use crate::{ControlParameters, Now};
 
-/// Commands that wait for their answer.
-const UNANSWERED_MAX: usize = 64;
-/// How long one waits.
-const PATIENCE_NS: u64 = 10 * SECOND_NS;
-/// Waits between attempts; each is twice the one before.
-const RETRY_NS_MIN: u64 = 50 * SECOND_NS;
-const RETRY_NS_MAX: u64 = 3600 * SECOND_NS;
-/// How long a prefix is known to the daemon before it is told again.
-const REFRESH_NS: u64 = 3600 * SECOND_NS;
-const SECOND_NS: u64 = 1_000_000_000;
+/// Signs the commands that the forwarder itself issues, and knows who it may be.
+pub trait CommandSigner {
+    /// A signed command (packet specification 0.3), as `identity` or as the default one. None if there
+    /// is no such key any more.
+    fn sign(
+        &mut self,
+        now: Now,
+        command: &UnsignedCommand<'_>,
+        identity: Option<&Name>,
+    ) -> Option<Vec<u8>>;
 
-/// What the daemon is to know about one prefix.
+    /// The identities whose keys can sign.
+    fn identities(&mut self, now: Now) -> Vec<Name>;
+}
+
+/// A command to be signed.
+#[derive(Debug, Clone, Copy)]
+pub struct UnsignedCommand<'a> {
+    /// Where it goes.
+    pub builder: &'a CommandBuilder,
+    /// What it asks for.
+    pub verb: Verb,
+    /// And about what.
+    pub parameters: &'a ControlParameters,
+    /// Different each time.
+    pub nonce: u64,
+    /// SignatureTime, milliseconds since 1970; later each time.
+    pub time_ms: u64,
+}
+
+/// Signs with DigestSha256, and is nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DigestCommandSigner;
+
+impl CommandSigner for DigestCommandSigner {
+    fn sign(
+        &mut self,
+        _now: Now,
+        command: &UnsignedCommand<'_>,
+        identity: Option<&Name>,
+    ) -> Option<Vec<u8>> {
+        if identity.is_some() {
+            return None;
+        }
+        let UnsignedCommand { builder, verb, parameters, nonce, time_ms } = *command;
+        builder.digest_signed_interest(verb, parameters, nonce, time_ms).ok()
+    }
+
+    fn identities(&mut self, _now: Now) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// Whom to tell, what, and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadvertiseOptions {
+    /// The first components of the commands.
+    pub prefix: Name,
+    /// Cost of the routes; that of the receiver if there is none.
+    pub cost: Option<u64>,
+    /// Origin of the routes; that of the receiver if there is none.
+    pub origin: Option<u64>,
+    /// How long a command waits for its answer.
+    pub timeout: Duration,
+    /// How long a prefix is known there before it is told again.
+    pub refresh: Duration,
+    /// First wait before another attempt; twice the one before from then on.
+    pub retry_min: Duration,
+    /// Longest wait before another attempt.
+    pub retry_max: Duration,
+    /// Commands that wait for their answer at one time.
+    pub unanswered_max: usize,
+}
+
+impl ReadvertiseOptions {
+    /// A daemon that speaks as NLSR does: told again once an hour.
+    #[must_use]
+    pub fn nlsr() -> Self {
+        let mut prefix = Name::new();
+        prefix.push_generic("localhost").push_generic("nlsr");
+        Self {
+            prefix,
+            cost: None,
+            origin: None,
+            timeout: Duration::from_secs(10),
+            refresh: Duration::from_secs(3600),
+            retry_min: Duration::from_secs(50),
+            retry_max: Duration::from_secs(3600),
+            unanswered_max: 64,
+        }
+    }
+
+    /// The router that `/localhop/nfd` leads to, with NFD's defaults.
+    #[must_use]
+    pub fn gateway() -> Self {
+        Self {
+            prefix: TopPrefix::Localhop.to_name(),
+            cost: Some(15),
+            origin: Some(route_origin::CLIENT),
+            refresh: Duration::from_secs(25),
+            // Of commands that overtake each other on their way, the later ones count as repeated.
+            unanswered_max: 1,
+            ..Self::nlsr()
+        }
+    }
+}
+
+/// What is to be known about one prefix.
 #[derive(Debug)]
 struct Entry {
     /// There is a route; otherwise it is to be withdrawn.
     is_wanted: bool,
-    due_ns: u64,
+    /// Who signs.
+    identity: Option<Name>,
+    /// When it is to be told (again), or when waiting for an answer ends.
+    at_ns: u64,
+    /// The wait after the next failure.
     retry_ns: u64,
     /// The name of the command that waits for its answer.
     unanswered: Option<Name>,
 }
 
-/// Keeps a routing daemon informed. Pure: the caller sends what [`Readvertise::poll`] gives.
+/// Keeps somebody informed. Pure: the caller sends what [`Readvertise::poll`] gives.
 #[derive(Debug)]
 pub struct Readvertise {
+    options: ReadvertiseOptions,
     commands: CommandBuilder,
-    /// Where the daemon listens.
-    prefix: Name,
     is_available: bool,
     entries: BTreeMap<Name, Entry>,
+    /// Prefixes to be told, by time.
     due: BTreeSet<(u64, Name)>,
+    /// Prefixes that wait for an answer, by the end of patience.
+    waiting: BTreeSet<(u64, Name)>,
+    /// The prefixes that commands are about.
     unanswered: BTreeMap<Name, Name>,
     nonce: u64,
+    /// The time that was signed last.
+    time_ms: u64,
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Readvertise {
-    /// For a daemon that speaks as NLSR does, `/localhost/nlsr`.
+    /// For nobody who is there yet.
     #[must_use]
-    pub fn to_nlsr() -> Self {
-        let mut prefix = Name::new();
-        prefix.push_generic("localhost").push_generic("nlsr");
+    pub fn new(options: ReadvertiseOptions) -> Self {
+        let timeout_ms = u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX);
         Self {
-            commands: CommandBuilder::new(prefix.clone()),
-            prefix,
+            commands: CommandBuilder::new(options.prefix.clone()).lifetime_ms(timeout_ms),
+            options,
             is_available: false,
             entries: BTreeMap::new(),
             due: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             unanswered: BTreeMap::new(),
             nonce: 0,
+            time_ms: 0,
         }
     }
 
-    /// Whether routes of `prefix` tell where the daemon is.
+    /// Whom it tells, what and how often.
     #[must_use]
-    pub fn is_about_daemon(&self, prefix: NameRef<'_>) -> bool {
-        prefix.starts_with(self.prefix.as_ref())
+    pub const fn options(&self) -> &ReadvertiseOptions {
+        &self.options
     }
 
-    /// The daemon came, or went. One that comes is told everything.
+    /// The receiver came, or went. One that comes is told everything.
     pub fn set_available(&mut self, now: Now, is_available: bool) {
+        let retry_ns = nanos(self.options.retry_min);
         if is_available && !self.is_available {
             let prefixes: Vec<Name> = self.entries.keys().cloned().collect();
             for prefix in prefixes {
                 self.update(&prefix, |entry| {
-                    entry.due_ns = now.monotonic_ns;
-                    entry.retry_ns = RETRY_NS_MIN;
+                    entry.at_ns = now.monotonic_ns;
+                    entry.retry_ns = retry_ns;
+                    entry.unanswered = None;
                 });
             }
+        }
+        if !is_available && self.is_available {
+            // What was to be withdrawn is gone with it.
+            let gone = self.entries.iter().filter(|(_, entry)| !entry.is_wanted);
+            let gone: Vec<Name> = gone.map(|(prefix, _)| prefix.clone()).collect();
+            gone.iter().for_each(|prefix| self.forget(prefix));
         }
         self.is_available = is_available;
     }
 
-    /// A prefix has a route to be told of, or has none any more.
-    pub fn set_wanted(&mut self, now: Now, prefix: &Name, is_wanted: bool) {
+    /// A prefix has a route to be told of, or has none any more. `identity` signs; none for the default
+    /// one.
+    pub fn set_wanted(
+        &mut self,
+        now: Now,
+        prefix: &Name,
+        is_wanted: bool,
+        identity: Option<&Name>,
+    ) {
         let known = self.entries.get(prefix.value()).map(|entry| entry.is_wanted);
+        let retry_ns = nanos(self.options.retry_min);
         match known {
             None if is_wanted => {
                 let entry = Entry {
                     is_wanted,
-                    due_ns: now.monotonic_ns,
-                    retry_ns: RETRY_NS_MIN,
+                    identity: identity.cloned(),
+                    at_ns: now.monotonic_ns,
+                    retry_ns,
                     unanswered: None,
                 };
-                self.due.insert((entry.due_ns, prefix.clone()));
+                self.due.insert((entry.at_ns, prefix.clone()));
                 self.entries.insert(prefix.clone(), entry);
             }
+            Some(true) if !is_wanted && !self.is_available => self.forget(prefix),
             Some(was_wanted) if was_wanted != is_wanted => self.update(prefix, |entry| {
                 entry.is_wanted = is_wanted;
-                entry.due_ns = now.monotonic_ns;
-                entry.retry_ns = RETRY_NS_MIN;
+                if is_wanted {
+                    entry.identity = identity.cloned();
+                }
+                entry.at_ns = now.monotonic_ns;
+                entry.retry_ns = retry_ns;
                 entry.unanswered = None;
             }),
             None | Some(_) => {}
@@ -110,186 +244,128 @@ impl Readvertise {
     /// When [`Readvertise::poll`] has something to do.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        let first = self.due.first().map(|(due_ns, _)| *due_ns)?;
-        self.is_available.then_some(first)
+        let due = self.due.first().filter(|_| self.has_room());
+        let next = due.into_iter().chain(self.waiting.first()).map(|(at_ns, _)| *at_ns).min()?;
+        self.is_available.then_some(next)
     }
 
     /// The next command to be sent.
-    pub fn poll(&mut self, now: Now) -> Option<Vec<u8>> {
-        if !self.is_available || self.unanswered.len() >= UNANSWERED_MAX {
-            return None;
+    pub fn poll(&mut self, now: Now, signer: &mut dyn CommandSigner) -> Option<Vec<u8>> {
+        while let Some((at_ns, prefix)) = self.waiting.first().cloned()
+            && at_ns <= now.monotonic_ns
+        {
+            self.failed(now, &prefix);
         }
-        let (due_ns, prefix) = self.due.first().cloned()?;
-        if due_ns > now.monotonic_ns {
-            return None;
+        while self.is_available && self.has_room() {
+            let (at_ns, prefix) = self.due.first().cloned()?;
+            if at_ns > now.monotonic_ns {
+                return None;
+            }
+            let Some((wire, name)) = self.sign(now, &prefix, signer) else {
+                self.failed(now, &prefix);
+                continue;
+            };
+            let patience_ns = nanos(self.options.timeout);
+            self.update(&prefix, |entry| {
+                entry.unanswered = Some(name);
+                entry.at_ns = now.monotonic_ns.saturating_add(patience_ns);
+            });
+            return Some(wire);
         }
-        self.nonce += 1;
-        let is_wanted = self.entries.get(prefix.value()).is_some_and(|entry| entry.is_wanted);
-        let verb = if is_wanted { Verb::RibRegister } else { Verb::RibUnregister };
-        let parameters =
-            ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
-        let nonce = now.unix_us.rotate_left(20) ^ self.nonce;
-        let wire =
-            self.commands.digest_signed_interest(verb, &parameters, nonce, now.unix_ms()).ok()?;
-        let name = Interest::parse(&wire).ok()?.name().to_name();
-        self.unanswered.insert(name.clone(), prefix.clone());
-        self.update(&prefix, |entry| {
-            entry.unanswered = Some(name);
-            // Should there be no answer, this is when it is tried again.
-            entry.due_ns = now.monotonic_ns + PATIENCE_NS + entry.retry_ns;
-            entry.retry_ns = (entry.retry_ns * 2).min(RETRY_NS_MAX);
+        None
+    }
+
+    fn has_room(&self) -> bool {
+        self.unanswered.len() < self.options.unanswered_max
+    }
+
+    /// There is no answer, or a bad one, or nobody to sign: it is tried again, later each time.
+    fn failed(&mut self, now: Now, prefix: &Name) {
+        let retry_ns_max = nanos(self.options.retry_max);
+        self.update(prefix, |entry| {
+            entry.unanswered = None;
+            entry.at_ns = now.monotonic_ns.saturating_add(entry.retry_ns.max(1));
+            entry.retry_ns = entry.retry_ns.saturating_mul(2).min(retry_ns_max);
         });
-        Some(wire)
+    }
+
+    /// The command about a prefix, with its name.
+    fn sign(
+        &mut self,
+        now: Now,
+        prefix: &Name,
+        signer: &mut dyn CommandSigner,
+    ) -> Option<(Vec<u8>, Name)> {
+        self.nonce += 1;
+        self.time_ms = now.unix_ms().max(self.time_ms + 1);
+        let entry = self.entries.get(prefix.value())?;
+        let is_wanted = entry.is_wanted;
+        let verb = if is_wanted { Verb::RibRegister } else { Verb::RibUnregister };
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            origin: self.options.origin,
+            cost: self.options.cost.filter(|_| is_wanted),
+            ..ControlParameters::default()
+        };
+        let nonce = now.unix_us.rotate_left(20) ^ self.nonce;
+        let (builder, time_ms) = (&self.commands, self.time_ms);
+        let command = UnsignedCommand { builder, verb, parameters: &parameters, nonce, time_ms };
+        let wire = signer.sign(now, &command, entry.identity.as_ref())?;
+        let name = Interest::parse(&wire).ok()?.name().to_name();
+        Some((wire, name))
     }
 
     /// Takes an answer; false if it is to something else.
     pub fn handle_data(&mut self, now: Now, name: NameRef<'_>, content: &[u8]) -> bool {
-        let Some(prefix) = self.unanswered.remove(name.value()) else { return false };
+        let Some(prefix) = self.unanswered.get(name.value()).cloned() else { return false };
         let is_ok = ControlResponse::decode(content).is_ok_and(|response| response.is_ok());
-        let Some(entry) = self.entries.get(prefix.value()) else { return true };
-        if !is_ok || entry.unanswered.as_ref().is_none_or(|wanted| *wanted != name) {
-            return true;
-        }
-        if entry.is_wanted {
-            self.update(&prefix, |entry| {
+        let is_wanted = self.entries.get(prefix.value()).is_some_and(|entry| entry.is_wanted);
+        let (refresh_ns, retry_ns) = (nanos(self.options.refresh), nanos(self.options.retry_min));
+        match (is_ok, is_wanted) {
+            (false, _) => self.failed(now, &prefix),
+            (true, false) => self.forget(&prefix),
+            (true, true) => self.update(&prefix, |entry| {
                 entry.unanswered = None;
-                entry.due_ns = now.monotonic_ns + REFRESH_NS;
-                entry.retry_ns = RETRY_NS_MIN;
-            });
-        } else {
-            self.due.remove(&(entry.due_ns, prefix.clone()));
-            self.entries.remove(prefix.value());
+                entry.at_ns = now.monotonic_ns.saturating_add(refresh_ns);
+                entry.retry_ns = retry_ns;
+            }),
         }
         true
     }
 
+    fn forget(&mut self, prefix: &Name) {
+        let Some(entry) = self.entries.remove(prefix.value()) else { return };
+        self.unschedule(prefix, &entry);
+    }
+
     fn update(&mut self, prefix: &Name, change: impl FnOnce(&mut Entry)) {
-        let Some(entry) = self.entries.get_mut(prefix.value()) else { return };
-        self.due.remove(&(entry.due_ns, prefix.clone()));
-        let before = entry.unanswered.clone();
-        change(entry);
-        // An answer to what was said before counts no more.
-        if let Some(before) = before.filter(|before| entry.unanswered.as_ref() != Some(before)) {
-            self.unanswered.remove(before.value());
+        let Some(mut entry) = self.entries.remove(prefix.value()) else { return };
+        self.unschedule(prefix, &entry);
+        change(&mut entry);
+        let place = (entry.at_ns, prefix.clone());
+        if let Some(name) = &entry.unanswered {
+            self.unanswered.insert(name.clone(), prefix.clone());
+            self.waiting.insert(place);
+        } else {
+            self.due.insert(place);
         }
-        self.due.insert((entry.due_ns, prefix.clone()));
+        self.entries.insert(prefix.clone(), entry);
+    }
+
+    /// Takes an entry out of its queue. An answer to what was said before counts no more.
+    fn unschedule(&mut self, prefix: &Name, entry: &Entry) {
+        let place = (entry.at_ns, prefix.clone());
+        match &entry.unanswered {
+            Some(name) => {
+                self.waiting.remove(&place);
+                self.unanswered.remove(name.value());
+            }
+            None => {
+                self.due.remove(&place);
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use super::*;
-    use crate::testing::name;
-
-    struct Scene {
-        readvertise: Readvertise,
-        now: Now,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            let now = Now { monotonic_ns: 1 << 40, unix_us: 1_700_000_000_000_000 };
-            Self { readvertise: Readvertise::to_nlsr(), now }
-        }
-
-        fn wait(&mut self, seconds: u64) {
-            self.now.monotonic_ns += seconds * SECOND_NS;
-            self.now.unix_us += seconds * 1_000_000;
-        }
-
-        /// The commands that are due: verb and prefix, and the name to answer.
-        fn sent(&mut self) -> Vec<(String, Name)> {
-            std::iter::from_fn(|| self.readvertise.poll(self.now))
-                .map(|wire| {
-                    let interest = Interest::parse(&wire).unwrap();
-                    let verb = interest.name().component(3).unwrap().to_string();
-                    let parameters = interest.name().component(4).unwrap().value();
-                    let prefix = ControlParameters::decode(parameters).unwrap().name.unwrap();
-                    (format!("{verb} {prefix}"), interest.name().to_name())
-                })
-                .collect()
-        }
-
-        fn answer(&mut self, name: &Name, code: u32) -> bool {
-            let content = ControlResponse::new(code, "").to_vec();
-            self.readvertise.handle_data(self.now, name.as_ref(), &content)
-        }
-    }
-
-    #[test]
-    fn prefixes_are_told_refreshed_and_withdrawn() {
-        let mut scene = Scene::new();
-        scene.readvertise.set_wanted(scene.now, &name("/a"), true);
-        assert!(scene.sent().is_empty(), "nobody listens");
-        assert_eq!(scene.readvertise.next_deadline_ns(), None);
-        scene.readvertise.set_available(scene.now, true);
-        let sent = scene.sent();
-        assert_eq!(sent[0].0, "register /a");
-        assert!(scene.answer(&sent[0].1, 200));
-        scene.wait(3599);
-        assert!(scene.sent().is_empty());
-        scene.wait(1);
-        let again = scene.sent();
-        assert_eq!(again[0].0, "register /a");
-        scene.readvertise.set_wanted(scene.now, &name("/a"), false);
-        assert!(!scene.answer(&again[0].1, 200), "that counts no more");
-        let withdrawn = scene.sent();
-        assert_eq!(withdrawn[0].0, "unregister /a");
-        scene.answer(&withdrawn[0].1, 200);
-        scene.wait(100_000);
-        assert!(scene.sent().is_empty());
-        assert!(scene.readvertise.entries.is_empty() && scene.readvertise.due.is_empty());
-    }
-
-    #[test]
-    fn what_is_not_answered_or_refused_is_tried_again_ever_more_slowly() {
-        let mut scene = Scene::new();
-        scene.readvertise.set_available(scene.now, true);
-        scene.readvertise.set_wanted(scene.now, &name("/a"), true);
-        let mut waits = Vec::new();
-        for round in 0..9 {
-            let sent = scene.sent();
-            assert_eq!(sent.len(), 1);
-            if round == 3 {
-                scene.answer(&sent[0].1, 403);
-            }
-            let at = scene.readvertise.next_deadline_ns().unwrap();
-            let wait = (at - scene.now.monotonic_ns) / SECOND_NS;
-            waits.push(wait);
-            scene.wait(wait);
-        }
-        assert_eq!(waits, [60, 110, 210, 410, 810, 1610, 3210, 3610, 3610]);
-        assert!(scene.readvertise.unanswered.len() <= 1);
-    }
-
-    #[test]
-    fn a_daemon_that_comes_back_is_told_everything() {
-        let mut scene = Scene::new();
-        scene.readvertise.set_available(scene.now, true);
-        for n in 0..200 {
-            let mut prefix = name("/p");
-            prefix.push_segment(n);
-            scene.readvertise.set_wanted(scene.now, &prefix, true);
-        }
-        let mut told = 0;
-        loop {
-            let sent = scene.sent();
-            if sent.is_empty() {
-                break;
-            }
-            assert!(sent.len() <= UNANSWERED_MAX);
-            told += sent.len();
-            for (_, name) in sent {
-                scene.answer(&name, 200);
-            }
-        }
-        assert_eq!(told, 200);
-        scene.readvertise.set_available(scene.now, false);
-        scene.wait(10);
-        assert!(scene.sent().is_empty());
-        scene.readvertise.set_available(scene.now, true);
-        assert_eq!(scene.sent().len(), UNANSWERED_MAX);
-    }
-}
+mod tests;

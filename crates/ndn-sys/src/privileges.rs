@@ -40,7 +40,7 @@ pub struct Identity {
 pub enum Capability {
     /// To bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
     BindPorts,
-    /// To bind sockets to interfaces on kernels before 5.7 (`CAP_NET_RAW`).
+    /// To open packet sockets, and to bind sockets to interfaces on kernels before 5.7 (`CAP_NET_RAW`).
     RawNetwork,
 }
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{Config, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, format_duration};
+use super::{
+    Config, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules, format_duration,
+};
 
 /// Longest path of a Unix socket, bytes (`sun_path` of unix(7), with its last zero byte).
 const SOCKET_PATH_LEN_MAX: usize = 107;
@@ -29,6 +31,12 @@ impl Config {
         self.check_socket_paths()?;
         if self.privileges.user.is_none() && self.privileges.group.is_some() {
             let reason = "privileges.group: without `user`, root would stay root; name both";
+            return Err(reason.to_owned());
+        }
+        let propagates = self.management.propagate.enabled;
+        if propagates && self.management.access.localhop_rib != TrustRules::Nobody {
+            let reason = "management.propagate: with `localhop_rib` the forwarder would register \
+                          prefixes with itself; leave one of the two out";
             return Err(reason.to_owned());
         }
         Ok(())
@@ -166,6 +174,12 @@ mod tests {
         parse("test", &format!("listeners.unix.path = \"/tmp/{}.sock\"", &long[..80])).unwrap();
         refused("listeners.unix.path = \"/tmp/a.sock\"\ncontrol.path = \"/tmp/./a.sock\"");
         refused("control.path = \"/\"");
+    }
+
+    #[test]
+    fn a_forwarder_is_not_its_own_gateway() {
+        refused("management = { localhop_rib = \"any\", propagate.enabled = true }");
+        parse("test", "management.propagate.enabled = true").unwrap();
     }
 
     #[test]

@@ -157,7 +157,27 @@ impl Default for Pool {
 
 impl Default for Management {
     fn default() -> Self {
-        Self { enabled: true, access: Access::default(), readvertise_nlsr: false, identity: None }
+        Self {
+            enabled: true,
+            access: Access::default(),
+            readvertise_nlsr: false,
+            propagate: Propagate::default(),
+            identity: None,
+        }
+    }
+}
+
+impl Default for Propagate {
+    /// Off, and otherwise as in NFD.
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            cost: 15,
+            timeout: Duration::from_secs(10),
+            refresh_interval: Duration::from_secs(25),
+            base_retry_wait: Duration::from_secs(50),
+            max_retry_wait: Duration::from_secs(3600),
+        }
     }
 }
 

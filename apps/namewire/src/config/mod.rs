@@ -10,6 +10,7 @@ mod defaults;
 mod error;
 mod forwarder;
 mod interfaces;
+mod listeners;
 pub mod nfd_conf;
 mod origin;
 mod reader;

@@ -72,6 +72,7 @@ fn read_document<'a>(
     let mut management = root.section("management");
     management.read("enabled", &mut config.management.enabled);
     management.read("readvertise_nlsr", &mut config.management.readvertise_nlsr);
+    read_propagate(management.section("propagate"), &mut config.management.propagate);
     management.read_optional("identity", &mut config.management.identity);
     super::access::read(&mut management, &mut config.management.access);
     management.finish();
@@ -273,6 +274,21 @@ fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
         &mut limits.interest_lifetime,
         Duration::from_secs(1)..=24 * HOUR,
     );
+    section.finish();
+}
+
+fn read_propagate(mut section: Section<'_>, propagate: &mut Propagate) {
+    let waits = Duration::from_millis(100)..=24 * HOUR;
+    section.read("enabled", &mut propagate.enabled);
+    section.read("cost", &mut propagate.cost);
+    section.read_in("timeout", &mut propagate.timeout, Duration::from_millis(100)..=HOUR);
+    section.read_in("refresh_interval", &mut propagate.refresh_interval, waits.clone());
+    section.read_in("base_retry_wait", &mut propagate.base_retry_wait, waits.clone());
+    section.read_in("max_retry_wait", &mut propagate.max_retry_wait, waits);
+    if propagate.base_retry_wait > propagate.max_retry_wait {
+        let max = format_duration(propagate.max_retry_wait);
+        section.object("base_retry_wait", &format!("it exceeds max_retry_wait, which is {max}"));
+    }
     section.finish();
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{
-    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, TrustRules,
-    UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
+    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, Propagate,
+    TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -27,7 +27,9 @@ impl Config {
         if let Some(identity) = &own.identity {
             writer.line("identity", text(identity));
         }
-        write_access(&mut writer, &own.access, &other.access);
+        write_access_rules(&mut writer, &own.access, &other.access);
+        write_propagate(&mut writer, &own.propagate, &other.propagate);
+        write_authorizations(&mut writer, &own.access, &other.access);
         write_log(&mut writer, self, &default);
         write_lists(&mut writer, self);
         writer.out
@@ -198,7 +200,21 @@ fn write_faces(writer: &mut Writer, config: &Config, default: &Config) {
     );
 }
 
-fn write_access(writer: &mut Writer, own: &Access, default: &Access) {
+fn write_propagate(writer: &mut Writer, own: &Propagate, default: &Propagate) {
+    writer.section("[management.propagate]");
+    writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
+    writer.changed("cost", &own.cost, &default.cost, own.cost);
+    for (key, own, default) in [
+        ("timeout", own.timeout, default.timeout),
+        ("refresh_interval", own.refresh_interval, default.refresh_interval),
+        ("base_retry_wait", own.base_retry_wait, default.base_retry_wait),
+        ("max_retry_wait", own.max_retry_wait, default.max_retry_wait),
+    ] {
+        writer.changed(key, &own, &default, duration(own));
+    }
+}
+
+fn write_access_rules(writer: &mut Writer, own: &Access, default: &Access) {
     for (key, rules, default) in [
         ("localhost_rib", &own.localhost_rib, &default.localhost_rib),
         ("localhop_rib", &own.localhop_rib, &default.localhop_rib),
@@ -212,11 +228,15 @@ fn write_access(writer: &mut Writer, own: &Access, default: &Access) {
         };
         writer.changed(key, rules, default, shown);
     }
-    if own.authorizations == default.authorizations {
-        return;
-    }
+    // It has to come before the tables of the section.
     if own.authorizations.is_empty() {
         writer.line("authorizations", "[]");
+    }
+}
+
+fn write_authorizations(writer: &mut Writer, own: &Access, default: &Access) {
+    if own.authorizations == default.authorizations {
+        return;
     }
     for authorize in &own.authorizations {
         writer.section("[[management.authorizations]]");
@@ -349,11 +369,17 @@ mod tests {
             enabled = false
             readvertise_nlsr = true
             localhost_rib = "nobody"
-            localhop_rib = '''
+            prefix_announcements = '''
             rule { id "a b" for interest checker { type hierarchical } }
             trust-anchor { type file file-name x }
             '''
-            prefix_announcements = "rules.conf"
+            [management.propagate]
+            enabled = true
+            cost = 3
+            timeout = "1s"
+            refresh_interval = "10s"
+            base_retry_wait = "5s"
+            max_retry_wait = "1min"
             [[management.authorizations]]
             certificate = "any"
             privileges = ["faces"]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +10,8 @@ use ndn_management::FaceUri;
 use ndn_packet::Name;
 
 pub use super::forwarder::{Forwarder, WorkerCount};
-use super::{Access, ByteSize, InterfaceRule, Origin};
+pub use super::listeners::*;
+use super::{Access, ByteSize, InterfaceRule};
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -46,91 +46,6 @@ pub struct Config {
     pub static_faces: Vec<StaticFace>,
     /// Routes added at start.
     pub static_routes: Vec<StaticRoute>,
-}
-
-/// Where applications and neighbours connect.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Listeners {
-    /// The Unix stream socket of local applications.
-    pub unix: UnixListener,
-    /// The TCP listener.
-    pub tcp: TcpListener,
-    /// The UDP listener.
-    pub udp: UdpListener,
-    /// The WebSocket listener, for browsers.
-    pub websocket: WebSocketListener,
-    /// UDP groups on network interfaces.
-    pub multicast: Multicast,
-}
-
-/// Settings of the Unix stream listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnixListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// The socket path; none takes [`super::default_socket_path`].
-    pub path: Option<PathBuf>,
-    /// Permission bits of the socket file.
-    pub mode: u32,
-}
-
-/// Settings of the TCP listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TcpListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
-    /// Whether a connection from a loopback address counts as a local application.
-    pub loopback_is_local: bool,
-}
-
-/// Settings of the WebSocket listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebSocketListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
-    /// Whether a connection from a loopback address counts as a local application, if a program has
-    /// made it, or a page of this host or of one of `local_origins`.
-    pub loopback_is_local: bool,
-    /// Whose pages may connect; pages of others are turned away with status 403. None lets every page
-    /// connect. Programs, which send no Origin, may always.
-    pub origins: Option<Vec<Origin>>,
-    /// Whose pages are local applications if the browser runs on this host, besides those that this
-    /// host serves itself (http or https at localhost or a loopback address).
-    pub local_origins: Vec<Origin>,
-}
-
-/// Settings of the UDP listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
-}
-
-/// UDP multicast faces: one per network interface and version of IP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Multicast {
-    /// Whether there are any.
-    pub enabled: bool,
-    /// The groups. The version of each is also a choice: none of it, no faces of it.
-    pub groups: Vec<SocketAddr>,
-    /// Whether not everybody on a link hears everybody else.
-    pub ad_hoc: bool,
-    /// On which interfaces.
-    pub interfaces: Vec<InterfaceRule>,
-    /// And on which of those not.
-    pub except: Vec<InterfaceRule>,
 }
 
 /// Who the process is once its sockets are open. Matters only when root starts it.
@@ -285,8 +200,29 @@ pub struct Management {
     pub access: Access,
     /// Whether NLSR, or a routing daemon that speaks as it does, is told of the routes of clients.
     pub readvertise_nlsr: bool,
-    /// The identity, key or certificate of the key chain that signs answers; a digest without one.
+    /// Registering the prefixes of this host with the router that `/localhop/nfd` leads to, signed by
+    /// the identities of the key chain that the prefixes belong to.
+    pub propagate: Propagate,
+    /// The identity, key or certificate of the key chain that signs answers, with a digest without one,
+    /// and commands to a routing daemon, by the default identity without one.
     pub identity: Option<Name>,
+}
+
+/// How the prefixes of this host are registered with the router that `/localhop/nfd` leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Propagate {
+    /// Whether they are.
+    pub enabled: bool,
+    /// The cost of the routes that the router makes.
+    pub cost: u64,
+    /// How long a command may wait for its answer.
+    pub timeout: Duration,
+    /// How often a prefix is registered again: sooner than the router closes an idle UDP face.
+    pub refresh_interval: Duration,
+    /// First wait before a command that failed is tried again; doubles with every failure.
+    pub base_retry_wait: Duration,
+    /// Longest wait before a command is tried again.
+    pub max_retry_wait: Duration,
 }
 
 /// The local socket for log levels and captures.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
-use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
+use ndn_sys::udp::{UdpOptions, UdpSocket};
 
 use super::directory;
 use super::websocket::Admission;
@@ -123,6 +123,11 @@ impl Listeners {
             }
         }
         Ok(listeners)
+    }
+
+    /// The UDP sockets of all workers, as long as nobody has taken them.
+    pub(super) fn udp(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.udp.iter().flatten().map(|(socket, _)| socket)
     }
 
     /// The UDP sockets of each worker, which belong to the data plane.
@@ -293,12 +298,7 @@ fn open_shared_udp(
         drop(UdpSocket::new(&options)?);
     }
     let options = UdpOptions { reuse_port: shares, ..options };
-    let sockets: Vec<UdpSocket> =
-        (0..count).map(|_| UdpSocket::new(&options)).collect::<io::Result<_>>()?;
-    if shares && let Err(error) = PeerSpread::new(rand::random(), count).attach(&sockets) {
-        tracing::debug!(%address, %error, "UDP peers are spread as the kernel does it by itself");
-    }
-    Ok(sockets)
+    (0..count).map(|_| UdpSocket::new(&options)).collect()
 }
 
 pub(super) fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {

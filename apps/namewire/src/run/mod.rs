@@ -8,6 +8,7 @@
 //! | `plan` | whatever can be refused before the start |
 //! | `privileges` | root's rights, given up |
 //! | `settings` | from the configuration to what the data plane is made of |
+//! | `identities` | who the forwarder is where it issues commands itself |
 //! | `listeners` | the sockets to listen on, and what is said about them |
 //! | `control` | the control thread's loop |
 //! | `balance` | which worker has which names: looked at, evened out, told |
@@ -30,6 +31,7 @@ mod captures;
 mod control;
 mod directory;
 mod faces;
+mod identities;
 mod listeners;
 mod multicast;
 mod operator;
@@ -79,7 +81,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let mut listeners = listeners::Listeners::open(config, with_faces)?;
     let control_socket = open_control_socket(config, &mut listeners)?;
     // Before there are threads, which would keep rights of their own.
-    privileges::carry_out(&privileges, &listeners.own_files)?;
+    privileges::carry_out(&privileges, &listeners)?;
     let stop = signals.watch()?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);

@@ -1,13 +1,12 @@
 //! Root's rights, given up once the sockets are open.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, anyhow, bail};
 use ndn_sys::privileges::{self, Capability, Identity};
-use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
+use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat, fchown};
 use tracing::{info, warn};
 
-use crate::config::Config;
+use super::listeners::Listeners as OpenSockets;
+use crate::config::{Config, Listeners};
 
 /// Below this, only root binds ports, where the system does not say otherwise.
 const UNPRIVILEGED_PORT: u16 = 1024;
@@ -60,12 +59,14 @@ pub(super) fn plan(config: &Config) -> anyhow::Result<Change> {
 fn kept(config: &Config) -> Vec<Capability> {
     let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
-    let listeners = &config.listeners;
-    let multicast = Some(&listeners.multicast).filter(|multicast| multicast.enabled);
+    // Whoever adds a kind of listener has to say here what its faces need that are made later: packet
+    // sockets, for one, RawNetwork.
+    let Listeners { unix: _, tcp: _, websocket: _, udp, multicast } = &config.listeners;
+    let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
     let has_bound_faces = !config.bound_faces.is_empty();
     // UDP neighbours have receiving sockets at the listener's port; bound faces send from it.
-    let udp = (listeners.udp.enabled || has_bound_faces).then_some(listeners.udp.port);
+    let udp = (udp.enabled || has_bound_faces).then_some(udp.port);
     let mut ports = groups.map(std::net::SocketAddr::port).chain(udp);
     let mut kept = Vec::new();
     if ports.any(|port| port < start) {
@@ -88,12 +89,13 @@ fn is_older_than_5_7(release: &str) -> bool {
     }
 }
 
-/// Becomes what was planned. `own` are files and directories that the forwarder has made: they
-/// become its new user's, who is to remove them in the end.
+/// Becomes what was planned. Files and directories that were made for the sockets become its new
+/// user's, who is to remove them in the end, and so do the UDP sockets: only sockets of one user share
+/// a port.
 ///
 /// # Errors
 /// The system refuses. The process must not go on then.
-pub(super) fn carry_out(change: &Change, own: &[PathBuf]) -> anyhow::Result<()> {
+pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Result<()> {
     let (identity, kept) = match change {
         Change::None => return Ok(()),
         Change::NoEffect(reason) => {
@@ -103,8 +105,11 @@ pub(super) fn carry_out(change: &Change, own: &[PathBuf]) -> anyhow::Result<()> 
         Change::Become(identity, kept) => (identity, kept),
     };
     let Identity { uid, gid, .. } = *identity;
-    for path in own {
-        let (user, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    let (user, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    for socket in sockets.udp() {
+        fchown(socket, user, group).context("cannot give a UDP socket to another user")?;
+    }
+    for path in &sockets.own_files {
         chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)
             .with_context(|| format!("cannot give {} to user {uid}", path.display()))?;
     }

@@ -39,6 +39,7 @@ impl Control {
         log.apply(&config.log)?;
         self.state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
         self.state.set_readvertise_nlsr(config.management.readvertise_nlsr);
+        self.state.set_propagate(super::control::propagate(&config.management));
         self.reload_strategies(&config)?;
         self.reload_tables(&config);
         for part in unchangeable(&self.config, &config) {

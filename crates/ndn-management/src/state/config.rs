@@ -3,6 +3,7 @@
 use super::CsConfiguration;
 use crate::authorize::{AnySigner, Authorizer};
 use crate::publisher::PublisherLimits;
+use crate::readvertise::{CommandSigner, DigestCommandSigner};
 use crate::sign::{DataSigner, DigestSigner};
 use crate::strategy_name::StrategyCatalog;
 use crate::{Fib, Rib};
@@ -55,6 +56,8 @@ pub struct Collaborators {
     pub strategies: Box<dyn StrategyCatalog + Send>,
     /// Signs the answers.
     pub signer: Box<dyn DataSigner + Send>,
+    /// Signs the commands that the forwarder issues itself.
+    pub commands: Box<dyn CommandSigner + Send>,
 }
 
 impl Collaborators {
@@ -65,6 +68,7 @@ impl Collaborators {
             authorizer: Box::new(AnySigner::default()),
             strategies: Box::new(strategies),
             signer: Box::new(DigestSigner),
+            commands: Box::new(DigestCommandSigner),
         }
     }
 }

@@ -37,10 +37,11 @@ use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
-use crate::{Fib, FibUpdate, Now, Readvertise, Rib, TopPrefix, Verb};
+use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use faces::FaceTable;
 use learning::LearntRoutes;
 use pending::PendingTable;
+use readvertise::Readvertising;
 use waiting::{Progress, WaitingTable};
 
 /// The command that is being carried out.
@@ -84,7 +85,7 @@ pub struct ControlState {
     events: NotificationStream,
     pending: PendingTable,
     waiting: WaitingTable,
-    readvertise: Option<Readvertise>,
+    readvertising: Readvertising,
     learnt: LearntRoutes,
     outcomes: VecDeque<(u64, Handled)>,
     anchor_changes: VecDeque<AnchorChange>,
@@ -111,7 +112,7 @@ impl ControlState {
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
-            readvertise: None,
+            readvertising: Readvertising::default(),
             learnt: LearntRoutes::default(),
             outcomes: VecDeque::new(),
             anchor_changes: VecDeque::new(),

@@ -112,7 +112,7 @@ impl ControlState {
             self.counters.malformed += 1;
             return;
         };
-        if self.is_answer_of_daemon(now, &data) {
+        if self.is_answer_to_readvertise(now, &data) {
             return;
         }
         let waiting = self.waiting.take_if(|entry| {

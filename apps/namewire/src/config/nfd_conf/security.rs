@@ -1,14 +1,47 @@
 //! Sections `authorizations` and `rib`: who may do what. Nothing here may open more than it says.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ndn_management::access::PRIVILEGED_MODULES;
 use ndn_security::info::Node;
 
-use super::Reader;
-use crate::config::{Authorize, AuthorizedSigner, Privilege, TrustRules};
+use super::{Reader, seconds};
+use crate::config::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
 
 impl Reader<'_> {
+    fn read_propagate(&mut self, section: &Node) {
+        let mut propagate = Propagate { enabled: true, ..Propagate::default() };
+        for node in &section.children {
+            if node.key == "timeout" {
+                if let Some(timeout) = self.number(node, 100, 3_600_000) {
+                    propagate.timeout = Duration::from_millis(timeout);
+                }
+                continue;
+            }
+            if node.key == "cost" {
+                propagate.cost = self.number(node, 0, u64::MAX).unwrap_or(propagate.cost);
+                continue;
+            }
+            let target = match node.key.as_str() {
+                "refresh_interval" => &mut propagate.refresh_interval,
+                "base_retry_wait" => &mut propagate.base_retry_wait,
+                "max_retry_wait" => &mut propagate.max_retry_wait,
+                _ => {
+                    self.refuse_unknown(node, "rib.auto_prefix_propagate");
+                    continue;
+                }
+            };
+            if let Some(wait) = self.number(node, 1, WAIT_SECONDS_MAX) {
+                *target = seconds(wait);
+            }
+        }
+        if propagate.base_retry_wait > propagate.max_retry_wait {
+            self.refuse(section, "`base_retry_wait` exceeds `max_retry_wait`");
+        }
+        self.config.management.propagate = propagate;
+    }
+
     pub(super) fn read_authorizations(&mut self, section: &Node) {
         if section.children.is_empty() {
             self.refuse(section, "`authorize` is missing in `authorizations`");
@@ -55,9 +88,7 @@ impl Reader<'_> {
                 "prefix_announcement_validation" => {
                     self.config.management.access.prefix_announcements = rules();
                 }
-                "auto_prefix_propagate" => {
-                    self.no_effect(node, "prefixes are not registered on other routers yet");
-                }
+                "auto_prefix_propagate" => self.read_propagate(node),
                 "readvertise_nlsr" => {
                     self.config.management.readvertise_nlsr = self.yes_no(node);
                 }
@@ -71,6 +102,9 @@ impl Reader<'_> {
         }
     }
 }
+
+/// The longest time of a key of `auto_prefix_propagate`: a day.
+const WAIT_SECONDS_MAX: u64 = 86_400;
 
 fn rules_of(section: &Node, directory: &Path) -> TrustRules {
     let is_any = |node: &Node| {

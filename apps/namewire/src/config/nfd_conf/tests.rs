@@ -129,7 +129,7 @@ fn what_cannot_be_done_is_told_with_its_line() {
     assert_eq!(config(text).forwarder.default_hop_limit, 5);
     let websocket = config(text).listeners.websocket;
     assert!(websocket.enabled && websocket.port == 9696 && websocket.addresses.len() == 2);
-    assert_eq!(lines, ["2", "6", "11"], "{:?}", warnings(text));
+    assert_eq!(lines, ["2", "6"], "{:?}", warnings(text));
 }
 
 #[test]
@@ -263,5 +263,29 @@ fn faces_bound_to_interfaces() {
         "rules { }",
     ] {
         assert!(!problems(&bound(wrong)).is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn prefixes_are_registered_with_a_gateway() {
+    let rib = |text: &str| with_unix(&format!("rib {{ {text} }}"));
+    let propagate = |text: &str| config(&rib(text)).management.propagate;
+    assert!(!propagate("readvertise_nlsr no").enabled);
+    let defaults = propagate("auto_prefix_propagate { }");
+    assert!(defaults.enabled && defaults.refresh_interval == Duration::from_secs(25));
+    let all = propagate(
+        "auto_prefix_propagate { cost 3
+           timeout 5000
+           refresh_interval 300
+           base_retry_wait 10
+           max_retry_wait 100 }",
+    );
+    assert_eq!((all.cost, all.timeout), (3, Duration::from_secs(5)));
+    assert_eq!(all.refresh_interval, Duration::from_secs(300));
+    let waits = (all.base_retry_wait, all.max_retry_wait);
+    assert_eq!(waits, (Duration::from_secs(10), Duration::from_secs(100)));
+    for wrong in ["cost x", "refresh_interval 0", "nonsense 1", "base_retry_wait 4000"] {
+        let text = rib(&format!("auto_prefix_propagate {{ {wrong} }}"));
+        assert!(!problems(&text).is_empty(), "{wrong}");
     }
 }

@@ -7,12 +7,10 @@
 //! | `management` | Interests to management, and what comes of them |
 //! | `websocket` | handshakes with browsers |
 //! | `refusals` | the log of commands |
-//! | `quotas` | the log of faces that exceed their quotas |
 
 mod connections;
 mod events;
 mod management;
-mod quotas;
 mod refusals;
 mod websocket;
 
@@ -26,6 +24,7 @@ use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport, Stran
 use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
 use ndn_keychain::{Access, KeyChain, Locations};
+use ndn_management::readvertise::ReadvertiseOptions;
 use ndn_management::{
     Collaborators, ControlConfig, ControlState, DataSigner, DigestSigner, FACE_ID_INTERNAL, Now,
     Ticket,
@@ -37,8 +36,6 @@ use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
 use tracing::{info, warn};
 
-pub(super) use quotas::Excess;
-use quotas::QuotaWatch;
 use refusals::Refusals;
 use websocket::PendingHandshake;
 
@@ -47,6 +44,7 @@ use super::balance::{self, BalanceSchedule};
 use super::bound::InterfaceFaces;
 use super::captures::Captures;
 use super::faces::{KnownFace, Wanted};
+use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
 use super::multicast::MulticastFaces;
 use super::operator::{OperatorRequest, OperatorRequests};
@@ -56,7 +54,7 @@ use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
 use super::tables::{Catalog, ForwardingTables};
 use super::telemetry;
-use crate::config::Config;
+use crate::config::{Config, Management, Propagate};
 
 const TOKEN_DATAPLANE: u64 = 0;
 const TOKEN_INTERNAL: u64 = 1;
@@ -137,7 +135,6 @@ pub(super) struct Control {
     strangers: Strangers<u64>,
     refused_peers: Refusals,
     balance: BalanceSchedule,
-    quotas: QuotaWatch,
 }
 
 impl Control {
@@ -187,7 +184,6 @@ impl Control {
             strangers: Strangers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             balance: BalanceSchedule::default(),
-            quotas: QuotaWatch::default(),
         };
         control.choose_strategies()?;
         control.work(now());
@@ -263,8 +259,7 @@ impl Control {
         let multicast = self.multicast.next_deadline_ns(&self.config);
         let statics = self.statics.next_deadline_ns();
         let bound = self.bound.next_deadline_ns(&self.config);
-        let quotas = self.quotas.next_deadline_ns(&self.config.limits);
-        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound, quotas];
+        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -296,7 +291,6 @@ impl Control {
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
-        self.quotas.look(now.monotonic_ns, &mut self.faces);
         self.tables.collect();
         if self.is_tapped && self.captures.tap().is_none() {
             self.is_tapped = false;
@@ -386,11 +380,27 @@ pub(super) fn management(config: &Config) -> anyhow::Result<ControlState> {
     let collaborators = Collaborators {
         authorizer: Box::new(access),
         signer: signer(config)?,
+        commands: Box::new(KeyChainSigner::new(config.management.identity.clone())),
         ..Collaborators::with_strategies(Catalog::default())
     };
     let mut state = ControlState::new(control, collaborators);
     state.set_readvertise_nlsr(config.management.readvertise_nlsr);
+    state.set_propagate(propagate(&config.management));
     Ok(state)
+}
+
+/// How the prefixes of this host are registered with a router, if they are.
+pub(super) fn propagate(management: &Management) -> Option<ReadvertiseOptions> {
+    let Propagate { enabled, cost, timeout, refresh_interval, base_retry_wait, max_retry_wait } =
+        management.propagate;
+    enabled.then(|| ReadvertiseOptions {
+        cost: Some(cost),
+        timeout,
+        refresh: refresh_interval,
+        retry_min: base_retry_wait,
+        retry_max: max_retry_wait,
+        ..ReadvertiseOptions::gateway()
+    })
 }
 
 /// What signs management's answers.

@@ -1,8 +1,11 @@
 //! Routes of applications, told to a routing daemon.
 
-use ndn_packet::{ContentType, SignatureInfo, SignatureType};
+use ndn_packet::{ContentType, KeyLocator, SignatureInfo, SignatureType};
+use ndn_security::{KeySigner, KeyType, Signer};
 
 use super::*;
+use crate::access::tests::Identity;
+use crate::readvertise::{CommandSigner, ReadvertiseOptions, UnsignedCommand};
 use crate::sign::digest_signature;
 use crate::types::route_origin;
 
@@ -97,4 +100,195 @@ fn nothing_is_told_unless_that_is_wanted() {
     harness.state.set_readvertise_nlsr(false);
     harness.command(APP, Verb::RibRegister, &client("/b"));
     assert!(harness.told().is_empty());
+}
+
+const GATEWAY: &str = "/localhop/nfd";
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A key chain with these identities.
+#[derive(Default)]
+struct KeyChain {
+    identities: Vec<(Name, KeySigner)>,
+    last_ms: u64,
+}
+
+impl KeyChain {
+    fn with(uris: &[&str]) -> Self {
+        let signer = |uri: &&str| (name(uri), Identity::new(uri, KeyType::Ecdsa).signer());
+        Self { identities: uris.iter().map(signer).collect(), last_ms: 0 }
+    }
+}
+
+impl CommandSigner for KeyChain {
+    fn sign(
+        &mut self,
+        now: Now,
+        command: &UnsignedCommand<'_>,
+        identity: Option<&Name>,
+    ) -> Option<Vec<u8>> {
+        let UnsignedCommand { builder, verb, parameters, nonce, time_ms } = *command;
+        assert!(time_ms > self.last_ms && time_ms >= now.unix_ms());
+        self.last_ms = time_ms;
+        let (_, signer) = self.identities.iter().find(|(name, _)| Some(name) == identity)?;
+        let nonce = nonce.to_be_bytes();
+        let info = SignatureInfo {
+            nonce: Some(&nonce),
+            time_ms: Some(time_ms),
+            ..signer.signature_info()
+        };
+        let length = signer.signature_len_max();
+        let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
+        builder.signed_interest(verb, parameters, 1, &info, length, sign).ok()
+    }
+
+    fn identities(&mut self, _now: Now) -> Vec<Name> {
+        self.identities.iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+fn host(identities: &[&str]) -> Harness {
+    let mut harness = Harness::new();
+    harness.state.collaborators.commands = Box::new(KeyChain::with(identities));
+    harness.state.set_propagate(Some(ReadvertiseOptions::gateway()));
+    harness
+}
+
+impl Harness {
+    fn wait(&mut self, seconds: u64) {
+        self.now.monotonic_ns += seconds * SECOND_NS;
+        self.now.unix_us += seconds * 1_000_000;
+    }
+
+    /// Commands to the gateway since the last call, each confirmed if `answers`: verb, prefix, and
+    /// the key that signed.
+    fn registered(&mut self, answers: bool) -> Vec<String> {
+        let mut registered = Vec::new();
+        loop {
+            self.state.handle_timeout(self.now);
+            self.run();
+            let actions = self.take_actions();
+            if actions.is_empty() {
+                return registered;
+            }
+            for action in actions {
+                let Action::SendInterest { wire, next_hop: None } = action else {
+                    panic!("{action:?}")
+                };
+                let interest = Interest::parse(&wire).unwrap();
+                let command = interest.name();
+                assert!(command.to_uri().starts_with("/localhop/nfd/rib/"));
+                let parameters = command.component(4).unwrap().value();
+                let parameters = ControlParameters::decode(parameters).unwrap();
+                let verb = command.component(3).unwrap().to_string();
+                assert_eq!(parameters.origin, Some(route_origin::CLIENT));
+                assert_eq!(parameters.cost, (verb == "register").then_some(15));
+                assert_eq!(parameters.face_id, None, "that is for the gateway to know");
+                let info = interest.signature_info().unwrap().unwrap();
+                let Some(KeyLocator::Name(key)) = info.key_locator else { panic!("{info:?}") };
+                let prefix = parameters.name.unwrap();
+                registered.push(format!("{verb} {prefix} by {key}"));
+                if answers {
+                    self.confirm(&command.to_name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn prefixes_are_registered_with_the_gateway_by_the_shortest_identity() {
+    let mut host = host(&["/site/host/user", "/site/host", "/other/nrd", "/elsewhere"]);
+    for uri in
+        ["/site/host/a", "/site/host/user/b", "/other/c", "/nobody/d", "/localhost/e", "/site"]
+    {
+        host.command(APP, Verb::RibRegister, &named(uri));
+    }
+    assert!(host.registered(true).is_empty(), "there is no gateway");
+    let gateway = ControlParameters { face_id: Some(TUNNEL), ..named(GATEWAY) };
+    host.command(APP, Verb::RibRegister, &gateway);
+    let mut registered = host.registered(true);
+    registered.sort();
+    assert_eq!(
+        registered,
+        ["register /other by /other/nrd/KEY/k", "register /site/host by /site/host/KEY/k"]
+    );
+
+    // It stays known as long as a prefix of it has a route.
+    host.command(APP, Verb::RibUnregister, &named("/site/host/a"));
+    assert!(host.registered(true).is_empty());
+    host.command(APP, Verb::RibUnregister, &named("/site/host/user/b"));
+    assert_eq!(host.registered(true), ["unregister /site/host by /site/host/KEY/k"]);
+    host.command(APP, Verb::RibRegister, &named("/site/host/again"));
+    assert_eq!(host.registered(true), ["register /site/host by /site/host/KEY/k"]);
+    host.state.face_destroyed(host.now, APP);
+    let mut registered = host.registered(true);
+    registered.sort();
+    assert_eq!(
+        registered,
+        ["unregister /other by /other/nrd/KEY/k", "unregister /site/host by /site/host/KEY/k"]
+    );
+    host.wait(10_000);
+    assert!(host.registered(true).is_empty(), "nothing is left to be refreshed");
+}
+
+#[test]
+fn registrations_are_refreshed_tried_again_and_made_anew_for_another_gateway() {
+    let mut host = host(&["/site"]);
+    let gateway = ControlParameters { face_id: Some(TUNNEL), ..named("/") };
+    // A route of all names leads there, too.
+    host.command(APP, Verb::RibRegister, &gateway);
+    host.command(APP, Verb::RibRegister, &named("/site/a"));
+    let register = ["register /site by /site/KEY/k"];
+    assert_eq!(host.registered(true), register);
+    for _ in 0..3 {
+        host.wait(24);
+        assert!(host.registered(true).is_empty());
+        host.wait(1);
+        assert!(host.state.next_deadline_ns().unwrap() <= host.now.monotonic_ns);
+        assert_eq!(host.registered(true), register, "refreshed");
+    }
+    // Nobody answers: after the time-out it waits for longer each time.
+    host.wait(25);
+    for wait in [10 + 50, 10 + 100, 10 + 200] {
+        assert_eq!(host.registered(false), register);
+        host.wait(10);
+        assert!(host.registered(false).is_empty());
+        host.wait(wait - 11);
+        assert!(host.registered(false).is_empty());
+        host.wait(1);
+    }
+    assert_eq!(host.registered(true), register);
+    // The gateway goes, and another comes.
+    host.command(APP, Verb::RibUnregister, &gateway);
+    assert!(host.registered(true).is_empty());
+    host.wait(100);
+    assert!(host.registered(true).is_empty(), "there is nobody to tell");
+    host.command(APP, Verb::RibRegister, &gateway);
+    assert_eq!(host.registered(true), register);
+    // And while nobody listens, what ends needs not be withdrawn.
+    for (verb, parameters) in [
+        (Verb::RibUnregister, &gateway),
+        (Verb::RibUnregister, &named("/site/a")),
+        (Verb::RibRegister, &gateway),
+    ] {
+        host.command(APP, verb, parameters);
+        assert!(host.registered(true).is_empty());
+    }
+}
+
+#[test]
+fn prefixes_without_identity_are_looked_at_again_when_that_is_asked_for() {
+    let mut host = host(&[]);
+    let gateway = ControlParameters { face_id: Some(TUNNEL), ..named(GATEWAY) };
+    host.command(APP, Verb::RibRegister, &gateway);
+    host.command(APP, Verb::RibRegister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
+    host.state.collaborators.commands = Box::new(KeyChain::with(&["/site"]));
+    host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
+    assert_eq!(host.registered(true), ["register /site by /site/KEY/k"]);
+    host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
+    assert!(host.registered(true).is_empty(), "it is known");
+    host.state.set_propagate(None);
+    host.command(APP, Verb::RibUnregister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
 }
