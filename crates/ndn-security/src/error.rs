@@ -116,6 +116,9 @@ pub enum VerifyError {
     /// The packet is not the one that a manifest lists in its place.
     #[error("the packet is not the one that the manifest lists")]
     NotListed,
+    /// Trust rules refuse it.
+    #[error(transparent)]
+    Untrusted(Box<crate::trust::TrustError>),
 }
 
 /// Why a packet is not a certificate, or a certificate could not be made.

@@ -236,7 +236,9 @@ impl Authorizer for AccessControl {
     ) -> Validation {
         match SignedPacket::from_data(announcement) {
             Some(packet) => self.announcements.validate(&packet, fetched, unix_s(now)),
-            None => Validation::Refused(TrustError::KeyLocator),
+            None => {
+                Validation::Refused(TrustError::KeyLocator { name: announcement.name().to_name() })
+            }
         }
     }
 

@@ -1,31 +1,38 @@
 //! Trust rules: which keys may sign which names, and which certificates everything rests on
 //! (ndn-cxx documentation, "Validator Configuration File Format").
 //!
-//! A [`TrustPolicy`] is read from the INFO format and judges one packet at a time. It fetches
+//! A [`TrustPolicy`] is read from the INFO format of ndn-cxx or from rules of one line each and judges one packet at a time. It fetches
 //! nothing: where a certificate is missing it says which, and is asked again with what came.
 
 mod anchors;
 mod config;
+mod error;
 mod name_regex;
+mod pattern;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod text;
+#[cfg(test)]
+mod text_tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, SignatureType};
-use thiserror::Error;
 
 pub use anchors::AnchorChange;
 use anchors::AnchorGroup;
 pub use config::{AnchorSource, LoadAnchors};
-use rules::Rule;
+pub use error::TrustError;
+use rules::{PacketSort, Rule, Subject};
 
 use crate::{Certificate, DigestVerifier, Verifier};
 
 /// Certificates between a packet and its trust anchor at most.
 const CHAIN_MAX: usize = 25;
+/// Most rules in a file of rules of one line.
+const MAX_RULES: usize = 10_000;
 /// Certificates that were found good and are remembered.
 const VERIFIED_MAX: usize = 1024;
 /// How long they are, seconds.
@@ -93,45 +100,18 @@ impl<'a> SignedPacket<'a> {
         }
         match self.info.key_locator {
             Some(KeyLocator::Name(name)) => Ok(name.to_name()),
-            Some(KeyLocator::Digest(_)) | None => Err(TrustError::KeyLocator),
+            Some(KeyLocator::Digest(_)) | None => {
+                Err(TrustError::KeyLocator { name: self.name.to_name() })
+            }
         }
     }
 
-    fn is_verified_by(&self, verifier: &dyn Verifier) -> Result<(), TrustError> {
+    /// `key` is the name of the certificate that has the verifier's key.
+    fn is_verified_by(&self, verifier: &dyn Verifier, key: NameRef<'_>) -> Result<(), TrustError> {
         verifier
             .verify(&self.info, &self.signed, self.value)
-            .map_err(|_| TrustError::Signature(self.name.to_name()))
+            .map_err(|_| TrustError::Signature { name: self.name.to_name(), key: key.to_name() })
     }
-}
-
-/// Why a packet is not trusted.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum TrustError {
-    /// There is no KeyLocator, or it is not a name.
-    #[error("the KeyLocator is missing or not a name")]
-    KeyLocator,
-    /// No rule is about packets of this name.
-    #[error("no rule matches {0}")]
-    NoRule(Name),
-    /// The rule about packets of this name does not allow this key.
-    #[error("rule \"{rule}\" does not allow {key} to sign {name}")]
-    NotAllowed {
-        /// The rule.
-        rule: String,
-        /// The name of the packet.
-        name: Name,
-        /// The name of the key.
-        key: Name,
-    },
-    /// The signature does not match.
-    #[error("the signature of {0} does not match")]
-    Signature(Name),
-    /// A certificate is used before or after its time.
-    #[error("certificate {0} is not valid at this time")]
-    Expired(Name),
-    /// The way to a trust anchor is too long.
-    #[error("more than {CHAIN_MAX} certificates lead to the trust anchor")]
-    TooLong,
 }
 
 /// What a policy thinks of a packet.
@@ -152,6 +132,8 @@ pub struct TrustPolicy {
     interest_rules: Vec<Rule>,
     data_rules: Vec<Rule>,
     groups: Vec<AnchorGroup>,
+    /// Whether anchors are trusted at times at which they are valid only.
+    anchors_expire: bool,
     /// Certificates below the anchors that were found good, with the time when.
     verified: VecDeque<(Arc<Certificate>, i64)>,
 }
@@ -175,6 +157,14 @@ impl TrustPolicy {
     #[must_use]
     pub fn accepts_all(&self) -> bool {
         self.accepts_all
+    }
+
+    /// From now on, anchors are trusted at times at which they are valid only. Otherwise they are
+    /// trusted as long as they are configured, as in NFD.
+    #[must_use]
+    pub fn with_anchors_that_expire(mut self) -> Self {
+        self.anchors_expire = true;
+        self
     }
 
     /// The trust anchors.
@@ -226,9 +216,9 @@ impl TrustPolicy {
         unix_s: i64,
     ) -> Result<Option<Name>, TrustError> {
         let key = packet.key_name()?;
-        self.check_rules(packet, &key)?;
+        self.check_rules(packet, &key, PacketSort::Other)?;
         if packet.info.signature_type == SignatureType::DIGEST_SHA256 {
-            return packet.is_verified_by(&DigestVerifier).map(|()| None);
+            return packet.is_verified_by(&DigestVerifier, key.as_ref()).map(|()| None);
         }
         let mut chain: Vec<Arc<Certificate>> = Vec::new();
         let mut key = key;
@@ -237,44 +227,56 @@ impl TrustPolicy {
             let data = signed.as_ref().and_then(|certificate| Data::parse(certificate.wire()).ok());
             let current = data.as_ref().and_then(SignedPacket::from_data).unwrap_or(*packet);
             if let Some(trusted) = self.find_trusted(key.as_ref(), unix_s) {
-                current.is_verified_by(trusted.public_key())?;
+                if self.anchors_expire && !trusted.validity().contains(unix_s) {
+                    return Err(TrustError::expired(&trusted, unix_s));
+                }
+                current.is_verified_by(trusted.public_key(), trusted.name())?;
                 self.remember(chain, unix_s);
                 return Ok(None);
             }
-            let found = fetched.iter().find(|candidate| {
-                candidate.name().starts_with(key.as_ref())
-                    && !chain.iter().any(|other| other.name() == candidate.name())
-            });
-            let Some(certificate) = found else { return Ok(Some(key)) };
+            let Some(certificate) = choose(fetched, &chain, key.as_ref(), unix_s) else {
+                return Ok(Some(key));
+            };
             if !certificate.validity().contains(unix_s) {
-                return Err(TrustError::Expired(certificate.name().to_name()));
+                return Err(TrustError::expired(certificate, unix_s));
             }
-            current.is_verified_by(certificate.public_key())?;
+            current.is_verified_by(certificate.public_key(), certificate.name())?;
             if chain.len() == CHAIN_MAX {
-                return Err(TrustError::TooLong);
+                return Err(TrustError::TooLong { name: packet.name.to_name() });
             }
-            key = certificate.issuer().ok_or(TrustError::KeyLocator)?;
-            let data = Data::parse(certificate.wire()).map_err(|_| TrustError::KeyLocator)?;
-            let packet = SignedPacket::from_data(&data).ok_or(TrustError::KeyLocator)?;
-            self.check_rules(&packet, &key)?;
+            let data = Data::parse(certificate.wire()).ok();
+            let link = data.as_ref().and_then(SignedPacket::from_data);
+            let no_locator = || TrustError::KeyLocator { name: certificate.name().to_name() };
+            let link = link.ok_or_else(no_locator)?;
+            key = certificate.issuer().ok_or_else(no_locator)?;
+            self.check_rules(&link, &key, PacketSort::Certificate)?;
             chain.push(Arc::clone(certificate));
         }
     }
 
-    fn check_rules(&self, packet: &SignedPacket<'_>, key: &Name) -> Result<(), TrustError> {
+    fn check_rules(
+        &self,
+        packet: &SignedPacket<'_>,
+        key: &Name,
+        sort: PacketSort,
+    ) -> Result<(), TrustError> {
         let rules = match packet.kind {
             PacketKind::Interest => &self.interest_rules,
             PacketKind::Data => &self.data_rules,
         };
-        let rule = rules
-            .iter()
-            .find(|rule| rule.matches(packet.name))
-            .ok_or_else(|| TrustError::NoRule(packet.name.to_name()))?;
-        if rule.allows(packet.info.signature_type, packet.name, key.as_ref()) {
+        let subject = Subject { name: packet.name, sort };
+        let rule = rules.iter().find(|rule| rule.matches(subject)).ok_or_else(|| {
+            TrustError::NoRule { name: packet.name.to_name(), known: list(rules) }
+        })?;
+        if rule.allows(packet.info.signature_type, subject, key.as_ref()) {
             return Ok(());
         }
-        let (rule, name) = (rule.id.clone(), packet.name.to_name());
-        Err(TrustError::NotAllowed { rule, name, key: key.clone() })
+        Err(TrustError::NotAllowed {
+            rule: rule.id.clone(),
+            name: packet.name.to_name(),
+            key: key.clone(),
+            wanted: rule.describe(subject),
+        })
     }
 
     /// A certificate that needs no further proof.
@@ -295,5 +297,33 @@ impl TrustPolicy {
             }
             self.verified.push_back((certificate, unix_s));
         }
+    }
+}
+
+/// A certificate of the key that is not in the chain yet, a valid one if there is one.
+fn choose<'f>(
+    fetched: &'f [Arc<Certificate>],
+    chain: &[Arc<Certificate>],
+    key: NameRef<'_>,
+    unix_s: i64,
+) -> Option<&'f Arc<Certificate>> {
+    let candidates = || {
+        fetched.iter().filter(|candidate| {
+            candidate.name().starts_with(key)
+                && !chain.iter().any(|other| other.name() == candidate.name())
+        })
+    };
+    let valid = candidates().find(|candidate| candidate.validity().contains(unix_s));
+    valid.or_else(|| candidates().next())
+}
+
+/// The rules that there are, as far as there is room for them.
+fn list(rules: &[Rule]) -> String {
+    const SHOWN_MAX: usize = 5;
+    let shown: Vec<_> = rules.iter().take(SHOWN_MAX).map(|rule| format!("`{}`", rule.id)).collect();
+    match rules.len() {
+        0 => "there are none".to_owned(),
+        count if count > SHOWN_MAX => format!("the first of {count} are {}", shown.join(", ")),
+        _ => format!("there are {}", shown.join(", ")),
     }
 }

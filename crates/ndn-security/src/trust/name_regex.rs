@@ -13,6 +13,8 @@ const DEPTH_MAX: usize = 32;
 /// A compiled expression.
 #[derive(Debug, Clone)]
 pub(super) struct NameRegex {
+    /// As it was written.
+    text: String,
     items: Vec<Repeat>,
     group_count: usize,
     starts_anywhere: bool,
@@ -67,10 +69,10 @@ impl Pattern {
 
 impl NameRegex {
     /// Compiles an expression.
-    pub(super) fn new(text: &str) -> Result<Self, String> {
-        let (text, starts_anywhere) = match text.strip_prefix('^') {
+    pub(super) fn new(whole: &str) -> Result<Self, String> {
+        let (text, starts_anywhere) = match whole.strip_prefix('^') {
             Some(rest) => (rest, false),
-            None => (text, true),
+            None => (whole, true),
         };
         let (text, ends_anywhere) = match text.strip_suffix('$') {
             Some(rest) => (rest, false),
@@ -81,7 +83,13 @@ impl NameRegex {
         if !parser.rest.is_empty() {
             return Err(format!("`{}` was not expected", parser.rest));
         }
-        Ok(Self { items, group_count: parser.group_count, starts_anywhere, ends_anywhere })
+        let group_count = parser.group_count;
+        Ok(Self { text: whole.to_owned(), items, group_count, starts_anywhere, ends_anywhere })
+    }
+
+    /// As it was written.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Matches a name.

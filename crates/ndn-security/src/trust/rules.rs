@@ -4,6 +4,7 @@ use ndn_packet::{Component, Name, NameRef, SignatureType};
 
 use super::DIGEST_IDENTITY;
 use super::name_regex::NameRegex;
+use super::pattern::{Bindings, NamePattern};
 
 /// `KEY`, which parts the name of an identity from that of its key.
 const KEY: Component<'static> = Component::generic(b"KEY");
@@ -28,18 +29,61 @@ impl Relation {
     }
 }
 
+/// What a packet is for: rules by patterns tell certificates from what they vouch for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PacketSort {
+    /// A link of a chain.
+    Certificate,
+    /// What is to be trusted in the end.
+    Other,
+}
+
+/// A name that rules are to judge.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) name: NameRef<'a>,
+    pub(super) sort: PacketSort,
+}
+
+impl<'a> Subject<'a> {
+    /// What a pattern of this sort is compared with: the identity that a certificate is for, or the
+    /// name; `None` for packets of the other sort.
+    fn for_pattern(self, sort: PacketSort) -> Option<NameRef<'a>> {
+        match (self.sort == sort, sort) {
+            (false, _) => None,
+            (true, PacketSort::Other) => Some(self.name),
+            (true, PacketSort::Certificate) => {
+                let length = self.name.len().checked_sub(KEY_SUFFIX_MAX)?;
+                Some(self.name.prefix(length))
+            }
+        }
+    }
+}
+
 /// Which names a rule is about.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
-    Relation { name: Name, relation: Relation },
+    Relation {
+        name: Name,
+        relation: Relation,
+    },
     Regex(NameRegex),
+    Pattern {
+        names: NamePattern,
+        sort: PacketSort,
+        /// Number of variables in it.
+        variables: usize,
+    },
 }
 
 impl Filter {
-    fn matches(&self, name: NameRef<'_>) -> bool {
+    fn matches(&self, subject: Subject<'_>) -> bool {
         match self {
-            Self::Relation { name: own, relation } => relation.holds(own.as_ref(), name),
-            Self::Regex(regex) => regex.matches(name).is_some(),
+            Self::Relation { name: own, relation } => relation.holds(own.as_ref(), subject.name),
+            Self::Regex(regex) => regex.matches(subject.name).is_some(),
+            Self::Pattern { names, sort, variables } => subject
+                .for_pattern(*sort)
+                .is_some_and(|name| names.matches(name, &mut vec![None; *variables])),
         }
     }
 }
@@ -63,6 +107,14 @@ pub(super) enum KeyCheck {
         packet_template: String,
         relation: Relation,
     },
+    /// The identity in it is one of a pattern, with variables as in the packet's name.
+    Pattern {
+        names: NamePattern,
+        sort: PacketSort,
+        signer: NamePattern,
+        /// Number of variables.
+        variables: usize,
+    },
 }
 
 impl KeyCheck {
@@ -77,7 +129,8 @@ impl KeyCheck {
         })
     }
 
-    fn allows(&self, name: NameRef<'_>, key: NameRef<'_>) -> bool {
+    fn allows<'a>(&self, subject: Subject<'a>, key: NameRef<'a>) -> bool {
+        let name = subject.name;
         match self {
             Self::Any => true,
             Self::Identity { name: own, relation } => {
@@ -93,6 +146,50 @@ impl KeyCheck {
                 let of_key = of_key.expand(key, key_template);
                 let of_packet = of_packet.expand(name, packet_template);
                 relation.holds(of_key.as_ref(), of_packet.as_ref())
+            }
+            Self::Pattern { names, sort, signer, variables } => {
+                let (Some(name), Some(identity)) = (subject.for_pattern(*sort), identity(key))
+                else {
+                    return false;
+                };
+                let mut bindings: Bindings<'a> = vec![None; *variables];
+                names.matches(name, &mut bindings) && signer.matches(identity, &mut bindings)
+            }
+        }
+    }
+
+    /// What it takes for a packet.
+    fn describe(&self, subject: Subject<'_>) -> String {
+        match self {
+            Self::Any => "any key".to_owned(),
+            Self::Identity { name, relation: Relation::Equal } => format!("a key of {name}"),
+            Self::Identity { name, relation: Relation::IsPrefixOf } => {
+                format!("a key of {name} or of an identity below")
+            }
+            Self::Identity { name, relation: Relation::IsStrictPrefixOf } => {
+                format!("a key of an identity below {name}")
+            }
+            Self::Regex(regex) => format!("a key whose name matches `{}`", regex.text()),
+            Self::Hyper { key, key_template, packet, packet_template, relation } => {
+                let relation = match relation {
+                    Relation::Equal => "is",
+                    Relation::IsPrefixOf => "is a prefix of",
+                    Relation::IsStrictPrefixOf => "is a prefix of, and shorter than,",
+                };
+                let taken = packet.matches(subject.name);
+                let taken = taken.map_or_else(
+                    || format!("`{packet_template}` in `{}`", packet.text()),
+                    |taken| taken.expand(subject.name, packet_template).to_uri(),
+                );
+                let key = key.text();
+                format!("a key whose `{key_template}` in `{key}` {relation} {taken}")
+            }
+            Self::Pattern { names, sort, signer, variables } => {
+                let mut bindings: Bindings<'_> = vec![None; *variables];
+                if let Some(name) = subject.for_pattern(*sort) {
+                    names.matches(name, &mut bindings);
+                }
+                format!("a key of {}", signer.describe(&bindings))
             }
         }
     }
@@ -136,14 +233,29 @@ impl Rule {
         Self { id: "any key".to_owned(), filters: Vec::new(), checkers: vec![checker] }
     }
 
-    pub(super) fn matches(&self, name: NameRef<'_>) -> bool {
-        self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(name))
+    pub(super) fn matches(&self, subject: Subject<'_>) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(subject))
     }
 
-    pub(super) fn allows(&self, ty: SignatureType, name: NameRef<'_>, key: NameRef<'_>) -> bool {
+    pub(super) fn allows<'a>(
+        &self,
+        ty: SignatureType,
+        subject: Subject<'a>,
+        key: NameRef<'a>,
+    ) -> bool {
         self.checkers.iter().any(|checker| {
             checker.signature_type.map_or_else(|| needs_key(ty), |wanted| wanted == ty)
-                && checker.key.allows(name, key)
+                && checker.key.allows(subject, key)
         })
+    }
+
+    /// What its checkers take for a packet.
+    pub(super) fn describe(&self, subject: Subject<'_>) -> String {
+        let checkers = self.checkers.iter().map(|checker| match checker.signature_type {
+            Some(SignatureType::DIGEST_SHA256) => "a digest".to_owned(),
+            Some(ty) => format!("{} with {ty}", checker.key.describe(subject)),
+            None => checker.key.describe(subject),
+        });
+        checkers.collect::<Vec<_>>().join(", or ")
     }
 }

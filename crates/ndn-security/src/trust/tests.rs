@@ -12,7 +12,7 @@ use crate::{
     Signer, key_name, sign_data, sign_interest,
 };
 
-const NOW: i64 = 1_700_000_000;
+pub(super) const NOW: i64 = 1_700_000_000;
 
 const RULES: &str = r#"
 rule
@@ -56,13 +56,13 @@ trust-anchor
 }
 "#;
 
-struct Identity {
-    key: Arc<PrivateKey>,
-    certificate: Arc<Certificate>,
+pub(super) struct Identity {
+    pub(super) key: Arc<PrivateKey>,
+    pub(super) certificate: Arc<Certificate>,
 }
 
 impl Identity {
-    fn new(name: &str, issuer: Option<&Self>, not_after: i64) -> Self {
+    pub(super) fn new(name: &str, issuer: Option<&Self>, not_after: i64) -> Self {
         let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
         let name = key_name(Name::from_uri(name).unwrap().as_ref(), Component::generic(b"key-1"));
         let options = CertificateOptions {
@@ -82,7 +82,7 @@ impl Identity {
         Self { key, certificate: Arc::new(certificate) }
     }
 
-    fn signer(&self) -> KeySigner {
+    pub(super) fn signer(&self) -> KeySigner {
         let locator = Locator::Name(self.certificate.key_name().to_name());
         KeySigner::new(Arc::clone(&self.key), locator)
     }
@@ -103,7 +103,7 @@ fn interest(name: &str, signer: &dyn Signer) -> Vec<u8> {
     sign_interest(&InterestBuilder::new(&name).nonce(1), signer, &AntiReplay::default()).unwrap()
 }
 
-fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]) -> Validation {
+pub(super) fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]) -> Validation {
     let fetched: Vec<_> = fetched.iter().map(|who| Arc::clone(&who.certificate)).collect();
     if let Ok(interest) = Interest::parse(wire) {
         return policy.validate(&SignedPacket::from_interest(&interest).unwrap(), &fetched, NOW);

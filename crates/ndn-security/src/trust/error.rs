@@ -1,0 +1,111 @@
+//! Why packets are not trusted, in words that say what would have been.
+
+use ndn_packet::{Name, ValidityPeriod};
+use thiserror::Error;
+
+use super::CHAIN_MAX;
+use crate::Certificate;
+
+/// Why a packet is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// There is no KeyLocator, or it is not a name.
+    #[error("the KeyLocator of {name} is missing or not a name; rules need the name of its key")]
+    KeyLocator {
+        /// The name of the packet.
+        name: Name,
+    },
+    /// No rule is about packets of this name.
+    #[error("no rule is about {name}; {known}")]
+    NoRule {
+        /// The name of the packet.
+        name: Name,
+        /// What rules there are.
+        known: String,
+    },
+    /// The rule about packets of this name does not allow this key.
+    #[error("rule `{rule}` does not let {key} sign {name}; it takes {wanted}")]
+    NotAllowed {
+        /// The rule.
+        rule: String,
+        /// The name of the packet.
+        name: Name,
+        /// The name of the key.
+        key: Name,
+        /// What the rule would have taken.
+        wanted: String,
+    },
+    /// The signature does not match.
+    #[error("the signature of {name} was not made with the key of {key}")]
+    Signature {
+        /// The name of the packet.
+        name: Name,
+        /// The certificate that it was checked with, or the name that stands for a digest.
+        key: Name,
+    },
+    /// A certificate is used before or after its time.
+    #[error("certificate {certificate} is valid from {not_before} to {not_after}, and it is {now}")]
+    Expired {
+        /// Its name.
+        certificate: Name,
+        /// Its first second.
+        not_before: String,
+        /// Its last second.
+        not_after: String,
+        /// The time at which it was to be used.
+        now: String,
+    },
+    /// A certificate is needed and cannot be had.
+    #[error("certificate {certificate} is needed to verify it, and cannot be fetched: {reason}")]
+    Unavailable {
+        /// How its name begins.
+        certificate: Name,
+        /// Why not.
+        reason: String,
+    },
+    /// Certificates vouch for each other, and no trust anchor for any of them.
+    #[error("the certificates of {name} vouch for each other: they lead to {certificate} again")]
+    Loop {
+        /// The name of the packet.
+        name: Name,
+        /// How the name of the certificate begins that was there before.
+        certificate: Name,
+    },
+    /// The way to a trust anchor is too long.
+    #[error("more than {CHAIN_MAX} certificates lead from {name} to a trust anchor")]
+    TooLong {
+        /// The name of the packet.
+        name: Name,
+    },
+}
+
+impl TrustError {
+    /// `certificate` was to be used at `unix_s`, in seconds since 1970, when it is not valid.
+    #[must_use]
+    pub fn expired(certificate: &Certificate, unix_s: i64) -> Self {
+        let validity = certificate.validity();
+        let now = ValidityPeriod::from_unix_seconds(unix_s, unix_s);
+        Self::Expired {
+            certificate: certificate.name().to_name(),
+            not_before: readable(&validity.not_before),
+            not_after: readable(&validity.not_after),
+            now: now.map_or_else(|| unix_s.to_string(), |now| readable(&now.not_before)),
+        }
+    }
+}
+
+/// `20260131T235959` as `2026-01-31 23:59:59`.
+fn readable(time: &[u8; 15]) -> String {
+    let text = String::from_utf8_lossy(time);
+    let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or_default().to_owned();
+    format!(
+        "{}-{}-{} {}:{}:{}",
+        part(0..4),
+        part(4..6),
+        part(6..8),
+        part(9..11),
+        part(11..13),
+        part(13..15)
+    )
+}

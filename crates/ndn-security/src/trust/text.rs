@@ -1,0 +1,107 @@
+//! Trust rules as text, one on a line.
+
+use std::sync::Arc;
+
+use super::anchors::AnchorGroup;
+use super::config::{AnchorSource, LoadAnchors};
+use super::pattern::NamePattern;
+use super::rules::{Checker, Filter, KeyCheck, PacketSort, Rule};
+use super::{MAX_RULES, TrustPolicy};
+use crate::info::{Include, InfoError, Node};
+
+impl TrustPolicy {
+    /// Reads rules: those of [`Self::from_text`] if the first line that says something begins with
+    /// `anchor`, `data` or `key`, and otherwise those of ndn-cxx. `include` reads other files that
+    /// the latter name, `load` reads certificates.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn from_rules(
+        origin: &str,
+        text: &str,
+        include: Include<'_>,
+        load: LoadAnchors<'_>,
+    ) -> Result<Self, InfoError> {
+        let first = text.lines().find_map(|line| words(line).next());
+        if first.is_some_and(|word| matches!(word, "anchor" | "data" | "key")) {
+            return Self::from_text(origin, text, load);
+        }
+        Self::from_info(&Node::parse(origin, text, include)?, load)
+    }
+
+    /// Reads rules of one line each.
+    ///
+    /// ```text
+    /// # Whom we trust without further proof: the certificate in a file.
+    /// anchor root.cert
+    /// # Data of these names may be signed by keys of these identities.
+    /// data /lab/<site>/files/** by /lab/<site>/server
+    /// # Certificates for keys of these identities may be signed by keys of these.
+    /// key /lab/<site>/server by /lab/<site>
+    /// key /lab/<site> by /lab
+    /// ```
+    ///
+    /// `*` is any one component, `**` at the end any number of them, `<site>` any one component that
+    /// is the same wherever the line has it. The first rule about a name decides. `data` is not about
+    /// certificates, and `key` about nothing else. What no rule is about is not trusted.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn from_text(origin: &str, text: &str, load: LoadAnchors<'_>) -> Result<Self, InfoError> {
+        let origin: Arc<str> = origin.into();
+        let mut policy = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let error = |message: String| InfoError {
+                origin: Arc::clone(&origin),
+                line: index + 1,
+                message,
+            };
+            let words: Vec<&str> = words(line).collect();
+            match words.as_slice() {
+                [] => {}
+                ["anchor", file] => {
+                    let anchors = load(AnchorSource::File(file)).map_err(error)?;
+                    policy.groups.push(AnchorGroup::fixed(anchors));
+                }
+                [kind @ ("data" | "key"), pattern, "by", signer] => {
+                    if policy.data_rules.len() == MAX_RULES {
+                        return Err(error(format!("there are more than {MAX_RULES} rules")));
+                    }
+                    policy.data_rules.push(rule(kind, pattern, signer).map_err(error)?);
+                }
+                _ => {
+                    let forms = "`anchor FILE`, `data NAMES by IDENTITIES` or `key IDENTITIES by IDENTITIES`";
+                    return Err(error(format!("this line is neither {forms}")));
+                }
+            }
+        }
+        if policy.anchors().next().is_none() {
+            let message = "there is no `anchor`: nothing could be trusted".to_owned();
+            return Err(InfoError { origin, line: 1, message });
+        }
+        Ok(policy)
+    }
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split_whitespace().take_while(|word| !word.starts_with('#'))
+}
+
+fn rule(kind: &str, pattern: &str, signer: &str) -> Result<Rule, String> {
+    let mut variables = Vec::new();
+    let names = NamePattern::new(pattern, &mut variables)?;
+    let bound = variables.len();
+    let signer_pattern = NamePattern::new(signer, &mut variables)?;
+    if let Some(variable) = variables.get(bound) {
+        return Err(format!("`<{variable}>` in `{signer}` is not in `{pattern}`"));
+    }
+    let sort = if kind == "key" { PacketSort::Certificate } else { PacketSort::Other };
+    Ok(Rule {
+        id: format!("{kind} {pattern} by {signer}"),
+        filters: vec![Filter::Pattern { names: names.clone(), sort, variables: bound }],
+        checkers: vec![Checker {
+            signature_type: None,
+            key: KeyCheck::Pattern { names, sort, signer: signer_pattern, variables: bound },
+        }],
+    })
+}

@@ -1,0 +1,178 @@
+//! Rules of one line each, and what refusals say.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::tests::{Identity, NOW, judge};
+use super::*;
+use crate::info::InfoError;
+use crate::{DigestSigner, Signer, sign_data};
+use ndn_packet::DataBuilder;
+
+const RULES: &str = "
+# Whom we trust.
+anchor root.cert
+data /lab/<site>/files/** by /lab/<site>/server   # its own files
+data /lab/all by /lab/*
+key  /lab/<site>/server by /lab/<site>
+key  /lab/<site> by /lab
+";
+
+fn policy(rules: &str, root: &Identity) -> Result<TrustPolicy, InfoError> {
+    let mut no_include = |_: &str| Err(String::new());
+    TrustPolicy::from_rules("rules", rules, &mut no_include, &mut |source| {
+        assert_eq!(source, AnchorSource::File("root.cert"));
+        Ok(vec![Arc::clone(&root.certificate)])
+    })
+}
+
+fn data(name: &str, signer: &dyn Signer) -> Vec<u8> {
+    sign_data(&DataBuilder::new(&Name::from_uri(name).unwrap()), signer).unwrap()
+}
+
+fn refusal(validation: Validation) -> String {
+    match validation {
+        Validation::Refused(error) => error.to_string(),
+        other @ (Validation::Accepted | Validation::NeedsCertificate(_)) => panic!("{other:?}"),
+    }
+}
+
+struct Lab {
+    root: Identity,
+    site: Identity,
+    server: Identity,
+    other_site: Identity,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let root = Identity::new("/lab", None, NOW + 1000);
+        let site = Identity::new("/lab/a", Some(&root), NOW + 1000);
+        let server = Identity::new("/lab/a/server", Some(&site), NOW + 500);
+        let other_site = Identity::new("/lab/b", Some(&root), NOW + 1000);
+        Self { root, site, server, other_site }
+    }
+}
+
+#[test]
+fn a_chain_of_three_is_trusted() {
+    let lab = Lab::new();
+    let mut policy = policy(RULES, &lab.root).unwrap();
+    let wire = data("/lab/a/files/x", &lab.server.signer());
+    let needs = |who: &Identity| Validation::NeedsCertificate(who.certificate.key_name().to_name());
+    assert_eq!(judge(&mut policy, &wire, &[]), needs(&lab.server));
+    assert_eq!(judge(&mut policy, &wire, &[&lab.server]), needs(&lab.site));
+    assert_eq!(judge(&mut policy, &wire, &[&lab.server, &lab.site]), Validation::Accepted);
+    assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
+}
+
+#[test]
+fn a_refusal_says_what_would_have_been_taken() {
+    let lab = Lab::new();
+    let mut policy = policy(RULES, &lab.root).unwrap();
+    let mut refuse =
+        |wire: &[u8]| refusal(judge(&mut policy, wire, &[&lab.server, &lab.site, &lab.other_site]));
+    let said = refuse(&data("/lab/b/files/x", &lab.server.signer()));
+    let rule = "rule `data /lab/<site>/files/** by /lab/<site>/server` does not let \
+                /lab/a/server/KEY/key-1 sign /lab/b/files/x; it takes a key of /lab/b/server";
+    assert_eq!(said, rule);
+    let said = refuse(&data("/lab/a/files/x", &lab.site.signer()));
+    assert!(said.ends_with("it takes a key of /lab/a/server"), "{said}");
+    let said = refuse(&data("/lab/a/files/x", &DigestSigner));
+    assert!(said.contains("/localhost/identity/digest-sha256"), "{said}");
+    let said = refuse(&data("/elsewhere", &lab.server.signer()));
+    assert!(said.starts_with("no rule is about /elsewhere; there are `data "), "{said}");
+    // Somebody else's key under the same name.
+    let impostor = Identity::new("/lab/a/server", Some(&lab.site), NOW + 1000);
+    let said = refuse(&data("/lab/a/files/x", &impostor.signer()));
+    assert!(said.contains("was not made with the key of /lab/a/server/KEY/key-1/NA/v=1"), "{said}");
+}
+
+/// Whoever may sign data may not make certificates, whatever the data is called.
+#[test]
+fn signers_of_data_do_not_vouch_for_keys() {
+    let lab = Lab::new();
+    let rules = "anchor root.cert\ndata /lab/** by /lab/**\nkey /lab/a/server by /lab/a\nkey /lab/a by /lab";
+    let mut policy = policy(rules, &lab.root).unwrap();
+    let evil = Identity::new("/lab/evil", Some(&lab.server), NOW + 1000);
+    let wire = data("/lab/x", &evil.signer());
+    let said = refusal(judge(&mut policy, &wire, &[&evil, &lab.server, &lab.site]));
+    assert!(said.starts_with("no rule is about /lab/evil/KEY/key-1/NA/v=1"), "{said}");
+    let wire = data("/lab/x", &lab.server.signer());
+    assert_eq!(judge(&mut policy, &wire, &[&lab.server, &lab.site]), Validation::Accepted);
+}
+
+#[test]
+fn certificates_are_trusted_within_their_time() {
+    let lab = Lab::new();
+    let fetched = [Arc::clone(&lab.server.certificate), Arc::clone(&lab.site.certificate)];
+    let wire = data("/lab/a/files/x", &lab.server.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    let at = |policy: &mut TrustPolicy, time| policy.validate(&packet, &fetched, time);
+    for before in [true, false] {
+        let mut policy = policy(RULES, &lab.root).unwrap().with_anchors_that_expire();
+        if before {
+            assert_eq!(at(&mut policy, NOW), Validation::Accepted);
+        }
+        assert_eq!(at(&mut policy, NOW + 500), Validation::Accepted, "the last second");
+        // Even if it was remembered as good.
+        let said = refusal(at(&mut policy, NOW + 501));
+        assert!(
+            said.starts_with("certificate /lab/a/server/KEY/key-1/NA/v=1 is valid from"),
+            "{said}"
+        );
+        assert!(said.contains("to 2023-11-14 22:21:40, and it is 2023-11-14 22:21:41"), "{said}");
+        let said = refusal(at(&mut policy, NOW - 1001));
+        assert!(said.contains("is valid from"), "{said}");
+    }
+    let wire = data("/lab/all", &lab.root.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    let rules = "anchor root.cert\ndata /lab/all by /lab";
+    let mut lasting = policy(rules, &lab.root).unwrap();
+    assert_eq!(lasting.validate(&packet, &[], NOW + 1001), Validation::Accepted);
+    let mut expiring = lasting.clone().with_anchors_that_expire();
+    assert_eq!(expiring.validate(&packet, &[], NOW + 1000), Validation::Accepted);
+    let said = refusal(expiring.validate(&packet, &[], NOW + 1001));
+    assert!(said.starts_with("certificate /lab/KEY/key-1/self/v=1 is valid"), "{said}");
+}
+
+#[test]
+fn a_valid_certificate_comes_before_one_that_has_expired() {
+    let lab = Lab::new();
+    let mut policy = policy(RULES, &lab.root).unwrap();
+    let options = crate::CertificateOptions {
+        issuer_id: ndn_packet::Component::generic(b"NA"),
+        version: 0,
+        not_before_unix_s: NOW - 1000,
+        not_after_unix_s: NOW - 500,
+        description: &[],
+    };
+    let key = lab.server.key.public_key().unwrap();
+    let name = lab.server.certificate.key_name();
+    let old = Certificate::issue(name, &key, &options, &lab.site.signer()).unwrap();
+    let fetched =
+        [Arc::new(old), Arc::clone(&lab.server.certificate), Arc::clone(&lab.site.certificate)];
+    let wire = data("/lab/a/files/x", &lab.server.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    assert_eq!(policy.validate(&packet, &fetched, NOW), Validation::Accepted);
+}
+
+#[test]
+fn wrong_rules_name_their_line() {
+    let root = Identity::new("/lab", None, NOW + 1000);
+    for (rules, line, part) in [
+        ("anchor root.cert\ndata /a", 2, "neither"),
+        ("data /a by /b", 1, "no `anchor`"),
+        ("anchor root.cert\n\nkey a by /b", 3, "does not begin with"),
+        ("anchor root.cert\ndata /<x> by /<y>", 2, "`<y>` in `/<y>` is not in `/<x>`"),
+        ("anchor root.cert\nallow /a by /b", 2, "neither"),
+        ("anchor", 1, "neither"),
+    ] {
+        let error = policy(rules, &root).unwrap_err();
+        assert!(error.line == line && error.message.contains(part), "{rules}: {error}");
+    }
+    assert!(policy("", &root).unwrap().anchors().count() == 0, "rules of ndn-cxx, and none");
+    let info = "; ndn-cxx\ntrust-anchor { type file file-name root.cert }";
+    assert_eq!(policy(info, &root).unwrap().anchors().count(), 1);
+}
