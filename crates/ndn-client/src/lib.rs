@@ -26,6 +26,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod trust;
 
 pub use address::{
     AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
@@ -43,3 +44,4 @@ pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject
 pub use register::{RegisterError, Registration};
 pub use shared::ConnectionState;
 pub use transport::ConnectError;
+pub use trust::{CertificateVerifier, Trust};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions, FoundObject, Verification};
+use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
 use ndn_files::{FileMetadata, MetadataError, fetch_manifest};
 use ndn_packet::Name;
 use tokio::time::Instant;
@@ -153,7 +153,7 @@ impl Catalog {
             weight: 0,
             found,
         };
-        if !matches!(self.fetching.verification, Verification::Verifier(_)) {
+        if !self.fetching.verification.is_by_key() {
             return Ok(Arc::new(resource));
         }
         // What a manifest vouched for stays vouched for.
@@ -173,6 +173,9 @@ impl Catalog {
             resource.size = Some(manifest.size());
             resource.segment_size = Some(manifest.segment_size());
             resource.weight = manifest.segments().saturating_mul(DIGEST_LEN).max(1);
+        } else {
+            let learnt = self.endpoint.learn_certificates(&resource.found, &self.fetching).await;
+            learnt.map_err(|error| Failure::from(&error))?;
         }
         Ok(Arc::new(resource))
     }

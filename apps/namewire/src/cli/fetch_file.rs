@@ -1,7 +1,7 @@
 //! Fetching one object into a target: version, manifest, what is there already.
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{FetchError, FetchOptions, FetchProgress, FoundObject, Verification};
+use ndn_client::fetch::{FetchError, FetchOptions, FetchProgress, FoundObject};
 use ndn_files::{
     FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
     receive,
@@ -101,7 +101,7 @@ pub(super) async fn fetch_found(
     mut observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
     if let Target::File(part) = target
-        && matches!(policy.fetching.verification, Verification::Verifier(_))
+        && policy.fetching.verification.is_by_key()
         && !policy.allow_older
     {
         part.refuse_older(found.name())?;
@@ -195,13 +195,16 @@ pub(super) async fn under_manifest(
     fetching: &FetchOptions,
 ) -> Outcome<Known> {
     let without = |found| Ok(Known { found, fetching: fetching.clone(), layout: None });
-    if !matches!(fetching.verification, Verification::Verifier(_)) {
+    if !fetching.verification.is_by_key() {
         return without(found);
     }
     let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
     match manifest {
         // Metadata of other services is not that of files.
-        Ok(None) | Err(ManifestError::Metadata(_)) => without(found),
+        Ok(None) | Err(ManifestError::Metadata(_)) => {
+            endpoint.learn_certificates(&found, fetching).await.map_err(failure)?;
+            without(found)
+        }
         Ok(Some(manifest)) => {
             let verification = manifest.verification();
             let fetching = FetchOptions { verification, ..fetching.clone() };

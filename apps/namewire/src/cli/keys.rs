@@ -4,12 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndn_client::fetch::Verification;
+use ndn_client::{CertificateVerifier, Trust};
+use ndn_security::trust::TrustPolicy;
 use ndn_security::{
     Certificate, DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey,
     PublicKey, SafeBag, Signer, Verifier,
 };
 
 use super::failure::{Failure, Outcome};
+use crate::run::access::data_rules;
 
 /// Holds the passphrase of encrypted keys.
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
@@ -21,11 +24,12 @@ FILE holds a private key (PEM, or Base64 as in the key files of ndnsec and pytho
 writes. NAMEWIRE_PASSPHRASE gives the passphrase of an encrypted one. FILE of hmac: holds the shared key in Base64.";
 
 /// Help of `--verify`.
-pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE` or the key or certificate in FILE
+pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
 
 `digest` checks packets that are signed by a digest and takes others as they are, for want of their keys. FILE holds \
 a public key (PEM), a certificate (what `ndnsec cert-dump` prints) or a private key; every packet must be signed by \
-that key.";
+that key, and a certificate must be valid. `rules:` names a file of trust anchors and rules \
+(docs/trust.md, or as for ndn-cxx); certificates below the anchors are fetched by name.";
 
 /// The signer that `--sign` names.
 pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {
@@ -49,9 +53,12 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
         "none" => return Ok(Verification::Skip),
         _ => (),
     }
+    if let Some(file) = argument.strip_prefix("rules:") {
+        return Ok(Verification::Trust(Arc::new(Trust::new(rules(file)?))));
+    }
     let verifier: Arc<dyn Verifier> = match argument.strip_prefix("hmac:") {
         Some(file) => Arc::new(hmac_key(file)?),
-        None => Arc::new(public_key(argument)?),
+        None => public_key(argument)?,
     };
     Ok(Verification::Verifier(verifier))
 }
@@ -61,11 +68,27 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
     if matches!(argument, "digest" | "none") {
         return Ok(argument.to_owned());
     }
+    if let Some(file) = argument.strip_prefix("rules:") {
+        let mut all = read(file)?.into_bytes();
+        rules(file)?.anchors().for_each(|anchor| all.extend_from_slice(anchor.wire()));
+        return Ok(format!("rules {}", fingerprint(&all)));
+    }
     let (kind, file) = match argument.strip_prefix("hmac:") {
         Some(file) => ("hmac", file),
         None => ("key", argument),
     };
     Ok(format!("{kind} {}", fingerprint(read(file)?.trim().as_bytes())))
+}
+
+/// Rules and anchors, which are trusted while they are valid.
+fn rules(file: &str) -> Outcome<TrustPolicy> {
+    let policy = data_rules(Path::new(file))
+        .map_err(|error| Failure::Usage(format!("{error:#}")))?
+        .with_anchors_that_expire();
+    if policy.anchors().next().is_none() && !policy.accepts_all() {
+        return Err(Failure::Usage(format!("{file} names no trust anchor: nothing could verify")));
+    }
+    Ok(policy)
 }
 
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
@@ -94,21 +117,21 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
     Ok((key, locator))
 }
 
-fn public_key(file: &str) -> Outcome<PublicKey> {
+fn public_key(file: &str) -> Outcome<Arc<dyn Verifier>> {
     let text = read(file)?;
     if let Ok(certificate) = Certificate::from_text(&text) {
-        return PublicKey::from_spki(certificate.public_key().spki())
-            .map_err(|error| unusable(file, &error));
+        return Ok(Arc::new(CertificateVerifier::new(Arc::new(certificate))));
     }
     if let Some(body) = text.trim().strip_prefix("-----BEGIN PUBLIC KEY-----") {
         let body = body.trim_end().strip_suffix("-----END PUBLIC KEY-----").unwrap_or(body);
         let spki = super::dissect::from_base64(body).map_err(|reason| {
             Failure::Usage(format!("{file}: the public key is unusable: {reason}"))
         })?;
-        return PublicKey::from_spki(&spki).map_err(|error| unusable(file, &error));
+        let key = PublicKey::from_spki(&spki).map_err(|error| unusable(file, &error))?;
+        return Ok(Arc::new(key));
     }
     let (key, _) = private_key(file, &text)?;
-    key.public_key().map_err(|error| unusable(file, &error))
+    Ok(Arc::new(key.public_key().map_err(|error| unusable(file, &error))?))
 }
 
 fn read(file: &str) -> Outcome<String> {

@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ndn_client::fetch::Verification;
 use ndn_client::{InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
@@ -77,15 +76,17 @@ pub(super) fn run(options: &Options) -> Outcome {
     block_on(async {
         let endpoint = options.connect.open().await?;
         let received = endpoint.express(&request).await?;
-        show(&received, &verification, options.output)
+        let data = received.data();
+        let checked = verification.check_fetching(&endpoint, options.lifetime, &data).await;
+        checked.map_err(|reason| {
+            Failure::Unverified(format!("{} does not verify: {reason}", data.name()))
+        })?;
+        show(&received, options.output)
     })
 }
 
-fn show(received: &ReceivedData, verification: &Verification, output: Output) -> Outcome {
+fn show(received: &ReceivedData, output: Output) -> Outcome {
     let data = received.data();
-    verification.check(&data).map_err(|reason| {
-        Failure::Unverified(format!("{} does not verify: {reason}", data.name()))
-    })?;
     let mut out = std::io::stdout().lock();
     match output {
         Output::Content => out.write_all(data.content().unwrap_or_default())?,

@@ -1,11 +1,14 @@
 //! `namewire serve`: serves directories as the file service.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{Event, FileServer, Mount, RootOptions, ServerOptions, StartError};
 use ndn_packet::Name;
+use ndn_security::Certificate;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -66,6 +69,12 @@ pub(super) struct Options {
     /// Nobody else may be able to write to it. At most 4 GiB are used.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
     manifest_cache: Option<PathBuf>,
+    /// Answer for this certificate, too, so that consumers can fetch it by name; may be repeated
+    ///
+    /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: that of the key that signs,
+    /// and those between it and the trust anchor.
+    #[arg(long, value_name = "FILE")]
+    certificate: Vec<PathBuf>,
     /// Threads that read and sign [default: one for each processor, 16 at most]
     #[arg(long)]
     threads: Option<usize>,
@@ -107,18 +116,55 @@ pub(super) fn run(options: &Options) -> Outcome {
         open_files_max: options.open_files,
         ..ServerOptions::default()
     };
+    let certificates = options.certificate.iter().map(|file| read_certificate(file));
+    let certificates = certificates.collect::<Outcome<Vec<_>>>()?;
     let mounts = mounts(options)?;
     let described: Vec<_> = mounts.iter().map(describe).collect();
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
         let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
+        let certificates = serve_certificates(&endpoint, certificates).await?;
         tell_serving(options, &described)?;
         interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
         tell_served(options, &server)?;
         // The forwarder drops the routes with the connection, whether or not it answers now.
         let _ = server.stop().await;
+        drop(certificates);
         Ok(())
     })
+}
+
+fn read_certificate(file: &Path) -> Outcome<Certificate> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Failure::file(file.display(), &error))?;
+    Certificate::from_text(&text)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
+}
+
+/// Answers Interests for these certificates, by their names and by those of their keys.
+async fn serve_certificates(
+    endpoint: &Endpoint,
+    certificates: Vec<Certificate>,
+) -> Outcome<Vec<Registration>> {
+    let mut by_key: BTreeMap<Name, Vec<Certificate>> = BTreeMap::new();
+    for certificate in certificates {
+        by_key.entry(certificate.key_name().to_name()).or_default().push(certificate);
+    }
+    let mut registrations = Vec::new();
+    for (key, certificates) in by_key {
+        let answer = move |request: Request| {
+            let interest = request.interest();
+            let is_wanted = |certificate: &&Certificate| {
+                certificate.name() == interest.name()
+                    || (interest.can_be_prefix() && certificate.name().starts_with(interest.name()))
+            };
+            if let Some(certificate) = certificates.iter().find(is_wanted) {
+                request.answer(certificate.wire());
+            }
+        };
+        registrations.push(endpoint.produce(&key, answer).await.map_err(Failure::from)?);
+    }
+    Ok(registrations)
 }
 
 fn mounts(options: &Options) -> Outcome<Vec<Mount>> {

@@ -69,6 +69,26 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
     Ok(TrustPolicy::from_info(&node, &mut load)?)
 }
 
+/// Reads rules about Data, of either format, and the anchors that they name beside them.
+///
+/// # Errors
+/// A file that cannot be read or does not say what it has to, by its name.
+pub(crate) fn data_rules(path: &Path) -> anyhow::Result<TrustPolicy> {
+    let text = read(path)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
+    let mut load = |source: AnchorSource<'_>| {
+        let below = |path: &str| directory.join(path).display().to_string();
+        let loaded = match source {
+            AnchorSource::File(file) => anchors(AnchorSource::File(&below(file))),
+            AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&below(path))),
+        };
+        loaded.map_err(|error| format!("{error:#}"))
+    };
+    let origin = path.display().to_string();
+    Ok(TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?)
+}
+
 fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
     match source {
         AnchorSource::File(file) => Ok(vec![certificate(Path::new(file))?]),

@@ -24,7 +24,7 @@
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
 //! | `stop` | signals |
 
-mod access;
+pub(crate) mod access;
 mod balance;
 mod bound;
 mod captures;

@@ -156,7 +156,8 @@ async fn ask(
     }
     options
         .verification
-        .check(&data)
+        .check_fetching(endpoint, options.lifetime, &data)
+        .await
         .map_err(|reason| FetchError::Verification { name: data.name().to_uri(), reason })?;
     Ok(received)
 }

@@ -18,7 +18,9 @@ use ndn_packet::{Data, SignatureType};
 use ndn_security::{DigestVerifier, Sha256Digest, Verifier, VerifyError, verify_data};
 use thiserror::Error;
 
+use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
+use crate::trust::Trust;
 
 pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
@@ -143,6 +145,8 @@ pub enum Verification {
     Digest,
     /// All, with this verifier.
     Verifier(Arc<dyn Verifier>),
+    /// All, by rules; certificates are fetched as they are needed.
+    Trust(Arc<Trust>),
     /// All packets as a whole, their signatures only as far as this does.
     Packets(Arc<dyn PacketVerifier>),
 }
@@ -164,8 +168,32 @@ impl Verification {
                 }
             }
             Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
+            Self::Trust(trust) => trust.check(data),
             Self::Packets(verifier) => verifier.check(data),
         }
+    }
+
+    /// As [`Self::check`]; certificates that are missing are fetched, with this InterestLifetime.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub async fn check_fetching(
+        &self,
+        endpoint: &Endpoint,
+        lifetime: Duration,
+        data: &Data<'_>,
+    ) -> Result<(), VerifyError> {
+        match self {
+            Self::Trust(trust) => trust.check_fetching(endpoint, lifetime, data).await,
+            Self::Skip | Self::Digest | Self::Verifier(_) | Self::Packets(_) => self.check(data),
+        }
+    }
+
+    /// Whether keys are to vouch for what is fetched, each packet by itself: a manifest can take that
+    /// over.
+    #[must_use]
+    pub fn is_by_key(&self) -> bool {
+        matches!(self, Self::Verifier(_) | Self::Trust(_))
     }
 
     /// The implicit digest that a segment must have, if that is known.
@@ -173,7 +201,7 @@ impl Verification {
     pub fn expected(&self, segment: u64) -> Option<Sha256Digest> {
         match self {
             Self::Packets(verifier) => verifier.expected(segment),
-            Self::Skip | Self::Digest | Self::Verifier(_) => None,
+            Self::Skip | Self::Digest | Self::Verifier(_) | Self::Trust(_) => None,
         }
     }
 }
@@ -184,6 +212,7 @@ impl std::fmt::Debug for Verification {
             Self::Skip => "Skip",
             Self::Digest => "Digest",
             Self::Verifier(_) => "Verifier",
+            Self::Trust(_) => "Trust",
             Self::Packets(_) => "Packets",
         })
     }

@@ -6,7 +6,7 @@ use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
 use super::packets::PacketStream;
 use super::past_cache::PastCache;
-use super::{FetchError, FetchFailure, FetchOptions};
+use super::{FetchError, FetchFailure, FetchOptions, Verification};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
@@ -22,7 +22,25 @@ impl Endpoint {
         name: &Name,
         options: &FetchOptions,
     ) -> Result<ObjectStream, FetchError> {
-        Ok(self.fetch_found(self.find(name, options).await?, 0, options))
+        let found = self.find(name, options).await?;
+        self.learn_certificates(&found, options).await?;
+        Ok(self.fetch_found(found, 0, options))
+    }
+
+    /// Fetches the certificates that the segments of an object need, where rules judge them: who
+    /// verifies many segments at a time does not wait for certificates.
+    ///
+    /// # Errors
+    /// As [`Self::fetch_segment`], of which it asks for the first one.
+    pub async fn learn_certificates(
+        &self,
+        found: &FoundObject,
+        options: &FetchOptions,
+    ) -> Result<(), FetchError> {
+        if matches!(options.verification, Verification::Trust(_)) && found.is_segmented() {
+            self.fetch_segment(found, 0, options).await?;
+        }
+        Ok(())
     }
 
     /// Finds the latest version of the object `name`.
@@ -95,7 +113,8 @@ impl Endpoint {
         if data.content_type() == ContentType::NACK {
             return Err(failed(FetchFailure::ApplicationNack { segment }));
         }
-        let Err(reason) = options.verification.check(&data) else {
+        let checked = options.verification.check_fetching(self, options.lifetime, &data).await;
+        let Err(reason) = checked else {
             return Ok(received);
         };
         // A cache may hold a wrong one.

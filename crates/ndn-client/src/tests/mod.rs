@@ -5,4 +5,5 @@ mod express;
 mod object;
 mod serve;
 mod tables;
+mod trust;
 mod udp;

@@ -187,7 +187,8 @@ async fn fetch_root(
         .retransmissions(options.config.retransmissions_max);
     let received = endpoint.express(&request).await.map_err(ManifestError::Unanswered)?;
     let data = received.data();
-    if let Err(reason) = options.verification.check(&data) {
+    let checked = options.verification.check_fetching(endpoint, options.lifetime, &data).await;
+    if let Err(reason) = checked {
         return Err(ManifestError::Untrusted { name: uri, reason });
     }
     if data.content_type() != ContentType::MANIFEST {

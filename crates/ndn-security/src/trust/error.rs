@@ -65,7 +65,9 @@ pub enum TrustError {
         reason: String,
     },
     /// Certificates vouch for each other, and no trust anchor for any of them.
-    #[error("the certificates of {name} vouch for each other: they lead to {certificate} again")]
+    #[error(
+        "no trust anchor vouches for {name}: its certificates vouch for each other, they lead to {certificate} again"
+    )]
     Loop {
         /// The name of the packet.
         name: Name,

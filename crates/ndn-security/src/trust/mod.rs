@@ -30,7 +30,7 @@ use rules::{PacketSort, Rule, Subject};
 use crate::{Certificate, DigestVerifier, Verifier};
 
 /// Certificates between a packet and its trust anchor at most.
-const CHAIN_MAX: usize = 25;
+pub const CHAIN_MAX: usize = 25;
 /// Most rules in a file of rules of one line.
 const MAX_RULES: usize = 10_000;
 /// Certificates that were found good and are remembered.

@@ -1,0 +1,249 @@
+//! Certificates that rules need are fetched by name.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ndn_packet::{Component, ContentType, DataBuilder, Name};
+use ndn_security::trust::{AnchorSource, TrustPolicy};
+use ndn_security::{
+    Certificate, CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF,
+    Signer, key_name,
+};
+
+use crate::fetch::{FetchOptions, Verification};
+use crate::testing::{Behaviour, FakeForwarder};
+use crate::{
+    CertificateVerifier, Content, Endpoint, InterestRequest, PublishOptions, Registration, Request,
+    Trust,
+};
+
+const NOW: i64 = 1_700_000_000;
+
+const RULES: &str = "
+anchor root.cert
+data /lab/<site>/** by /lab/<site>/server
+key /lab/<site>/server by /lab/<site>
+key /lab/<site> by /lab
+";
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+struct Identity {
+    key: Arc<PrivateKey>,
+    certificate: Arc<Certificate>,
+}
+
+impl Identity {
+    fn new(uri: &str, issuer: Option<&Self>, not_after: i64) -> Self {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let name = key_name(name(uri).as_ref(), Component::generic(b"k"));
+        let options = CertificateOptions {
+            issuer_id: if issuer.is_some() { Component::generic(b"NA") } else { SELF },
+            version: 1,
+            not_before_unix_s: NOW - 1000,
+            not_after_unix_s: not_after,
+            description: &[],
+        };
+        let certificate = match issuer {
+            None => Certificate::self_sign(name.as_ref(), &key, &options).unwrap(),
+            Some(issuer) => {
+                let public = key.public_key().unwrap();
+                Certificate::issue(name.as_ref(), &public, &options, &issuer.signer()).unwrap()
+            }
+        };
+        Self { key, certificate: Arc::new(certificate) }
+    }
+
+    fn signer(&self) -> KeySigner {
+        let locator = Locator::Name(self.certificate.key_name().to_name());
+        KeySigner::new(Arc::clone(&self.key), locator)
+    }
+
+    async fn serve(&self, endpoint: &Endpoint) -> Registration {
+        let certificate = Arc::clone(&self.certificate);
+        let answer = move |request: Request| request.answer(certificate.wire());
+        endpoint.produce(&self.certificate.key_name().to_name(), answer).await.unwrap()
+    }
+}
+
+struct Lab {
+    root: Identity,
+    site: Identity,
+    server: Identity,
+    forwarder: FakeForwarder,
+    producer: Endpoint,
+    consumer: Endpoint,
+    now: Arc<AtomicI64>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let root = Identity::new("/lab", None, NOW + 1000);
+        let site = Identity::new("/lab/a", Some(&root), NOW + 1000);
+        let server = Identity::new("/lab/a/server", Some(&site), NOW + 500);
+        let forwarder = FakeForwarder::new(Behaviour::default());
+        let (producer, consumer) = (forwarder.attach(), forwarder.attach());
+        let now = Arc::new(AtomicI64::new(NOW));
+        Self { root, site, server, forwarder, producer, consumer, now }
+    }
+
+    fn trust(&self, rules: &str) -> Trust {
+        let mut load = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&self.root.certificate)]);
+        let policy = TrustPolicy::from_text("rules", rules, &mut load).unwrap();
+        let now = Arc::clone(&self.now);
+        let policy = policy.with_anchors_that_expire();
+        Trust::with_clock(policy, move || now.load(Ordering::Relaxed))
+    }
+
+    fn options(&self, trust: &Arc<Trust>) -> FetchOptions {
+        let verification = Verification::Trust(Arc::clone(trust));
+        FetchOptions { verification, ..FetchOptions::default() }
+    }
+
+    async fn publish(&self, uri: &str, signer: impl Signer + 'static) -> crate::PublishedObject {
+        let options = PublishOptions { signer: Arc::new(signer), ..PublishOptions::default() };
+        let content = Content::Bytes(vec![7; 30_000].into());
+        self.producer.publish(&name(uri), content, &options).await.unwrap()
+    }
+
+    async fn fetch(&self, uri: &str, options: &FetchOptions) -> Result<Vec<u8>, String> {
+        let stream = self.consumer.fetch(&name(uri), options).await;
+        let stream = stream.map_err(|error| error.to_string())?;
+        stream.collect(1 << 20).await.map_err(|error| error.to_string())
+    }
+
+    fn asked_for_certificates(&self) -> usize {
+        let interests = self.forwarder.interests();
+        interests.iter().filter(|interest| interest.contains("/KEY/")).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_is_fetched_once_and_trusted_while_it_is_valid() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let _server = lab.server.serve(&lab.producer).await;
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap(), vec![7; 30_000]);
+    assert_eq!(lab.asked_for_certificates(), 2);
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap(), vec![7; 30_000]);
+    assert_eq!(lab.asked_for_certificates(), 2, "they are kept");
+    lab.now.store(NOW + 501, Ordering::Relaxed);
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    let expired = "certificate /lab/a/server/KEY/k/NA/v=1 is valid from 2023-11-14 21:56:40 to \
+                   2023-11-14 22:21:40, and it is 2023-11-14 22:21:41";
+    assert!(said.contains(expired), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_sign_is_named_with_who_may() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let _server = lab.server.serve(&lab.producer).await;
+    let _object = lab.publish("/lab/b/x", lab.server.signer()).await;
+    let _digest = lab.publish("/lab/a/y", DigestSigner).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    let said = lab.fetch("/lab/b/x", &options).await.unwrap_err();
+    assert!(said.contains("does not let /lab/a/server/KEY/k sign /lab/b/x"), "{said}");
+    assert!(said.ends_with("it takes a key of /lab/b/server"), "{said}");
+    let said = lab.fetch("/lab/a/y", &options).await.unwrap_err();
+    assert!(said.ends_with("it takes a key of /lab/a/server"), "{said}");
+    assert_eq!(lab.asked_for_certificates(), 0, "rules come before certificates");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_nobody_has_is_named() {
+    let lab = Lab::new();
+    let _server = lab.server.serve(&lab.producer).await;
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("certificate /lab/a/KEY/k is needed to verify it"), "{said}");
+    assert!(said.ends_with("the network refuses /lab/a/KEY/k: NoRoute"), "{said}");
+    // What is no certificate does not help.
+    let nonsense = |request: Request| {
+        let key = DataBuilder::new(request.name()).content_type(ContentType::KEY);
+        request.answer_with(&key, &DigestSigner).unwrap();
+    };
+    let _site = lab.producer.produce(&name("/lab/a/KEY/k"), nonsense).await.unwrap();
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("/lab/a/KEY/k is not a certificate"), "{said}");
+}
+
+/// Certificates that lead to no anchor end in an error, whatever leads where.
+#[tokio::test(start_paused = true)]
+async fn loops_and_endless_chains_end() {
+    let lab = Lab::new();
+    // Signed by itself, and by nobody that is trusted.
+    let island = Identity::new("/lab/a/server", None, NOW + 1000);
+    let _served = island.serve(&lab.producer).await;
+    let _object = lab.publish("/lab/a/x", island.signer()).await;
+    let rules = "anchor root.cert\ndata /** by /**\nkey /** by /**";
+    let options = lab.options(&Arc::new(lab.trust(rules)));
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("they lead to /lab/a/server/KEY/k again"), "{said}");
+
+    let mut chain = vec![Identity::new("/c", None, NOW + 1000)];
+    let mut uri = "/c".to_owned();
+    let mut served = Vec::new();
+    for _ in 0..30 {
+        uri.push_str("/c");
+        let next = Identity::new(&uri, chain.last(), NOW + 1000);
+        served.push(next.serve(&lab.producer).await);
+        chain.push(next);
+    }
+    let last = chain.last().unwrap();
+    let _object = lab.publish("/endless", last.signer()).await;
+    let before = lab.asked_for_certificates();
+    let said = lab.fetch("/endless", &options).await.unwrap_err();
+    assert!(said.contains("more than 25 certificates lead from"), "{said}");
+    assert!(lab.asked_for_certificates() - before <= 26);
+}
+
+/// An old certificate in a cache does not stand in the way of a new one.
+#[tokio::test(start_paused = true)]
+async fn a_fresh_certificate_is_asked_for_when_one_has_expired() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let options = CertificateOptions {
+        issuer_id: Component::generic(b"NA"),
+        version: 0,
+        not_before_unix_s: NOW - 1000,
+        not_after_unix_s: NOW - 500,
+        description: &[],
+    };
+    let public = lab.server.key.public_key().unwrap();
+    let key = lab.server.certificate.key_name();
+    let old = Certificate::issue(key, &public, &options, &lab.site.signer()).unwrap();
+    let new = Arc::clone(&lab.server.certificate);
+    let answer = move |request: Request| {
+        let is_fresh = request.interest().must_be_fresh();
+        request.answer(if is_fresh { new.wire() } else { old.wire() });
+    };
+    let _server = lab.producer.produce(&key.to_name(), answer).await.unwrap();
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap().len(), 30_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_certificate_counts_while_that_is_valid() {
+    let lab = Lab::new();
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let now = Arc::clone(&lab.now);
+    let certificate = Arc::clone(&lab.server.certificate);
+    let clock = move || now.load(Ordering::Relaxed);
+    let verifier = Arc::new(CertificateVerifier::with_clock(certificate, clock));
+    let request = InterestRequest::new(name("/lab/a/x"))
+        .can_be_prefix(true)
+        .lifetime(Duration::from_millis(100))
+        .verifier(verifier);
+    for (time, accepted) in [(NOW, true), (NOW + 500, true), (NOW + 501, false), (NOW, true)] {
+        lab.now.store(time, Ordering::Relaxed);
+        assert_eq!(lab.consumer.express(&request).await.is_ok(), accepted, "{time}");
+    }
+}

@@ -1,0 +1,210 @@
+//! Judging Data by trust rules. Certificates that these need are fetched by name, and kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ndn_packet::{ContentType, Data, Name, SignatureInfo};
+use ndn_security::trust::{CHAIN_MAX, SignedPacket, TrustError, TrustPolicy, Validation};
+use ndn_security::{Certificate, Verifier, VerifyError};
+
+use crate::endpoint::Endpoint;
+use crate::express::InterestRequest;
+
+/// Certificates that are kept although nothing has been trusted by them yet.
+const FETCHED_MAX: usize = 64;
+/// How often a certificate is asked for again.
+const RETRANSMISSIONS: u32 = 1;
+
+type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
+
+/// Rules, trust anchors, and the certificates that were fetched.
+pub struct Trust {
+    state: Mutex<State>,
+    /// Seconds since 1970.
+    clock: Clock,
+}
+
+struct State {
+    policy: TrustPolicy,
+    /// Those that came last, at the end.
+    fetched: VecDeque<Arc<Certificate>>,
+}
+
+impl Trust {
+    /// Judges by `policy`, at the time of day.
+    #[must_use]
+    pub fn new(policy: TrustPolicy) -> Self {
+        Self::with_clock(policy, wall_clock_s)
+    }
+
+    /// Judges by `policy`, at the time that `clock` tells in seconds since 1970.
+    pub fn with_clock(
+        policy: TrustPolicy,
+        clock: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        let state = Mutex::new(State { policy, fetched: VecDeque::new() });
+        Self { state, clock: Box::new(clock) }
+    }
+
+    /// Judges by what is known: a certificate that was not fetched before is missing.
+    ///
+    /// # Errors
+    /// `Untrusted`, which says why.
+    pub fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+        match self.judge(data) {
+            Validation::Accepted => Ok(()),
+            Validation::Refused(error) => Err(untrusted(error)),
+            Validation::NeedsCertificate(certificate) => {
+                let reason = "nothing else that was fetched is signed by its key".to_owned();
+                Err(untrusted(TrustError::Unavailable { certificate, reason }))
+            }
+        }
+    }
+
+    /// As [`Self::check`], and fetches certificates that are missing, with this InterestLifetime.
+    ///
+    /// # Errors
+    /// `Untrusted`, which says why.
+    pub async fn check_fetching(
+        &self,
+        endpoint: &Endpoint,
+        lifetime: Duration,
+        data: &Data<'_>,
+    ) -> Result<(), VerifyError> {
+        let mut asked: Vec<Name> = Vec::new();
+        loop {
+            let certificate = match self.judge(data) {
+                Validation::Accepted => return Ok(()),
+                Validation::Refused(error) => return Err(untrusted(error)),
+                Validation::NeedsCertificate(name) => name,
+            };
+            let name = || data.name().to_name();
+            if asked.contains(&certificate) {
+                return Err(untrusted(TrustError::Loop { name: name(), certificate }));
+            }
+            if asked.len() == CHAIN_MAX {
+                return Err(untrusted(TrustError::TooLong { name: name() }));
+            }
+            match self.fetch(endpoint, lifetime, &certificate).await {
+                Ok(fetched) => self.keep(fetched),
+                Err(reason) => {
+                    return Err(untrusted(TrustError::Unavailable { certificate, reason }));
+                }
+            }
+            asked.push(certificate);
+        }
+    }
+
+    fn judge(&self, data: &Data<'_>) -> Validation {
+        let Some(packet) = SignedPacket::from_data(data) else {
+            let name = data.name().to_name();
+            return Validation::Refused(TrustError::KeyLocator { name });
+        };
+        let now = (self.clock)();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { policy, fetched } = &mut *state;
+        policy.validate(&packet, fetched.make_contiguous(), now)
+    }
+
+    fn keep(&self, certificate: Certificate) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.fetched.len() == FETCHED_MAX {
+            state.fetched.pop_front();
+        }
+        state.fetched.push_back(Arc::new(certificate));
+    }
+
+    /// A certificate whose name begins so; a fresh one if the first that comes is not valid.
+    async fn fetch(
+        &self,
+        endpoint: &Endpoint,
+        lifetime: Duration,
+        name: &Name,
+    ) -> Result<Certificate, String> {
+        let first = fetch_certificate(endpoint, lifetime, name, false).await?;
+        if first.validity().contains((self.clock)()) {
+            return Ok(first);
+        }
+        let fresh = fetch_certificate(endpoint, lifetime, name, true).await;
+        Ok(fresh.unwrap_or(first))
+    }
+}
+
+impl std::fmt::Debug for Trust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+async fn fetch_certificate(
+    endpoint: &Endpoint,
+    lifetime: Duration,
+    name: &Name,
+    fresh: bool,
+) -> Result<Certificate, String> {
+    let request = InterestRequest::new(name.clone())
+        .can_be_prefix(true)
+        .must_be_fresh(fresh)
+        .lifetime(lifetime)
+        .retransmissions(RETRANSMISSIONS);
+    let received = endpoint.express(&request).await.map_err(|error| error.to_string())?;
+    let data = received.data();
+    if data.content_type() == ContentType::NACK {
+        return Err(format!("{} says that there is none", data.name()));
+    }
+    Certificate::parse(data.wire().to_vec())
+        .map_err(|error| format!("{} is not a certificate: {error}", data.name()))
+}
+
+fn untrusted(error: TrustError) -> VerifyError {
+    VerifyError::Untrusted(Box::new(error))
+}
+
+fn wall_clock_s() -> i64 {
+    i64::try_from(ndn_sys::clock::wall_clock().as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Checks signatures with the key of a certificate, while that is valid.
+pub struct CertificateVerifier {
+    certificate: Arc<Certificate>,
+    /// Seconds since 1970.
+    clock: Clock,
+}
+
+impl CertificateVerifier {
+    /// Checks at the time of day.
+    #[must_use]
+    pub fn new(certificate: Arc<Certificate>) -> Self {
+        Self::with_clock(certificate, wall_clock_s)
+    }
+
+    /// Checks at the time that `clock` tells in seconds since 1970.
+    pub fn with_clock(
+        certificate: Arc<Certificate>,
+        clock: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        Self { certificate, clock: Box::new(clock) }
+    }
+}
+
+impl Verifier for CertificateVerifier {
+    fn verify(
+        &self,
+        info: &SignatureInfo<'_>,
+        parts: &[&[u8]],
+        signature: &[u8],
+    ) -> Result<(), VerifyError> {
+        let now = (self.clock)();
+        if !self.certificate.validity().contains(now) {
+            return Err(untrusted(TrustError::expired(&self.certificate, now)));
+        }
+        self.certificate.public_key().verify(info, parts, signature)
+    }
+}
+
+impl std::fmt::Debug for CertificateVerifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CertificateVerifier").field(&self.certificate.name()).finish()
+    }
+}
