@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use ndn_dataplane::{Exchange, KINDS, Message, RoutedSink};
 use ndn_forwarding::{
     BURST_SIZE, Burst, Content, Dispatcher, PacketKind, SharedTables, TxSink as _,
@@ -189,8 +189,7 @@ impl Member {
         for index in 0..rig.burst.len() {
             let to = usize::from(self.dispatcher.dispatch(&mut rig.burst, index, &rig.pool));
             if to != self.number {
-                let content = Content::Packet(rig.burst.take_parcel(index));
-                self.exchange.outbound.send(to, Message::Content(content), &rig.pool);
+                self.exchange.outbound.send_packet(to, &mut rig.burst, index, &rig.pool);
             }
         }
         let faces = Sink { pool: &rig.pool, output: &mut rig.output };
@@ -216,21 +215,19 @@ impl Member {
     /// Takes a part of what waits in a ring.
     fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
         let rig = &mut self.rig;
-        for _ in 0..self.exchange.waiting(from, kind).min(TAKEN_MAX) {
-            let message = self.exchange.take(from, kind).context("what waits can be taken")?;
-            match message {
-                Message::Content(Content::Packet(parcel)) => {
-                    let pushed = self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
-                    pushed.ok().context("room in the burst")?;
-                }
-                Message::Outgoing(outgoing) => {
-                    let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
-                    sink.send(outgoing.face, outgoing.packet(&rig.pool));
-                    rig.pool.release(outgoing.handle);
-                }
-                Message::Content(_) | Message::Frame(_) => bail!("nothing is wide"),
+        let mut is_wide = false;
+        self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| match message {
+            Message::Content(Content::Packet(parcel)) => {
+                is_wide |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
             }
-        }
+            Message::Outgoing(outgoing) => {
+                let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
+                sink.send(outgoing.face, outgoing.packet(&rig.pool));
+                outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
+            }
+            Message::Content(_) | Message::Frame(_) | Message::Taken => is_wide = true,
+        });
+        ensure!(!is_wide, "nothing is wide, and there is room in the burst");
         if !self.crossed.is_empty() {
             let faces = Sink { pool: &rig.pool, output: &mut rig.output };
             let outbound = Some(&mut self.exchange.outbound);

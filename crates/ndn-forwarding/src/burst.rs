@@ -15,7 +15,7 @@ pub const BURST_SIZE: usize = 64;
 /// is dropped full keeps the blocks of its packets from being used again.
 #[derive(Debug)]
 pub struct Burst {
-    descriptors: Box<[Descriptor; BURST_SIZE]>,
+    descriptors: Box<Descriptors>,
     len: usize,
     /// Hashes of all prefixes of all names, packed.
     prefix_hashes: Box<[u64; BURST_SIZE * PREFIX_HASHES_MAX]>,
@@ -23,6 +23,11 @@ pub struct Burst {
     /// PIT tokens longer than fits a descriptor, at the position of their descriptor.
     long_tokens: Box<[PitToken; BURST_SIZE]>,
 }
+
+/// Each on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Descriptors([Descriptor; BURST_SIZE]);
 
 /// The place of the next packet in a burst.
 #[derive(Debug)]
@@ -46,7 +51,7 @@ impl Burst {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            descriptors: Box::new([const { Descriptor::EMPTY }; BURST_SIZE]),
+            descriptors: Box::new(Descriptors([const { Descriptor::EMPTY }; BURST_SIZE])),
             len: 0,
             prefix_hashes: Box::new([0; BURST_SIZE * PREFIX_HASHES_MAX]),
             prefix_hashes_used: 0,
@@ -79,7 +84,7 @@ impl Burst {
     /// [`Shard::process_burst`](crate::Shard::process_burst) wrote into the sink has been copied
     /// or retained.
     pub fn release(&mut self, pool: &PacketPool) {
-        for descriptor in &mut self.descriptors[..self.len] {
+        for descriptor in &mut self.descriptors.0[..self.len] {
             if let Some(handle) = descriptor.handle.take() {
                 pool.release(handle);
             }
@@ -95,14 +100,14 @@ impl Burst {
     #[inline]
     #[must_use]
     pub fn kind(&self, index: usize) -> PacketKind {
-        self.descriptors[index].kind
+        self.descriptors.0[index].kind
     }
 
     /// The face that packet `index` arrived on.
     #[inline]
     #[must_use]
     pub fn face(&self, index: usize) -> FaceIndex {
-        self.descriptors[index].face
+        self.descriptors.0[index].face
     }
 
     /// Hashes of the prefixes of the name of packet `index`: element `n` is that of the first `n`
@@ -110,14 +115,37 @@ impl Burst {
     #[inline]
     #[must_use]
     pub fn prefix_hashes(&self, index: usize) -> &[u64] {
-        self.hashes_of(&self.descriptors[index])
+        self.hashes_of(&self.descriptors.0[index])
+    }
+
+    /// Hashes of the prefixes of the name of packet `index` from one component on: as many as are wanted,
+    /// and if there are fewer, then whatever lies behind them.
+    #[inline(always)]
+    pub(crate) fn hashes_from_first<const N: usize>(&self, index: usize) -> [u64; N] {
+        let start = usize::from(self.descriptors.0[index].prefix_hashes) + 1;
+        match self.prefix_hashes.get(start..start + N) {
+            Some(hashes) => std::array::from_fn(|place| hashes[place]),
+            None => std::array::from_fn(|place| {
+                self.prefix_hashes.get(start + place).copied().unwrap_or_default()
+            }),
+        }
+    }
+
+    /// Of the prefixes of the name of packet `index` that is the longest with at most `depth`
+    /// components: its hash.
+    #[inline]
+    pub(crate) fn hash_up_to(&self, index: usize, depth: usize) -> u64 {
+        let descriptor = &self.descriptors.0[index];
+        let place =
+            usize::from(descriptor.prefix_hashes) + depth.min(usize::from(descriptor.components));
+        self.prefix_hashes[place]
     }
 
     /// The PIT token that packet `index` carried; empty for none.
     #[inline]
     #[must_use]
     pub fn pit_token(&self, index: usize) -> &[u8] {
-        let descriptor = &self.descriptors[index];
+        let descriptor = &self.descriptors.0[index];
         let length = usize::from(descriptor.token_length);
         match descriptor.token.get(..length) {
             Some(token) => token,
@@ -128,7 +156,7 @@ impl Burst {
     /// Gives up to `count` Data a congestion mark, and says how many.
     #[cold]
     pub fn mark_data(&mut self, count: usize) -> usize {
-        let data = self.descriptors[..self.len].iter_mut();
+        let data = self.descriptors.0[..self.len].iter_mut();
         let data = data.filter(|descriptor| {
             descriptor.kind == PacketKind::Data && descriptor.handle.is_some()
         });
@@ -137,23 +165,23 @@ impl Burst {
 
     /// Gives packet `index` a congestion mark, if it has none.
     pub fn mark_congestion(&mut self, index: usize) {
-        self.descriptors[index].mark_congestion();
+        self.descriptors.0[index].mark_congestion();
     }
 
     /// Has Interest `index` answered with a Nack of reason Congestion, and nothing else. Of other
     /// packets, nothing comes of it.
     pub fn refuse(&mut self, index: usize) {
-        self.descriptors[index].refuse();
+        self.descriptors.0[index].refuse();
     }
 
     #[inline]
     pub(crate) fn descriptor(&self, index: usize) -> &Descriptor {
-        &self.descriptors[index]
+        &self.descriptors.0[index]
     }
 
     #[inline]
     pub(crate) fn descriptor_mut(&mut self, index: usize) -> &mut Descriptor {
-        &mut self.descriptors[index]
+        &mut self.descriptors.0[index]
     }
 
     /// Where the next packet goes, to be filled and then [appended](Self::append); `None` if the
@@ -162,7 +190,7 @@ impl Burst {
     pub(crate) fn next_packet(&mut self) -> Option<NextPacket<'_>> {
         let used = self.prefix_hashes_used;
         Some(NextPacket {
-            descriptor: self.descriptors.get_mut(self.len)?,
+            descriptor: self.descriptors.0.get_mut(self.len)?,
             prefix_hashes: self.prefix_hashes.get_mut(used..used + PREFIX_HASHES_MAX)?,
             long_token: self.long_tokens.get_mut(self.len)?,
         })
@@ -171,7 +199,7 @@ impl Burst {
     /// Adds the packet that [`next_packet`](Self::next_packet) was filled with.
     #[inline]
     pub(crate) fn append(&mut self, handle: PacketHandle) {
-        let descriptor = &mut self.descriptors[self.len];
+        let descriptor = &mut self.descriptors.0[self.len];
         descriptor.handle = Some(handle);
         // At most BURST_SIZE * PREFIX_HASHES_MAX = 4096.
         descriptor.prefix_hashes = u16::try_from(self.prefix_hashes_used).unwrap_or(0);

@@ -98,7 +98,7 @@ pub(crate) const INLINE_TOKEN_LENGTH: usize = 8;
 ///
 /// Offsets count from the first byte of the packet.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Descriptor {
     /// The packet. `None` once it has been taken out.
     pub(crate) handle: Option<PacketHandle>,
@@ -141,7 +141,7 @@ pub struct Descriptor {
     pub(crate) token_length: u8,
 }
 
-const _: () = assert!(size_of::<Descriptor>() == 64 && align_of::<Descriptor>() == 64);
+const _: () = assert!(size_of::<Descriptor>() == 64);
 
 impl Descriptor {
     /// No packet.

@@ -86,8 +86,9 @@ impl Shard {
         }
     }
 
-    fn put_aside(&self, burst: &mut Burst, parcel: crate::Parcel, pool: &PacketPool) {
-        let pushed = burst.push_parcel(parcel, pool, &self.tables.hasher);
-        pushed.unwrap_or_else(|parcel| parcel.release(pool));
+    fn put_aside(&self, burst: &mut Burst, mut parcel: crate::Parcel, pool: &PacketPool) {
+        if !burst.push_parcel(&mut parcel, pool, &self.tables.hasher) {
+            parcel.release(pool);
+        }
     }
 }

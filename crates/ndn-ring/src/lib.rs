@@ -9,6 +9,7 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`ring`] | a bounded queue from one thread to another |
 //! | [`SleepFlag`] | when a thread that sleeps has to be woken |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | sixteen bytes compared at once |
@@ -24,6 +25,7 @@ mod lanes;
 mod memory;
 mod pool;
 mod prefetch;
+mod ring;
 mod sleep;
 mod sync;
 
@@ -40,4 +42,5 @@ pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
+pub use ring::{Consumer, Producer, ring};
 pub use sleep::SleepFlag;

@@ -70,6 +70,13 @@ impl NameHasher {
         self.hash_value_prefixes(name.value(), hashes)
     }
 
+    /// Hash of the name without components.
+    #[inline]
+    #[must_use]
+    pub fn hash_empty(&self) -> u64 {
+        self.empty
+    }
+
     /// [`Self::hash_prefixes`] for the value of a Name TLV that has been validated before.
     #[inline]
     pub fn hash_value_prefixes(&self, value: &[u8], hashes: &mut [u64]) -> Option<usize> {

@@ -6,13 +6,16 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::overload::Verdict;
 
-/// What is in a ring.
+/// What is in a ring, on two cache lines.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Queued {
     pub(crate) message: Message,
     /// When it was sent: the beginning of the sender's round.
     pub(crate) since: Timestamp,
 }
+
+const _: () = assert!(size_of::<Queued>() == 128);
 
 /// A message from one worker to another.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub enum Message {
     Outgoing(Outgoing),
     /// From a socket that the peer of a face has reached instead of the face's own.
     Frame(Frame),
+    /// It was taken out of its ring.
+    Taken,
 }
 
 /// A packet that leaves by a face of another worker.
@@ -32,8 +37,8 @@ pub struct Outgoing {
     /// The face.
     pub face: FaceIndex,
     pub(crate) kind: TxKind,
-    /// The packet, to be released by who takes this out of its ring.
-    pub handle: PacketHandle,
+    /// The packet, to be taken and released by who takes this out of its ring.
+    pub handle: Option<PacketHandle>,
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
     pub(crate) incoming_face_id: Option<u64>,
@@ -44,15 +49,16 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// The packet, as the face's worker sends it.
+    #[inline]
     pub fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
-        let bytes = pool.bytes(&self.handle);
+        let bytes = self.handle.as_ref().map_or(&[][..], |handle| pool.bytes(handle));
         let has_announcement = self.announcement_length > 0;
         let end = bytes.len().saturating_sub(usize::from(self.announcement_length));
         let (wire, prefix_announcement) = bytes.split_at(end);
         TxPacket {
             kind: self.kind,
             wire,
-            handle: (!has_announcement).then_some(&self.handle),
+            handle: self.handle.as_ref().filter(|_| !has_announcement),
             pit_token: self.pit_token.as_bytes(),
             congestion_mark: self.congestion_mark,
             incoming_face_id: self.incoming_face_id,
@@ -100,6 +106,7 @@ impl Message {
             Self::Content(content) => content.kind(),
             Self::Outgoing(outgoing) => kind_of(outgoing.kind),
             Self::Frame(frame) => frame.kind,
+            Self::Taken => PacketKind::Data,
         }
     }
 
@@ -122,7 +129,7 @@ impl Message {
                 outgoing.congestion_mark = outgoing.congestion_mark.max(1);
                 Verdict::Mark
             }
-            (Self::Content(_) | Self::Frame(_), _) => Verdict::Pass,
+            (Self::Content(_) | Self::Frame(_) | Self::Taken, _) => Verdict::Pass,
         }
     }
 
@@ -130,9 +137,11 @@ impl Message {
     pub fn release(self, pool: &PacketPool) {
         match self {
             Self::Content(content) => content.release(pool),
-            Self::Outgoing(Outgoing { handle, .. }) | Self::Frame(Frame { handle, .. }) => {
-                pool.release(handle);
+            Self::Outgoing(Outgoing { handle, .. }) => {
+                handle.into_iter().for_each(|handle| pool.release(handle));
             }
+            Self::Frame(frame) => pool.release(frame.handle),
+            Self::Taken => {}
         }
     }
 }

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use ndn_forwarding::{Counter, FaceProperties, PacketKind};
-use ndn_ring::{PacketPool, SleepFlag};
+use ndn_ring::{Consumer, PacketPool, Producer, SleepFlag, ring};
 use ndn_sys::poll::Waker;
-use ndn_table::FaceIndex;
-use rtrb::{Consumer, Producer, RingBuffer};
+use ndn_table::{FaceIndex, Timestamp};
 
+use message::Queued;
+pub(crate) use message::TYPE_INTEREST;
 pub use message::{Frame, Message, Outgoing};
-pub(crate) use message::{Queued, TYPE_INTEREST};
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 
@@ -189,8 +189,8 @@ impl Exchange {
         for from in 0..worker_count {
             for to in (0..worker_count).filter(|&to| to != from) {
                 let rings = KINDS.map(|kind| match kind {
-                    PacketKind::Data | PacketKind::Interest => RingBuffer::new(ring_length),
-                    PacketKind::Nack => RingBuffer::new(nack_ring_length(ring_length)),
+                    PacketKind::Data | PacketKind::Interest => ring(ring_length),
+                    PacketKind::Nack => ring(nack_ring_length(ring_length)),
                 });
                 let [(p0, c0), (p1, c1), (p2, c2)] = rings;
                 producers[from][to] = Some([p0, p1, p2]);
@@ -262,7 +262,7 @@ impl Exchange {
     /// Messages of a kind that wait from a worker.
     #[inline]
     pub fn waiting(&self, from: usize, kind: PacketKind) -> usize {
-        self.inbound[from].as_ref().map_or(0, |rings| rings[place(kind)].slots())
+        self.inbound[from].as_ref().map_or(0, |rings| rings[place(kind)].waiting())
     }
 
     /// Whether a ring with so many messages has hardly any room left.
@@ -282,21 +282,34 @@ impl Exchange {
     /// Whether another worker has to take some messages of these kinds before this one reads more
     /// packets: less than a quarter of a ring is free.
     pub(crate) fn is_crowded(&self, kinds: &[PacketKind]) -> bool {
-        kinds.iter().any(|&kind| self.outbound.least_room(kind) < self.length(kind) / 4)
+        kinds.iter().any(|&kind| {
+            let enough = self.length(kind) / 4;
+            self.outbound.least_room(kind, enough) < enough
+        })
     }
 
-    /// The next message.
-    #[inline]
+    /// Takes the message that waits longest.
     pub fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
-        self.take_queued(from, kind).map(|queued| queued.message)
+        let queued = self.inbound[from].as_mut()?[place(kind)].pop()?;
+        self.counters.taken.increment();
+        Some(queued.message)
     }
 
-    /// The same, and when it was sent.
-    #[inline]
-    pub(crate) fn take_queued(&mut self, from: usize, kind: PacketKind) -> Option<Queued> {
-        let message = self.inbound[from].as_mut()?[place(kind)].pop().ok();
-        self.counters.taken.add(u64::from(message.is_some()));
-        message
+    /// Takes up to `count` messages, each shown to `take` where it lies. What is not moved out of a
+    /// message is lost, and a packet with it: `take` has to have an answer for each.
+    #[inline(always)]
+    pub fn take_each(
+        &mut self,
+        from: usize,
+        kind: PacketKind,
+        count: usize,
+        mut take: impl FnMut(&mut Message, Timestamp),
+    ) -> usize {
+        let Some(rings) = self.inbound[from].as_mut() else { return 0 };
+        let taken =
+            rings[place(kind)].drain(count, |queued| take(&mut queued.message, queued.since));
+        self.counters.taken.add(taken as u64);
+        taken
     }
 
     /// Whether there is anything to take, or to hear.
@@ -305,13 +318,13 @@ impl Exchange {
             return true;
         }
         let mut rings = self.inbound.iter().flatten().flatten();
-        rings.any(|ring| !ring.is_empty())
+        rings.any(|ring| ring.waiting() > 0)
     }
 
     /// Gives up what waits, at the end of the worker.
     pub fn release(&mut self, pool: &PacketPool) {
         for ring in self.inbound.iter_mut().flatten().flatten() {
-            while let Ok(queued) = ring.pop() {
+            while let Some(queued) = ring.pop() {
                 queued.message.release(pool);
             }
         }

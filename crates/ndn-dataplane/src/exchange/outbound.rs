@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{PacketKind, PitToken, TxPacket, TxSink};
-use ndn_ring::{FillBlock, PacketHandle, PacketPool};
+use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
+use ndn_ring::{FillBlock, PacketHandle, PacketPool, Producer};
 use ndn_table::{FaceIndex, Timestamp};
-use rtrb::Producer;
 
-use super::message::kind_of;
-use super::{ExchangeCounters, Message, Outgoing, Queued, Rings, Sleeper, place};
+use super::message::{Queued, kind_of};
+use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
 
 /// What a worker sends to the others.
 #[derive(Debug)]
@@ -64,41 +63,55 @@ impl Outbound {
     }
 
     /// Sends a message; what has no room is dropped and counted. False if so.
-    #[inline]
     pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
         let kind = message.kind();
-        let Some(Some(rings)) = self.rings.get_mut(to) else {
-            message.release(pool);
-            return false;
-        };
-        match rings[place(kind)].push(Queued { message, since: self.now }) {
-            Ok(()) => {
-                self.touched |= 1 << to;
-                self.counters.sent.increment();
-                true
-            }
-            Err(rtrb::PushError::Full(Queued { message, .. })) => {
-                self.counters.dropped(kind).increment();
-                message.release(pool);
-                false
-            }
+        let mut message = Some(message);
+        if self.send_with(to, kind, || message.take().unwrap_or(Message::Taken)) {
+            return true;
         }
+        message.into_iter().for_each(|message| message.release(pool));
+        false
+    }
+
+    /// Sends packet `index` of a burst to the shard of a worker; what has no room is dropped and counted.
+    #[inline]
+    pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
+        let kind = burst.kind(index);
+        let make = || Message::Content(Content::Packet(burst.take_parcel(index)));
+        if !self.send_with(to, kind, make) {
+            burst.take_parcel(index).release(pool);
+        }
+    }
+
+    /// Has a message made where it is to lie, if there is room. Otherwise one is counted that is dropped.
+    #[inline(always)]
+    fn send_with(&mut self, to: usize, kind: PacketKind, make: impl FnOnce() -> Message) -> bool {
+        let Some(Some(rings)) = self.rings.get_mut(to) else { return false };
+        let since = self.now;
+        if rings[place(kind)].push_with(|| Queued { message: make(), since }) {
+            self.touched |= 1 << to;
+            self.counters.sent.increment();
+            return true;
+        }
+        self.counters.dropped(kind).increment();
+        false
     }
 
     /// Messages of a kind for which there is room on the way to a worker.
     #[must_use]
     pub fn room(&self, to: usize, kind: PacketKind) -> usize {
-        self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].slots())
+        self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].room())
     }
 
     /// Messages of a kind for which there is room on the way to every other worker that still
-    /// takes them.
-    pub(crate) fn least_room(&self, kind: PacketKind) -> usize {
+    /// takes them, as far as `enough`: possibly more, if the answer is larger.
+    #[inline]
+    pub(crate) fn least_room(&self, kind: PacketKind, enough: usize) -> usize {
         let rings = self.rings.iter().flatten().map(|rings| &rings[place(kind)]);
-        let room = |ring: &Producer<Queued>| match ring.slots() {
+        let room = |ring: &Producer<Queued>| match ring.room_up_to(enough) {
             // Nobody is to wait for a worker that has ended.
-            slots if slots * 4 < ring.buffer().capacity() && ring.is_abandoned() => usize::MAX,
-            slots => slots,
+            room if room < enough && ring.is_closed() => usize::MAX,
+            room => room,
         };
         rings.map(room).min().unwrap_or(usize::MAX)
     }
@@ -114,12 +127,13 @@ impl Outbound {
         self.touched |= all.fold(0, |set, worker| set | 1 << worker);
     }
 
-    /// Wakes those that sleep and were sent something since the last time.
+    /// Shows the others what they were sent since the last time, and wakes those of them that sleep.
     #[inline]
     pub fn wake(&mut self) {
         while self.touched != 0 {
             let worker = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
+            self.rings[worker].iter_mut().flatten().for_each(Producer::publish);
             if self.sleepers[worker].flag.take_wake() {
                 self.counters.wakes.increment();
                 self.sleepers[worker].waker.wake();
@@ -141,17 +155,23 @@ impl Outbound {
             self.counters.dropped(kind_of(packet.kind)).increment();
             return;
         };
-        let outgoing = Outgoing {
-            face,
-            kind: packet.kind,
-            handle,
-            pit_token,
-            congestion_mark: packet.congestion_mark,
-            incoming_face_id: packet.incoming_face_id,
-            non_discovery: packet.non_discovery,
-            announcement_length,
+        let mut handle = Some(handle);
+        let (to, kind) = (self.owner_of(face), kind_of(packet.kind));
+        let make = || {
+            Message::Outgoing(Outgoing {
+                face,
+                kind: packet.kind,
+                handle: handle.take(),
+                pit_token,
+                congestion_mark: packet.congestion_mark,
+                incoming_face_id: packet.incoming_face_id,
+                non_discovery: packet.non_discovery,
+                announcement_length,
+            })
         };
-        self.send(self.owner_of(face), Message::Outgoing(outgoing), pool);
+        if !self.send_with(to, kind, make) {
+            handle.into_iter().for_each(|handle| pool.release(handle));
+        }
     }
 
     /// Copies a packet, and what is to lie behind it.

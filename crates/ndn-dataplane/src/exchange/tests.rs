@@ -22,7 +22,7 @@ fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
     Message::Outgoing(Outgoing {
         face: FaceIndex::new(1, 0),
         kind,
-        handle,
+        handle: Some(handle),
         pit_token: PitToken::NONE,
         congestion_mark: 0,
         incoming_face_id: None,
@@ -32,9 +32,9 @@ fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
 }
 
 fn number_of(message: Message, pool: &PacketPool) -> u32 {
-    let Message::Outgoing(outgoing) = message else { panic!("{message:?}") };
+    let Message::Outgoing(outgoing) = &message else { panic!("{message:?}") };
     let number = u32::from_be_bytes(outgoing.packet(pool).wire.try_into().unwrap());
-    pool.release(outgoing.handle);
+    message.release(pool);
     number
 }
 
@@ -84,6 +84,7 @@ proptest! {
                     let fits = to != from
                         && oracle[queue(from, to, kind)].len() < parts[0].length(KINDS[kind]);
                     prop_assert_eq!(parts[from].outbound.send(to, message, &pools[from]), fits);
+                    parts[from].outbound.wake();
                     if fits {
                         oracle[queue(from, to, kind)].push_back(number);
                     } else {
@@ -181,6 +182,8 @@ fn a_frame_travels_with_its_kind_as_far_as_that_is_known() {
     for (bytes, kind) in frames {
         let message = Message::Frame(frame(&pool, bytes));
         assert!(parts[0].outbound.send(1, message, &pool));
+        assert!(parts[1].take(0, kind).is_none(), "the burst goes on");
+        parts[0].outbound.wake();
         let taken = parts[1].take(0, kind).expect("a frame in its ring");
         let Message::Frame(frame) = &taken else { panic!("{taken:?}") };
         assert_eq!(pool.bytes(&frame.handle), bytes);
@@ -220,6 +223,7 @@ fn news_comes_before_what_is_sent_after_it() {
     let mut parts = Exchange::between(3).unwrap();
     parts[0].tell(Notice::FaceGone(FaceIndex::new(4, 0)));
     parts[0].outbound.send(2, outgoing(&pool, 1, TxKind::Interest), &pool);
+    parts[0].outbound.wake();
     assert_eq!(parts[2].waiting(0, PacketKind::Interest), 1);
     for part in &mut parts[1..] {
         assert!(matches!(part.next_notice(), Some(Notice::FaceGone(face)) if face.slot() == 4));

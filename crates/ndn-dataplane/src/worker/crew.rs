@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ndn_face::ChannelId;
-use ndn_forwarding::{BURST_SIZE, Burst, Content, Dispatcher, FaceProperties, PacketKind};
+use ndn_forwarding::{
+    BURST_SIZE, Burst, Content, Dispatcher, FaceProperties, PacketKind, TxSink as _,
+};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::{IngressSink, PACKETS_PER_FLUSH, Worker, timing};
-use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, Queued, RoutedSink};
+use super::{IngressSink, Overload, PACKETS_PER_FLUSH, Worker, timing};
+use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, RoutedSink};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
 
@@ -37,6 +39,8 @@ pub(crate) struct Crew {
     pub(super) frames: Vec<Frame>,
     /// Those that wait from each worker.
     interests: Box<[InterestQueue]>,
+    /// Messages that are no packets, on their way out of a ring.
+    others: Vec<Message>,
 }
 
 impl Crew {
@@ -48,8 +52,8 @@ impl Crew {
     ) -> Self {
         let (crossed, foreign) = (Burst::new(), HashMap::new());
         let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
-        let frames = Vec::new();
-        Self { exchange, dispatcher, crossed, registry, foreign, frames, interests }
+        let (frames, others) = (Vec::new(), Vec::new());
+        Self { exchange, dispatcher, crossed, registry, foreign, frames, interests, others }
     }
 
     /// Sends away what belongs to other shards. What stays keeps its place.
@@ -66,10 +70,27 @@ impl Crew {
     pub(super) fn dispatch_one(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let to = usize::from(self.dispatcher.dispatch(burst, index, pool));
         if to != self.exchange.own() {
-            let content = Content::Packet(burst.take_parcel(index));
-            self.exchange.outbound.send(to, Message::Content(content), pool);
+            self.exchange.outbound.send_packet(to, burst, index, pool);
         }
     }
+}
+
+/// What becomes of an Interest that has waited in too long a queue; true if that was all. One that
+/// another shard has forwarded already is marked at most.
+#[cold]
+fn late(
+    message: &mut Message,
+    verdict: Verdict,
+    overload: &mut Overload,
+    pool: &PacketPool,
+) -> bool {
+    let carried_out = message.carry_out(verdict);
+    overload.note(carried_out);
+    let is_dropped = carried_out == Verdict::Drop;
+    if is_dropped {
+        std::mem::replace(message, Message::Taken).release(pool);
+    }
+    is_dropped
 }
 
 impl Worker {
@@ -90,21 +111,13 @@ impl Worker {
                     continue;
                 }
                 let is_full = crew.exchange.is_nearly_full(kind, waiting);
-                let count = waiting.min(taken_max(kind, workers)).min(self.taken_room(now, kind));
+                let count =
+                    waiting.min(taken_max(kind, workers)).min(self.taken_room(now, kind, waiting));
                 queued += waiting as u64;
                 // What a worker says of its faces, it says before it sends what came from them.
                 self.handle_notices();
                 has_more |= waiting > count;
-                for _ in 0..count {
-                    let Some(crew) = &mut self.crew else { return false };
-                    let Some(queued) = crew.exchange.take_queued(from, kind) else { break };
-                    match kind {
-                        PacketKind::Data | PacketKind::Nack => {
-                            self.take_message(now, queued.message);
-                        }
-                        PacketKind::Interest => self.take_interest(now, from, queued, is_full),
-                    }
-                }
+                self.take_waiting(now, from, kind, count, is_full);
             }
             if let Some(crew) = &self.crew {
                 crew.exchange.counters().queue(kind).note(queued);
@@ -123,47 +136,75 @@ impl Worker {
         }
     }
 
-    /// Takes an Interest, unless it has waited in too long a queue. One that another shard has
-    /// forwarded already is marked at most.
-    fn take_interest(&mut self, now: Timestamp, from: usize, queued: Queued, is_full: bool) {
-        let Queued { mut message, since } = queued;
-        let Some(crew) = &mut self.crew else { return message.release(&self.pool) };
-        let verdict = crew.interests[from].leaves(now, since, is_full);
-        if verdict != Verdict::Pass {
-            let carried_out = message.carry_out(verdict);
-            self.overload.note(carried_out);
-            if carried_out == Verdict::Drop {
-                return message.release(&self.pool);
+    /// Takes so many messages of those that wait in a ring, which is nearly full or not.
+    fn take_waiting(
+        &mut self,
+        now: Timestamp,
+        from: usize,
+        kind: PacketKind,
+        count: usize,
+        is_full: bool,
+    ) {
+        let mut left = count;
+        while left > 0 {
+            let Self { crew: Some(crew), faces, pool, hasher, overload, .. } = self else { return };
+            let Crew { exchange, crossed, interests, others, .. } = &mut **crew;
+            let mut sink = faces.sink(now, pool);
+            let mut sent = 0;
+            let room = BURST_SIZE - crossed.len();
+            let taken = exchange.take_each(from, kind, left.min(room), |message, since| {
+                if kind == PacketKind::Interest {
+                    let verdict = interests[from].leaves(now, since, is_full);
+                    if verdict != Verdict::Pass && late(message, verdict, overload, pool) {
+                        return;
+                    }
+                }
+                match message {
+                    Message::Content(Content::Packet(parcel)) => {
+                        let is_pushed = crossed.push_parcel(parcel, pool, hasher);
+                        debug_assert!(is_pushed, "no more were asked for");
+                    }
+                    Message::Outgoing(outgoing) => {
+                        sink.send(outgoing.face, outgoing.packet(pool));
+                        outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
+                        sent += 1;
+                    }
+                    Message::Content(_) | Message::Frame(_) | Message::Taken => {
+                        others.push(std::mem::replace(message, Message::Taken));
+                    }
+                }
+            });
+            let is_burst_full = crossed.is_full();
+            left = if taken == 0 && room > 0 { 0 } else { left - taken };
+            self.count_unflushed(now, sent);
+            self.take_others(now);
+            if is_burst_full {
+                self.forward_crossed(now);
             }
         }
-        self.take_message(now, message);
     }
 
-    fn take_message(&mut self, now: Timestamp, message: Message) {
-        match message {
-            Message::Content(Content::Packet(parcel)) => {
-                let Some(crew) = &mut self.crew else { return parcel.release(&self.pool) };
-                if let Err(parcel) = crew.crossed.push_parcel(parcel, &self.pool, &self.hasher) {
-                    self.forward_crossed(now);
-                    let Some(crew) = &mut self.crew else { return parcel.release(&self.pool) };
-                    let pushed = crew.crossed.push_parcel(parcel, &self.pool, &self.hasher);
-                    pushed.unwrap_or_else(|parcel| parcel.release(&self.pool));
-                }
+    /// Takes what there is besides packets.
+    fn take_others(&mut self, now: Timestamp) {
+        let Some(crew) = &mut self.crew else { return };
+        if crew.others.is_empty() {
+            return;
+        }
+        let mut others = std::mem::take(&mut crew.others);
+        for message in others.drain(..) {
+            match message {
+                Message::Content(content) => self.process_crossing(now, content),
+                Message::Frame(frame) => match &mut self.crew {
+                    Some(crew) if self.faces.is_reading() => crew.frames.push(frame),
+                    Some(_) | None => self.take_frame(now, frame),
+                },
+                Message::Outgoing(_) | Message::Taken => message.release(&self.pool),
             }
-            Message::Content(content) => {
-                self.process_crossing(now, content);
-                self.send_crossings(now);
-            }
-            Message::Outgoing(outgoing) => {
-                let mut sink = self.faces.sink(now, &self.pool);
-                ndn_forwarding::TxSink::send(&mut sink, outgoing.face, outgoing.packet(&self.pool));
-                self.pool.release(outgoing.handle);
-                self.count_unflushed(now, 1);
-            }
-            Message::Frame(frame) => match &mut self.crew {
-                Some(crew) if self.faces.is_reading() => crew.frames.push(frame),
-                Some(_) | None => self.take_frame(now, frame),
-            },
+        }
+        if let Some(crew) = &mut self.crew {
+            // Its memory, to be used again.
+            others.append(&mut crew.others);
+            crew.others = others;
         }
     }
 

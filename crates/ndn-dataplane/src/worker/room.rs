@@ -58,10 +58,12 @@ impl Worker {
         pause(self.state.crowded_since.map_or(Duration::ZERO, |since| now.since(since)));
     }
 
-    /// How many messages of a kind may be taken, so that there is room for what comes of them.
-    pub(super) fn taken_room(&self, now: Timestamp, kind: PacketKind) -> usize {
+    /// How many of `waiting` messages of a kind may be taken, so that there is room for what comes of
+    /// them.
+    pub(super) fn taken_room(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> usize {
         let Some(crew) = &self.crew else { return 0 };
-        let rooms = caused_by(kind).iter().map(|&kind| crew.exchange.outbound.least_room(kind));
+        let outbound = &crew.exchange.outbound;
+        let rooms = caused_by(kind).iter().map(|&kind| outbound.least_room(kind, waiting));
         let room = rooms.min().unwrap_or(usize::MAX);
         let since = self.state.crowded_since.unwrap_or(now);
         if now.since(since) < PATIENCE { room } else { room.max(BURST_SIZE) }
@@ -97,7 +99,7 @@ impl Worker {
     fn has_burst_room(&self, kind: PacketKind) -> bool {
         let Some(crew) = &self.crew else { return true };
         let outbound = &crew.exchange.outbound;
-        caused_by(kind).iter().all(|&kind| outbound.least_room(kind) >= BURST_SIZE)
+        caused_by(kind).iter().all(|&kind| outbound.least_room(kind, BURST_SIZE) >= BURST_SIZE)
     }
 
     /// Takes the frames that have come while a face was being read.

@@ -47,7 +47,7 @@ impl Content {
     /// Gives up what the message holds.
     pub fn release(self, pool: &PacketPool) {
         match self {
-            Self::Packet(parcel) | Self::Visit(parcel, _) | Self::Tour(parcel, _) => {
+            Self::Packet(mut parcel) | Self::Visit(mut parcel, _) | Self::Tour(mut parcel, _) => {
                 parcel.release(pool);
             }
             Self::Answer(answer) => pool.release(answer.handle),

@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use ndn_packet::NameRef;
 use ndn_ring::PacketPool;
-use ndn_table::{Ndt, Token};
+use ndn_table::{Ndt, TOKEN_LENGTH, Token};
 
-use crate::descriptor::Flags;
+use crate::descriptor::{Descriptor, Flags};
 use crate::{Burst, PacketKind};
 
 pub(crate) use crossing::Stage;
@@ -58,7 +58,8 @@ impl Dispatcher {
     /// what a busy worker keeps in its cache, and packets wait for it in turn otherwise.
     #[inline]
     pub fn prefetch(&self, burst: &Burst) {
-        (0..burst.len()).for_each(|index| self.ndt.prefetch(burst.prefix_hashes(index)));
+        let depth = self.ndt.depth();
+        (0..burst.len()).for_each(|index| self.ndt.prefetch(burst.hash_up_to(index, depth)));
     }
 
     /// The shard that packet `index` of `burst` goes to: the own one with an Interest that is
@@ -69,10 +70,30 @@ impl Dispatcher {
     /// If there is no such packet, or it was moved to another burst.
     #[inline]
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
+        self.until_sample -= 1;
+        let (descriptor, depth) = (burst.descriptor(index), self.ndt.depth());
+        let components = usize::from(descriptor.components);
+        // On a Data the flag of refused Interests says something else, which is as rare.
+        if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.and(Flags::REFUSED))
+            && components >= depth
+            && let Some((shard, entry)) = self.ndt.find_settled(burst.hash_up_to(index, depth))
+            && (descriptor.kind == PacketKind::Interest
+                || self.shard_of_token(descriptor).is_none_or(|first| first == shard))
+        {
+            self.sample(entry, components);
+            return shard;
+        }
+        self.dispatch_with_care(burst, index, pool)
+    }
+
+    /// One of the packets for which there is more to look at.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_with_care(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         let descriptor = burst.descriptor(index);
         let is_interest = descriptor.kind == PacketKind::Interest;
-        // On a Data the flag says something else.
         if is_interest && descriptor.flags.contains(Flags::REFUSED) {
+            self.until_sample += 1;
             return self.own;
         }
         let handle = descriptor.handle.as_ref().expect("a packet that is there");
@@ -80,16 +101,12 @@ impl Dispatcher {
         let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
         let name = NameRef::from_validated(value, u16::from(descriptor.components));
         let route = self.ndt.find(name, burst.prefix_hashes(index));
-        self.until_sample -= 1;
-        if self.until_sample == 0 {
-            self.until_sample = LOAD_SAMPLE;
-            self.loads.note(route.entry, usize::from(descriptor.components));
-        }
+        self.sample(route.entry, usize::from(descriptor.components));
         let is_wide =
             route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;
         if first == route.shard && !is_interest {
-            first = self.shard_of_token(burst.pit_token(index)).unwrap_or(first);
+            first = self.shard_of_token(descriptor).unwrap_or(first);
         }
         let is_earlier = first != route.shard;
         if is_wide || is_earlier {
@@ -99,11 +116,21 @@ impl Dispatcher {
         first
     }
 
+    /// Counts one packet in [`LOAD_SAMPLE`].
+    #[inline]
+    fn sample(&mut self, entry: u16, components: usize) {
+        if self.until_sample == 0 {
+            self.until_sample = LOAD_SAMPLE;
+            self.loads.note(entry, components);
+        }
+    }
+
     /// The shard that originated a returning token, if it is one of ours. A token that is not
     /// leads a packet astray at most, and costs it one visit.
     #[inline]
-    fn shard_of_token(&self, token: &[u8]) -> Option<u8> {
-        let token = Token::decode(token)?;
-        (usize::from(token.shard) < self.ndt.shard_count()).then_some(token.shard)
+    fn shard_of_token(&self, descriptor: &Descriptor) -> Option<u8> {
+        let has_length = usize::from(descriptor.token_length) == TOKEN_LENGTH;
+        let shard = Token::from_padded(descriptor.token).shard;
+        (has_length && usize::from(shard) < self.ndt.shard_count()).then_some(shard)
     }
 }

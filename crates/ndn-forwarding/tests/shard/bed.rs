@@ -326,10 +326,10 @@ impl Bed {
     /// Takes packet `index` of what was received through its shard.
     fn forward_one(&mut self, now: Timestamp, index: usize) {
         let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
-        let parcel = self.received.take_parcel(index);
+        let mut parcel = self.received.take_parcel(index);
         let number = usize::from(number);
         let pool = &self.pools[number];
-        self.dispatched.push_parcel(parcel, pool, &self.hasher).unwrap();
+        assert!(self.dispatched.push_parcel(&mut parcel, pool, &self.hasher));
         let shard = &mut self.shards[number];
         self.timing.process(shard, now, &mut self.dispatched, pool, &mut self.sent);
         self.dispatched.release(pool);

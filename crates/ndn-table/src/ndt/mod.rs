@@ -103,7 +103,7 @@ impl std::error::Error for NdtError {}
 /// entry that was split sends longer names on to the entry of a longer prefix.
 #[derive(Debug)]
 pub struct Ndt {
-    entries: Box<[AtomicU32]>,
+    entries: Box<[AtomicU32; NDT_ENTRIES]>,
     depth: u8,
     shard_count: u8,
     /// The shards that have names.
@@ -139,7 +139,7 @@ impl Ndt {
             AtomicU32::new(Entry { shard, previous: shard, ..Entry::default() }.pack())
         };
         Self {
-            entries: (0..NDT_ENTRIES).map(entry).collect(),
+            entries: boxed(entry),
             depth: u8::try_from(depth).unwrap_or(u8::MAX),
             shard_count: u8::try_from(shard_count).unwrap_or(u8::MAX),
             members: members.into(),
@@ -165,13 +165,24 @@ impl Ndt {
         usize::from(self.depth)
     }
 
-    /// Fetches from memory what [`find`](Self::find) reads first for a name with these prefix hashes.
+    /// Fetches from memory what [`find`](Self::find) reads first for a name whose first
+    /// [`depth`](Self::depth) components have this hash.
     #[inline]
-    pub fn prefetch(&self, hashes: &[u64]) {
-        // The last prefix is the name itself; a digest at its end hardly ever matters.
-        if let Some(&hash) = hashes.get(self.depth()).or_else(|| hashes.last()) {
-            prefetch_slice(&self.entries, usize::from(index_of(hash)));
-        }
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_slice(&self.entries[..], usize::from(index_of(hash)));
+    }
+
+    /// Where names lead whose first [`depth`](Self::depth) components have this hash, without implicit
+    /// digests among them: their shard and their entry. `None` if that is not all that there is to
+    /// know: ask [`find`](Self::find).
+    #[inline]
+    #[must_use]
+    pub fn find_settled(&self, hash: u64) -> Option<(u8, u16)> {
+        let index = index_of(hash);
+        let word = self.entries[usize::from(index)].load(Ordering::Relaxed);
+        let entry = Entry::unpack(word);
+        let settled = Entry { previous: entry.shard, depth: 0, is_splitting: false, ..entry };
+        (word == settled.pack()).then_some((entry.shard, index))
     }
 
     /// Where a name leads. `hashes` are its prefix hashes.
@@ -299,6 +310,12 @@ impl Entry {
     fn is_moving(self) -> bool {
         self.shard != self.previous || self.is_splitting
     }
+}
+
+/// All entries.
+fn boxed(entry: impl Fn(usize) -> AtomicU32) -> Box<[AtomicU32; NDT_ENTRIES]> {
+    let entries: Box<[AtomicU32]> = (0..NDT_ENTRIES).map(entry).collect();
+    entries.try_into().unwrap_or_else(|_| unreachable!("so many were made"))
 }
 
 /// The entry of a hash, from bits that choose neither a bucket of a shard's tables (the lower 32) nor
