@@ -207,6 +207,7 @@ impl Member {
         let rig = &mut self.rig;
         rig.output.flush(&rig.pool);
         self.exchange.outbound.wake();
+        rig.pool.settle();
         rig.pool.reclaim();
         ensure!(rig.shard.take_crossings().next().is_none(), "nothing is wide");
         rig.finish(start)

@@ -131,14 +131,18 @@ impl Burst {
         }
     }
 
-    /// Of the prefixes of the name of packet `index` that is the longest with at most `depth`
-    /// components: its hash.
+    /// What lies where the prefix hashes of a packet do, `depth` after the first: if its name has so many
+    /// components, the hash of its first `depth`.
+    #[inline(always)]
+    pub(crate) fn hash_at(&self, descriptor: &Descriptor, depth: usize) -> u64 {
+        let place = usize::from(descriptor.prefix_hashes) + depth;
+        self.prefix_hashes.get(place).copied().unwrap_or_default()
+    }
+
+    /// All descriptors, those of packets that were taken out included.
     #[inline]
-    pub(crate) fn hash_up_to(&self, index: usize, depth: usize) -> u64 {
-        let descriptor = &self.descriptors.0[index];
-        let place =
-            usize::from(descriptor.prefix_hashes) + depth.min(usize::from(descriptor.components));
-        self.prefix_hashes[place]
+    pub(crate) fn descriptors(&self) -> &[Descriptor] {
+        &self.descriptors.0[..self.len]
     }
 
     /// The PIT token that packet `index` carried; empty for none.

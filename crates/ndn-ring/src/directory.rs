@@ -58,7 +58,7 @@ impl Registration {
     pub(crate) fn enter(shared: PoolShared) -> Option<Self> {
         let shared = NonNull::from(Box::leak(Box::new(shared)));
         let vacant = std::ptr::null_mut();
-        for (pool_id, slot) in (0_u8..).zip(&POOLS) {
+        for (pool_id, slot) in (0..=u8::MAX).zip(&POOLS) {
             if slot
                 .compare_exchange(vacant, shared.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()

@@ -44,6 +44,12 @@ impl PacketHandle {
         Self { block: self.block, offset: self.offset, length: self.length }
     }
 
+    /// Whether the other is in the same block.
+    #[inline]
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+
     /// The pool that the block belongs to.
     #[inline]
     #[must_use]
@@ -85,7 +91,7 @@ impl PacketHandle {
     /// A second handle on the same packet, from any thread, the owner of the pool included. Where
     /// the pool is at hand, [`PacketPool::retain`](crate::PacketPool::retain) is cheaper.
     pub fn retain_away(&self) -> Self {
-        directory::shared_of(self).home.retain(self.block_index());
+        directory::shared_of(self).home.retain(self.block_index(), 1);
         self.duplicate()
     }
 

@@ -43,12 +43,12 @@ impl ReturnList {
         Self { head: AtomicU32::new(NIL), blocks }
     }
 
-    /// Takes one more reference, while the caller holds one that it releases later.
+    /// Takes so many more references, while the caller holds one that it releases later.
     ///
     /// The owner need not be told: it learns of this when it learns of a release that came
     /// after, and until then the reference that the caller holds keeps the block.
-    pub(crate) fn retain(&self, block_index: u32) {
-        self.blocks[block_index as usize].retained.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn retain(&self, block_index: u32, references: u64) {
+        self.blocks[block_index as usize].retained.fetch_add(references, Ordering::Relaxed);
     }
 
     /// What [`retain`](Self::retain) counted since it was last taken. Called by the owner only.

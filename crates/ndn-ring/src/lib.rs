@@ -6,6 +6,7 @@
 //! | [`pool`](PacketPool) | blocks of 64 KiB, reference counts, the free list |
 //! | [`fill`](FillBlock) | the one writer of a block that is being received into |
 //! | `home` | how a handle released on another thread finds its way back |
+//! | `away` | references to a block of another pool, counted there many at a time |
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
@@ -16,6 +17,7 @@
 //! | [`advise_huge_pages`] | large pages for large tables |
 
 mod aes_hash;
+mod away;
 mod directory;
 mod fill;
 mod handle;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use thiserror::Error;
 
+use crate::away::Away;
 use crate::directory::{PoolShared, Registration};
 use crate::fill::{CREDIT, FillBlock};
 use crate::handle::{BLOCKS_MAX, PacketHandle};
@@ -77,6 +78,8 @@ pub struct PacketPool {
     free: RefCell<Vec<u32>>,
     /// Blocks from here on were never used and hold no memory.
     untouched: Cell<u32>,
+    /// References to blocks of other pools.
+    away: Away,
     counters: Arc<PoolCounters>,
 }
 
@@ -99,6 +102,7 @@ impl PacketPool {
             references: (0..block_count).map(|_| Cell::new(0)).collect(),
             free: RefCell::new(Vec::with_capacity(block_count as usize)),
             untouched: Cell::new(0),
+            away: Away::default(),
             counters: Arc::default(),
         })
     }
@@ -163,18 +167,26 @@ impl PacketPool {
             references.set(references.get() + 1);
             handle.duplicate()
         } else {
-            handle.retain_away()
+            self.away.retain(handle)
         }
     }
 
-    /// Gives a handle back: counted at once if it is of this pool, sent home otherwise.
+    /// Gives a handle back: counted at once if it is of this pool, otherwise sent home by the next
+    /// [`settle`](Self::settle) at the latest.
     #[inline]
     pub fn release(&self, handle: PacketHandle) {
         if handle.pool_id() == self.id() {
             self.give_back(handle.block_index(), 1);
         } else {
-            handle.release_home();
+            self.away.release(handle);
         }
+    }
+
+    /// Sends home what was released of other pools. To be called before this thread waits for anything,
+    /// and now and then besides: up to then one block of another pool cannot be used again.
+    #[inline]
+    pub fn settle(&self) {
+        self.away.settle();
     }
 
     /// Counts what other threads have released. Call it once per burst: it costs one load when
@@ -267,6 +279,7 @@ impl Drop for PacketPool {
     /// Frees the memory if nothing refers to it. Otherwise it stays for the rest of the process,
     /// so that the handles that are still about remain good.
     fn drop(&mut self) {
+        self.away.settle();
         self.drain_home();
         if self.blocks_in_use() == 0 {
             // SAFETY: every reference of every block is back, so there are neither handles nor

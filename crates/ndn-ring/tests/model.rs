@@ -233,7 +233,39 @@ fn handles_of_another_pool_read_retain_and_go_home() {
     assert_eq!(home.counters().blocks_in_use(), 1);
     assert_eq!(home.bytes(&handle), b"packet");
     away.release(handle);
+    home.reclaim();
+    assert_eq!(home.counters().blocks_in_use(), 1, "not sent home yet");
+    away.settle();
     assert_eq!(home.counters().blocks_in_use(), 1, "not heard of yet");
+    home.reclaim();
+    assert_eq!(home.counters().blocks_in_use(), 0);
+}
+
+#[test]
+fn references_to_another_pool_are_kept_for_one_block_at_a_time() {
+    let (home, away) = (PacketPool::new(2).unwrap(), PacketPool::new(1).unwrap());
+    let handles = [b"first", b"other"].map(|bytes| {
+        let mut fill = home.allocate_block().unwrap();
+        let handle = carve_one(&mut fill, bytes);
+        home.finish(fill);
+        handle
+    });
+    // More than are fetched at a time.
+    let copies: Vec<_> = (0..200).map(|_| away.retain(&handles[0])).collect();
+    copies.into_iter().for_each(|copy| away.release(copy));
+    let [first, other] = handles;
+    away.release(first);
+    let copy = away.retain(&other);
+    home.reclaim();
+    assert_eq!(
+        home.counters().blocks_in_use(),
+        1,
+        "the first went home when the other's turn came"
+    );
+    away.release(other);
+    assert_eq!(away.bytes(&copy), b"other");
+    home.release(copy);
+    drop(away);
     home.reclaim();
     assert_eq!(home.counters().blocks_in_use(), 0);
 }

@@ -26,6 +26,9 @@ fn work(
     let mut state = 0x9E37_79B9 + own as u64;
     let mut block = None;
     for round in 0..ROUNDS {
+        if round % 8 == 0 {
+            pool.settle();
+        }
         pool.reclaim();
         let mut handles: Vec<PacketHandle> = incoming.try_iter().take(4).collect();
         if round % 2 == 0 && round < ROUNDS / 2 {
@@ -78,6 +81,7 @@ fn every_reference_comes_home() {
     let ends: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     for (pool, receiver) in &ends {
         receiver.try_iter().for_each(|handle| pool.release(handle));
+        pool.settle();
     }
     for (pool, _) in &ends {
         pool.reclaim();

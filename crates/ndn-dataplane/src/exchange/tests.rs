@@ -107,6 +107,7 @@ proptest! {
         }
         let counted: u64 = parts.iter().map(|part| KINDS.map(|kind| part.counters.dropped(kind).value()).iter().sum::<u64>()).sum();
         prop_assert_eq!(counted, dropped);
+        pools.iter().for_each(PacketPool::settle);
         for pool in &pools {
             pool.reclaim();
             prop_assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
@@ -266,6 +267,7 @@ fn packets_cross_between_threads_and_go_home() {
         let pool = PacketPool::new(if cfg!(miri) { 64 } else { 2048 }).unwrap();
         let (mut sent, mut taken) = (0, 0);
         while sent < COUNT || taken < COUNT {
+            pool.settle();
             pool.reclaim();
             let has_room = part.outbound.room(other, PacketKind::Interest) > 0;
             if sent < COUNT && has_room {
@@ -287,6 +289,7 @@ fn packets_cross_between_threads_and_go_home() {
         let threads = [first, second].map(|part| scope.spawn(move || run(part)));
         threads.map(|thread| thread.join().unwrap())
     });
+    ends.iter().for_each(|(_, pool)| pool.settle());
     for (part, pool) in &ends {
         pool.reclaim();
         assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");

@@ -180,6 +180,7 @@ impl Worker {
         self.flush(now);
         self.report_faces();
         self.report_learning();
+        self.pool.settle();
         self.wake_others();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {

@@ -36,6 +36,8 @@ pub struct Dispatcher {
     /// The shard of the worker that receives.
     own: u8,
     ndt: Arc<Ndt>,
+    /// That of the table.
+    depth: usize,
     loads: Arc<NdtLoads>,
     /// Packets until the next one is counted.
     until_sample: u32,
@@ -45,7 +47,7 @@ impl Dispatcher {
     /// A dispatcher by this table, for the worker of shard `own`.
     #[must_use]
     pub fn new(ndt: Arc<Ndt>, own: u8) -> Self {
-        Self { own, ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
+        Self { own, depth: ndt.depth(), ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
     }
 
     /// What was dispatched, by entry.
@@ -58,8 +60,10 @@ impl Dispatcher {
     /// what a busy worker keeps in its cache, and packets wait for it in turn otherwise.
     #[inline]
     pub fn prefetch(&self, burst: &Burst) {
-        let depth = self.ndt.depth();
-        (0..burst.len()).for_each(|index| self.ndt.prefetch(burst.hash_up_to(index, depth)));
+        for descriptor in burst.descriptors() {
+            // Of a name that is shorter, whatever: it is rare.
+            self.ndt.prefetch(burst.hash_at(descriptor, self.depth));
+        }
     }
 
     /// The shard that packet `index` of `burst` goes to: the own one with an Interest that is
@@ -71,14 +75,14 @@ impl Dispatcher {
     #[inline]
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         self.until_sample -= 1;
-        let (descriptor, depth) = (burst.descriptor(index), self.ndt.depth());
+        let descriptor = burst.descriptor(index);
         let components = usize::from(descriptor.components);
         // On a Data the flag of refused Interests says something else, which is as rare.
         if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.and(Flags::REFUSED))
-            && components >= depth
-            && let Some((shard, entry)) = self.ndt.find_settled(burst.hash_up_to(index, depth))
-            && (descriptor.kind == PacketKind::Interest
-                || self.shard_of_token(descriptor).is_none_or(|first| first == shard))
+            && components >= self.depth
+            && let Some((shard, entry)) =
+                self.ndt.find_settled(burst.hash_at(descriptor, self.depth))
+            && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, shard))
         {
             self.sample(entry, components);
             return shard;
@@ -123,6 +127,14 @@ impl Dispatcher {
             self.until_sample = LOAD_SAMPLE;
             self.loads.note(entry, components);
         }
+    }
+
+    /// Whether no other shard has originated the token of a Data or Nack.
+    #[inline(always)]
+    fn returns_to(&self, descriptor: &Descriptor, shard: u8) -> bool {
+        // The first comparison decides nearly always.
+        Token::from_padded(descriptor.token).shard == shard
+            || self.shard_of_token(descriptor).is_none_or(|first| first == shard)
     }
 
     /// The shard that originated a returning token, if it is one of ours. A token that is not

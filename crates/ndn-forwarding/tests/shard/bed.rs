@@ -104,6 +104,13 @@ impl Timing {
     }
 }
 
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // Before the first of them ends: a pool lives on while others hold a part of it.
+        self.pools.iter().for_each(PacketPool::settle);
+    }
+}
+
 impl Bed {
     pub fn new(config: &BedConfig) -> Self {
         let hasher = NameHasher::new(*b"a key for tests.");
@@ -466,6 +473,7 @@ impl Bed {
 
     /// Blocks of packet memory in use.
     pub fn blocks_in_use(&self) -> u32 {
+        self.pools.iter().for_each(PacketPool::settle);
         self.pools
             .iter()
             .map(|pool| {

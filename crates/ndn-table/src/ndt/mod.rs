@@ -172,8 +172,8 @@ impl Ndt {
         prefetch_slice(&self.entries[..], usize::from(index_of(hash)));
     }
 
-    /// Where names lead whose first [`depth`](Self::depth) components have this hash, without implicit
-    /// digests among them: their shard and their entry. `None` if that is not all that there is to
+    /// Where names lead whose first [`depth`](Self::depth) components have this hash, and that do not
+    /// end in an implicit digest: their shard and their entry. `None` if that is not all that there is to
     /// know: ask [`find`](Self::find).
     #[inline]
     #[must_use]
