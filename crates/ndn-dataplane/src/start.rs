@@ -21,7 +21,7 @@ use crate::queue::{channel, channel_with};
 use crate::strangers::Strangers;
 use crate::view::WorkerView;
 use crate::worker::{
-    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Overload, RoundState, Worker, WorkerCounters,
+    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Idle, Overload, RoundState, Worker, WorkerCounters,
 };
 
 /// A stack that holds the largest burst with room to spare.
@@ -118,7 +118,7 @@ impl Parts {
             commands: command_inbox,
             events: event_sender,
             counters: worker_counters,
-            spin: options.spin,
+            idle: Idle::new(options.spin),
             state: RoundState::default(),
             service_times,
             timer: None,

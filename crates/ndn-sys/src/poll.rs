@@ -67,6 +67,11 @@ impl Events {
         self.buffer.len()
     }
 
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+    }
+
     /// Whether the last wait ended without an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -9,6 +9,7 @@ mod agenda;
 mod commands;
 mod counters;
 mod crew;
+mod idle;
 mod overload;
 mod room;
 mod sink;
@@ -41,6 +42,7 @@ use crate::strangers::WorkerStrangers;
 pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
+pub(crate) use idle::Idle;
 pub(crate) use overload::Overload;
 use sink::IngressSink;
 
@@ -80,8 +82,7 @@ pub(crate) struct Worker {
     pub(crate) commands: Inbox<Command>,
     pub(crate) events: Sender<Event>,
     pub(crate) counters: Arc<WorkerCounters>,
-    /// How long to poll without waiting after the last packet.
-    pub(crate) spin: Duration,
+    pub(crate) idle: Idle,
     pub(crate) state: RoundState,
     /// The other workers, if there are any.
     pub(crate) crew: Option<Box<Crew>>,
@@ -101,8 +102,6 @@ pub(crate) struct RoundState {
     packets: usize,
     /// The first event of the last wait that has not been handled.
     next_event: usize,
-    /// Until when to poll without waiting.
-    spin_until: Timestamp,
     /// There may be commands.
     has_commands: bool,
     /// Other workers may have left more.
@@ -134,6 +133,7 @@ impl Worker {
     fn round(&mut self, events: &mut Events) {
         let before = Timestamp::from_nanos(clock::now());
         let timeout = self.timeout(before);
+        self.idle.begin(before);
         self.counters.rounds.increment();
         let mut waited = false;
         // Everyone who was ready is read before anyone is read again.
@@ -143,7 +143,7 @@ impl Worker {
                 self.counters.sleeps.increment();
                 self.counters.waiting_since_ns.set(before.as_nanos());
             }
-            if let Err(error) = self.wait(events, timeout) {
+            if let Err(error) = self.wait(before, events, timeout) {
                 // The poller is ours and its arguments are right: nothing sensible is left to do.
                 tracing::error!(%error, "cannot wait for packets");
                 self.state.stopping = true;
@@ -186,9 +186,7 @@ impl Worker {
         if self.state.held_back && self.state.packets == 0 {
             self.let_others_run(now);
         }
-        if self.state.packets > 0 {
-            self.state.spin_until = now.plus(self.spin);
-        }
+        self.idle.note(now, self.state.packets > 0);
     }
 
     /// How long the next wait may last; `None` for as long as it takes.
@@ -196,9 +194,7 @@ impl Worker {
         if self.state.starved {
             return Some(NO_BLOCK_PAUSE);
         }
-        let is_behind = self.state.has_commands || self.state.has_timers || self.state.has_crossed;
-        let is_behind = is_behind || self.state.held_back;
-        if is_behind || now < self.state.spin_until || !self.state.erasures.is_empty() {
+        if self.is_behind() || self.idle.polls(now) {
             return Some(Duration::ZERO);
         }
         let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
@@ -206,6 +202,13 @@ impl Worker {
         // The control thread empties the event queue without saying so.
         let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
         [until, retry].into_iter().flatten().min()
+    }
+
+    /// Whether there is something to do, whatever comes.
+    fn is_behind(&self) -> bool {
+        let state = &self.state;
+        let has_work = state.has_commands || state.has_timers || state.has_crossed;
+        has_work || state.held_back || !state.erasures.is_empty()
     }
 
     /// Reads once what `event` says is there, and forwards it in bursts.
@@ -298,9 +301,17 @@ impl Worker {
     }
 
     /// Waits for events. If this worker may sleep, the others know that they have to wake it.
-    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> std::io::Result<()> {
-        let may_sleep = timeout != Some(Duration::ZERO);
-        let Some(crew) = self.crew.as_ref().filter(|_| may_sleep) else {
+    fn wait(
+        &mut self,
+        now: Timestamp,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> std::io::Result<()> {
+        if timeout == Some(Duration::ZERO) {
+            self.poll_events(now, events)?;
+            return self.reset_wakers(events);
+        }
+        let Some(crew) = &self.crew else {
             self.faces.poller().wait(events, timeout)?;
             return self.reset_wakers(events);
         };
