@@ -19,7 +19,6 @@ const _: () = assert!(size_of::<Queued>() == 128);
 
 /// A message from one worker to another.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "rings hold it in place, and most are the largest")]
 pub enum Message {
     /// For the shard.
     Content(Content),
