@@ -1,5 +1,6 @@
 //! Fetching segmented objects: the state machine, its congestion control, and the driver.
 
+mod config;
 mod congestion;
 mod discovery;
 mod driver;
@@ -22,13 +23,14 @@ use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
 use crate::trust::Trust;
 
+pub use config::FetchConfig;
 pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use past_cache::PastCache;
 pub use rtt::{RtoBounds, RttEstimator};
-pub use state::{DataOutcome, DeadlineReason, FetchConfig, FetchState, Transmit};
+pub use state::{DataOutcome, DeadlineReason, FetchState, Transmit};
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);

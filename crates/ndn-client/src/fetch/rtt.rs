@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Smallest tolerance for reordering: threads of a producer or of a forwarder that share processors
+/// overtake each other by a time slice.
+const REORDERING_MIN: Duration = Duration::from_millis(4);
 /// Smallest variance term of the time-out.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
@@ -104,14 +107,15 @@ impl RttEstimator {
     }
 
     /// How long after its sending an Interest counts as lost if later ones were answered: one round
-    /// trip and a tolerance for reordering, a quarter of one or what round trips vary by, `patience`
-    /// times (RFC 8985 section 6.2).
+    /// trip and a tolerance for reordering, a quarter of one or what round trips vary by and a time slice
+    /// at least, `patience` times (RFC 8985 section 6.2).
     #[must_use]
     pub fn loss_delay(&self, patience: u32) -> Duration {
         let Some(smoothed) = self.smoothed else {
             return self.rto();
         };
-        let tolerance = (smoothed / 4).max(self.variation * 2).saturating_mul(patience);
+        let tolerance = (smoothed / 4).max(self.variation * 2).max(REORDERING_MIN);
+        let tolerance = tolerance.saturating_mul(patience);
         (smoothed + tolerance).max(GRANULARITY).min(self.rto())
     }
 }

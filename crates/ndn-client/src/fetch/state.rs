@@ -11,8 +11,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::congestion::{Answer, Congestion, Controller, WindowMode};
-use super::rtt::{RtoBounds, RttEstimator};
+use super::config::FetchConfig;
+use super::congestion::{Answer, Congestion, Controller};
+use super::rtt::RttEstimator;
 use super::segments::{Segments, Slot, Status};
 use super::{FetchFailure, FetchProgress};
 
@@ -27,35 +28,6 @@ const PATIENCE_MAX: u32 = 4;
 const TIMEOUT_PROBES: u32 = 2;
 /// Pause before a segment that was refused with a Nack is asked for again, per attempt.
 const NACK_PAUSE: Duration = Duration::from_millis(50);
-
-/// What a fetch may do.
-#[derive(Debug, Clone, Copy)]
-pub struct FetchConfig {
-    /// Size of the window.
-    pub window: WindowMode,
-    /// Bounds of the retransmission time-out.
-    pub rto: RtoBounds,
-    /// How often one segment is asked for again before the fetch fails.
-    pub retransmissions_max: u32,
-    /// Segments between the first not yet consumed and the last asked for: bounds the memory that
-    /// waits for its turn.
-    pub buffer_segments: u32,
-    /// No segment behind this one is asked for, and the fetch is complete when it is there; `None`:
-    /// all up to the final segment.
-    pub last_wanted: Option<u64>,
-}
-
-impl Default for FetchConfig {
-    fn default() -> Self {
-        Self {
-            window: WindowMode::default(),
-            rto: RtoBounds::default(),
-            retransmissions_max: 15,
-            buffer_segments: 4096,
-            last_wanted: None,
-        }
-    }
-}
 
 /// One Interest to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +93,9 @@ pub struct FetchState {
     patience: u32,
     /// Congestion is acted on again when a transmission from here on meets it.
     recovery_end: u64,
+    /// Transmissions since the last decrease that were given up and were not lost, and all that were given
+    /// up: the decrease was a mistake if they are as many.
+    doubts: (u32, u32),
     /// Why segments were asked for again that did not verify.
     refusals: BTreeMap<u64, FetchFailure>,
     failure: Option<FetchFailure>,
@@ -146,6 +121,7 @@ impl FetchState {
             reorder_distance: REORDER_MIN,
             patience: 1,
             recovery_end: 0,
+            doubts: (0, 0),
             refusals: BTreeMap::new(),
             failure: None,
             progress: FetchProgress::default(),
@@ -352,14 +328,15 @@ impl FetchState {
     }
 
     /// Sequence number of the transmission that this answer belongs to. An answer that comes sooner
-    /// after a retransmission than any round trip took belongs to the transmission before, which so
-    /// was not lost: then the tolerance for reordering grows and the decrease is taken back.
+    /// after a retransmission than half of any round trip took belongs to the transmission before, which so
+    /// was not lost: then the tolerance for reordering grows, and the decrease is taken back if nothing
+    /// else was lost.
     fn judge_answer(&mut self, now: Duration, slot: &Slot) -> u64 {
         let Some((sequence, at)) = slot.given_up else {
             return slot.sequence;
         };
         let spurious = slot.status == Status::Waiting
-            || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min);
+            || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min / 2);
         if !spurious {
             self.rtt.end_back_off();
             // It was lost indeed: what reordering has taught is forgotten little by little.
@@ -371,7 +348,11 @@ impl FetchState {
         self.reorder_distance =
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
-        self.window.on_spurious_loss();
+        self.doubts.0 += 1;
+        // One late answer may be an early one to the retransmission: round trips get shorter, too.
+        if self.doubts.0 >= self.doubts.1 {
+            self.window.on_spurious_loss();
+        }
         // The late answer is a true sample: it tells how long answers may take.
         self.rtt.add_sample(now.saturating_sub(at), self.segments.in_flight());
         sequence
@@ -402,6 +383,7 @@ impl FetchState {
     fn decrease(&mut self, sequence: u64, congestion: Congestion) {
         if sequence >= self.recovery_end {
             self.recovery_end = self.next_sequence;
+            self.doubts = (0, 0);
             self.window.on_congestion(congestion);
             self.progress.window_decreases += 1;
         }
@@ -475,6 +457,7 @@ impl FetchState {
         }
         self.window.on_lost();
         self.decrease(sent.sequence, congestion);
+        self.doubts.1 += 1;
         let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
         if self.allow_retransmission(sent.segment, attempts, failure) {
             self.lost.push(Reverse(sent.segment));

@@ -273,6 +273,10 @@ mod tests {
     fn two_flows_share_fairly() {
         for (window, round_trip, queue) in [
             (WindowMode::CUBIC, 10 * MS, 2 * MS),
+            // Who comes second finds the queue full, and round trips shorter than its first ones later.
+            (WindowMode::CUBIC, MS / 5, MS),
+            (WindowMode::CUBIC, MS / 5, 2 * MS),
+            (WindowMode::CUBIC, MS, 4 * MS),
             (WindowMode::DELAY, 10 * MS, 2 * MS),
             (WindowMode::DELAY, 50 * MS, 50 * MS),
         ] {

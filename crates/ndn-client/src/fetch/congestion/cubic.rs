@@ -19,6 +19,12 @@ const ROUND_SAMPLES_MIN: u32 = 8;
 const RTT_RISE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
 /// HyStart++: rounds of conservative slow start before congestion avoidance.
 const CONSERVATIVE_ROUNDS: u32 = 5;
+/// The window does not grow while round trips are longer than the shortest one times the first of these,
+/// and longer than it by the second: what waits then is in no network's interest, and where all is on
+/// one machine the packets that are out do not fit its caches any more.
+const STANDING_QUEUE: (u32, Duration) = (8, Duration::from_millis(3));
+/// Smaller windows grow all the same: round trips may be long because processors are busy.
+const STANDING_QUEUE_SIZE_MIN: f64 = 256.0;
 /// HyStart++: divisor of the growth in conservative slow start.
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
 
@@ -73,6 +79,8 @@ pub struct Cubic {
     max_size: f64,
     epoch: Option<Epoch>,
     reno_size: f64,
+    /// Shortest round trip so far.
+    shortest: Duration,
     undo: Option<Undo>,
 }
 
@@ -88,6 +96,7 @@ impl Cubic {
             max_size: 0.0,
             epoch: None,
             reno_size: 0.0,
+            shortest: Duration::MAX,
             undo: None,
         }
     }
@@ -138,6 +147,13 @@ impl Cubic {
         }
     }
 
+    fn is_queue_standing(&self, answer: &Answer) -> bool {
+        let (factor, excess) = STANDING_QUEUE;
+        let shortest = self.shortest.min(Duration::from_secs(1));
+        let bound = (shortest * factor).max(shortest + excess);
+        self.size >= STANDING_QUEUE_SIZE_MIN && answer.smoothed_rtt > bound
+    }
+
     fn grow_cubic(&mut self, answer: &Answer) {
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno_size = self.size;
@@ -162,7 +178,8 @@ impl Controller for Cubic {
         if self.phase != Phase::Avoidance {
             self.judge_round(answer);
         }
-        if !answer.window_limited {
+        self.shortest = self.shortest.min(answer.rtt.unwrap_or(Duration::MAX));
+        if !answer.window_limited || self.is_queue_standing(answer) {
             return;
         }
         match self.phase {
@@ -299,6 +316,25 @@ mod tests {
         assert!(window.in_slow_start());
         window.on_spurious_loss();
         assert_eq!(window.size(), 10);
+    }
+
+    #[test]
+    fn a_window_that_only_makes_queues_longer_does_not_grow() {
+        let (short, long) = (Duration::from_micros(200), Duration::from_millis(10));
+        for (initial, rtt, grows) in [(300, short, true), (300, long, false), (100, long, true)] {
+            let mut window = Cubic::new(initial, 10_000);
+            window.on_answer(&answer(RTT, 0, short));
+            let before = window.size();
+            for sequence in 1..10 {
+                window.on_answer(&answer(RTT, sequence, rtt));
+            }
+            assert_eq!(window.size() > before, grows, "{initial} {rtt:?}");
+        }
+        // Long paths have long queues.
+        let mut window = Cubic::new(300, 10_000);
+        window.on_answer(&answer(RTT, 0, RTT));
+        window.on_answer(&answer(RTT, 1, RTT * 4));
+        assert_eq!(window.size(), 302);
     }
 
     #[test]
