@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::Command;
 
-use namewire_tests::{Forwarder, Process, Settings, noise, wait_until};
+use namewire_tests::{Application, Forwarder, Process, Settings, noise, program, wait_until};
+use ndn_management::{ControlParameters, Verb};
 use rustix::process::Signal;
 
 const FILE_BYTES: usize = 48 << 20;
@@ -23,8 +26,13 @@ struct Bed {
 }
 
 impl Bed {
+    /// Nothing is cached, so that every packet comes from the server.
     fn new() -> Self {
-        let forwarder = Settings::new().toml("[tables.cs]\nadmit = false\nserve = false").start();
+        Self::with(&Settings::new().toml("[tables.cs]\nadmit = false\nserve = false"))
+    }
+
+    fn with(settings: &Settings) -> Self {
+        let forwarder = settings.start();
         let served = forwarder.directory().join("served");
         fs::create_dir(&served).unwrap();
         let (file, content) = (served.join("file"), noise(5, FILE_BYTES));
@@ -150,5 +158,54 @@ fn a_server_that_is_killed_and_comes_back_is_waited_for() {
     server.wait();
     bed.start_server("server-again");
     assert!(fetcher.wait().success(), "{}", fetcher.everything());
+    assert!(fs::read(&bed.out).unwrap() == bed.content);
+}
+
+#[test]
+fn a_forwarder_that_is_killed_and_comes_back_is_waited_for_or_told_of() {
+    let mut bed = Bed::new();
+    let before = bed.packets();
+    let mut fetcher = bed.get("waiting", &["--window", "4"]);
+    bed.wait_for_data(before, MEBIBYTE);
+    bed.forwarder.process.signal(Signal::KILL);
+    bed.forwarder.process.wait();
+    let directory = bed.forwarder.directory().to_owned();
+    let mut command = Command::new(program());
+    command.arg("run").arg("--config").arg(directory.join("namewire.toml"));
+    bed.forwarder.process = Process::start("forwarder-again", command, &directory);
+    bed.forwarder.process.wait_for_output("NDN_CLIENT_TRANSPORT=");
+    if fetcher.wait().success() {
+        assert!(fs::read(&bed.out).unwrap() == bed.content);
+        return;
+    }
+    // Where starting takes too long.
+    let said = fetcher.stderr();
+    assert!(said.contains("is gone") || said.contains("not answered"), "{said}");
+    assert!(said.contains("are kept"), "{said}");
+    bed.assert_completes();
+}
+
+#[test]
+fn a_wrong_packet_in_a_cache_is_passed_by() {
+    let bed = Bed::with(&Settings::new());
+    let modified = fs::metadata(&bed.file).unwrap();
+    let version = modified.mtime() * 1_000_000_000 + modified.mtime_nsec();
+    let uri = format!("/files/file/v={version}/seg=7");
+    let mut liar = Application::attach(bed.forwarder.socket());
+    // With CAPTURE the server, which has the shorter prefix, is not asked.
+    liar.register(&uri, 2);
+    let mut anybody = Application::attach(bed.forwarder.socket());
+    anybody.express(&uri, 1);
+    liar.expect_interest(&uri);
+    liar.answer(&uri, &[0x5a; 8192], Some(3_600_000));
+    assert_eq!(anybody.expect_data(&uri), [0x5a; 8192]);
+    // Then it is gone, and what it said stays.
+    let name = Some(namewire_tests::wire::name(&uri));
+    let parameters = ControlParameters { name, ..ControlParameters::default() };
+    assert_eq!(liar.command("/localhost/nfd", Verb::RibUnregister, &parameters), 200);
+    let out = bed.out.display().to_string();
+    let report =
+        bed.forwarder.json(&["get", "/files/file", "-o", &out, "--quiet", "--verify", &bed.key]);
+    assert_eq!(report["refused"], 1, "{report}");
     assert!(fs::read(&bed.out).unwrap() == bed.content);
 }

@@ -1,0 +1,111 @@
+//! Where files cannot be written, or not to their ends: the error says so, and nothing wrong appears.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use namewire_tests::{Forwarder, Process, Settings, noise, program, run_to_end};
+
+/// Larger than the file system that it is to go to.
+const FILE_BYTES: usize = 6 << 20;
+
+/// Mounts a small file system in memory, fetches into it with the arguments behind the first two, and
+/// says what is there then.
+const SCRIPT: &str = r#"
+mount -t tmpfs -o "$1" tmpfs "$2" || exit 77
+directory=$2
+shift 2
+"$@"
+status=$?
+ls -A "$directory"
+exit $status
+"#;
+
+struct Bed {
+    forwarder: Forwarder,
+    _server: Process,
+    key: String,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let forwarder = Settings::new().start();
+        let served = forwarder.directory().join("served");
+        fs::create_dir(&served).unwrap();
+        fs::create_dir(forwarder.directory().join("small")).unwrap();
+        fs::write(served.join("file"), noise(9, FILE_BYTES)).unwrap();
+        let key = forwarder.directory().join("key");
+        let private = ndn_security::PrivateKey::generate(ndn_security::KeyType::Ecdsa).unwrap();
+        fs::write(&key, private.to_pem().unwrap()).unwrap();
+        let key = key.display().to_string();
+        let served = served.display().to_string();
+        let arguments = ["serve", &served, "--prefix", "/files", "--sign", &key];
+        let mut server = forwarder.spawn("server", &arguments);
+        server.wait_for_output("serving ");
+        Self { forwarder, _server: server, key }
+    }
+
+    /// Fetches the file into a file system that was mounted with these options; `None` where nobody
+    /// may mount one.
+    fn get_into(&self, options: &str, verify: &str) -> Option<Output> {
+        let small = self.forwarder.directory().join("small");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", options]);
+        command.arg(&small).arg(program()).args(["get", "/files/file", "--quiet"]);
+        command.args(["--verify", verify, "-o"]).arg(small.join("out"));
+        command.env("NDN_CLIENT_TRANSPORT", self.forwarder.unix());
+        let output = run_to_end(command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(77) || said.contains("unshare") {
+            eprintln!("\n*** SKIPPED: no file system can be mounted here: {said} ***\n");
+            return None;
+        }
+        Some(output)
+    }
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_before_it_comes() {
+    let bed = Bed::new();
+    let Some(output) = bed.get_into("size=2m", &bed.key) else { return };
+    let (there, complaint) = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("bytes are needed"), "{complaint}");
+    assert_eq!(there, "");
+}
+
+#[test]
+fn a_disk_that_is_full_in_the_middle_is_told_of_and_what_came_is_kept() {
+    let bed = Bed::new();
+    // Without a manifest nobody tells how long the file will be.
+    let Some(output) = bed.get_into("size=2m", "digest") else { return };
+    let (there, complaint) = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("No space left"), "{complaint}");
+    // The file system has no room for a part that tells nothing of itself either.
+    let is_part = |name: &str| name.starts_with(".out.part");
+    assert!(there.lines().all(is_part), "{there}");
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_told_of() {
+    let bed = Bed::new();
+    let get =
+        |path: &str| bed.forwarder.run(&["get", "/files/file", "--verify", &bed.key, "-o", path]);
+    let nowhere = bed.forwarder.directory().join("nowhere/out").display().to_string();
+    let output = get(&nowhere);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).1.contains("there is no directory"), "{output:?}");
+    let output = get("/proc/self/out");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let Some(output) = bed.get_into("size=20m,ro", &bed.key) else { return };
+    let (there, complaint) = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("Read-only file system"), "{complaint}");
+    assert_eq!(there, "");
+}
