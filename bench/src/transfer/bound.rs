@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::Mode;
+use super::cases::{Case, Mode, What};
 use crate::relay::clock::thread_cpu_ns;
 
 /// Bytes in one piece.
@@ -141,17 +141,27 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// `None` for what is bound by signatures.
-    pub(super) fn of(mode: Mode, costs: &Costs, cpus: usize) -> Option<Self> {
-        let path = costs.file_read + 2.0 * costs.socket + costs.copy + costs.file_write;
-        let work = match mode {
+    /// `None` for what is bound by something else: signatures, many small files, UDP.
+    pub(super) fn of(case: &Case, costs: &Costs, cpus: usize) -> Option<Self> {
+        if case.udp {
+            return None;
+        }
+        let path = match case.what {
+            What::Tree => return None,
+            // From the Content Store it is one hop.
+            What::Cached => costs.socket + costs.file_write,
+            What::File | What::Part => {
+                costs.file_read + 2.0 * costs.socket + costs.copy + costs.file_write
+            }
+        };
+        let work = match case.mode {
             Mode::Manifest => path + costs.sha256,
             // The server reads everything once more, and hashes it for the signature and the digest.
             Mode::ManifestCold => path + costs.file_read + 3.0 * costs.sha256,
             // The server signs with what the fetcher checks.
-            Mode::Digest => path + 2.0 * costs.sha256,
+            Mode::Digest | Mode::Hmac => path + 2.0 * costs.sha256,
             Mode::Unverified => path + costs.sha256,
-            Mode::Ecdsa => return None,
+            Mode::Ecdsa | Mode::Ed25519 => return None,
         };
         #[expect(clippy::cast_precision_loss, reason = "a few processors")]
         let cpus = cpus as f64;

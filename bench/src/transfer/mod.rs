@@ -3,6 +3,8 @@
 //! on.
 
 mod bound;
+mod cases;
+mod others;
 mod programs;
 
 use std::fs;
@@ -14,9 +16,9 @@ use rustix::thread::CpuSet;
 use serde::Serialize;
 
 use self::bound::{Bound, Costs};
+use self::cases::What;
 use self::programs::{Fetched, Kit};
 use crate::median;
-use crate::relay::programs::Program;
 
 /// Where files lie that are to be in memory.
 const TMPFS: &str = "/dev/shm";
@@ -56,6 +58,8 @@ pub struct CpuByProcess {
 pub struct TransferCase {
     /// Program, transport and how it is verified.
     pub case: String,
+    /// Content bytes of one fetch: other programs, and some cases, have fewer than the whole file.
+    pub bytes: u64,
     /// Content bytes per second, in 10^6, from the start of the fetcher to its end.
     pub goodput_mb_per_s: f64,
     /// Slowest and fastest round.
@@ -89,36 +93,6 @@ pub struct TransferReport {
     pub skipped: Vec<String>,
 }
 
-/// How a fetch is verified, and so what is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// A manifest that the server has made before.
-    Manifest,
-    /// A manifest that it has still to make.
-    ManifestCold,
-    /// DigestSha256 of each segment.
-    Digest,
-    /// Nothing is verified.
-    Unverified,
-    /// ECDSA of each segment.
-    Ecdsa,
-}
-
-impl Mode {
-    const ALL: [Self; 5] =
-        [Self::Manifest, Self::ManifestCold, Self::Digest, Self::Unverified, Self::Ecdsa];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Manifest => "manifest",
-            Self::ManifestCold => "manifest-cold",
-            Self::Digest => "digest",
-            Self::Unverified => "unverified",
-            Self::Ecdsa => "ecdsa",
-        }
-    }
-}
-
 /// Measures all cases; `say` gets a line for each.
 ///
 /// # Errors
@@ -134,7 +108,7 @@ pub fn run_transfer(
     rustix::thread::sched_setaffinity(None, &set).context("these processors cannot be used")?;
     let folder = Folder::new()?;
     let file = folder.0.join("served").join("file");
-    write_noise(&file, options.bytes)?;
+    write_noise(&file, options.bytes, 0)?;
     let costs = Costs::measure(&folder.0, &file)?;
     let mut report = TransferReport {
         bench: "transfer",
@@ -146,55 +120,85 @@ pub fn run_transfer(
         skipped: Vec::new(),
     };
     let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
-    for mode in Mode::ALL {
-        let case = format!("namewire-unix-{}", mode.name());
-        if wanted(&case) {
-            let kit = Kit::namewire(&folder.0, options.cpus[0], mode)?;
-            let bound = Bound::of(mode, &costs, options.cpus.len());
-            report.cases.push(measure(case, kit, &file, options, bound, &mut say)?);
-        }
+    for case in cases::all().into_iter().filter(|case| wanted(&case.name)) {
+        let served = serve_what(&folder.0, case.what, options.bytes)?;
+        let bound = Bound::of(&case, &costs, options.cpus.len());
+        let kit = Kit::namewire(&folder.0, options.cpus[0], &case, served)?;
+        report.cases.push(measure(case.name, kit, options, bound, &mut say)?);
     }
-    let case = "ndnd-unix".to_owned();
-    match Program::Ndnd.locate() {
-        _ if !wanted(&case) => {}
-        None => report.skipped.push("ndnd is not on PATH".to_owned()),
-        Some(ndnd) => {
-            let kit = Kit::ndnd(&folder.0, &ndnd, options.cpus[0], &file)?;
-            report.cases.push(measure(case, kit, &file, options, None, &mut say)?);
+    for other in others::ALL {
+        if !wanted(other.case()) {
+            continue;
+        }
+        match other.missing() {
+            Some(program) => report.skipped.push(format!("{program} is not on PATH")),
+            None => {
+                let served = serve_what(&folder.0, other.what(), options.bytes)?;
+                let kit = others::start(other, &folder.0, options.cpus[0], served)?;
+                report.cases.push(measure(other.case().to_owned(), kit, options, None, &mut say)?);
+            }
         }
     }
     Ok(report)
 }
 
+/// What is served for a case, written if it is not there yet.
+fn serve_what(folder: &Path, what: What, bytes: u64) -> anyhow::Result<Served> {
+    let served = folder.join("served");
+    let length = what.bytes(bytes);
+    let path = served.join(what.name());
+    if !path.exists() {
+        match what {
+            What::Tree => {
+                fs::create_dir(&path)?;
+                for number in 0..cases::TREE_FILES {
+                    write_noise(&path.join(number.to_string()), cases::TREE_FILE_BYTES, number)?;
+                }
+            }
+            What::File | What::Part | What::Cached => write_noise(&path, length, 1)?,
+        }
+    }
+    Ok(Served { path, bytes: length, what })
+}
+
+/// What is fetched.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    path: PathBuf,
+    bytes: u64,
+    what: What,
+}
+
 fn measure(
     case: String,
     mut kit: Kit,
-    file: &Path,
     options: &TransferOptions,
     bound: Option<Bound>,
     say: &mut impl FnMut(&str),
 ) -> anyhow::Result<TransferCase> {
     let mut rounds: Vec<Fetched> = Vec::new();
     let mut discarded = 0;
-    // Reads the file into the page cache, and has the manifest made.
-    kit.fetch()?;
+    // Reads the file into the page cache, has the manifest made, fills the Content Store.
+    kit.fetch().with_context(|| case.clone())?;
     while rounds.len() < options.rounds.max(1) {
-        let fetched = kit.fetch()?;
-        kit.compare(file).with_context(|| format!("{case}: what was fetched is wrong"))?;
+        let fetched = kit.fetch().with_context(|| case.clone())?;
+        kit.compare().with_context(|| format!("{case}: what was fetched is wrong"))?;
         if fetched.stolen > 0.01 && discarded < options.rounds * 3 {
             discarded += 1;
         } else {
             rounds.push(fetched);
         }
     }
+    let bytes = kit.bytes();
     #[expect(clippy::cast_precision_loss, reason = "a length of a file, as a rate")]
-    let megabytes = options.bytes as f64 / 1e6;
+    let megabytes = bytes as f64 / 1e6;
     let rates: Vec<f64> = rounds.iter().map(|round| megabytes / round.seconds).collect();
     let of = |part: fn(&CpuByProcess) -> f64| median(rounds.iter().map(|round| part(&round.cpu)));
     let goodput = median(rates.iter().copied());
     let allowed = bound.map(|bound| bound.mb_per_s);
     let case = TransferCase {
         case,
+        bytes,
         goodput_mb_per_s: goodput,
         spread: (
             rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -233,10 +237,10 @@ impl Drop for Folder {
     }
 }
 
-/// Bytes that look random.
-fn write_noise(path: &Path, length: u64) -> anyhow::Result<()> {
+/// Bytes that look random, other ones for each `seed`.
+fn write_noise(path: &Path, length: u64, seed: u64) -> anyhow::Result<()> {
     let mut file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(seed << 1);
     let mut left = length;
     while left > 0 {
         // xorshift64*

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use ndn_security::{KeyType, PrivateKey};
 
-use super::{CpuByProcess, Mode};
+use super::cases::{Case, Mode, What};
+use super::{CpuByProcess, Served};
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
 use crate::relay::programs::{Addresses, Program, Running};
 
-/// How long a server may take to start.
-const START_TIMEOUT_NS: u64 = 60_000_000_000;
+/// How long a server may take to start: one reads and signs all of its file first.
+const START_TIMEOUT_NS: u64 = 120_000_000_000;
 
 /// One fetch.
 #[derive(Debug, Clone, Copy)]
@@ -25,103 +27,116 @@ pub(super) struct Fetched {
     pub(super) stolen: f64,
 }
 
+/// What fetches.
+#[derive(Debug, Clone)]
+pub(super) struct Fetcher {
+    pub(super) executable: PathBuf,
+    /// `OUTPUT` stands for the file.
+    pub(super) arguments: Vec<String>,
+    /// Whether it writes to standard output.
+    pub(super) to_stdout: bool,
+    /// The address of the forwarder.
+    pub(super) transport: String,
+}
+
+impl Fetcher {
+    fn command(&self, folder: &Path, output: &Path) -> anyhow::Result<Command> {
+        let mut command = Command::new(&self.executable);
+        command.env("NDN_CLIENT_TRANSPORT", &self.transport).env("HOME", folder);
+        command.args(self.arguments.iter().map(|argument| match argument.as_str() {
+            "OUTPUT" => output.as_os_str(),
+            other => other.as_ref(),
+        }));
+        if self.to_stdout {
+            command.stdout(fs::File::create(output)?);
+        } else {
+            command.stdout(Stdio::null());
+        }
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
 /// What is running for a case.
 #[derive(Debug)]
 pub(super) struct Kit {
-    folder: PathBuf,
-    program: Program,
-    executable: PathBuf,
-    mode: Mode,
+    pub(super) folder: PathBuf,
+    /// Case of this program.
+    pub(super) case: Option<Case>,
+    pub(super) served: Served,
+    pub(super) fetcher: Fetcher,
     /// Dropped before the forwarder.
-    server: Server,
-    forwarder: Running,
-    socket: PathBuf,
+    pub(super) server: Server,
+    /// Where there is one between.
+    pub(super) forwarder: Option<Running>,
+    pub(super) socket: PathBuf,
 }
 
 impl Kit {
-    /// This program's forwarder and server.
-    pub(super) fn namewire(folder: &Path, cpu: usize, mode: Mode) -> anyhow::Result<Self> {
+    /// This program's forwarder, server and fetcher.
+    pub(super) fn namewire(
+        folder: &Path,
+        cpu: usize,
+        case: &Case,
+        served: Served,
+    ) -> anyhow::Result<Self> {
         let executable = std::env::current_exe()?;
-        let key = folder.join("key");
-        fs::write(&key, PrivateKey::generate(KeyType::Ecdsa)?.to_pem()?)?;
-        Self::start(folder, Program::Namewire, executable, cpu, mode, |command| {
-            command.arg("serve").arg(folder.join("served")).args(["--prefix", "/bench"]);
-            match mode {
-                Mode::Manifest | Mode::ManifestCold => command.arg("--sign").arg(&key),
-                Mode::Ecdsa => command.arg("--sign").arg(&key).arg("--sign-segments"),
-                Mode::Digest | Mode::Unverified => command.arg("--sign-segments"),
-            };
-            Ok(("serving ", None))
-        })
-    }
-
-    /// ndnd's.
-    pub(super) fn ndnd(
-        folder: &Path,
-        executable: &Path,
-        cpu: usize,
-        file: &Path,
-    ) -> anyhow::Result<Self> {
-        let input = fs::File::open(file)?;
-        let executable = executable.to_owned();
-        Self::start(folder, Program::Ndnd, executable, cpu, Mode::Digest, |command| {
-            command.args(["put", "--expose", "/bench/file"]);
-            Ok(("Registered route", Some(input)))
-        })
-    }
-
-    fn start(
-        folder: &Path,
-        program: Program,
-        executable: PathBuf,
-        cpu: usize,
-        mode: Mode,
-        arguments: impl FnOnce(&mut Command) -> anyhow::Result<(&'static str, Option<fs::File>)>,
-    ) -> anyhow::Result<Self> {
-        let addresses = Addresses {
-            folder: folder.to_owned(),
-            udp_port: 0,
-            producer_port: 0,
-            consumer_ports: Vec::new(),
-            udp: false,
-            settings: "",
-            workers: 1,
-        };
-        let socket = addresses.socket();
-        let _ = fs::remove_file(&socket);
-        let forwarder = Running::start(program, &executable, &addresses, &[cpu])?;
+        let port = if case.udp { free_port()? } else { 0 };
+        let (forwarder, socket) = forwarder(Program::Namewire, &executable, folder, cpu, port)?;
+        let key = write_key(folder, case.mode)?;
         let mut command = command(&executable, &socket, folder);
-        let (ready, input) = arguments(&mut command)?;
-        let server = Server::start(command, ready, input, folder)?;
-        Ok(Self { folder: folder.to_owned(), program, executable, mode, server, forwarder, socket })
+        command.arg("serve").arg(folder.join("served")).args(["--prefix", "/bench"]);
+        match case.mode {
+            Mode::Manifest | Mode::ManifestCold => command.args(["--sign", &key]),
+            Mode::Ecdsa | Mode::Ed25519 | Mode::Hmac => {
+                command.args(["--sign", &key, "--sign-segments"])
+            }
+            Mode::Digest | Mode::Unverified => command.arg("--sign-segments"),
+        };
+        if let Some(length) = case.segment_len {
+            command.args(["--segment-size", &length.to_string()]);
+        }
+        let server = Server::start(command, "serving ", None, folder)?;
+        let verify = match case.mode {
+            Mode::Digest => "digest",
+            Mode::Unverified => "none",
+            Mode::Manifest | Mode::ManifestCold | Mode::Hmac | Mode::Ecdsa | Mode::Ed25519 => &key,
+        };
+        let object = format!("/bench/{}", served.what.name());
+        let mut arguments = vec!["get", &object, "--quiet", "--verify", verify, "-o", "OUTPUT"];
+        if case.what == What::Tree {
+            arguments.push("--recursive");
+        }
+        let transport = match case.udp {
+            true => format!("udp4://127.0.0.1:{port}"),
+            false => format!("unix://{}", socket.display()),
+        };
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        let fetcher = Fetcher { executable, arguments, to_stdout: false, transport };
+        let (folder, case) = (folder.to_owned(), Some(case.clone()));
+        Ok(Self { folder, case, served, fetcher, server, forwarder: Some(forwarder), socket })
     }
 
     fn output(&self) -> PathBuf {
         self.folder.join("fetched")
     }
 
-    /// Fetches the file once.
+    /// Content bytes of a fetch.
+    pub(super) fn bytes(&self) -> u64 {
+        self.served.bytes
+    }
+
+    /// Fetches what is served once.
     pub(super) fn fetch(&mut self) -> anyhow::Result<Fetched> {
         self.prepare()?;
-        let mut fetcher = command(&self.executable, &self.socket, &self.folder);
-        if self.program == Program::Namewire {
-            fetcher.args(["get", "/bench/file", "--quiet", "-o"]).arg(self.output());
-            match self.mode {
-                Mode::Manifest | Mode::ManifestCold | Mode::Ecdsa => {
-                    fetcher.arg("--verify").arg(self.folder.join("key"))
-                }
-                Mode::Digest => fetcher.args(["--verify", "digest"]),
-                Mode::Unverified => fetcher.args(["--verify", "none"]),
-            };
-        } else {
-            fetcher.args(["cat", "/bench/file"]).stdout(fs::File::create(self.output())?);
-        }
+        let mut command = self.fetcher.command(&self.folder, &self.output())?;
         let before = self.cpu_ns()?;
         let (start, stolen) = (monotonic_ns(), steal_ns());
-        let status = fetcher.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
+        let ended = command.output()?;
         let elapsed = seconds(monotonic_ns() - start);
         let stolen = seconds(steal_ns() - stolen) / elapsed;
-        ensure!(status.success(), "the fetcher failed: {status}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        ensure!(ended.status.success(), "the fetcher failed ({}): {said}", ended.status);
         let after = self.cpu_ns()?;
         let of = |part: usize| seconds(after[part].saturating_sub(before[part]));
         let cpu = CpuByProcess { server: of(0), forwarder: of(1), fetcher: of(2) };
@@ -130,16 +145,21 @@ impl Kit {
 
     /// Brings about what the case is about: an empty cache, a manifest that is there or not.
     fn prepare(&mut self) -> anyhow::Result<()> {
-        let _ = fs::remove_file(self.output());
-        if self.program != Program::Namewire {
+        let output = self.output();
+        let _ =
+            if output.is_dir() { fs::remove_dir_all(&output) } else { fs::remove_file(&output) };
+        let Some(case) = &self.case else {
             return Ok(());
-        }
-        if self.mode == Mode::ManifestCold {
+        };
+        if case.mode == Mode::ManifestCold {
             // A file with another time has another version, and so no manifest.
-            let file = fs::File::options().write(true).open(self.folder.join("served/file"))?;
+            let file = fs::File::options().write(true).open(&self.served.path)?;
             file.set_modified(std::time::UNIX_EPOCH + Duration::from_nanos(wall_ns()))?;
         }
-        let mut erase = command(&self.executable, &self.socket, &self.folder);
+        if case.what == What::Cached {
+            return Ok(());
+        }
+        let mut erase = command(&self.fetcher.executable, &self.socket, &self.folder);
         erase.args(["cs", "erase", "/bench"]).stdout(Stdio::null()).stderr(Stdio::null());
         ensure!(erase.status()?.success(), "the Content Store cannot be emptied");
         Ok(())
@@ -150,28 +170,85 @@ impl Kit {
         let of = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Ok([
             of(ndn_sys::cpu::process_time(self.server.child.id())?),
-            self.forwarder.cpu_ns()?,
+            self.forwarder.as_ref().map_or(Ok(0), Running::cpu_ns)?,
             of(ndn_sys::cpu::CpuTimes::of_children()?.total()),
         ])
     }
 
-    /// Whether what was fetched is the file.
-    pub(super) fn compare(&self, file: &Path) -> anyhow::Result<()> {
-        let (mut one, mut other) = (fs::File::open(file)?, fs::File::open(self.output())?);
-        ensure!(one.metadata()?.len() == other.metadata()?.len(), "the lengths differ");
-        let (mut left, mut right) = (vec![0; 1 << 20], vec![0; 1 << 20]);
-        loop {
-            let count = one.read(&mut left)?;
-            if count == 0 {
-                return Ok(());
-            }
-            other.read_exact(&mut right[..count])?;
-            ensure!(left[..count] == right[..count], "the contents differ");
+    /// Whether what was fetched is what is served.
+    pub(super) fn compare(&self) -> anyhow::Result<()> {
+        if self.served.what != What::Tree {
+            return same_file(&self.served.path, &self.output());
         }
+        let mut files = 0;
+        for entry in fs::read_dir(&self.served.path)? {
+            let entry = entry?;
+            same_file(&entry.path(), &self.output().join(entry.file_name()))?;
+            files += 1;
+        }
+        ensure!(fs::read_dir(self.output())?.count() == files, "there are other files");
+        Ok(())
     }
 }
 
-fn command(executable: &Path, socket: &Path, home: &Path) -> Command {
+fn same_file(one: &Path, other: &Path) -> anyhow::Result<()> {
+    let (mut one, mut other) = (fs::File::open(one)?, fs::File::open(other)?);
+    ensure!(one.metadata()?.len() == other.metadata()?.len(), "the lengths differ");
+    let (mut left, mut right) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let count = one.read(&mut left)?;
+        if count == 0 {
+            return Ok(());
+        }
+        other.read_exact(&mut right[..count])?;
+        ensure!(left[..count] == right[..count], "the contents differ");
+    }
+}
+
+/// Starts a forwarder; with a UDP port unless that is 0.
+pub(super) fn forwarder(
+    program: Program,
+    executable: &Path,
+    folder: &Path,
+    cpu: usize,
+    udp_port: u16,
+) -> anyhow::Result<(Running, PathBuf)> {
+    let addresses = Addresses {
+        folder: folder.to_owned(),
+        udp_port,
+        producer_port: 0,
+        consumer_ports: Vec::new(),
+        udp: udp_port != 0,
+        settings: "",
+        workers: 1,
+    };
+    let socket = addresses.socket();
+    let _ = fs::remove_file(&socket);
+    Ok((Running::start(program, executable, &addresses, &[cpu])?, socket))
+}
+
+/// A UDP port that nobody has just now.
+pub(super) fn free_port() -> anyhow::Result<u16> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Writes a key for `mode`; returns what `--sign` and `--verify` call it.
+fn write_key(folder: &Path, mode: Mode) -> anyhow::Result<String> {
+    let path = folder.join("key");
+    let (text, kind) = match mode {
+        // 32 bytes in Base64.
+        Mode::Hmac => ("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU=".to_owned(), "hmac:"),
+        Mode::Ed25519 => (PrivateKey::generate(KeyType::Ed25519)?.to_pem()?.to_string(), ""),
+        Mode::Manifest | Mode::ManifestCold | Mode::Digest | Mode::Unverified | Mode::Ecdsa => {
+            (PrivateKey::generate(KeyType::Ecdsa)?.to_pem()?.to_string(), "")
+        }
+    };
+    fs::write(&path, text)?;
+    Ok(format!("{kind}{}", path.display()))
+}
+
+/// A command of an application of the forwarder at `socket`.
+pub(super) fn command(executable: &Path, socket: &Path, home: &Path) -> Command {
     let mut command = Command::new(executable);
     command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display())).env("HOME", home);
     command
@@ -188,16 +265,37 @@ fn seconds(nanoseconds: u64) -> f64 {
 
 /// A started server; ended when dropped.
 #[derive(Debug)]
-struct Server {
+pub(super) struct Server {
     child: Child,
 }
 
 impl Server {
-    fn start(
-        mut command: Command,
+    /// Starts it and waits until it has said `ready`.
+    pub(super) fn start(
+        command: Command,
         ready: &str,
         input: Option<fs::File>,
         folder: &Path,
+    ) -> anyhow::Result<Self> {
+        Self::start_until(command, input, folder, |said| said.contains(ready))
+    }
+
+    /// Starts it and waits until it takes TCP connections.
+    pub(super) fn start_listening(
+        command: Command,
+        port: u16,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        Self::start_until(command, None, folder, |_| {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        })
+    }
+
+    fn start_until(
+        mut command: Command,
+        input: Option<fs::File>,
+        folder: &Path,
+        is_ready: impl Fn(&str) -> bool,
     ) -> anyhow::Result<Self> {
         let log = folder.join("server.log");
         let out = fs::File::create(&log)?;
@@ -208,7 +306,7 @@ impl Server {
         let start = monotonic_ns();
         while monotonic_ns() - start < START_TIMEOUT_NS {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            if said.contains(ready) {
+            if is_ready(&said) {
                 return Ok(server);
             }
             if let Some(status) = server.child.try_wait()? {
@@ -216,7 +314,7 @@ impl Server {
             }
             pause(Duration::from_millis(5));
         }
-        bail!("the server is not ready after a minute")
+        bail!("the server is not ready after two minutes")
     }
 }
 

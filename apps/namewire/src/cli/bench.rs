@@ -100,8 +100,8 @@ enum Bench {
     },
     /// A file through server, forwarder and fetcher, verified, beside what the processors would allow
     ///
-    /// The file is in memory and goes to memory. All programs share the processors. `ndnd` is measured
-    /// too if it is found.
+    /// The file is in memory and goes to memory. All programs share the processors. ndnd, NFD with the
+    /// chunks programs, and curl from nginx are measured too if they are found.
     Transfer {
         /// Only cases whose name contains this, such as manifest
         #[arg(long)]

@@ -39,6 +39,7 @@ pub(super) fn print_distance(report: &DistanceReport) -> Outcome {
 pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
     let headings = [
         "CASE",
+        ">MiB",
         ">MB/s",
         ">FROM",
         ">TO",
@@ -53,6 +54,7 @@ pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
         let (from, to) = case.spread;
         table.row(vec![
             case.case.clone(),
+            (case.bytes >> 20).to_string(),
             format!("{:.0}", case.goodput_mb_per_s),
             format!("{from:.0}"),
             format!("{to:.0}"),
