@@ -24,6 +24,13 @@ pub enum Command {
         /// All its options.
         options: Box<FaceOptions>,
     },
+    /// Let a UDP face that shares the socket of strangers receive by a socket of its own from now on:
+    /// Interests are sent there, and answers are not to wait behind others' Interests. One that is gone
+    /// already, or has such a socket, is passed over.
+    SeparateInput {
+        /// The face.
+        face_id: u64,
+    },
     /// Close a face; answered by [`Event::FaceClosed`](crate::Event::FaceClosed).
     RemoveFace {
         /// The face.

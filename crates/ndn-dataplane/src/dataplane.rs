@@ -272,6 +272,9 @@ impl Dataplane {
             Command::UpdateFace { face_id, options } => {
                 self.broadcast(|| Command::UpdateFace { face_id, options: options.clone() });
             }
+            Command::SeparateInput { face_id } => {
+                self.broadcast(|| Command::SeparateInput { face_id });
+            }
             Command::RemoveFace { face_id } => self.broadcast(|| Command::RemoveFace { face_id }),
             Command::SetTables { fib, strategies } => self.broadcast(|| Command::SetTables {
                 fib: Arc::clone(&fib),

@@ -60,6 +60,14 @@ pub enum Event {
         /// The peer.
         peer: SocketAddr,
     },
+    /// Interests of a face were refused because as many of it were pending as its quota allows: told
+    /// once a second at most by each worker.
+    QuotaUsedUp {
+        /// The face, which another worker may have, or nobody any more.
+        face: FaceIndex,
+        /// Interests that were refused since the last event.
+        refused: u64,
+    },
     /// Self-learning asks for something; [`LearningRequest::Find`] is answered by
     /// [`Command::AnswerLearning`](crate::Command::AnswerLearning).
     Learning(LearningRequest),

@@ -34,6 +34,7 @@ mod packet;
 mod peers;
 mod pipelines;
 mod producer_regions;
+mod quota;
 mod rewrite;
 mod scope;
 mod service_times;

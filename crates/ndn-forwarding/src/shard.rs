@@ -13,6 +13,7 @@ use ndn_table::{
 use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};
 use crate::pipelines::{Ending, Matches};
+use crate::quota::QuotaRefusals;
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
 use crate::{
@@ -87,6 +88,7 @@ impl Shard {
             dead_nonce_lifetime_ms: config.dead_nonce_lifetime_ms,
             faces: FaceTable::new(),
             pending_quota: config.pending_quota,
+            quota_refusals: QuotaRefusals::default(),
             unsolicited: config.unsolicited,
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),
@@ -227,6 +229,19 @@ impl Shard {
     /// The Content Store and the PIT, for what management changes and erases.
     pub fn pcct_mut(&mut self) -> &mut Pcct {
         &mut self.tables.pcct
+    }
+
+    /// Whether [`poll_quota_refusal`](Self::poll_quota_refusal) would tell of any.
+    #[must_use]
+    pub fn has_quota_refusals(&self) -> bool {
+        !self.tables.quota_refusals.is_empty()
+    }
+
+    /// A face of which Interests were refused because as many of it were pending as its
+    /// [quota](ShardConfig::pending_quota) allows, and how many since it was last told of. Of very many
+    /// faces some are left out.
+    pub fn poll_quota_refusal(&mut self) -> Option<(FaceIndex, u64)> {
+        self.tables.quota_refusals.take()
     }
 
     /// The faces.

@@ -11,6 +11,7 @@ use ndn_table::{
 use crate::learning::Learning;
 use crate::peers::Peers;
 use crate::pipelines::Ending;
+use crate::quota::QuotaRefusals;
 use crate::strategy::Measurements;
 use crate::{Counters, DropReason, FaceTable, UnsolicitedPolicy};
 
@@ -27,6 +28,8 @@ pub(crate) struct Tables {
     pub(crate) faces: FaceTable,
     /// PIT entries that a face with a quota may have made.
     pub(crate) pending_quota: u32,
+    /// Those that wanted to make more.
+    pub(crate) quota_refusals: QuotaRefusals,
     pub(crate) unsolicited: UnsolicitedPolicy,
     /// Timers of strategies: the PIT entry by its token.
     pub(crate) strategy_timers: TimerWheel,
@@ -57,7 +60,7 @@ impl Tables {
     /// Whether `face` may make one more PIT entry, for an Interest of so many bytes.
     #[inline]
     pub(crate) fn check_pit_share(
-        &self,
+        &mut self,
         face: FaceIndex,
         wire_length: usize,
     ) -> Result<(), DropReason> {
@@ -65,6 +68,7 @@ impl Tables {
             self.check_share_of_bytes(face, wire_length)?;
         }
         if self.faces.has_used_quota(face, self.pending_quota) {
+            self.quota_refusals.note(face);
             return Err(DropReason::PendingQuota);
         }
         let (length, capacity) = (self.pcct.pit_len(), self.pcct.pit_capacity());

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ndn_sys::poll::{Events, Interest, Poller};
-use ndn_sys::udp::{ReceiveBatch, ReceivedMessage, SendBatch, UdpOptions, UdpSocket};
+use ndn_sys::udp::{PeerSpread, ReceiveBatch, ReceivedMessage, SendBatch, UdpOptions, UdpSocket};
 
 fn localhost() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -223,4 +223,54 @@ fn the_kernel_tells_when_it_received_if_asked() {
     let at = received(true).unwrap();
     assert!(at > Duration::from_secs(1_700_000_000), "{at:?}");
     assert_eq!(received(false), None);
+}
+
+/// Each peer's datagrams come to the socket that the spread says, although neighbours have connected
+/// sockets at the same address, and what these neighbours send comes to those.
+#[test]
+fn peers_are_spread_over_those_who_listen_and_over_nobody_else() {
+    for any in ["127.0.0.1:0", "[::1]:0"] {
+        let any: SocketAddr = any.parse().unwrap();
+        let options = UdpOptions { reuse_port: true, ..UdpOptions::bound_to(any) };
+        // A machine without IPv6 is one.
+        let Ok(first) = UdpSocket::new(&options) else { continue };
+        let address = first.local_address().unwrap();
+        let options = UdpOptions { local: address, ..options };
+        let second = UdpSocket::new(&options).unwrap();
+        let third = UdpSocket::new(&options).unwrap();
+        let listeners = [first, second, third];
+        let spread = PeerSpread::new(0x9E37_79B9_85EB_CA6B, listeners.len());
+        spread.attach(&listeners).unwrap();
+
+        let peer = || {
+            let socket = std::net::UdpSocket::bind(any).unwrap();
+            socket.connect(address).unwrap();
+            let local = socket.local_addr().unwrap();
+            (socket, local)
+        };
+        let neighbours: Vec<_> = (0..8).map(|_| peer()).collect();
+        let mut branches = Vec::new();
+        for (place, (_, local)) in neighbours.iter().enumerate() {
+            branches.push(listeners[place % 3].branch(*local).unwrap());
+        }
+        // One that is gone leaves its place in the kernel's list to another.
+        drop(branches.remove(0));
+        let clients: Vec<_> = (0..200).map(|_| peer()).collect();
+        let mut expected = [0; 3];
+        for (socket, local) in &clients {
+            assert_eq!(socket.send(&[1; 20]).unwrap(), 20);
+            expected[spread.socket_of(*local)] += 1;
+        }
+        for (socket, _) in &neighbours[1..] {
+            assert_eq!(socket.send(&[2; 20]).unwrap(), 20);
+        }
+        for (place, (listener, &count)) in listeners.iter().zip(&expected).enumerate() {
+            for (bytes, sender) in receive(listener, [2048, 0], count) {
+                assert_eq!((bytes, spread.socket_of(sender)), (vec![1; 20], place), "{sender}");
+            }
+        }
+        for (branch, (_, local)) in branches.iter().zip(&neighbours[1..]) {
+            assert_eq!(receive(branch, [2048, 0], 1), [(vec![2; 20], *local)]);
+        }
+    }
 }

@@ -2,10 +2,16 @@
 
 use clap::{Args, Subcommand};
 
+use ndn_packet::Name;
+
+use super::connect::name;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use crate::control_socket::{Dispatch, Request};
+
+/// Entries that are shown unless all are asked for.
+const ENTRIES_SHOWN: usize = 10;
 
 /// Show or change which worker of a running forwarder has which names
 ///
@@ -19,12 +25,26 @@ pub(super) struct Options {
 #[derive(Subcommand, Debug)]
 enum Action {
     /// Show the load of the workers, and the entries that have most of it
-    List(Common),
-    /// Give the entry of a name to a worker
+    ///
+    /// Load is packets of the last seconds, counted by sample. Of an entry: which worker has it; from which
+    /// worker it is moving, while exchanges that began there end; and by how many components its names are
+    /// dispatched instead, if they were too much for one worker.
+    List {
+        /// Show all entries with load that the forwarder tells of, not the busiest ten only
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give a name, and all that are dispatched with it, to a worker
+    ///
+    /// These are the names with the same first components, as many as `ndt list` says, and a few others by
+    /// chance: there are more names than entries. The balance of the load may move them again.
     Set {
-        /// The name
-        name: String,
-        /// The number of the worker
+        /// The name, with at least as many components as names are dispatched by
+        #[arg(value_parser = name)]
+        name: Name,
+        /// The number of the worker, from 0
         worker: u8,
         #[command(flatten)]
         common: Common,
@@ -44,50 +64,89 @@ struct Common {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let (common, request) = match &options.action {
-        Action::List(common) => (common, Request::NdtList),
+        Action::List { common, .. } => (common, Request::NdtList),
         Action::Balance(common) => (common, Request::NdtBalance),
         Action::Set { name, worker, common } => {
-            (common, Request::NdtSet { name: name.clone(), worker: *worker })
+            (common, Request::NdtSet { name: name.to_uri(), worker: *worker })
         }
     };
     let mut client = common.control.connect()?;
     let dispatch: Dispatch =
         client.call(&request).map_err(|error| Failure::Failed(error.to_string()))?;
+    if let Action::Set { name, .. } = &options.action {
+        warn_of_short_name(name, dispatch.depth);
+    }
     if common.json {
         let value = serde_json::to_value(&dispatch);
         output::print_json(&value.map_err(|error| Failure::Failed(error.to_string()))?)?;
         return Ok(());
     }
-    if request == Request::NdtList {
-        return print(&dispatch);
+    match &options.action {
+        Action::List { all, .. } => print(&dispatch, *all),
+        Action::Set { name, worker, .. } => {
+            let below =
+                if name.components().count() < dispatch.depth { "" } else { "and names below it " };
+            let prefix = name.as_ref().prefix(dispatch.depth).to_uri();
+            Ok(output::print_line(&format!("worker {worker} has {prefix} {below}from now on"))?)
+        }
+        Action::Balance(_) => {
+            let Dispatch { moved, split, .. } = dispatch;
+            let text = match (moved, split) {
+                (0, 0) => "nothing to move: the load is even, or there is none".to_owned(),
+                _ => format!("entries moved to other workers: {moved}, split: {split}"),
+            };
+            Ok(output::print_line(&text)?)
+        }
     }
-    let Dispatch { moved, split, .. } = dispatch;
-    output::print_line(&format!("entries moved: {moved}, split: {split}"))?;
-    Ok(())
 }
 
-fn print(dispatch: &Dispatch) -> Outcome {
-    let depth = u64::try_from(dispatch.depth).unwrap_or(u64::MAX);
+/// Names below one that is shorter than names are dispatched by are in entries of their own.
+fn warn_of_short_name(name: &Name, depth: usize) {
+    let count = name.components().count();
+    if count < depth {
+        output::note(&format!(
+            "warning: {name} has {count} components, but names are dispatched by {depth}: only packets \
+             for exactly this name are moved, none of those below it"
+        ));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+fn share(load: u64, total: u64) -> String {
+    format!("{:.1} %", load as f64 * 100.0 / total.max(1) as f64)
+}
+
+fn print(dispatch: &Dispatch, all: bool) -> Outcome {
     output::print_line(&format!(
-        "names are dispatched by {}",
-        output::counted(depth, "component")
+        "names are dispatched by {} components, the first ones; load is packets of late, counted \
+         by sample.",
+        dispatch.depth
     ))?;
-    let mut loads = Table::new(&["worker", "load"]);
+    let total = dispatch.loads.iter().sum();
+    let mut loads = Table::new(&["WORKER", ">LOAD", ">SHARE"]);
     for (worker, load) in dispatch.loads.iter().enumerate() {
-        loads.row(vec![worker.to_string(), grouped(*load)]);
+        loads.row(vec![worker.to_string(), grouped(*load), share(*load, total)]);
     }
     loads.print("no workers")?;
-    let mut entries = Table::new(&["entry", "worker", "before", "depth", "load"]);
-    let shown = |number: Option<u8>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    for entry in &dispatch.entries {
+    let shown =
+        if all { dispatch.entries.len() } else { ENTRIES_SHOWN.min(dispatch.entries.len()) };
+    let mut entries =
+        Table::new(&[">ENTRY", "WORKER", ">LOAD", ">SHARE", "MOVES FROM", "SPLIT BY"]);
+    for entry in &dispatch.entries[..shown] {
+        let load = u64::from(entry.load);
         entries.row(vec![
             entry.entry.to_string(),
             entry.worker.to_string(),
-            shown(entry.previous),
-            shown(entry.depth),
-            grouped(u64::from(entry.load)),
+            grouped(load),
+            share(load, total),
+            entry.previous.map_or_else(|| "-".to_owned(), |worker| format!("worker {worker}")),
+            entry.depth.map_or_else(|| "-".to_owned(), |depth| format!("{depth} components")),
         ]);
     }
     entries.print("no entry has any load, and none was moved")?;
+    if shown < dispatch.entries.len() {
+        let more = dispatch.entries.len() - shown;
+        output::print_line(&format!("and {more} with less (--all, --json)"))?;
+    }
     Ok(())
 }

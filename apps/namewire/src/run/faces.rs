@@ -11,6 +11,7 @@ use ndn_management::{FaceCapabilities, FacePersistency, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::FaceIndex;
 
+use super::control::Excess;
 use super::listeners::LocalEnd;
 use super::settings;
 use crate::config::{Config, PitTokens};
@@ -26,6 +27,10 @@ pub(super) struct KnownFace {
     pub(super) counters: Arc<FaceCounters>,
     /// The far end.
     pub(super) remote: FaceUri,
+    /// What its quotas have refused.
+    pub(super) excess: Excess,
+    /// It has been given a receiving socket of its own, or never needs one.
+    pub(super) is_separated: bool,
 }
 
 impl KnownFace {

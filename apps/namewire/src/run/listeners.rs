@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
-use ndn_sys::udp::{UdpOptions, UdpSocket};
+use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 
 use super::directory;
 use super::websocket::Admission;
@@ -298,7 +298,12 @@ fn open_shared_udp(
         drop(UdpSocket::new(&options)?);
     }
     let options = UdpOptions { reuse_port: shares, ..options };
-    (0..count).map(|_| UdpSocket::new(&options)).collect()
+    let sockets: Vec<UdpSocket> =
+        (0..count).map(|_| UdpSocket::new(&options)).collect::<io::Result<_>>()?;
+    if shares && let Err(error) = PeerSpread::new(rand::random(), count).attach(&sockets) {
+        tracing::debug!(%address, %error, "UDP peers are spread as the kernel does it by itself");
+    }
+    Ok(sockets)
 }
 
 pub(super) fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ndn_face::{FaceCounters, LinkDropReason};
-use ndn_forwarding::Counters;
+use ndn_forwarding::{Counters, DropReason};
 use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 use ndn_sys::clock;
 
@@ -81,14 +81,18 @@ pub(super) fn links(
     let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
     chosen.sort_unstable();
     chosen.truncate(LINKS_PER_ANSWER);
-    chosen.iter().map(|face_id| (*face_id, link_counters(&faces[face_id].counters))).collect()
+    chosen.iter().map(|face_id| (*face_id, link_counters(&faces[face_id]))).collect()
 }
 
-fn link_counters(counters: &FaceCounters) -> LinkCounters {
+fn link_counters(face: &KnownFace) -> LinkCounters {
+    let counters = &*face.counters;
     let drops = LinkDropReason::ALL.into_iter().filter_map(|reason| {
         let count = counters.dropped(reason).value();
         (count > 0).then(|| (reason.name().to_owned(), count))
     });
+    let pending = face.excess.pending;
+    let quota = DropReason::PendingQuota.name().to_owned();
+    let drops = drops.chain((pending > 0).then_some((quota, pending)));
     LinkCounters {
         in_frames: counters.in_frames.value(),
         out_frames: counters.out_frames.value(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ndn_face::FaceUri;
 use ndn_packet::{Name, NameRef};
-use ndn_table::{DataKey, PREFIX_HASHES_MAX, Timestamp};
+use ndn_table::{DataKey, FaceIndex, PREFIX_HASHES_MAX, Timestamp};
 
 use super::Worker;
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
@@ -66,6 +66,11 @@ impl Worker {
                     self.announce_face(index, &options.properties);
                 }
             }
+            Command::SeparateInput { face_id } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    self.separate_input(index, face_id);
+                }
+            }
             Command::RemoveFace { face_id } => {
                 if let Some(index) = self.numbers.index(face_id) {
                     self.flush(now);
@@ -98,6 +103,15 @@ impl Worker {
             }
             Command::Trace(is_on) => self.trace(is_on),
             Command::Stop => self.state.stopping = true,
+        }
+    }
+
+    /// Where Interests are sent, what comes back is not to wait behind others' Interests.
+    fn separate_input(&mut self, index: FaceIndex, face_id: u64) {
+        if self.overload.answers_first()
+            && let Err(error) = self.faces.separate_input(index)
+        {
+            tracing::debug!(face_id, %error, "the face shares a socket with others");
         }
     }
 
@@ -156,11 +170,8 @@ impl Worker {
             }
             (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
         };
-        if added.is_ok() && channel.is_some() && self.overload.answers_first() {
-            // Where Interests are sent, what comes back is not to wait behind others' Interests.
-            if let Err(error) = self.faces.separate_input(index) {
-                tracing::debug!(face_id, %error, "the face shares a socket with others");
-            }
+        if added.is_ok() && channel.is_some() {
+            self.separate_input(index, face_id);
         }
         match added {
             Ok(counters) => {

@@ -114,6 +114,8 @@ pub(crate) struct RoundState {
     has_timers: bool,
     /// No buffer was free.
     starved: bool,
+    /// When the control thread may hear of quotas again.
+    next_quota_report: Timestamp,
     /// When the control thread may hear of a refused peer again.
     next_refusal: Timestamp,
     stopping: bool,
@@ -181,6 +183,7 @@ impl Worker {
         self.report_faces();
         self.report_learning();
         self.pool.settle();
+        self.report_quotas(now);
         self.wake_others();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {
@@ -201,7 +204,9 @@ impl Worker {
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
         // The control thread empties the event queue without saying so.
         let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
-        [until, retry].into_iter().flatten().min()
+        let quotas = self.shard.has_quota_refusals();
+        let quotas = quotas.then(|| self.state.next_quota_report.since(now));
+        [until, retry, quotas].into_iter().flatten().min()
     }
 
     /// Whether there is something to do, whatever comes.

@@ -1,12 +1,14 @@
 //! What a worker does with Interests that have waited for too long.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_face::{ChannelId, Waited};
 use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_table::Timestamp;
 
 use super::{Worker, WorkerCounters};
+use crate::event::Event;
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 
 /// Marks that may be due at one time: what has not found its Data by then need not any more.
@@ -88,7 +90,21 @@ impl Overload {
     }
 }
 
+/// The control thread hears of quotas that are used up so often at most.
+const QUOTA_PAUSE: Duration = Duration::from_secs(1);
+
 impl Worker {
+    /// Tells of the faces whose quotas are used up, unless the control thread is behind anyway.
+    pub(super) fn report_quotas(&mut self, now: Timestamp) {
+        if now < self.state.next_quota_report || self.events.is_backed_up() {
+            return;
+        }
+        while let Some((face, refused)) = self.shard.poll_quota_refusal() {
+            self.state.next_quota_report = now.plus(QUOTA_PAUSE);
+            self.events.send(Event::QuotaUsedUp { face, refused });
+        }
+    }
+
     /// Begins a round of the exchange with other workers.
     pub(super) fn trade(&mut self, now: Timestamp) -> bool {
         let Some(crew) = &mut self.crew else { return false };

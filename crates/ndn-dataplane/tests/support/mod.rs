@@ -54,6 +54,16 @@ impl Bed {
 
     /// A worker for each of these.
     pub fn with_roles(roles: &[Roles], faces_max: usize, interest_lifetime_max: Duration) -> Self {
+        Self::with_quota(u32::MAX, roles, faces_max, interest_lifetime_max)
+    }
+
+    /// The same, with so many pending Interests for each stranger.
+    pub fn with_quota(
+        pending_quota: u32,
+        roles: &[Roles],
+        faces_max: usize,
+        interest_lifetime_max: Duration,
+    ) -> Self {
         let count = roles.len();
         let hasher = NameHasher::new([7; 16]);
         let (strategies, default_strategy): (StrategyTable, StrategyId) =
@@ -79,7 +89,7 @@ impl Bed {
                 dead_nonce_capacity: 512,
                 strategy_timer_capacity: 256,
                 unsolicited: UnsolicitedPolicy::DropAll,
-                pending_quota: u32::MAX,
+                pending_quota,
             },
             pool_blocks: 64,
             faces: FaceSetOptions::default(),

@@ -271,6 +271,9 @@ impl FaceSet {
     /// If there is no such face, or those of making a socket: it then works as before.
     pub fn separate_input(&mut self, index: FaceIndex) -> io::Result<()> {
         let face = face_in(&mut self.faces, index).ok_or(io::ErrorKind::NotFound)?;
+        if face.own_input.is_some() {
+            return Ok(());
+        }
         let Transport::Datagram { channel, peer: Some(peer) } = face.transport else {
             return Err(io::ErrorKind::InvalidInput.into());
         };

@@ -8,10 +8,12 @@ mod address;
 mod receive;
 mod send;
 mod socket;
+mod spread;
 
 pub use receive::{ReceiveBatch, ReceivedMessage};
 pub use send::{SendBatch, SendBuilder};
 pub use socket::{MulticastOptions, UdpOptions, UdpSocket};
+pub use spread::PeerSpread;
 
 /// Largest payload of one datagram or of one message, in bytes (IPv4 without options).
 pub const MESSAGE_LENGTH_MAX: usize = 65_507;

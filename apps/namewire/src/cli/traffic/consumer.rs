@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::super::connect::{name, positive_duration};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
+use super::lifetime;
 use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
 
 const WINDOW_DEFAULT: u32 = 64;
@@ -72,8 +73,8 @@ pub(super) struct Options {
     /// MustBeFresh
     #[arg(long)]
     must_be_fresh: bool,
-    /// InterestLifetime in milliseconds
-    #[arg(long, default_value_t = 4000, value_name = "MS")]
+    /// InterestLifetime
+    #[arg(long, value_parser = lifetime, default_value = "4s", value_name = "DURATION")]
     lifetime: u32,
     /// HopLimit
     #[arg(long, value_name = "NUMBER")]

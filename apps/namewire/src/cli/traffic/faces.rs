@@ -76,11 +76,11 @@ fn resolve(host: &str, port: u16, family: Option<Family>) -> std::io::Result<Soc
 }
 
 /// Asks the forwarder to send Interests for `prefixes` to each of the faces. UDP faces are made and
-/// routed to by way of `control`, because management does not answer there.
+/// routed to by way of `management`, because management does not answer there.
 pub(super) fn register(
     faces: &mut [(Endpoint, ForwarderAddress)],
     prefixes: &[Name],
-    control: Option<&ForwarderAddress>,
+    management: Option<&ForwarderAddress>,
 ) -> Outcome {
     let mut datagram_ports = Vec::new();
     for (endpoint, address) in faces {
@@ -96,9 +96,9 @@ pub(super) fn register(
     if datagram_ports.is_empty() {
         return Ok(());
     }
-    let control = control.cloned();
+    let address = management.cloned();
     super::super::connect::block_on(async {
-        let options = EndpointOptions { address: control, ..EndpointOptions::default() };
+        let options = EndpointOptions { address, ..EndpointOptions::default() };
         let endpoint = ndn_client::Endpoint::connect(options)
             .await
             .map_err(|error| Failure::Unreachable(error.to_string()))?;

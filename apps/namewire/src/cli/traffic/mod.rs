@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use ndn_traffic::ScenarioError;
 use serde::de::DeserializeOwned;
 
+use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::interrupt::on_interrupt;
 
@@ -51,6 +52,15 @@ fn stop_flag() -> Outcome<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// An InterestLifetime in milliseconds, of a duration such as `4s` or of milliseconds.
+fn lifetime(text: &str) -> Result<u32, String> {
+    let lifetime_ms = positive_duration(text)?.as_millis();
+    u32::try_from(lifetime_ms)
+        .ok()
+        .filter(|lifetime_ms| *lifetime_ms > 0)
+        .ok_or_else(|| "it is from 1ms to 4294967295ms".to_owned())
+}
+
 fn wrong_scenario(error: &ScenarioError) -> Failure {
     Failure::Usage(error.to_string())
 }
@@ -63,4 +73,19 @@ fn io_failure(error: &std::io::Error) -> Failure {
 #[expect(clippy::cast_precision_loss, reason = "figures for people and plots")]
 fn ratio(numerator: f64, denominator: u64) -> f64 {
     if denominator == 0 { 0.0 } else { numerator / denominator as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_have_units_or_are_in_milliseconds() {
+        assert_eq!(lifetime("4s"), Ok(4000));
+        assert_eq!(lifetime("500ms"), Ok(500));
+        assert_eq!(lifetime("300"), Ok(300));
+        for wrong in ["0", "10us", "1h30", "s", "5000000s"] {
+            assert!(lifetime(wrong).is_err(), "{wrong}");
+        }
+    }
 }

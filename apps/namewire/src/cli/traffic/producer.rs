@@ -10,7 +10,7 @@ use ndn_traffic::{Producer, ProducerPattern, ProducerScenario};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::connect::{name, published_name};
+use super::super::connect::{duration, name, published_name};
 use super::super::failure::Outcome;
 use super::super::output::{self, Table, counted, grouped};
 use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
@@ -31,8 +31,8 @@ pub(super) struct Options {
     /// Bytes of content; of several sizes, one is drawn for each Data
     #[arg(long, value_delimiter = ',', default_value = "1000", value_name = "BYTES")]
     payload: Vec<usize>,
-    /// FreshnessPeriod in milliseconds
-    #[arg(long, default_value_t = 0, value_name = "MS")]
+    /// FreshnessPeriod [default: none]
+    #[arg(long, value_parser = freshness, default_value = "0", hide_default_value = true, value_name = "DURATION")]
     freshness: u32,
     /// Share of Interests that get a Nack
     #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
@@ -49,12 +49,19 @@ pub(super) struct Options {
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
-    /// Where to make UDP faces and register prefixes for them [default: the usual forwarder]
+    /// Where to ask for UDP faces and routes to them, because management does not answer over UDP
+    /// [default: the usual forwarder]
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
-    control: Option<ForwarderAddress>,
+    management: Option<ForwarderAddress>,
     /// Print what happened as JSON, at the end
     #[arg(long)]
     json: bool,
+}
+
+/// A FreshnessPeriod in milliseconds.
+fn freshness(text: &str) -> Result<u32, String> {
+    let freshness_ms = duration(text)?.as_millis();
+    u32::try_from(freshness_ms).map_err(|_| "it is at most 4294967295ms".to_owned())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,7 +81,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
     let stop = stop_flag()?;
     let mut faces = faces::connect(&options.transport, options.faces)?;
-    faces::register(&mut faces, &prefixes, options.control.as_ref())?;
+    faces::register(&mut faces, &prefixes, options.management.as_ref())?;
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     if !options.json {
         output::print_line("answering; Ctrl-C ends it")?;

@@ -1,13 +1,13 @@
 //! What the data plane tells.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
-use ndn_face::FaceOptions;
+use ndn_face::{FaceOptions, FaceUri};
 use ndn_forwarding::{FaceScope, LearningRequest};
 use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
-use super::Control;
+use super::{Control, Excess, QuotaWatch};
 use crate::run::faces::{self, KnownFace};
 
 impl Control {
@@ -61,6 +61,9 @@ impl Control {
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
             }
+            Event::QuotaUsedUp { face, refused } => {
+                QuotaWatch::refused(&mut self.faces, face, refused);
+            }
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
                 if let Some(ticket) = self.take_ticket(Some(ticket)) {
@@ -109,6 +112,9 @@ impl Control {
                 options: face.options,
                 counters: std::sync::Arc::clone(&face.counters),
                 remote: face.remote.clone(),
+                excess: Excess::default(),
+                // One that was asked for has it from the start.
+                is_separated: ticket.is_some() || !matches!(face.remote, FaceUri::Udp(_)),
             },
         );
         self.captures.face_added(face.index, face_id);

@@ -1,7 +1,7 @@
 //! Interests to management, and what comes of them.
 
 use ndn_dataplane::{Command, CsSettings};
-use ndn_management::{Action, Now};
+use ndn_management::{Action, FibUpdate, Now};
 use ndn_packet::{LpHeader, LpPacket};
 use ndn_security::trust::AnchorChange;
 use tracing::{error, info, warn};
@@ -109,9 +109,25 @@ impl Control {
         }
     }
 
+    /// UDP peers that spoke first share a socket. To some of them Interests will be sent now: what they
+    /// answer comes by sockets of their own.
+    fn separate_next_hops(&mut self, updates: &[FibUpdate]) {
+        for update in updates {
+            let FibUpdate::Set { next_hops, .. } = update else { continue };
+            for &ndn_management::NextHop { face_id, .. } in next_hops {
+                if let Some(face) = self.faces.get_mut(&face_id)
+                    && !std::mem::replace(&mut face.is_separated, true)
+                {
+                    self.dataplane.send(Command::SeparateInput { face_id });
+                }
+            }
+        }
+    }
+
     pub(super) fn perform(&mut self, now: Now, action: Action) {
         match action {
             Action::UpdateFib(updates) => {
+                self.separate_next_hops(&updates);
                 let indexes = |face_id: u64| self.faces.get(&face_id).map(|face| face.index);
                 if let Err((prefix, error)) = self.tables.apply(updates, indexes) {
                     error!(%prefix, %error, "a route could not be put into the FIB");

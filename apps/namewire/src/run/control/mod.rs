@@ -7,10 +7,12 @@
 //! | `management` | Interests to management, and what comes of them |
 //! | `websocket` | handshakes with browsers |
 //! | `refusals` | the log of commands |
+//! | `quotas` | the log of faces that exceed their quotas |
 
 mod connections;
 mod events;
 mod management;
+mod quotas;
 mod refusals;
 mod websocket;
 
@@ -36,6 +38,8 @@ use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
 use tracing::{info, warn};
 
+pub(super) use quotas::Excess;
+use quotas::QuotaWatch;
 use refusals::Refusals;
 use websocket::PendingHandshake;
 
@@ -135,6 +139,7 @@ pub(super) struct Control {
     strangers: Strangers<u64>,
     refused_peers: Refusals,
     balance: BalanceSchedule,
+    quotas: QuotaWatch,
 }
 
 impl Control {
@@ -184,6 +189,7 @@ impl Control {
             strangers: Strangers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             balance: BalanceSchedule::default(),
+            quotas: QuotaWatch::default(),
         };
         control.choose_strategies()?;
         control.work(now());
@@ -259,7 +265,8 @@ impl Control {
         let multicast = self.multicast.next_deadline_ns(&self.config);
         let statics = self.statics.next_deadline_ns();
         let bound = self.bound.next_deadline_ns(&self.config);
-        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound];
+        let quotas = self.quotas.next_deadline_ns(&self.config.limits);
+        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound, quotas];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -291,6 +298,7 @@ impl Control {
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
+        self.quotas.look(now.monotonic_ns, &mut self.faces);
         self.tables.collect();
         if self.is_tapped && self.captures.tap().is_none() {
             self.is_tapped = false;
