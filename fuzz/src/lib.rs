@@ -6,18 +6,22 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+mod file_service;
 mod keys;
 mod link;
 mod management;
 mod name_uri;
 mod packet;
+mod trust_rules;
 
 pub use configuration::configuration;
+pub use file_service::file_service;
 pub use keys::keys;
 pub use link::link;
 pub use management::management;
 pub use name_uri::name_uri;
 pub use packet::packet;
+pub use trust_rules::trust_rules;
 
 /// A function for arbitrary bytes.
 pub type Target = fn(&[u8]);
@@ -30,6 +34,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("link", link),
     ("configuration", configuration),
     ("keys", keys),
+    ("file_service", file_service),
+    ("trust_rules", trust_rules),
 ];
 
 /// The target called `name`.

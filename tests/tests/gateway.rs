@@ -174,6 +174,56 @@ fn what_does_not_verify_is_not_sent() {
     }
 }
 
+#[test]
+fn a_browser_shows_directories() {
+    if !skip_unless_found("chromium") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let directory = bed.forwarder.directory();
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+    browser.args(["--no-first-run", "--disable-background-networking", "--dump-dom"]);
+    browser.arg(format!("--user-data-dir={}", directory.join("browser").display()));
+    browser.arg(bed.url("sub/")).env("HOME", directory);
+    let shown = run_to_end(browser);
+    let page = String::from_utf8_lossy(&shown.stdout);
+    assert!(page.contains("<a href=\"./%C3%BC%20b\">ü b</a>"), "{page}");
+}
+
+#[test]
+fn files_of_ndn6_tools_are_read() {
+    if !(skip_unless_found("ndn6-file-server") && skip_unless_found("curl")) {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let directory = bed.served.display().to_string();
+    let mut command = Command::new("ndn6-file-server");
+    // Metadata below one prefix tells of files below another.
+    command.args(["-D", "/theirs", "-b", "/theirs/replica", "-d", &directory]);
+    command
+        .env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix())
+        .env("HOME", bed.forwarder.directory());
+    let _server = Process::start("ndn6", command, bed.forwarder.directory());
+    let large = fs::read(bed.served.join("large")).unwrap();
+    wait_until("the file server of ndn6-tools", || {
+        let metadata = ["peek", "-Pf", "--lifetime", "1s", "/theirs/large/32=metadata"];
+        bed.forwarder.run(&metadata).status.success().then_some(())
+    });
+    let fetched = bed.forwarder.run(&["get", "/theirs/large", "-o", "-"]);
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success() && fetched.stdout == large, "{said}");
+    let arguments = ["gateway", "--prefix", "/theirs", "--listen", "127.0.0.1:0"];
+    let mut gateway = bed.forwarder.spawn("their-gateway", &arguments);
+    gateway.wait_for_output("serving ");
+    let url = gateway.stdout().trim().rsplit(' ').next().unwrap().to_owned();
+    let bed = Bed { url, ..bed };
+    let (status, body) = bed.get(&["--range", "1000000-2000000"], "large");
+    assert!(status == "206" && body == large[1_000_000..=2_000_000], "{status}");
+    let (status, body) = bed.get(&["--location"], "sub");
+    assert!(status == "200" && String::from_utf8_lossy(&body).contains("ü b"), "{status}");
+}
+
 /// XRootD's cache, with the gateway as its origin.
 struct Cache {
     process: Process,

@@ -133,10 +133,6 @@ impl Catalog {
     async fn look_up(&self, name: &Name, earlier: Option<&Resource>) -> Known {
         let found = self.endpoint.find(name, &self.fetching).await;
         let found = found.map_err(|error| Failure::from(&error))?;
-        if !found.name().as_ref().starts_with(name.as_ref()) {
-            let text = format!("the metadata of {name} is that of {}", found.name());
-            return Err(Failure::new(hyper::StatusCode::BAD_GATEWAY, text));
-        }
         let content = found.metadata().cloned().unwrap_or_default();
         let metadata = match FileMetadata::decode(&content) {
             Ok(metadata) => Some(metadata),
