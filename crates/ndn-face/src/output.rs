@@ -269,6 +269,8 @@ impl SpareQueues {
     const QUEUES_MAX: usize = 1024;
     /// Enough for a few queues that have been long.
     const BYTES_MAX: usize = 8 << 20;
+    /// More than is sent between two flushes: a queue with more room was blocked for some time.
+    const QUEUE_BYTES_MAX: usize = 1 << 20;
 
     /// An empty queue, the one that was used last if there is one.
     #[inline]
@@ -285,7 +287,8 @@ impl SpareQueues {
         if self.queues.len() == Self::QUEUES_MAX {
             return;
         }
-        if self.bytes + queue.bytes.capacity() > Self::BYTES_MAX {
+        let capacity = queue.bytes.capacity();
+        if capacity > Self::QUEUE_BYTES_MAX || self.bytes + capacity > Self::BYTES_MAX {
             queue.bytes = Vec::new();
         }
         self.bytes += queue.bytes.capacity();
