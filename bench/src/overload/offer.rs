@@ -32,6 +32,9 @@ const FACES_PER_CONSUMER: u16 = 4;
 const ANSWERS_FIRST: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n";
 const AS_IT_COMES: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
     [overload]\nanswers_first = false\n";
+/// Interests after an offer, so that the forwarder has counted what was dropped.
+const FEW: u64 = 512;
+const NS_PER_S: u64 = 1_000_000_000;
 /// Between two offers, so that what is pending ends.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -186,6 +189,9 @@ impl<'a> Subject<'a> {
         let end_ns = start_ns + u64::try_from(stretch.as_nanos())?;
         let Generated { consumers, producer, forwarder_ns } = self.generate(load, count, end_ns)?;
         let elapsed_ns = monotonic_ns() - start_ns;
+        // The kernel tells of drops with what it delivers after them.
+        let few = Some(FEW / self.consumers() as u64);
+        self.generate(self.window(), few, monotonic_ns() + NS_PER_S)?;
         let drops = self.drops()?;
         let seconds = match count {
             None => stretch.as_secs_f64(),
