@@ -31,8 +31,12 @@ fn every_interest_of_a_window_is_answered_over_every_transport() {
     let addresses = [forwarder.unix(), forwarder.tcp(), udp];
     for address in &addresses {
         let transport = ["/load", "--transport", address];
-        let consumer =
-            [&transport[..], &["--count", "5000", "--window", "32", "--faces", "3"]].concat();
+        let consumer = [
+            &transport[..],
+            &["--count", "5000", "--window", "32", "--faces", "3"],
+            &["--threads", "2"],
+        ]
+        .concat();
         let (found, answered) = measure(&forwarder, &transport, &consumer);
         assert_eq!(sum(&found, "sent"), 5000, "{address}: {found}");
         assert_eq!(sum(&found, "satisfied"), 5000, "{address}: {found}");

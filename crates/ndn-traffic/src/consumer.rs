@@ -30,6 +30,47 @@ pub struct PatternCounters {
     pub latency_ns: Histogram<u64>,
 }
 
+impl PatternCounters {
+    /// Adds what another consumer counted of the same pattern.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.satisfied += other.satisfied;
+        self.nacked += other.nacked;
+        self.timed_out += other.timed_out;
+        // The bounds are the same.
+        let _ = self.latency_ns.add(&other.latency_ns);
+    }
+}
+
+/// What became of all Interests of a consumer so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConsumerTotals {
+    /// Interests sent.
+    pub sent: u64,
+    /// Those that Data came for.
+    pub satisfied: u64,
+    /// Those that a Nack came for.
+    pub nacked: u64,
+    /// Those that nothing came for in their lifetime.
+    pub timed_out: u64,
+    /// Those in flight.
+    pub outstanding: u64,
+}
+
+impl ConsumerTotals {
+    /// Those of two consumers.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            satisfied: self.satisfied + other.satisfied,
+            nacked: self.nacked + other.nacked,
+            timed_out: self.timed_out + other.timed_out,
+            outstanding: self.outstanding + other.outstanding,
+        }
+    }
+}
+
 /// A stream of numbers for the last component.
 #[derive(Debug)]
 enum Numbers {
@@ -225,6 +266,20 @@ impl Consumer {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
+    }
+
+    /// What became of all Interests so far.
+    #[must_use]
+    pub fn totals(&self) -> ConsumerTotals {
+        let outstanding = self.outstanding.len() as u64;
+        let totals = ConsumerTotals { outstanding, ..ConsumerTotals::default() };
+        self.counters().fold(totals, |sum, one| ConsumerTotals {
+            sent: sum.sent + one.sent,
+            satisfied: sum.satisfied + one.satisfied,
+            nacked: sum.nacked + one.nacked,
+            timed_out: sum.timed_out + one.timed_out,
+            ..sum
+        })
     }
 
     /// Packets that answered nothing in flight: too late, twice, or not asked for.

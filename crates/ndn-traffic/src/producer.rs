@@ -22,6 +22,18 @@ pub struct ProducerCounters {
     pub nacks: u64,
 }
 
+impl ProducerCounters {
+    /// Those of two producers.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            interests: self.interests + other.interests,
+            data: self.data + other.data,
+            nacks: self.nacks + other.nacks,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pattern {
     prefix: Vec<u8>,

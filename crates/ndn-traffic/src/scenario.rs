@@ -181,6 +181,33 @@ pub struct ProducerScenario {
 }
 
 impl ConsumerScenario {
+    /// The part of one of several consumers that share the load by their faces: of all `self.faces`, it
+    /// has those from `first` on, `faces` of them. Nothing if the load is too small for a part.
+    #[must_use]
+    pub fn part(&self, first: u32, faces: u32) -> Option<Self> {
+        let share = |whole: u64| {
+            let until = |face: u32| whole * u64::from(face) / u64::from(self.faces.max(1));
+            until(first + faces) - until(first)
+        };
+        let narrow =
+            |whole: u32| u32::try_from(share(u64::from(whole))).ok().filter(|one| *one > 0);
+        let load = match self.load {
+            Load::Window(window) => Load::Window(narrow(window)?),
+            Load::Rate { per_second, arrivals } => Load::Rate {
+                per_second: per_second * f64::from(faces) / f64::from(self.faces.max(1)),
+                arrivals,
+            },
+        };
+        Some(Self {
+            patterns: self.patterns.clone(),
+            load,
+            faces,
+            burst: self.burst,
+            outstanding_max: narrow(self.outstanding_max)?,
+            count: self.count.map(share),
+        })
+    }
+
     /// # Errors
     /// The first thing that is wrong.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
@@ -275,4 +302,39 @@ fn check_count(count: usize) -> Result<(), ScenarioError> {
 fn demand(ok: bool, prefix: &str, what: &'static str) -> Result<(), ScenarioError> {
     let error = || ScenarioError::Pattern { prefix: prefix.to_owned(), what };
     if ok { Ok(()) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let whole = ConsumerScenario {
+            patterns: vec![ConsumerPattern::default()],
+            load: Load::Window(17),
+            faces: 5,
+            burst: 1,
+            outstanding_max: 1000,
+            count: Some(101),
+        };
+        for sizes in [vec![5], vec![2, 3], vec![1, 1, 1, 1, 1]] {
+            let (mut first, mut windows, mut counts, mut most) = (0, 0, 0, 0);
+            for faces in sizes {
+                let part = whole.part(first, faces).unwrap();
+                let Load::Window(window) = part.load else { panic!("{part:?}") };
+                assert_eq!(part.faces, faces);
+                first += faces;
+                windows += window;
+                counts += part.count.unwrap();
+                most += part.outstanding_max;
+            }
+            assert_eq!((windows, counts, most), (17, 101, 1000));
+        }
+        let load = Load::Rate { per_second: 1000.0, arrivals: Arrivals::Poisson };
+        let rate = ConsumerScenario { load, ..whole.clone() }.part(1, 2).unwrap().load;
+        assert_eq!(rate, Load::Rate { per_second: 400.0, arrivals: Arrivals::Poisson });
+        let small = ConsumerScenario { load: Load::Window(2), ..whole };
+        assert_eq!(small.part(0, 1), None, "no window is left for it");
+    }
 }

@@ -25,16 +25,29 @@ const NS_PER_MS: u64 = 1_000_000;
 const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// What a run took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct RunFigures {
     /// From the first packet to the end.
     pub wall: Duration,
-    /// CPU time of this thread, user and kernel.
+    /// CPU time of its threads, user and kernel.
     pub cpu: Duration,
     /// System calls, and packets received by them.
     pub calls: Calls,
     /// Messages that the kernel dropped because the sockets were not read in time.
     pub receive_drops: u64,
+}
+
+impl RunFigures {
+    /// Those of two threads that ran side by side.
+    #[must_use]
+    pub fn beside(self, other: Self) -> Self {
+        Self {
+            wall: self.wall.max(other.wall),
+            cpu: self.cpu + other.cpu,
+            calls: self.calls.plus(other.calls),
+            receive_drops: self.receive_drops + other.receive_drops,
+        }
+    }
 }
 
 /// All faces of one generator.

@@ -3,6 +3,8 @@
 mod datagram;
 mod driver;
 mod endpoint;
+mod threads;
 
 pub use driver::{RunFigures, run_consumer, run_producer};
 pub use endpoint::{Calls, Endpoint, Output};
+pub use threads::{divide, run_consumers, run_producers};

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use ndn_client::ForwarderAddress;
 use ndn_packet::Name;
 use ndn_sys::clock;
-use ndn_traffic::io::{Endpoint, RunFigures, run_consumer};
+use ndn_traffic::io::{Endpoint, RunFigures, divide, run_consumers};
 use ndn_traffic::{
-    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, PatternCounters,
+    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, ConsumerTotals, Load, Names,
+    PatternCounters,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -85,6 +87,9 @@ pub(super) struct Options {
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
+    /// Threads that the faces are divided between, with the load
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    threads: usize,
     /// Make the same choices again; names that are not to repeat begin at the same number
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -122,25 +127,57 @@ pub(super) fn run(options: &Options) -> Outcome {
         outstanding_max: file.outstanding_max.unwrap_or(OUTSTANDING_DEFAULT),
         count: options.count,
     };
-    let start = clock::now();
-    let seed = options.seed.unwrap_or_else(rand::random);
-    let mut consumer =
-        Consumer::new(&scenario, seed, start).map_err(|error| wrong_scenario(&error))?;
+    let (start, seed) = (clock::now(), options.seed.unwrap_or_else(rand::random));
+    let mut parts = Vec::new();
+    let (mut first, mut consumers) = (0, Vec::new());
+    for (number, part) in (0_u64..).zip(divide(endpoints, options.threads)) {
+        let faces = u32::try_from(part.len()).unwrap_or(u32::MAX);
+        let share = scenario.part(first, faces).filter(|_| faces > 0).ok_or_else(|| {
+            Failure::Usage("each thread needs a face and a part of the window".to_owned())
+        })?;
+        first += faces;
+        let consumer = Consumer::new(&share, seed.wrapping_add(number), start);
+        consumers.push(consumer.map_err(|error| wrong_scenario(&error))?);
+        parts.push(part);
+    }
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let end = options.duration.map(|time| start.saturating_add(nanoseconds(time)));
     let progress = indicatif::ProgressBar::new_spinner();
-    let figures = run_consumer(&mut consumer, endpoints, end, &stop, |consumer| {
-        progress.set_message(live_line(consumer));
+    let running = consumers.iter_mut().zip(parts).collect();
+    let figures = run_consumers(running, end, &stop, |totals| {
+        progress.set_message(live_line(totals));
         progress.tick();
     })
     .map_err(|error| io_failure(&error))?;
     progress.finish_and_clear();
-    report(options, &scenario, &consumer, &figures)?;
-    let satisfied: u64 = consumer.counters().map(|counters| counters.satisfied).sum();
-    if satisfied == 0 {
+    let found = Found::of(&consumers);
+    report(options, &scenario, &found, &figures)?;
+    if found.patterns.iter().all(|counters| counters.satisfied == 0) {
         return Err(Failure::NoAnswer("no Interest was answered with Data".to_owned()));
     }
     Ok(())
+}
+
+/// What became of the Interests of all threads.
+struct Found {
+    /// By pattern.
+    patterns: Vec<PatternCounters>,
+    unexpected: u64,
+}
+
+impl Found {
+    fn of(consumers: &[Consumer]) -> Self {
+        let unexpected = consumers.iter().map(Consumer::unexpected).sum();
+        let mut patterns: Vec<PatternCounters> = Vec::new();
+        for consumer in consumers {
+            if patterns.is_empty() {
+                patterns = consumer.counters().cloned().collect();
+            } else {
+                patterns.iter_mut().zip(consumer.counters()).for_each(|(sum, one)| sum.add(one));
+            }
+        }
+        Self { patterns, unexpected }
+    }
 }
 
 impl Options {
@@ -177,15 +214,11 @@ impl Options {
     }
 }
 
-fn live_line(consumer: &Consumer) -> String {
-    let sum = |of: fn(&PatternCounters) -> u64| grouped(consumer.counters().map(of).sum());
+fn live_line(totals: &ConsumerTotals) -> String {
+    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding } = *totals;
+    let [sent, satisfied, nacked, timed_out] = [sent, satisfied, nacked, timed_out].map(grouped);
     format!(
-        "{} sent, {} satisfied, {} Nacked, {} timed out, {} in flight",
-        sum(|one| one.sent),
-        sum(|one| one.satisfied),
-        sum(|one| one.nacked),
-        sum(|one| one.timed_out),
-        consumer.outstanding()
+        "{sent} sent, {satisfied} satisfied, {nacked} Nacked, {timed_out} timed out, {outstanding} in flight"
     )
 }
 
@@ -195,18 +228,18 @@ const PERCENTILES: [(&str, f64); 4] =
 fn report(
     options: &Options,
     scenario: &ConsumerScenario,
-    consumer: &Consumer,
+    found: &Found,
     figures: &RunFigures,
 ) -> Outcome {
-    let sent: u64 = consumer.counters().map(|counters| counters.sent).sum();
+    let sent: u64 = found.patterns.iter().map(|counters| counters.sent).sum();
     let cpu_us = ratio(figures.cpu.as_secs_f64() * 1e6, sent);
     if options.json {
-        let patterns = scenario.patterns.iter().zip(consumer.counters());
+        let patterns = scenario.patterns.iter().zip(&found.patterns);
         let patterns: Vec<Value> =
             patterns.map(|(pattern, counters)| pattern_json(&pattern.prefix, counters)).collect();
         output::print_json(&json!({
             "patterns": patterns,
-            "unexpected": consumer.unexpected(),
+            "unexpected": found.unexpected,
             "faces": scenario.faces,
             "seconds": figures.wall.as_secs_f64(),
             "cpu_us_per_interest": cpu_us,
@@ -225,7 +258,7 @@ fn report(
         ">p99 µs",
         ">max µs",
     ]);
-    for (pattern, counters) in scenario.patterns.iter().zip(consumer.counters()) {
+    for (pattern, counters) in scenario.patterns.iter().zip(&found.patterns) {
         let latency = &counters.latency_ns;
         let counts = [counters.sent, counters.satisfied, counters.nacked, counters.timed_out];
         let times =

@@ -13,6 +13,7 @@ use ndn_traffic::io::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::failure::{Failure, Outcome};
+use super::super::output;
 
 const REPLY_TIMEOUT_S: i64 = 5;
 /// Sockets of one generator.
@@ -75,17 +76,38 @@ fn resolve(host: &str, port: u16, family: Option<Family>) -> std::io::Result<Soc
     found.find(fits).ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Asks the forwarder to send Interests for `prefixes` to each of the faces. UDP faces are made and
-/// routed to by way of `management`, because management does not answer there.
+/// Which faces have which of the prefixes: each prefix has one face at each forwarder, in turn. Face `n`
+/// leads to `forwarders[n]`.
+fn divided<'a, T: PartialEq>(forwarders: &[T], prefixes: &'a [Name]) -> Vec<Vec<&'a Name>> {
+    let mut of_faces: Vec<Vec<&Name>> = vec![Vec::new(); forwarders.len()];
+    for (index, forwarder) in forwarders.iter().enumerate() {
+        let place = forwarders[..index].iter().filter(|one| *one == forwarder).count();
+        let faces = forwarders.iter().filter(|one| *one == forwarder).count();
+        of_faces[index].extend(prefixes.iter().skip(place).step_by(faces.max(1)));
+    }
+    of_faces
+}
+
+/// Asks each forwarder to send Interests for `prefixes`, for each of them to one of the faces. UDP faces
+/// are made and routed to by way of `management`, because management does not answer there.
 pub(super) fn register(
     faces: &mut [(Endpoint, ForwarderAddress)],
     prefixes: &[Name],
     management: Option<&ForwarderAddress>,
 ) -> Outcome {
-    let mut datagram_ports = Vec::new();
-    for (endpoint, address) in faces {
+    let forwarders: Vec<ForwarderAddress> =
+        faces.iter().map(|(_, address)| address.clone()).collect();
+    let divided = divided(&forwarders, prefixes);
+    let unused = divided.iter().filter(|prefixes| prefixes.is_empty()).count();
+    if unused > 0 {
+        output::note(&format!(
+            "faces without a prefix: {unused}; each prefix has one at a forwarder"
+        ));
+    }
+    let mut datagrams = Vec::new();
+    for ((endpoint, address), prefixes) in faces.iter_mut().zip(divided) {
         match endpoint.local_address() {
-            Some(local) => datagram_ports.push(local),
+            Some(local) => datagrams.push((local, prefixes)),
             None => {
                 for prefix in prefixes {
                     register_stream(endpoint, prefix, address)?;
@@ -93,7 +115,7 @@ pub(super) fn register(
             }
         }
     }
-    if datagram_ports.is_empty() {
+    if datagrams.is_empty() {
         return Ok(());
     }
     let address = management.cloned();
@@ -103,7 +125,7 @@ pub(super) fn register(
             .await
             .map_err(|error| Failure::Unreachable(error.to_string()))?;
         let management = endpoint.management();
-        for local in datagram_ports {
+        for (local, prefixes) in datagrams {
             let scheme = if local.is_ipv6() { "udp6" } else { "udp4" };
             let parameters = ControlParameters {
                 uri: Some(format!("{scheme}://{local}")),
@@ -173,4 +195,21 @@ fn control_response(frame: &[u8]) -> Option<ControlResponse> {
     let packet = LpPacket::parse(frame).ok()?;
     let data = Data::parse(packet.fragment()?).ok()?;
     ControlResponse::decode(data.content()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_forwarder_hears_of_each_prefix_once() {
+        let prefixes: Vec<Name> =
+            ["/a", "/b", "/c"].iter().map(|uri| Name::from_uri(uri).unwrap()).collect();
+        // Two forwarders with three faces and one.
+        let of_faces = divided(&["x", "y", "x", "x"], &prefixes);
+        let [a, b, c] = [&prefixes[0], &prefixes[1], &prefixes[2]];
+        assert_eq!(of_faces, [vec![a], vec![a, b, c], vec![b], vec![c]]);
+        assert_eq!(divided(&["x", "x"], &prefixes), [vec![a, c], vec![b]]);
+        assert_eq!(divided(&["x", "x"], &prefixes[..1]), [vec![a], vec![]]);
+    }
 }

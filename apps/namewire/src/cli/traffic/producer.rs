@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use ndn_client::ForwarderAddress;
 use ndn_packet::Name;
-use ndn_traffic::io::{Endpoint, run_producer};
-use ndn_traffic::{Producer, ProducerPattern, ProducerScenario};
+use ndn_traffic::io::{Endpoint, divide, run_producers};
+use ndn_traffic::{Producer, ProducerCounters, ProducerPattern, ProducerScenario};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::super::connect::{duration, name, published_name};
-use super::super::failure::Outcome;
+use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
 use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
 
 /// Answer the Interests of a traffic consumer
 ///
-/// Registers the prefixes and answers until it is interrupted. Data has a Null signature. A scenario
+/// Registers the prefixes and answers until it is interrupted; with several faces to a forwarder, each
+/// prefix by one of them in turn, so that prefixes as many as faces use all of them. Data has a Null signature. A scenario
 /// file has a `[[pattern]]` for each prefix, with the keys prefix, payload (a list of sizes),
 /// freshness_ms, nack_ratio, silence_ratio and suffix.
 #[derive(Args, Debug)]
@@ -49,6 +51,9 @@ pub(super) struct Options {
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
+    /// Threads that the faces are divided between
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    threads: usize,
     /// Where to ask for UDP faces and routes to them, because management does not answer over UDP
     /// [default: the usual forwarder]
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
@@ -74,30 +79,40 @@ pub(super) fn run(options: &Options) -> Outcome {
     let file: File = read_file(options.scenario.as_deref())?;
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
-    let mut producer =
-        Producer::new(&ProducerScenario { patterns: patterns.clone() }, rand::random())
-            .map_err(|error| wrong_scenario(&error))?;
+    let mut producers = Vec::new();
+    for _ in 0..options.threads {
+        let scenario = ProducerScenario { patterns: patterns.clone() };
+        let producer = Producer::new(&scenario, rand::random());
+        producers.push(producer.map_err(|error| wrong_scenario(&error))?);
+    }
     let prefixes: Vec<Name> =
         patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
     let stop = stop_flag()?;
     let mut faces = faces::connect(&options.transport, options.faces)?;
     faces::register(&mut faces, &prefixes, options.management.as_ref())?;
+    if options.threads > faces.len() {
+        return Err(Failure::Usage("each thread needs a face: see --faces".to_owned()));
+    }
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     if !options.json {
         output::print_line("answering; Ctrl-C ends it")?;
     }
     let progress = indicatif::ProgressBar::new_spinner();
-    let figures = run_producer(&mut producer, endpoints, &stop, |producer| {
-        let interests: u64 = producer.counters().iter().map(|one| one.interests).sum();
+    let running = producers.iter_mut().zip(divide(endpoints, options.threads)).collect();
+    let figures = run_producers(running, &stop, |interests| {
         progress.set_message(counted(interests, "Interest"));
         progress.tick();
     })
     .map_err(|error| io_failure(&error))?;
     progress.finish_and_clear();
-    let interests: u64 = producer.counters().iter().map(|one| one.interests).sum();
+    let mut found = vec![ProducerCounters::default(); patterns.len()];
+    for producer in &producers {
+        found.iter_mut().zip(producer.counters()).for_each(|(sum, one)| *sum = sum.plus(*one));
+    }
+    let interests: u64 = found.iter().map(|one| one.interests).sum();
     let cpu_us = ratio(figures.cpu.as_secs_f64() * 1e6, interests);
     if options.json {
-        let patterns = patterns.iter().zip(producer.counters()).map(|(pattern, counters)| {
+        let patterns = patterns.iter().zip(&found).map(|(pattern, counters)| {
             json!({
                 "prefix": pattern.prefix,
                 "interests": counters.interests,
@@ -108,14 +123,14 @@ pub(super) fn run(options: &Options) -> Outcome {
         });
         output::print_json(&json!({
             "patterns": patterns.collect::<Vec<_>>(),
-            "unexpected": producer.unexpected(),
+            "unexpected": producers.iter().map(Producer::unexpected).sum::<u64>(),
             "seconds": figures.wall.as_secs_f64(),
             "cpu_us_per_interest": cpu_us,
         }))?;
         return Ok(());
     }
     let mut table = Table::new(&["prefix", ">Interests", ">Data", ">Nacks"]);
-    for (pattern, counters) in patterns.iter().zip(producer.counters()) {
+    for (pattern, counters) in patterns.iter().zip(&found) {
         let numbers = [counters.interests, counters.data, counters.nacks].map(grouped);
         table.row([vec![pattern.prefix.clone()], numbers.to_vec()].concat());
     }
