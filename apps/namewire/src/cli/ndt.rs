@@ -7,7 +7,7 @@ use ndn_packet::Name;
 use super::connect::name;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
-use super::output::{self, Table, grouped};
+use super::output::{self, Table, counted, grouped};
 use crate::control_socket::{Dispatch, Request};
 
 /// Entries that are shown unless all are asked for.
@@ -105,8 +105,9 @@ fn warn_of_short_name(name: &Name, depth: usize) {
     let count = name.components().count();
     if count < depth {
         output::note(&format!(
-            "warning: {name} has {count} components, but names are dispatched by {depth}: only packets \
-             for exactly this name are moved, none of those below it"
+            "warning: {name} has {}, but names are dispatched by {depth}: only packets \
+             for exactly this name are moved, none of those below it",
+            counted(count as u64, "component")
         ));
     }
 }
