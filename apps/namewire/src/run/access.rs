@@ -144,3 +144,68 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     }
     std::fs::read(path).with_context(cannot_read)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ndn_management::{Authorizer, Now};
+    use ndn_packet::{Component, Name};
+    use ndn_security::trust::AnchorChange;
+    use ndn_security::{CertificateOptions, KeyType, PrivateKey, SELF, key_name};
+
+    use super::*;
+
+    fn anchor(uri: &str) -> String {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let identity: Name = uri.parse().unwrap();
+        let name = key_name(identity.as_ref(), Component::generic(b"k"));
+        let options = CertificateOptions {
+            issuer_id: SELF,
+            version: 1,
+            not_before_unix_s: 0,
+            not_after_unix_s: 4_000_000_000,
+            description: &[],
+        };
+        Certificate::self_sign(name.as_ref(), &key, &options).unwrap().to_text()
+    }
+
+    #[test]
+    fn anchors_of_files_and_directories_are_read_again_from_beside_the_rules() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::create_dir(path("anchors")).unwrap();
+        std::fs::write(path("anchors/a.cert"), anchor("/a")).unwrap();
+        std::fs::write(path("root.cert"), anchor("/root")).unwrap();
+        std::fs::write(
+            path("rules"),
+            "trust-anchor { type dir dir anchors refresh 10s }\n\
+             trust-anchor { Type File File-Name root.cert Refresh 1m }",
+        )
+        .unwrap();
+        let access = Access { localhop_rib: TrustRules::File(path("rules")), ..Access::default() };
+        let mut control = access_control(&access).unwrap();
+        let mut refresh = |seconds: u64| {
+            let since = Duration::from_secs(1000 + seconds);
+            let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();
+            control.refresh(Now { monotonic_ns, unix_us: 1_700_000_000_000_000 })
+        };
+        let changed = |name: &str, count: usize| AnchorChange::Changed {
+            path: path(name).display().to_string(),
+            count,
+        };
+        assert_eq!(refresh(0), []);
+        std::fs::write(path("anchors/b.cert"), anchor("/b")).unwrap();
+        std::fs::write(path("anchors/notes"), "no certificate").unwrap();
+        std::fs::write(path("root.cert"), anchor("/root")).unwrap();
+        assert_eq!(refresh(9), []);
+        assert_eq!(refresh(10), [changed("anchors", 2)]);
+        assert_eq!(refresh(59), [], "the same again");
+        assert_eq!(refresh(60), [changed("root.cert", 1)]);
+        std::fs::remove_file(path("root.cert")).unwrap();
+        std::fs::remove_file(path("anchors/a.cert")).unwrap();
+        let [first, second] = &refresh(200)[..] else { panic!() };
+        assert_eq!(*first, changed("anchors", 1));
+        assert!(matches!(second, AnchorChange::Lost { .. }), "{second:?}");
+    }
+}

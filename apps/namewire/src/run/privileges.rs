@@ -1,8 +1,10 @@
 //! Root's rights, given up once the sockets are open.
 
+use std::path::Path;
+
 use anyhow::{Context, anyhow, bail};
 use ndn_sys::privileges::{self, Capability, Identity};
-use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat, fchown};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, open};
 use tracing::{info, warn};
 
 use super::listeners::Listeners as OpenSockets;
@@ -110,13 +112,24 @@ pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Resul
         fchown(socket, user, group).context("cannot give a UDP socket to another user")?;
     }
     for path in &sockets.own_files {
-        chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)
+        give_away(path, user, group)
             .with_context(|| format!("cannot give {} to user {uid}", path.display()))?;
     }
     privileges::become_identity(identity, kept)
         .with_context(|| format!("cannot become user {uid} of group {gid}"))?;
     info!(uid, gid, ?kept, "root's rights are given up");
     Ok(())
+}
+
+/// Changes the owner of a socket file or a directory, and of nothing that was put in its place.
+fn give_away(path: &Path, user: Option<Uid>, group: Option<Gid>) -> anyhow::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = open(path, flags, Mode::empty())?;
+    let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+    if !matches!(kind, FileType::Socket | FileType::Directory) {
+        bail!("somebody has put something else there");
+    }
+    Ok(chownat(&found, "", user, group, AtFlags::EMPTY_PATH)?)
 }
 
 #[cfg(test)]
@@ -169,6 +182,21 @@ mod tests {
         assert_eq!(kept("listeners.udp.port = 1"), [Capability::BindPorts]);
         let group = "listeners.multicast = { enabled = true, groups = [\"224.0.23.170:1\"] }";
         assert_eq!(kept(group), [Capability::BindPorts]);
+    }
+
+    #[test]
+    fn only_sockets_and_directories_change_their_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        std::os::unix::fs::symlink(path("socket"), path("link")).unwrap();
+        let own = (Some(rustix::process::geteuid()), Some(rustix::process::getegid()));
+        give_away(&path("socket"), own.0, own.1).unwrap();
+        give_away(directory.path(), own.0, own.1).unwrap();
+        for other in ["file", "link", "nothing"] {
+            give_away(&path(other), own.0, own.1).unwrap_err();
+        }
     }
 
     #[test]
