@@ -148,6 +148,13 @@ fn one_signature_vouches_for_a_file() {
             assert!(fetched.status.success(), "{fetched:?}");
             assert!(fs::read(out).unwrap() == fs::read(bed.served.join(path)).unwrap());
             fs::remove_file(out).unwrap();
+            // With the version in the name, too.
+            let report = bed.forwarder.json(&["get", &uri, "-o", out, "--verify", &trusted]);
+            fs::remove_file(out).unwrap();
+            let version = report["name"].as_str().unwrap();
+            let fetched = bed.forwarder.run(&["get", version, "-o", out, "--verify", &trusted]);
+            assert!(fetched.status.success(), "{fetched:?}");
+            fs::remove_file(out).unwrap();
             // Whoever signs with another key is not believed, and nothing is left behind.
             let refused = get(&other);
             assert_eq!(refused.status.code(), Some(5), "{refused:?}");

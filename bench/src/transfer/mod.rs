@@ -134,8 +134,14 @@ pub fn run_transfer(
             Some(program) => report.skipped.push(format!("{program} is not on PATH")),
             None => {
                 let served = serve_what(&folder.0, other.what(), options.bytes)?;
-                let kit = others::start(other, &folder.0, options.cpus[0], served)?;
-                report.cases.push(measure(other.case().to_owned(), kit, options, None, &mut say)?);
+                let case = other.case().to_owned();
+                let measured = others::start(other, &folder.0, options.cpus[0], served)
+                    .and_then(|kit| measure(case, kit, options, None, &mut say));
+                // What others do is no reason to lose the other figures.
+                match measured {
+                    Ok(case) => report.cases.push(case),
+                    Err(error) => report.skipped.push(format!("{}: {error:#}", other.case())),
+                }
             }
         }
     }

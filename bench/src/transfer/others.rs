@@ -78,7 +78,7 @@ pub(super) fn start(
         Other::Nfd => {
             let put: &[&str] = &["/bench/file"];
             let cat = ["-q", "/bench/file"];
-            let producer = (located("ndnputchunks")?, put, "with name");
+            let producer = (located("ndnputchunks")?, put, " with prefix ");
             let consumer = (located("ndncatchunks")?, &cat[..]);
             over(Program::Nfd, (folder, cpu), served, producer, consumer)
         }

@@ -1,7 +1,9 @@
 //! Fetching one object into a target: version, manifest, what is there already.
 
+use std::time::Duration;
+
 use ndn_client::Endpoint;
-use ndn_client::fetch::{FetchError, FetchOptions, FetchProgress, FoundObject};
+use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FetchProgress, FoundObject};
 use ndn_files::{
     FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
     receive,
@@ -13,6 +15,8 @@ use super::failure::{Failure, Outcome};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
 
+/// How long metadata is waited for that is not needed to find the version.
+const METADATA_PATIENCE: Duration = Duration::from_secs(1);
 /// Segments written at once where they are written in order.
 const BATCH: usize = 256;
 
@@ -198,6 +202,7 @@ pub(super) async fn under_manifest(
     if !fetching.verification.is_by_key() {
         return without(found);
     }
+    let found = with_metadata(endpoint, found, fetching).await;
     let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
     match manifest {
         // Metadata of other services is not that of files.
@@ -213,6 +218,28 @@ pub(super) async fn under_manifest(
         }
         Err(error) => Err(manifest_failure(&error)),
     }
+}
+
+/// The same object with its metadata, which tells of the manifest, where a name with a version was given
+/// and that is still the version.
+async fn with_metadata(
+    endpoint: &Endpoint,
+    found: FoundObject,
+    fetching: &FetchOptions,
+) -> FoundObject {
+    let is_version = found.name().as_ref().last().is_some_and(|last| last.as_version().is_some());
+    if found.metadata().is_some() || !is_version {
+        return found;
+    }
+    let asking = FetchOptions {
+        discovery: Discovery::Metadata,
+        // Whoever has none says nothing, and the segments may be signed themselves.
+        discovery_retransmissions: fetching.discovery_retransmissions.min(1),
+        lifetime: fetching.lifetime.min(METADATA_PATIENCE),
+        ..fetching.clone()
+    };
+    let current = endpoint.find(&found.name().as_ref().parent().to_name(), &asking).await;
+    current.ok().filter(|current| current.name() == found.name()).unwrap_or(found)
 }
 
 fn manifest_failure(error: &ManifestError) -> Failure {

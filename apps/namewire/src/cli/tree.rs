@@ -184,7 +184,9 @@ impl OneFile {
     /// Fetches it; returns how many bytes came, `None` if it is there already.
     async fn fetch(self) -> Outcome<Option<u64>> {
         let Self { endpoint, name, path, policy, workers, kept } = self;
-        let found = endpoint.find(&name, &policy.fetching).await.map_err(failure)?;
+        // A file server has metadata of every file, however long it takes.
+        let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
+        let found = endpoint.find(&name, &finding).await.map_err(failure)?;
         let metadata = found.metadata().map(|content| FileMetadata::decode(content));
         let size = metadata.and_then(Result::ok).and_then(|metadata| metadata.size);
         let unchanged = |size| is_unchanged(&path, &policy.origin(&found), size);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, ContentType, Name, NameRef, types};
+use ndn_packet::{Component, ComponentType, ContentType, Name, NameRef, types};
 
 use super::{FetchError, FetchOptions};
 use crate::endpoint::Endpoint;
@@ -196,6 +196,12 @@ async fn by_prefix(
     let received = ask(endpoint, name, options).await?;
     let data = received.data();
     let found = data.name();
+    // Metadata of the object, or something else that is kept beside it: by its name it would pass for
+    // the object's content.
+    let is_beside = |next: Component<'_>| next.ty() == ComponentType::KEYWORD;
+    if found.component(name.len()).is_some_and(is_beside) {
+        return Err(unanswered(name, options, Duration::ZERO));
+    }
     let segment = found.last().and_then(|last| last.as_segment());
     let segmented = segment.is_some() && found.len() > name.len();
     let prefix = if segmented { found.parent() } else { found }.to_name();

@@ -172,6 +172,38 @@ async fn every_way_of_discovery_finds_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn metadata_does_not_pass_for_the_object() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let asked_for_metadata = std::sync::atomic::AtomicUsize::new(0);
+    // Whoever asks for the prefix gets what a cache has below it; metadata itself is slow.
+    let serve = move |request: Request| {
+        let interest = request.interest();
+        let asked = interest.name();
+        let mut metadata = name("/slow/32=metadata");
+        let is_metadata = asked == metadata.as_ref();
+        metadata.push_version(5);
+        metadata.push_segment(0);
+        let object = name("/slow/v=1");
+        let mut content = Vec::new();
+        ndn_packet::tlv::append_name(&mut content, object.as_ref());
+        let mut answer = metadata;
+        if is_metadata && asked_for_metadata.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
+        {
+            return;
+        }
+        if asked == name("/slow/v=1/seg=0").as_ref() {
+            (answer, content) = (asked.to_name(), b"object".to_vec());
+        }
+        let data = DataBuilder::new(answer.as_ref()).final_segment(0).freshness_ms(1000);
+        request.answer_with(&data.content(&content), &DigestSigner).unwrap();
+    };
+    let _served = producer.produce(&name("/slow"), serve).await.unwrap();
+    let stream = consumer.fetch(&name("/slow"), &FetchOptions::default()).await.unwrap();
+    assert_eq!(*stream.name(), name("/slow/v=1"));
+    assert_eq!(stream.collect(usize::MAX).await.unwrap(), b"object");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_metadata_the_prefix_is_asked_for() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     // Answers discovery by prefix and segments, but knows no metadata.
