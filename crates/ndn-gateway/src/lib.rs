@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod answer;
 mod body;
 mod catalog;
 mod conditions;

@@ -5,12 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hyper::header::{
-    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
-    USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
+    HeaderValue, LOCATION, RANGE, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response, StatusCode, Version};
+use hyper::{Method, Response, StatusCode, Version};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::parse_listing;
 use ndn_packet::Name;
@@ -18,6 +17,7 @@ use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access_log::Record;
+use crate::answer::{ALLOWED, Answer, Content, refusal};
 use crate::body::GatewayBody;
 use crate::catalog::{Catalog, Resource};
 use crate::conditions::{Validators, Verdict};
@@ -26,18 +26,14 @@ use crate::listing::Format;
 use crate::media_type::media_type;
 use crate::path::{Place, encode, place_of};
 use crate::range::{Range, Wanted, wanted};
-use crate::transfer::{Chunks, Piece, Plan, ReadError, start};
+use crate::transfer::{Piece, Plan, ReadError, start};
 
-/// The methods that every resource allows.
-const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// The NDN name, with version, of what is sent.
 const NDN_NAME: HeaderName = HeaderName::from_static("ndn-name");
 /// Longest listing in bytes.
 const LISTING_LEN_MAX: usize = 16 << 20;
 /// How long a request waits for others to end before it is refused.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
-/// After how many seconds a client that was refused may come again.
-const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 /// A page may bring a style and nothing else.
 const LISTING_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
@@ -50,83 +46,6 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     /// Transfers that may go on at a time.
     pub(crate) transfers: Arc<Semaphore>,
-}
-
-/// An answer without its record.
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    content: Content,
-}
-
-enum Content {
-    Empty,
-    Whole(Bytes),
-    Chunks(Chunks, Option<u64>),
-}
-
-impl Answer {
-    fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), content: Content::Empty }
-    }
-
-    /// Sets a header to text, which is left out if it cannot be one.
-    fn set(&mut self, name: HeaderName, text: &str) {
-        if let Ok(value) = HeaderValue::from_str(text) {
-            self.headers.insert(name, value);
-        }
-    }
-
-    fn set_length(&mut self, length: u64) {
-        self.headers.insert(CONTENT_LENGTH, length.into());
-    }
-
-    fn with_text(mut self, text: &str) -> Self {
-        let text = Bytes::from(format!("{text}\n"));
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        self.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        self.set_length(u64::try_from(text.len()).unwrap_or(0));
-        self.content = Content::Whole(text);
-        self
-    }
-
-    fn with_validators(mut self, validators: &Validators) -> Self {
-        self.set(ETAG, &validators.etag);
-        if let Some(modified) = validators.modified {
-            self.set(LAST_MODIFIED, &httpdate::fmt_http_date(modified));
-        }
-        // Clients may keep it, and ask each time whether it is still the same.
-        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        self
-    }
-
-    fn finish(self, is_head: bool, mut record: Record) -> Response<GatewayBody> {
-        let status = self.status;
-        let body = if is_head {
-            record.answered(status.as_u16(), Some(0));
-            GatewayBody::empty(record)
-        } else {
-            match self.content {
-                Content::Empty => {
-                    record.answered(status.as_u16(), Some(0));
-                    GatewayBody::empty(record)
-                }
-                Content::Whole(bytes) => {
-                    record.answered(status.as_u16(), u64::try_from(bytes.len()).ok());
-                    GatewayBody::whole(bytes, record)
-                }
-                Content::Chunks(chunks, length) => {
-                    record.answered(status.as_u16(), length);
-                    GatewayBody::chunks(chunks, length, record)
-                }
-            }
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() = status;
-        *response.headers_mut() = self.headers;
-        response
-    }
 }
 
 /// Answers a request.
@@ -156,17 +75,6 @@ fn note_request(record: &mut Record, request: &Parts) {
                 .note(&name.as_str().replace('-', "_"), &String::from_utf8_lossy(field.as_bytes()));
         }
     }
-}
-
-fn refusal(failure: &Failure) -> Answer {
-    let mut answer = Answer::new(failure.status).with_text(&failure.text);
-    if failure.status == StatusCode::METHOD_NOT_ALLOWED {
-        answer.headers.insert(ALLOW, ALLOWED);
-    }
-    if failure.status == StatusCode::SERVICE_UNAVAILABLE {
-        answer.headers.insert(RETRY_AFTER, RETRY_SECONDS);
-    }
-    answer
 }
 
 async fn answer(shared: &Shared, request: &Parts, record: &mut Record) -> Result<Answer, Failure> {

@@ -1,0 +1,108 @@
+//! Answers, before they have a record.
+
+use bytes::Bytes;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    LAST_MODIFIED, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+
+use crate::access_log::Record;
+use crate::body::GatewayBody;
+use crate::conditions::Validators;
+use crate::failure::Failure;
+use crate::transfer::Chunks;
+
+/// The methods that every resource allows.
+pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// After how many seconds a client that was refused may come again.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
+
+/// An answer without its record.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) content: Content,
+}
+
+pub(crate) enum Content {
+    Empty,
+    Whole(Bytes),
+    Chunks(Chunks, Option<u64>),
+}
+
+impl Answer {
+    pub(crate) fn new(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), content: Content::Empty }
+    }
+
+    /// Sets a header to text, which is left out if it cannot be one.
+    pub(crate) fn set(&mut self, name: HeaderName, text: &str) {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            self.headers.insert(name, value);
+        }
+    }
+
+    pub(crate) fn set_length(&mut self, length: u64) {
+        self.headers.insert(CONTENT_LENGTH, length.into());
+    }
+
+    pub(crate) fn with_text(mut self, text: &str) -> Self {
+        let text = Bytes::from(format!("{text}\n"));
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        self.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.set_length(u64::try_from(text.len()).unwrap_or(0));
+        self.content = Content::Whole(text);
+        self
+    }
+
+    pub(crate) fn with_validators(mut self, validators: &Validators) -> Self {
+        self.set(ETAG, &validators.etag);
+        if let Some(modified) = validators.modified {
+            self.set(LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+        }
+        // Clients may keep it, and ask each time whether it is still the same.
+        self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        self
+    }
+
+    pub(crate) fn finish(self, is_head: bool, mut record: Record) -> Response<GatewayBody> {
+        let status = self.status;
+        let body = if is_head {
+            record.answered(status.as_u16(), Some(0));
+            GatewayBody::empty(record)
+        } else {
+            match self.content {
+                Content::Empty => {
+                    record.answered(status.as_u16(), Some(0));
+                    GatewayBody::empty(record)
+                }
+                Content::Whole(bytes) => {
+                    record.answered(status.as_u16(), u64::try_from(bytes.len()).ok());
+                    GatewayBody::whole(bytes, record)
+                }
+                Content::Chunks(chunks, length) => {
+                    record.answered(status.as_u16(), length);
+                    GatewayBody::chunks(chunks, length, record)
+                }
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+/// The answer that tells of a failure.
+pub(crate) fn refusal(failure: &Failure) -> Answer {
+    let mut answer = Answer::new(failure.status).with_text(&failure.text);
+    if failure.status == StatusCode::METHOD_NOT_ALLOWED {
+        answer.headers.insert(ALLOW, ALLOWED);
+    }
+    if failure.status == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers.insert(RETRY_AFTER, RETRY_SECONDS);
+    }
+    answer
+}
