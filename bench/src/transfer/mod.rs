@@ -145,6 +145,7 @@ pub fn run_transfer(
             }
         }
     }
+    report.skipped.iter().for_each(|skipped| say(skipped));
     Ok(report)
 }
 
