@@ -20,14 +20,14 @@ const DELETE: u8 = 0x7f;
 /// Asks at standard input, which is a terminal.
 pub(super) fn ask(prompt: &str) -> Outcome<String> {
     let mut error = io::stderr().lock();
+    // First, so that nothing is shown of what is typed as soon as the prompt is there.
+    let quiet = Quiet::begin()?;
     write!(error, "{prompt}")?;
     error.flush()?;
-    let typed = {
-        let _quiet = Quiet::begin()?;
-        read_line(io::stdin().lock().bytes())
-    };
+    let typed = read_line(io::stdin().lock().bytes());
     // What ended the line was not shown either.
     writeln!(error)?;
+    drop(quiet);
     typed
 }
 
