@@ -26,6 +26,10 @@ pub enum CloseReason {
     Silent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
+    /// The network device has no link at the moment.
+    NoLink,
+    /// The network device is gone.
+    InterfaceGone,
 }
 
 impl fmt::Display for CloseReason {
@@ -39,6 +43,8 @@ impl fmt::Display for CloseReason {
             Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
             Self::Silent => formatter.write_str("the peer does not answer"),
             Self::Idle => formatter.write_str("idle for too long"),
+            Self::NoLink => formatter.write_str("the interface has no link"),
+            Self::InterfaceGone => formatter.write_str("the interface is gone"),
         }
     }
 }

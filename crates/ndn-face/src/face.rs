@@ -7,6 +7,7 @@ use ndn_forwarding::RxFace;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::ChannelId;
+use crate::ether::PortId;
 use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
 use crate::output::OutputQueue;
@@ -40,7 +41,15 @@ pub(crate) struct Face {
 #[derive(Debug)]
 pub(crate) enum Transport {
     Stream(StreamTransport),
-    Datagram { channel: ChannelId, peer: Option<SocketAddr> },
+    Datagram {
+        channel: ChannelId,
+        peer: Option<SocketAddr>,
+    },
+    /// Frames to a station or a group behind a network device.
+    Ether {
+        port: PortId,
+        mac: [u8; 6],
+    },
     Internal(InternalEnd),
 }
 
@@ -71,7 +80,7 @@ impl Face {
     pub(crate) fn is_down(&self) -> bool {
         match &self.transport {
             Transport::Stream(stream) => matches!(stream.connection, Connection::Down { .. }),
-            Transport::Datagram { .. } | Transport::Internal(_) => false,
+            Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => false,
         }
     }
 
@@ -82,11 +91,14 @@ impl Face {
                 connection: Connection::Down { reconnect, .. },
                 ..
             }) => Some(reconnect.deadline()),
-            Transport::Stream(_) | Transport::Datagram { .. } | Transport::Internal(_) => None,
+            Transport::Stream(_)
+            | Transport::Datagram { .. }
+            | Transport::Ether { .. }
+            | Transport::Internal(_) => None,
         };
         let websocket = match &self.transport {
             Transport::Stream(stream) => stream.websocket.as_ref().map(|one| one.next_deadline()),
-            Transport::Datagram { .. } | Transport::Internal(_) => None,
+            Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
         };
         let deadlines = [self.link.next_deadline(), self.idle_deadline(), reconnect, websocket];
         deadlines.into_iter().flatten().min()

@@ -1,7 +1,7 @@
 //! Faces: how packets get in and out of the forwarder.
 //!
 //! A face is a [`LinkService`] (NDNLPv2, a state machine without I/O) on a transport (Unix, TCP,
-//! UDP, internal).
+//! UDP, Ethernet, internal).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -19,6 +19,7 @@
 mod budget;
 mod counters;
 mod datagram;
+mod ether;
 mod event;
 mod face;
 mod internal;
@@ -35,9 +36,10 @@ mod websocket;
 pub use budget::Budget;
 pub use counters::{CallCounters, FaceCounters, LinkDropReason};
 pub use datagram::{ChannelCounters, ChannelId};
+pub use ether::{ETHER_TYPE, PortId, PortOptions, without_padding};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
-pub use link::{FrameSink, LinkService, ReassemblyLimits, Received};
+pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
     QUEUE_BYTES_MAX,

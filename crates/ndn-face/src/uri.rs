@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One end of a face (NFD wiki, "FaceUri").
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +28,10 @@ pub enum FaceUri {
         /// The port.
         port: u16,
     },
+    /// `ether://`: a station or a group behind a network device.
+    Ethernet([u8; 6]),
+    /// `dev://`: a network device of this host.
+    Device(Arc<str>),
     /// `ws://`: the near end of a WebSocket, or where they are accepted.
     WebSocket(SocketAddr),
     /// `wsclient://`: the far end of a WebSocket.
@@ -50,6 +55,10 @@ impl fmt::Display for FaceUri {
                 let version = if *is_ipv4 { 4 } else { 6 };
                 write!(formatter, "udp{version}+dev://{interface}:{port}")
             }
+            Self::Ethernet([a, b, c, d, e, f]) => {
+                write!(formatter, "ether://[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}]")
+            }
+            Self::Device(name) => write!(formatter, "dev://{name}"),
             Self::WebSocket(address) => write!(formatter, "ws://{address}"),
             Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
             Self::Internal => formatter.write_str("internal://"),
@@ -100,6 +109,13 @@ mod tests {
         let bound = |is_ipv4| FaceUri::UdpDevice { is_ipv4, interface: "eth0".into(), port: 6363 };
         assert_eq!(bound(true).to_string(), "udp4+dev://eth0:6363");
         assert_eq!(bound(false).to_string(), "udp6+dev://eth0:6363");
+        let mac = FaceUri::Ethernet([8, 0, 0x27, 0xab, 0xcd, 0xef]).to_string();
+        assert_eq!(mac, "ether://[08:00:27:ab:cd:ef]");
+        let device = FaceUri::Device("eth1".into()).to_string();
+        assert_eq!(device, "dev://eth1");
+        for text in [mac, device] {
+            assert!(ndn_management::FaceUri::parse(&text).unwrap().is_canonical(), "{text}");
+        }
         assert_eq!(FaceUri::Internal.to_string(), "internal://");
         assert_eq!(FaceUri::ContentStore.to_string(), "contentstore://");
         assert_eq!(FaceUri::Null.to_string(), "null://");

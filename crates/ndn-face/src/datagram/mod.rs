@@ -16,7 +16,7 @@ use ndn_table::FaceIndex;
 use crate::leaning::Leaning;
 
 pub(crate) use input::{DatagramInput, Opened};
-pub(crate) use output::{DatagramQueue, DatagramWriter, Destination, Frame, SendCounters};
+pub(crate) use output::{DatagramQueue, DatagramWriter, Destination, Frame, SendCounters, Target};
 pub(crate) use standing::Standing;
 
 /// A UDP socket of a [`FaceSet`](crate::FaceSet).

@@ -1,4 +1,4 @@
-//! The output queue of a UDP socket.
+//! The output queue of a UDP socket, or of the socket of a network device.
 
 use std::cmp::Reverse;
 use std::io;
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use ndn_ring::{PacketHandle, PacketPool};
+use ndn_sys::packet::LinkAddress;
 use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
 use ndn_table::FaceIndex;
 use rustix::io::Errno;
@@ -21,12 +22,34 @@ const SLICES_MAX: usize = 1024;
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
 
+/// An Ethernet frame has no less payload than this.
+const PAYLOAD_MIN: usize = 46;
+const PADDING: [u8; PAYLOAD_MIN] = [0; PAYLOAD_MIN];
+
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) face: FaceIndex,
-    /// `None` on a connected socket.
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) target: Target,
+}
+
+/// An address that frames are sent to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// That of a connected socket.
+    Connected,
+    /// A UDP peer or group.
+    Internet(SocketAddr),
+    /// A station or group behind a network device.
+    Link(LinkAddress),
+}
+
+impl Target {
+    /// That of a UDP face.
+    #[inline]
+    pub(crate) fn of(peer: Option<SocketAddr>) -> Self {
+        peer.map_or(Self::Connected, Self::Internet)
+    }
 }
 
 /// A frame to be sent.
@@ -83,6 +106,8 @@ pub(crate) struct DatagramQueue {
     /// The frames behind those differ in face or length.
     mixed: bool,
     blocked: bool,
+    /// Frames are brought into the order in which they cost least.
+    sorts: bool,
     /// Longest datagram to send in a run: the kernel does not cut messages into datagrams that
     /// the route does not take whole. 0 if it does not cut at all.
     segment_length_max: usize,
@@ -115,8 +140,14 @@ impl DatagramQueue {
             ordered: 0,
             mixed: false,
             blocked: false,
+            sorts: true,
             segment_length_max: if segments { MESSAGE_LENGTH_MAX } else { 0 },
         }
+    }
+
+    /// One whose frames go out one by one, in the order in which they come.
+    pub(crate) fn in_order() -> Self {
+        Self { sorts: false, ..Self::new(false) }
     }
 
     #[inline]
@@ -215,7 +246,7 @@ impl DatagramQueue {
     /// each frame costs more than everything else. Frames of one face and length stay in the order
     /// in which they came.
     fn order(&mut self) {
-        if std::mem::take(&mut self.mixed) {
+        if std::mem::take(&mut self.mixed) && self.sorts {
             self.datagrams[self.ordered..]
                 .sort_unstable_by_key(|one| (one.to.face, Reverse(one.first_length), one.serial));
         }
@@ -233,7 +264,7 @@ impl DatagramQueue {
         let mut next = first;
         while next < self.datagrams.len() {
             let run = self.run_at(next);
-            if !builder.has_room(2 * run) {
+            if !builder.has_room(2 * run + 1) {
                 return;
             }
             let frames = &self.datagrams[next..next + run];
@@ -252,7 +283,16 @@ impl DatagramQueue {
             }
             push_slice(builder, &self.bytes[copied]);
             let segment = (run > 1).then(|| u16::try_from(frames[0].length()).unwrap_or(0));
-            builder.end_message(frames[0].to.peer, segment);
+            match frames[0].to.target {
+                Target::Connected => builder.end_message(None, segment),
+                Target::Internet(peer) => builder.end_message(Some(peer), segment),
+                Target::Link(address) => {
+                    // Cards pad short frames, virtual devices do not, and NFD takes no short ones.
+                    let missing = PAYLOAD_MIN.saturating_sub(frames[0].length());
+                    push_slice(builder, &PADDING[..missing]);
+                    builder.end_frame(&address);
+                }
+            }
             runs.push(run);
             next += run;
         }

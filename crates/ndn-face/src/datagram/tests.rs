@@ -31,7 +31,7 @@ fn push(
 }
 
 fn to(slot: u32) -> Destination {
-    Destination { face: face(slot), peer: None }
+    Destination { face: face(slot), target: crate::datagram::Target::Connected }
 }
 
 fn queue_of(lengths: &[usize], pool: &PacketPool) -> DatagramQueue {

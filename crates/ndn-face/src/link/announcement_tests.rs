@@ -55,7 +55,8 @@ fn an_announcement_that_would_make_the_frame_too_long_stays_behind() {
 
 #[test]
 fn senders_of_a_group_are_told_apart() {
-    let (one, two) = (Some("192.0.2.1:6363".parse().unwrap()), "192.0.2.2:6363".parse().ok());
+    let one = Some(Sender::Internet("192.0.2.1:6363".parse().unwrap()));
+    let two = Some(Sender::Station([2, 0, 0, 0, 0, 2]));
     let (mut receiver, mut memory) = (service(None), memory());
     let mut got = Vec::new();
     // Both happen to use the same numbers.

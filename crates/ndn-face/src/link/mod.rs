@@ -80,6 +80,15 @@ impl Received<'_> {
     }
 }
 
+/// One of the senders on a link that has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// By its address and port.
+    Internet(SocketAddr),
+    /// By its hardware address.
+    Station([u8; 6]),
+}
+
 /// One face's link service.
 #[derive(Debug)]
 pub struct LinkService {
@@ -172,7 +181,7 @@ impl LinkService {
     pub fn receive_from(
         &mut self,
         now: Timestamp,
-        sender: Option<SocketAddr>,
+        sender: Option<Sender>,
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
@@ -228,7 +237,7 @@ impl LinkService {
 #[derive(Clone, Copy)]
 struct Arrival<'f> {
     now: Timestamp,
-    sender: Option<SocketAddr>,
+    sender: Option<Sender>,
     frame: &'f [u8],
     limits: &'f ReassemblyLimits,
     counters: &'f FaceCounters,

@@ -5,13 +5,13 @@
 //! and the memory of all faces together.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::Timestamp;
 
+use crate::link::Sender;
 use crate::{Budget, FaceCounters, LinkDropReason};
 
 /// What one face takes of messages in pieces.
@@ -37,7 +37,7 @@ impl Default for ReassemblyLimits {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragment<'a> {
     /// Who sent it, on a link with several senders.
-    pub(crate) sender: Option<SocketAddr>,
+    pub(crate) sender: Option<Sender>,
     /// The PrefixAnnouncement in its header; empty for none.
     pub(crate) announcement: &'a [u8],
     /// Sequence less FragIndex: the number that the fragments of a message share.
@@ -66,7 +66,7 @@ impl Piece {
 /// A message of which some fragments have come.
 #[derive(Debug)]
 struct PartialMessage {
-    sender: Option<SocketAddr>,
+    sender: Option<Sender>,
     message: u64,
     /// The PrefixAnnouncement of the first fragment.
     announcement: Vec<u8>,

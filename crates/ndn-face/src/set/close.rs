@@ -48,6 +48,10 @@ impl FaceSet {
                     }
                 }
             }
+            Transport::Ether { port, mac } => {
+                let (port, mac) = (*port, *mac);
+                self.leave_port(port, mac, index);
+            }
             Transport::Internal(end) => {
                 let removed = self.poller.remove(end);
                 debug_assert!(removed.is_ok(), "an internal face is in the poller");
@@ -155,6 +159,6 @@ fn down(
             Connection::Down { reconnect, attempt } => Some((reconnect, attempt)),
             Connection::Up(_) => None,
         },
-        Transport::Datagram { .. } | Transport::Internal(_) => None,
+        Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
     }
 }

@@ -2,7 +2,9 @@
 
 mod close;
 mod foreign;
+mod port;
 mod read_datagrams;
+mod read_port;
 mod read_stream;
 mod read_websocket;
 mod receive;
@@ -22,6 +24,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
+use crate::ether::{Port, PortId};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
@@ -43,6 +46,8 @@ pub const FOREIGN_TOKEN: u64 = 1 << 33;
 const CHANNEL_TOKEN: u64 = 1 << 32;
 /// Datagrams that are enough for one event, if nobody says otherwise.
 const DATAGRAMS_PER_EVENT: usize = 512;
+/// Of those, the ones that are network devices.
+const PORT_NUMBER: u32 = 1 << 31;
 
 /// Limits of a [`FaceSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +86,8 @@ pub struct FaceSet {
     /// By slot of their index.
     faces: Vec<Option<Box<Face>>>,
     channels: Vec<Option<Box<Channel>>>,
+    /// By their number.
+    ports: Vec<Option<Box<Port>>>,
     /// The block that streams are read into.
     stream_block: Option<FillBlock>,
     /// The block that packets go to that do not lie in a receive block.
@@ -96,9 +103,10 @@ pub struct FaceSet {
     spare_partials: Vec<Vec<u8>>,
     /// Where a flush that is cut short puts what is left; only its capacity lasts.
     scratch: Vec<u8>,
-    /// Faces and channels to flush.
+    /// Faces, channels and ports to flush.
     unflushed: Vec<FaceIndex>,
     unflushed_channels: Vec<ChannelId>,
+    unflushed_ports: Vec<PortId>,
     output_budget: Budget,
     reassembly_budget: Budget,
     /// One entry for each face that has a deadline.
@@ -128,6 +136,7 @@ impl FaceSet {
             poller: Poller::new()?,
             faces: Vec::new(),
             channels: Vec::new(),
+            ports: Vec::new(),
             stream_block: None,
             copy_block: None,
             datagrams: Some(Box::new(DatagramInput::new())),
@@ -138,6 +147,7 @@ impl FaceSet {
             scratch: Vec::new(),
             unflushed: Vec::new(),
             unflushed_channels: Vec::new(),
+            unflushed_ports: Vec::new(),
             output_budget: Budget::new(options.output_bytes_max),
             reassembly_budget: Budget::new(options.reassembly_bytes_max),
             deadlines: BTreeSet::new(),
@@ -448,6 +458,15 @@ fn token_of(index: FaceIndex) -> u64 {
 
 fn channel_token(channel: ChannelId) -> u64 {
     CHANNEL_TOKEN | u64::from(channel.0)
+}
+
+fn port_token(port: PortId) -> u64 {
+    CHANNEL_TOKEN | u64::from(PORT_NUMBER | port.0)
+}
+
+/// The network device that the number in a token stands for.
+fn port_of(number: u32) -> Option<PortId> {
+    (number & PORT_NUMBER != 0).then_some(PortId(number & !PORT_NUMBER))
 }
 
 /// The face `index`, if it still exists.

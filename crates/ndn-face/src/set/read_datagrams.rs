@@ -6,6 +6,7 @@ use ndn_ring::PacketPool;
 use ndn_table::Timestamp;
 
 use crate::datagram::{ChannelId, DatagramInput, Opened};
+use crate::link::Sender;
 use crate::set::receive::{Origin, Pending, Progress, RxSink, Waited};
 use crate::set::{FaceSet, face_in};
 
@@ -124,7 +125,8 @@ impl FaceSet {
             }
         }
         let Some((message, block)) = input.current() else { return Progress::Done };
-        let origin = Origin { face: message.face, sender: message.sender };
+        let sender = message.sender.map(Sender::Internet);
+        let origin = Origin { face: message.face, sender };
         loop {
             let length = message.segment_length.min(block.filled().len());
             if length == 0 {

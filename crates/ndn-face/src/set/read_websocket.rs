@@ -221,6 +221,6 @@ impl FaceSet {
 fn websocket_of(face: &mut Face) -> Option<&mut WebSocket> {
     match &mut face.transport {
         Transport::Stream(StreamTransport { websocket, .. }) => websocket.as_deref_mut(),
-        Transport::Datagram { .. } | Transport::Internal(_) => None,
+        Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
     }
 }

@@ -9,10 +9,11 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::LinkDropReason;
 use crate::datagram::{Channel, ChannelId};
+use crate::ether::PortId;
 use crate::face::{Connection, Face, Transport};
 use crate::leaning::Leaning;
-use crate::link::Received;
-use crate::set::{CHANNEL_TOKEN, FOREIGN_TOKEN, FaceSet, face_in};
+use crate::link::{Received, Sender};
+use crate::set::{CHANNEL_TOKEN, FOREIGN_TOKEN, FaceSet, face_in, port_of};
 use crate::tap::Direction;
 
 /// Where received packets go: a burst, and what parses packets into it.
@@ -75,6 +76,15 @@ pub enum Progress {
         /// The sender.
         peer: SocketAddr,
     },
+    /// A station without face has sent to a port that accepts: call
+    /// [`add_station`](FaceSet::add_station), or do not, then [`resume`](FaceSet::resume). Without a
+    /// face its frame is dropped.
+    NewStation {
+        /// The network device.
+        port: PortId,
+        /// The sender.
+        peer: [u8; 6],
+    },
     /// The pool has no free block, so nothing could be read; the event will come again. Release
     /// packets, or wait a little.
     NoBlock,
@@ -87,6 +97,8 @@ pub(super) enum Pending {
     Stream(FaceIndex),
     /// In the datagram input, from a channel.
     Datagrams(ChannelId),
+    /// In the ring of a network device.
+    Port(PortId),
     /// In the queue of an internal face.
     Internal(FaceIndex),
 }
@@ -96,7 +108,7 @@ pub(super) enum Pending {
 pub(super) struct Origin {
     pub(super) face: FaceIndex,
     /// The sender, if the face hears several.
-    pub(super) sender: Option<SocketAddr>,
+    pub(super) sender: Option<Sender>,
 }
 
 impl From<FaceIndex> for Origin {
@@ -125,6 +137,9 @@ impl FaceSet {
             return Progress::Done;
         };
         if event.token & CHANNEL_TOKEN != 0 {
+            if let Some(port) = port_of(number) {
+                return self.handle_port_event(now, port, event, pool, sink);
+            }
             let channel = ChannelId(number);
             if event.writable && self.waits_writable(channel) {
                 self.flush_channel(channel, pool);
@@ -156,11 +171,11 @@ impl FaceSet {
                 self.pending = Some(Pending::Internal(index));
                 self.resume(now, pool, sink)
             }
-            Transport::Datagram { .. } => Progress::Done,
+            Transport::Datagram { .. } | Transport::Ether { .. } => Progress::Done,
         }
     }
 
-    /// Goes on after [`Progress::SinkFull`] or [`Progress::NewPeer`]. Without anything pending it
+    /// Goes on after [`Progress::SinkFull`], [`Progress::NewPeer`] or [`Progress::NewStation`]. Without anything pending it
     /// is [`Progress::Done`].
     pub fn resume(
         &mut self,
@@ -172,6 +187,7 @@ impl FaceSet {
             None => Progress::Done,
             Some(Pending::Stream(index)) => self.take_stream(now, index, pool, sink),
             Some(Pending::Datagrams(channel)) => self.take_datagrams(now, channel, pool, sink),
+            Some(Pending::Port(port)) => self.take_port_frames(now, port, pool, sink),
             Some(Pending::Internal(index)) => self.take_internal(now, index, pool, sink),
         }
     }
@@ -226,6 +242,9 @@ impl FaceSet {
     fn leaning(&mut self, token: u64) -> Option<&mut Leaning> {
         let number = u32::try_from(token & (CHANNEL_TOKEN - 1)).ok()?;
         if token & CHANNEL_TOKEN != 0 {
+            if let Some(port) = port_of(number) {
+                return Some(&mut self.port_mut(port)?.leaning);
+            }
             return Some(&mut self.channel_mut(ChannelId(number))?.leaning);
         }
         let face = face_in(&mut self.faces, FaceIndex::from_bits(number))?;

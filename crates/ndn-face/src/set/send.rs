@@ -4,17 +4,19 @@ use std::os::fd::AsFd;
 
 use ndn_forwarding::{TxPacket, TxSink};
 use ndn_ring::{PacketHandle, PacketPool};
+use ndn_sys::packet::LinkAddress;
 use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters};
+use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters, Target};
+use crate::ether::{Port, PortId};
 use crate::face::{Connection, Face, Transport};
 use crate::internal::InternalEnd;
 use crate::output::{Flushed, OutputQueue};
-use crate::set::{FaceSet, channel_token, face_in, token_of};
+use crate::set::{FaceSet, channel_token, face_in, port_token, token_of};
 use crate::tap::{Direction, FrameTap};
 use crate::websocket::{HEAD_LENGTH_MAX, Opcode, write_head};
-use crate::{Budget, CloseReason, FrameSink, LinkDropReason};
+use crate::{Budget, CloseReason, ETHER_TYPE, FrameSink, LinkDropReason};
 
 /// Where a shard sends: the faces of its worker, for one burst.
 #[derive(Debug)]
@@ -38,6 +40,9 @@ impl FaceSet {
         while let Some(channel) = self.unflushed_channels.pop() {
             self.flush_channel(channel, pool);
         }
+        while let Some(port) = self.unflushed_ports.pop() {
+            self.flush_port(port, pool);
+        }
     }
 
     pub(super) fn flush_face(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
@@ -46,7 +51,7 @@ impl FaceSet {
         let stream = match &mut face.transport {
             Transport::Stream(stream) => stream,
             Transport::Internal(end) => return end.wake(),
-            Transport::Datagram { .. } => return,
+            Transport::Datagram { .. } | Transport::Ether { .. } => return,
         };
         let (Connection::Up(connection), Some(queue)) = (&stream.connection, &mut stream.output)
         else {
@@ -78,14 +83,14 @@ impl FaceSet {
 
     /// Sends what is due on a reliable face. It goes out with the next flush.
     pub(super) fn resend(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
-        let Self { faces, channels, tap, .. } = self;
+        let Self { faces, channels, ports, tap, .. } = self;
         let Some(Face { link, transport, listed, .. }) = face_in(faces, index) else { return };
         let bytes_max = link.options().queue_bytes_max;
         let tap = Tap { tap: tap.as_deref_mut(), now, face: index };
         match transport {
             Transport::Stream(stream) => {
                 if !matches!(stream.connection, Connection::Up(_)) {
-                    return;
+                    return link.resend(now, &mut Nowhere);
                 }
                 let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
                 let budget = &mut self.output_budget;
@@ -100,13 +105,28 @@ impl FaceSet {
             Transport::Datagram { channel: id, peer } => {
                 let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
-                let to = Destination { face: index, peer: *peer };
+                let to = Destination { face: index, target: Target::of(*peer) };
                 let queue = &mut channel.queue;
                 let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
                 link.resend(now, &mut sink);
                 if !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     self.unflushed_channels.push(*id);
+                }
+            }
+            Transport::Ether { port: id, mac } => {
+                let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+                let to = port.as_deref().filter(|port| port.is_up);
+                let to = to.and_then(|port| destination(port, index, *mac));
+                let (Some(port), Some(to)) = (port, to) else {
+                    return link.resend(now, &mut Nowhere);
+                };
+                let queue = &mut port.queue;
+                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                link.resend(now, &mut sink);
+                if !port.listed && !port.waits_writable {
+                    port.listed = true;
+                    self.unflushed_ports.push(*id);
                 }
             }
             Transport::Internal(end) => {
@@ -143,6 +163,40 @@ impl FaceSet {
     }
 }
 
+impl FaceSet {
+    pub(super) fn flush_port(&mut self, id: PortId, pool: &PacketPool) {
+        let Self { ports, faces, poller, writer, calls, .. } = self;
+        let Some(port) = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        port.listed = false;
+        let Some(socket) = &port.socket else { return port.queue.discard(pool) };
+        let refused = |index| {
+            if let Some(face) = face_in(faces, index) {
+                face.link.counters().dropped(LinkDropReason::SendError).increment();
+            }
+        };
+        let counters = SendCounters { channel: &port.counters, calls };
+        let flushed = port.queue.flush(socket, pool, writer, counters, refused);
+        let is_blocked = flushed == Flushed::Blocked;
+        if is_blocked != port.waits_writable {
+            port.waits_writable = is_blocked;
+            let interest =
+                if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
+            let modified = poller.modify(socket, port_token(id), interest);
+            debug_assert!(modified.is_ok(), "a port's socket is in the poller");
+        }
+    }
+}
+
+/// Where a face on a network device sends to, while there is the device.
+#[inline]
+fn destination(port: &Port, face: FaceIndex, mac: [u8; 6]) -> Option<Destination> {
+    let interface = port.socket.as_ref()?.interface();
+    let address = LinkAddress { interface, protocol: ETHER_TYPE, mac };
+    Some(Destination { face, target: Target::Link(address) })
+}
+
 impl TxSink for FaceSink<'_> {
     #[inline]
     fn send(&mut self, index: FaceIndex, packet: TxPacket<'_>) {
@@ -174,12 +228,27 @@ impl TxSink for FaceSink<'_> {
                 let channel = set.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
                 let (queue, pool) = (&mut channel.queue, self.pool);
-                let to = Destination { face: index, peer: *peer };
+                let to = Destination { face: index, target: Target::of(*peer) };
                 let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
                 let _ = link.send(self.now, &packet, &mut sink);
                 if !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     set.unflushed_channels.push(*id);
+                }
+            }
+            Transport::Ether { port: id, mac } => {
+                let port = set.ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+                let Some(port) = port else { return };
+                let Some(to) = destination(port, index, *mac).filter(|_| port.is_up) else {
+                    link.counters().dropped(LinkDropReason::Down).increment();
+                    return;
+                };
+                let (queue, pool) = (&mut port.queue, self.pool);
+                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                let _ = link.send(self.now, &packet, &mut sink);
+                if !port.listed && !port.waits_writable {
+                    port.listed = true;
+                    set.unflushed_ports.push(*id);
                 }
             }
             Transport::Internal(end) => {
@@ -298,6 +367,24 @@ impl FrameSink for DatagramSink<'_> {
         self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
         self.tap.see(header, payload);
         Ok(())
+    }
+}
+
+/// Where frames of a face go that is down: what is due is over with all the same.
+struct Nowhere;
+
+impl FrameSink for Nowhere {
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    fn push_frame(
+        &mut self,
+        _header: &[u8],
+        _payload: &[u8],
+        _handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        Err(LinkDropReason::Down)
     }
 }
 

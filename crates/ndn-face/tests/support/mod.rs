@@ -51,6 +51,8 @@ pub struct Worker {
     pub received: VecDeque<Packet>,
     /// UDP peers without a face that have been reported.
     pub strangers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
+    /// Stations likewise.
+    pub strange_stations: Vec<(ndn_face::PortId, [u8; 6])>,
     /// How to make faces for them, if at all.
     pub accept_strangers: Option<FaceOptions>,
     events: Events,
@@ -72,6 +74,7 @@ impl Worker {
             now: Timestamp::from_millis(1000),
             received: VecDeque::new(),
             strangers: Vec::new(),
+            strange_stations: Vec::new(),
             accept_strangers: None,
             events: Events::with_capacity(4),
             next_slot: 0,
@@ -119,6 +122,13 @@ impl Worker {
                             let added =
                                 self.faces.add_datagram(now, index, channel, peer, &options);
                             added.unwrap();
+                        }
+                    }
+                    Progress::NewStation { port, peer } => {
+                        self.strange_stations.push((port, peer));
+                        if let Some(options) = self.accept_strangers {
+                            let (now, index) = (self.now, self.next_index());
+                            self.faces.add_station(now, index, port, peer, &options).unwrap();
                         }
                     }
                     Progress::NoBlock => panic!("the pool is exhausted"),

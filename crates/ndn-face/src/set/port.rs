@@ -1,0 +1,181 @@
+//! Network devices and the faces on them.
+
+use std::io;
+use std::sync::Arc;
+
+use ndn_ring::PacketPool;
+use ndn_sys::packet::PacketSocket;
+use ndn_sys::poll::Interest;
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::datagram::ChannelCounters;
+use crate::ether::{Port, PortId, PortOptions, is_group};
+use crate::face::Transport;
+use crate::set::{FaceSet, face_in, port_token};
+use crate::{CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions, Persistency};
+
+impl FaceSet {
+    /// Takes a network device, to make faces on with [`add_station`](Self::add_station). If it
+    /// `accepts`, stations that have no face are reported as
+    /// [`Progress::NewStation`](crate::Progress::NewStation).
+    ///
+    /// # Errors
+    /// If there is such a port already, or the poller does not take the socket.
+    pub fn add_port(
+        &mut self,
+        port: PortId,
+        options: PortOptions,
+    ) -> io::Result<Arc<ChannelCounters>> {
+        let slot = port.0 as usize;
+        if port.0 >= PortId::COUNT_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if self.ports.get(slot).is_some_and(Option::is_some) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if let Some(socket) = &options.socket {
+            self.poller.add(socket, port_token(port), Interest::Readable)?;
+        }
+        if slot >= self.ports.len() {
+            self.ports.resize_with(slot + 1, || None);
+        }
+        let added = Box::new(Port::new(options));
+        let counters = Arc::clone(&added.counters);
+        self.ports[slot] = Some(added);
+        Ok(counters)
+    }
+
+    /// Makes a face for a station behind a network device, or for the group that its socket has
+    /// joined.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, there is no such port, or there is such a face on it.
+    pub fn add_station(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        port: PortId,
+        mac: [u8; 6],
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        let behind = self.port_mut(port).ok_or(io::ErrorKind::NotFound)?;
+        let is_up = behind.is_up;
+        if is_group(mac) {
+            if behind.group.is_some() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            behind.group = Some(index);
+        } else {
+            if behind.stations.contains_key(&mac) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            behind.stations.insert(mac, index);
+        }
+        let counters = self.insert(now, index, Transport::Ether { port, mac }, options);
+        if !is_up {
+            let change = FaceChange::Down(CloseReason::NoLink);
+            self.events.push_back(FaceEvent { face: index, change });
+        }
+        Ok(counters)
+    }
+
+    /// The face of a station on a network device, such as the one that a created face would double.
+    #[must_use]
+    pub fn station_face(&self, port: PortId, mac: [u8; 6]) -> Option<FaceIndex> {
+        let port = self.ports.get(port.0 as usize)?.as_deref()?;
+        if is_group(mac) { port.group } else { port.stations.get(&mac).copied() }
+    }
+
+    /// The name of a network device, if a station that nobody asked for may have a face on it.
+    #[must_use]
+    pub fn port_for_stranger(&self, port: PortId) -> Option<Arc<str>> {
+        let port = self.ports.get(port.0 as usize)?.as_deref()?;
+        port.has_room().then(|| Arc::clone(&port.name))
+    }
+
+    /// Frames can go out of a network device from now on, or no more. Its faces stay.
+    pub fn set_port_state(&mut self, port: PortId, is_up: bool) {
+        let Some(changed) = self.port_mut(port) else { return };
+        if std::mem::replace(&mut changed.is_up, is_up) == is_up {
+            return;
+        }
+        let change = if is_up { FaceChange::Up } else { FaceChange::Down(CloseReason::NoLink) };
+        for face in changed.faces() {
+            self.events.push_back(FaceEvent { face, change });
+        }
+    }
+
+    /// Gives a port another socket: its device has another MTU or has come back. Without a socket,
+    /// the device is gone: permanent faces of stations wait for it, others close.
+    ///
+    /// # Errors
+    /// If there is no such port, or the poller does not take the socket.
+    pub fn set_port_socket(
+        &mut self,
+        port: PortId,
+        socket: Option<PacketSocket>,
+        pool: &PacketPool,
+    ) -> io::Result<()> {
+        let is_gone = socket.is_none();
+        self.forget_pending_port(port);
+        let changed = self.port_mut(port).ok_or(io::ErrorKind::NotFound)?;
+        changed.queue.discard(pool);
+        changed.reported = false;
+        changed.waits_writable = false;
+        // The poller forgets a descriptor that is closed.
+        changed.socket = None;
+        if let Some(socket) = socket {
+            self.poller.add(&socket, port_token(port), Interest::Readable)?;
+            if let Some(changed) = self.port_mut(port) {
+                changed.socket = Some(socket);
+            }
+        }
+        if is_gone {
+            self.close_impermanent(port, pool);
+            self.set_port_state(port, false);
+        }
+        Ok(())
+    }
+
+    fn close_impermanent(&mut self, port: PortId, pool: &PacketPool) {
+        let Some(gone) = self.port_mut(port) else { return };
+        let group = gone.group;
+        for index in gone.faces() {
+            let face = face_in(&mut self.faces, index);
+            let stays = face.is_some_and(|face| face.options.persistency == Persistency::Permanent);
+            if !stays || group == Some(index) {
+                self.close(index, CloseReason::InterfaceGone, pool);
+            }
+        }
+    }
+
+    /// Gives up a network device and destroys its faces.
+    pub fn remove_port(&mut self, port: PortId, pool: &PacketPool) {
+        self.forget_pending_port(port);
+        let Some(removed) = self.port_mut(port) else { return };
+        for index in removed.faces() {
+            self.close(index, CloseReason::InterfaceGone, pool);
+        }
+        if let Some(removed) = self.ports.get_mut(port.0 as usize).and_then(Option::as_mut) {
+            removed.queue.discard(pool);
+        }
+        if let Some(removed) = self.ports.get_mut(port.0 as usize) {
+            *removed = None;
+        }
+    }
+
+    /// A face on a port is destroyed.
+    pub(super) fn leave_port(&mut self, port: PortId, mac: [u8; 6], index: FaceIndex) {
+        let Some(port) = self.port_mut(port) else { return };
+        if port.group == Some(index) {
+            port.group = None;
+        } else if port.stations.get(&mac) == Some(&index) {
+            port.stations.remove(&mac);
+        }
+    }
+
+    pub(super) fn port_mut(&mut self, port: PortId) -> Option<&mut Port> {
+        self.ports.get_mut(port.0 as usize)?.as_deref_mut()
+    }
+}

@@ -1,0 +1,192 @@
+//! Receiving from network devices.
+
+use ndn_ring::PacketPool;
+use ndn_sys::packet::Delivery;
+use ndn_sys::poll::Event;
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::LinkDropReason;
+use crate::ether::{Port, PortId, without_padding};
+use crate::link::Sender;
+use crate::set::receive::{Origin, Pending, Progress, RxSink, block_with_room};
+use crate::set::{FaceSet, face_in};
+
+/// Frames taken for one event, however few the worker asks for.
+const FRAMES_PER_EVENT_MIN: usize = 64;
+
+/// What is to be done with the next frame.
+enum Next {
+    /// There is none.
+    Nothing,
+    /// It is for nobody here.
+    Skip,
+    /// It came from a station that has no face yet.
+    Stranger([u8; 6]),
+    /// It is for this face; so long is the packet in it, if there is one.
+    Frame { face: FaceIndex, sender: Option<Sender>, length: Result<usize, LinkDropReason> },
+}
+
+impl Port {
+    fn next(&mut self) -> Next {
+        let Some(frame) = self.socket.as_ref().and_then(|socket| socket.peek()) else {
+            return Next::Nothing;
+        };
+        if frame.follows_loss {
+            let lost = self.socket.as_ref().and_then(|socket| socket.take_statistics().ok());
+            self.counters.kernel_drops.add(lost.map_or(0, |lost| u64::from(lost.lost)));
+        }
+        let (Some(source), 0) = (frame.source, frame.vlan) else { return Next::Skip };
+        let (face, sender) = match frame.delivery {
+            Delivery::Group => (self.group, Some(Sender::Station(source))),
+            Delivery::Host => (self.stations.get(&source).copied(), None),
+            Delivery::Other => (None, None),
+        };
+        let Some(face) = face else {
+            let may_ask = self.accepts && !self.reported && frame.delivery == Delivery::Host;
+            // Nobody sends from the address of a group.
+            return match may_ask && !crate::ether::is_group(source) {
+                true => Next::Stranger(source),
+                false => Next::Skip,
+            };
+        };
+        let length = if frame.is_truncated {
+            Err(LinkDropReason::Truncated)
+        } else {
+            without_padding(frame.payload).ok_or(LinkDropReason::Malformed)
+        };
+        Next::Frame { face, sender, length }
+    }
+
+    /// Is done with the next frame.
+    fn release(&mut self) {
+        self.reported = false;
+        if let Some(socket) = &mut self.socket {
+            socket.release();
+        }
+    }
+}
+
+impl FaceSet {
+    /// Handles an event of a network device.
+    pub(super) fn handle_port_event(
+        &mut self,
+        now: Timestamp,
+        id: PortId,
+        event: &Event,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        let enough = self.datagrams_per_event.max(FRAMES_PER_EVENT_MIN);
+        let Some(port) = self.port_mut(id) else { return Progress::Done };
+        if event.closed
+            && let Some(socket) = &port.socket
+            && socket.take_error().is_err()
+        {
+            // That the device went down: its owner hears of it by other ways.
+            port.counters.receive_errors.increment();
+        }
+        port.frames_left = enough;
+        port.counters.receive_calls.increment();
+        let must_flush = event.writable && port.waits_writable;
+        if must_flush {
+            self.flush_port(id, pool);
+        }
+        self.calls.receive_calls.increment();
+        self.take_port_frames(now, id, pool, sink)
+    }
+
+    /// Takes frames out of the ring of a network device.
+    pub(super) fn take_port_frames(
+        &mut self,
+        now: Timestamp,
+        id: PortId,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        self.pending = None;
+        loop {
+            let Some(port) = self.port_mut(id) else { return Progress::Done };
+            if port.frames_left == 0 {
+                self.has_more = true;
+                return Progress::Done;
+            }
+            match port.next() {
+                Next::Nothing => {
+                    self.has_more = false;
+                    return Progress::Done;
+                }
+                Next::Skip => {
+                    port.counters.no_face.increment();
+                    port.frames_left -= 1;
+                    port.release();
+                }
+                Next::Stranger(peer) => {
+                    port.reported = true;
+                    self.pending = Some(Pending::Port(id));
+                    return Progress::NewStation { port: id, peer };
+                }
+                Next::Frame { face, length: Err(reason), .. } => {
+                    port.frames_left -= 1;
+                    port.release();
+                    self.note_arrival(now, face, Some(reason));
+                }
+                Next::Frame { face, sender, length: Ok(length) } => {
+                    if sink.is_full() {
+                        self.pending = Some(Pending::Port(id));
+                        return Progress::SinkFull;
+                    }
+                    if !self.take_port_frame(now, id, Origin { face, sender }, length, pool, sink) {
+                        return Progress::NoBlock;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies a frame into a block and gives its slot back, so that the ring has room again whatever
+    /// becomes of the packet. False if there is no block.
+    fn take_port_frame(
+        &mut self,
+        now: Timestamp,
+        id: PortId,
+        origin: Origin,
+        length: usize,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> bool {
+        if block_with_room(&mut self.stream_block, length, pool).is_none() {
+            return false;
+        }
+        let Some(mut block) = self.stream_block.take() else { return false };
+        let Some(port) = self.port_mut(id) else { return true };
+        if let Some(frame) = port.socket.as_ref().and_then(|socket| socket.peek()) {
+            block.spare_mut()[..length].copy_from_slice(&frame.payload[..length]);
+            block.commit(length);
+        }
+        port.frames_left -= 1;
+        port.release();
+        self.note_arrival(now, origin.face, None);
+        self.calls.received_frames.increment();
+        self.calls.received_bytes.add(length as u64);
+        self.deliver(now, origin, &mut block, length, pool, sink);
+        self.stream_block = Some(block);
+        true
+    }
+
+    fn note_arrival(&mut self, now: Timestamp, face: FaceIndex, drop: Option<LinkDropReason>) {
+        let Some(face) = face_in(&mut self.faces, face) else { return };
+        let counters = face.link.counters();
+        counters.last_received_ns.set(now.as_nanos());
+        if let Some(reason) = drop {
+            counters.in_frames.increment();
+            counters.dropped(reason).increment();
+        }
+    }
+
+    /// Gives up what was reported of a port and not resumed.
+    pub(super) fn forget_pending_port(&mut self, port: PortId) {
+        if self.pending == Some(Pending::Port(port)) {
+            self.pending = None;
+        }
+    }
+}
