@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd};
+use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, PortId, PortOptions};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
+use ndn_sys::packet::PacketSocket;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, Token};
 
@@ -35,6 +37,15 @@ pub enum Command {
     RemoveFace {
         /// The face.
         face_id: u64,
+    },
+    /// Take a network device, for faces on it.
+    AddPort(Box<NewPort>),
+    /// Something is different with a network device.
+    ChangePort {
+        /// The device.
+        port: PortId,
+        /// What is.
+        change: Box<PortChange>,
     },
     /// Use these tables from the next burst on.
     SetTables {
@@ -102,6 +113,41 @@ pub enum NewTransport {
     Connected(UdpSocket),
     /// A UDP peer, on the worker's socket for its address family.
     Datagram(SocketAddr),
+    /// A station behind a network device, or the group that its socket has joined.
+    Station(PortId, [u8; 6]),
+}
+
+/// A network device to be taken. It belongs to one worker, and so do all faces on it.
+#[derive(Debug)]
+pub struct NewPort {
+    /// Its number, which nothing else has.
+    pub port: PortId,
+    /// The device.
+    pub options: PortOptions,
+    /// Faces of stations that have spoken first.
+    pub stations: StationOptions,
+}
+
+/// Faces for stations that have spoken first.
+#[derive(Debug, Clone, Copy)]
+pub struct StationOptions {
+    /// Longest payload of a frame, bytes.
+    pub mtu: usize,
+    /// After how long without a packet they close.
+    pub idle_timeout: Duration,
+}
+
+/// What can happen to a network device.
+#[derive(Debug)]
+pub enum PortChange {
+    /// Frames can go out, or not.
+    Link(bool),
+    /// It has another socket, and new faces of stations have other options.
+    Socket(PacketSocket, StationOptions),
+    /// It is gone. Permanent faces of stations wait for it.
+    Gone,
+    /// It is not wanted any more, and neither are its faces.
+    Remove,
 }
 
 /// Settings of the Content Store; `None` leaves one as it is.

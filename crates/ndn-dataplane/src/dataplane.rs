@@ -1,12 +1,13 @@
 //! The control thread's end of the data plane.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions, Persistency};
+use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions, Persistency, PortId};
 use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
@@ -19,7 +20,7 @@ use ndn_table::{
 };
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
-use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::command::{Command, CsSettings, NewFace, NewTransport, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
@@ -148,6 +149,8 @@ pub struct Dataplane {
     next_face_id: Arc<AtomicU64>,
     /// The worker that gets the next face.
     next_worker: usize,
+    /// The workers of network devices.
+    ports: HashMap<PortId, usize>,
     roles: Vec<Roles>,
     /// The worker whose events are looked at first.
     next_events: usize,
@@ -221,6 +224,7 @@ impl Dataplane {
             event_waker,
             next_face_id,
             next_worker: 0,
+            ports: HashMap::new(),
             roles,
             next_events: 0,
             erasures: Erasures::default(),
@@ -245,6 +249,20 @@ impl Dataplane {
             Command::AddFace(face) => {
                 let number = self.worker_for(&face);
                 self.workers[number].send(Command::AddFace(face));
+            }
+            Command::AddPort(port) => {
+                let number = self.next_worker(|roles| roles.servers);
+                self.ports.insert(port.port, number);
+                self.workers[number].send(Command::AddPort(port));
+            }
+            Command::ChangePort { port, change } => {
+                let number = match *change {
+                    PortChange::Remove => self.ports.remove(&port),
+                    PortChange::Link(_) | PortChange::Socket(..) | PortChange::Gone => {
+                        self.ports.get(&port).copied()
+                    }
+                };
+                self.workers[number.unwrap_or(0)].send(Command::ChangePort { port, change });
             }
             Command::EraseCs { ticket, prefix, limit } => {
                 let command = self.erasures.begin(ticket, prefix, limit);
@@ -297,20 +315,25 @@ impl Dataplane {
     fn worker_for(&mut self, face: &NewFace) -> usize {
         match face.transport {
             NewTransport::Internal(_) => 0,
+            // All faces on a network device are its worker's.
+            NewTransport::Station(port, _) => self.ports.get(&port).copied().unwrap_or(0),
             NewTransport::Stream(_)
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)
             | NewTransport::Connected(_)
             | NewTransport::Group(..) => {
-                let count = self.workers.len();
                 let is_client = face.options.persistency == Persistency::OnDemand;
-                let next = (1..=count).map(|step| (self.next_worker + step) % count).find(|&one| {
-                    if is_client { self.roles[one].clients } else { self.roles[one].servers }
-                });
-                self.next_worker = next.unwrap_or(0);
-                self.next_worker
+                self.next_worker(|roles| if is_client { roles.clients } else { roles.servers })
             }
         }
+    }
+
+    /// The next one in turn of those that do something.
+    fn next_worker(&mut self, does: impl Fn(Roles) -> bool) -> usize {
+        let count = self.workers.len();
+        let mut others = (1..=count).map(|step| (self.next_worker + step) % count);
+        self.next_worker = others.find(|&one| does(self.roles[one])).unwrap_or(0);
+        self.next_worker
     }
 
     /// Wakes each worker once for everything queued.

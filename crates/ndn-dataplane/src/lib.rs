@@ -29,7 +29,9 @@ mod view;
 mod worker;
 
 pub use balance::{Balanced, Balancer, EntryLoad};
-pub use command::{Command, CsSettings, NewFace, NewTransport};
+pub use command::{
+    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
+};
 pub use dataplane::{
     Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, WorkerOptions,
 };

@@ -113,6 +113,7 @@ impl Parts {
             numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
             channels,
             strangers: Strangers::new(options.on_demand.per_peer_max),
+            stations: Vec::new(),
             on_demand: options.on_demand,
             next_face_id: Arc::clone(&self.next_face_id),
             commands: command_inbox,

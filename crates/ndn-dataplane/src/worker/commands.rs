@@ -79,6 +79,8 @@ impl Worker {
                     self.events.send(Event::FaceClosed { face_id, reason: None });
                 }
             }
+            Command::AddPort(port) => self.add_port(*port),
+            Command::ChangePort { port, change } => self.change_port(now, port, *change),
             Command::SetTables { fib, strategies } => {
                 if let Some(strategies) = strategies {
                     self.shard.set_strategies(strategies);
@@ -142,6 +144,13 @@ impl Worker {
             local = FaceUri::Udp(address);
             channel = Some((id, address));
         }
+        if let NewTransport::Station(port, mac) = &transport
+            && let Some(existing) = self.faces.station_face(*port, *mac)
+            && let Some(face_id) = self.numbers.face_id(existing)
+        {
+            self.events.send(Event::FaceExists { ticket, face_id });
+            return;
+        }
         let Some(index) = self.numbers.allocate(face_id) else {
             let reason = "there are as many faces as there may be";
             return refuse(&mut self.events, std::io::Error::other(reason));
@@ -158,6 +167,9 @@ impl Worker {
             }
             (NewTransport::Connected(socket), _) => {
                 self.faces.add_connected_datagram(now, index, socket, &options)
+            }
+            (NewTransport::Station(port, mac), _) => {
+                self.faces.add_station(now, index, port, mac, &options)
             }
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
             (NewTransport::Datagram(peer), Some((channel, address))) => {

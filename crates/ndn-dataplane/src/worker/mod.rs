@@ -11,6 +11,7 @@ mod counters;
 mod crew;
 mod idle;
 mod overload;
+mod ports;
 mod room;
 mod sink;
 mod timing;
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_face::{
-    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, Progress,
+    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, PortId,
+    Progress,
 };
 use ndn_forwarding::{
     Burst, FaceProperties, FaceScope, Ingress, PacketKind, ServiceTimer, ServiceTimes, Shard,
@@ -31,7 +33,7 @@ use ndn_sys::clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
 
-use crate::command::Command;
+use crate::command::{Command, StationOptions};
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
 use crate::exchange::{Notice, RoutedSink};
@@ -78,6 +80,8 @@ pub(crate) struct Worker {
     pub(crate) on_demand: OnDemandOptions,
     /// UDP peers that have spoken first.
     pub(crate) strangers: WorkerStrangers,
+    /// Of its network devices, what faces that stations bring about are to be.
+    pub(crate) stations: Vec<(PortId, StationOptions)>,
     pub(crate) next_face_id: Arc<AtomicU64>,
     pub(crate) commands: Inbox<Command>,
     pub(crate) events: Sender<Event>,
@@ -243,6 +247,7 @@ impl Worker {
                 Progress::NewPeer { channel, local, peer } => {
                     self.add_peer(now, channel, local, peer);
                 }
+                Progress::NewStation { port, peer } => self.add_station(now, port, peer),
                 Progress::NoBlock => {
                     // Releasing the burst may free a block; the event comes again.
                     self.forward(now);

@@ -1,0 +1,85 @@
+//! Network devices and the stations behind them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ndn_face::{FaceOptions, FaceUri, LinkOptions, PortId};
+use ndn_table::Timestamp;
+
+use super::Worker;
+use crate::command::{NewPort, PortChange, StationOptions};
+use crate::dataplane::OnDemandOptions;
+use crate::event::{Event, FaceCreated};
+
+impl Worker {
+    pub(super) fn add_port(&mut self, new: NewPort) {
+        let NewPort { port, options, stations } = new;
+        match self.faces.add_port(port, options) {
+            Ok(_) => self.stations.push((port, stations)),
+            Err(error) => tracing::warn!(?port, %error, "a network device cannot be used"),
+        }
+    }
+
+    pub(super) fn change_port(&mut self, now: Timestamp, port: PortId, change: PortChange) {
+        self.flush(now);
+        let changed = match change {
+            PortChange::Link(is_up) => {
+                self.faces.set_port_state(port, is_up);
+                Ok(())
+            }
+            PortChange::Socket(socket, options) => {
+                if let Some((_, stations)) = self.stations.iter_mut().find(|(id, _)| *id == port) {
+                    *stations = options;
+                }
+                self.faces.set_port_socket(port, Some(socket), &self.pool)
+            }
+            PortChange::Gone => self.faces.set_port_socket(port, None, &self.pool),
+            PortChange::Remove => {
+                self.stations.retain(|(id, _)| *id != port);
+                self.faces.remove_port(port, &self.pool);
+                Ok(())
+            }
+        };
+        if let Err(error) = changed {
+            tracing::warn!(?port, %error, "a network device cannot be used");
+        }
+    }
+
+    /// Makes a face for a station that has spoken first.
+    #[cold]
+    pub(super) fn add_station(&mut self, now: Timestamp, port: PortId, mac: [u8; 6]) {
+        let stations = self.stations.iter().find(|(id, _)| *id == port);
+        let Some(&(_, stations)) = stations else { return };
+        let name = self.faces.port_for_stranger(port);
+        let name = name.filter(|_| self.numbers.has_room_for_strangers());
+        let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
+        let allocated = name.and_then(|name| Some((name, self.numbers.allocate(face_id)?)));
+        let Some((name, index)) = allocated else {
+            self.counters.refused_peers.increment();
+            return;
+        };
+        let options = self.on_demand.station_options(face_id, stations);
+        match self.faces.add_station(now, index, port, mac, &options) {
+            Ok(counters) => {
+                self.announce_face(index, &options.properties);
+                let (remote, local) = (FaceUri::Ethernet(mac), FaceUri::Device(Arc::clone(&name)));
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
+            }
+            Err(_) => {
+                self.release_number(index);
+                self.counters.refused_peers.increment();
+            }
+        }
+    }
+}
+
+impl OnDemandOptions {
+    /// Options of a face for a station that has spoken first.
+    fn station_options(&self, face_id: u64, stations: StationOptions) -> FaceOptions {
+        let StationOptions { mtu, idle_timeout } = stations;
+        let options = self.face_options(face_id);
+        let link = LinkOptions { mtu: Some(mtu), ..options.link };
+        FaceOptions { link, idle_timeout: Some(idle_timeout), ..options }
+    }
+}
