@@ -155,6 +155,15 @@ impl FaceTable {
         self.get(*self.by_remote_uri.get(remote_uri)?)
     }
 
+    /// The face between two ends, the near one of which may be any.
+    fn find(&self, remote_uri: &str, local_uri: Option<&str>) -> Option<&FaceRecord> {
+        let Some(local_uri) = local_uri else { return self.find_remote(remote_uri) };
+        self.iter().find(|face| {
+            let properties = &face.properties;
+            properties.remote_uri == remote_uri && properties.local_uri == local_uri
+        })
+    }
+
     pub(super) fn insert(&mut self, record: FaceRecord) {
         let properties = &record.properties;
         self.by_remote_uri.insert(properties.remote_uri.clone(), properties.face_id);
@@ -184,9 +193,12 @@ impl ControlState {
             return Outcome::reply(status::NOT_ACCEPTABLE, reason);
         }
         let remote_uri = specification.remote.to_string();
-        if let Some(existing) = self.faces.find_remote(&remote_uri) {
+        let local_uri = specification.local.as_ref().map(ToString::to_string);
+        if let Some(existing) = self.faces.find(&remote_uri, local_uri.as_deref()) {
             return Outcome::Reply(existing.already_exists());
         }
+        // The same station may be behind several interfaces.
+        let remote_uri = local_uri.map_or(remote_uri.clone(), |local| remote_uri + " " + &local);
         match self.pending.join_face(&remote_uri, executing.name) {
             Some(true) => return Outcome::Deferred,
             Some(false) => return Outcome::busy(),
@@ -272,11 +284,33 @@ impl ControlState {
     }
 }
 
+/// The same for faces of stations on a network interface.
+fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
+    let is_device = wanted.local.as_ref().is_some_and(|local| local.scheme() == "dev");
+    let is_group = wanted.remote.ethernet_address().is_none_or(|mac| mac[0] & 1 != 0);
+    if !is_device {
+        Err("Creation of unicast Ethernet faces requires a LocalUri with dev:// scheme".to_owned())
+    } else if wanted.persistency == FacePersistency::OnDemand {
+        Err("Outgoing Ethernet faces do not support on-demand persistency".to_owned())
+    } else if is_group {
+        Err("Cannot create multicast Ethernet faces".to_owned())
+    } else if wanted.options.local_fields == Some(true) {
+        Err("Local fields can only be enabled on faces with local scope".to_owned())
+    } else if wanted.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+        Err(format!("Override MTU cannot be less than {MTU_MIN}"))
+    } else {
+        Ok(())
+    }
+}
+
 /// What every kind of face refuses, in NFD's order and words.
 fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), String> {
     let scheme = wanted.remote.scheme();
     if !schemes.iter().any(|known| known == scheme) {
         return Err("Unsupported protocol".to_owned());
+    }
+    if scheme == "ether" {
+        return check_ethernet(wanted);
     }
     let address = wanted.remote.socket_address().map(|address| address.ip());
     let is_udp = matches!(scheme, "udp4" | "udp6");

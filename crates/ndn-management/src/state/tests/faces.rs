@@ -325,3 +325,59 @@ fn events_are_sent_and_can_be_asked_for() {
     assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
 }
+
+/// Management that can make Ethernet faces too.
+fn with_ethernet() -> Harness {
+    let mut config = ControlConfig::default();
+    config.face_schemes.push("ether".to_owned());
+    Harness::with_config(config)
+}
+
+#[test]
+fn stations_have_a_face_for_each_interface() {
+    let mut harness = with_ethernet();
+    let remote = "ether://[08:00:27:01:dd:01]";
+    let on =
+        |device: &str| ControlParameters { local_uri: Some(device.to_owned()), ..create(remote) };
+    for (parameters, text) in [
+        (
+            create(remote),
+            "Creation of unicast Ethernet faces requires a LocalUri with dev:// scheme",
+        ),
+        (
+            on("udp4://192.0.2.2:6363"),
+            "Creation of unicast Ethernet faces requires a LocalUri with dev:// scheme",
+        ),
+        (
+            ControlParameters {
+                uri: Some("ether://[01:00:5e:00:17:aa]".to_owned()),
+                ..on("dev://eth1")
+            },
+            "Cannot create multicast Ethernet faces",
+        ),
+        (
+            ControlParameters { face_persistency: Some(1), ..on("dev://eth1") },
+            "Outgoing Ethernet faces do not support on-demand persistency",
+        ),
+        (
+            ControlParameters { mtu: Some(63), ..on("dev://eth1") },
+            "Override MTU cannot be less than 64",
+        ),
+    ] {
+        let response = harness.command(APP, Verb::FaceCreate, &parameters);
+        assert_eq!((response.code, response.text.as_str()), (406, text));
+    }
+    let mut make = |device: &str, face_id: u64| {
+        let (ticket, specification) = begin_creation(&mut harness, &on(device));
+        assert_eq!(specification.local.unwrap().to_string(), device);
+        let mut face = record(face_id, remote, FaceScope::NonLocal);
+        face.properties.local_uri = device.to_owned();
+        harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
+        harness.run();
+        harness.sent.clear();
+    };
+    make("dev://eth1", 400);
+    make("dev://eth2", 401);
+    let response = harness.command(APP, Verb::FaceCreate, &on("dev://eth1"));
+    assert_eq!((response.code, response.parameters().unwrap().face_id), (409, Some(400)));
+}
