@@ -43,6 +43,8 @@ enum Command {
     Create {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         uri: FaceUri,
+        /// Of an Ethernet face (ether://[08:00:27:01:02:03]), the network interface: dev://eth1
+        local: Option<FaceUri>,
         /// persistent (ends on an error) or permanent (kept and reconnected)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
         persistency: FacePersistency,
@@ -125,8 +127,8 @@ pub(super) fn run(options: &Options) -> Outcome {
             let face = find_face(&endpoint, face).await?;
             show(&face, &links_of(&endpoint), common.json)
         }),
-        Some(Command::Create { uri, persistency, settings, common }) => {
-            block_on(create(uri, *persistency, settings, common))
+        Some(Command::Create { uri, local, persistency, settings, common }) => {
+            block_on(create(uri, local.as_ref(), *persistency, settings, common))
         }
         Some(Command::Update { face, persistency, settings, common }) => {
             block_on(update(face, *persistency, settings, common))
@@ -191,13 +193,19 @@ fn run_list(options: &ListOptions) -> Outcome {
 
 async fn create(
     uri: &FaceUri,
+    local: Option<&FaceUri>,
     persistency: FacePersistency,
     settings: &Settings,
     common: &CommonOptions,
 ) -> Outcome {
     let canonical = canonical(uri).await?;
+    let local = match local {
+        Some(local) => Some(local.canonize().map_err(|error| Failure::Usage(error.to_string()))?),
+        None => None,
+    };
     let mut parameters = ControlParameters {
         uri: Some(canonical.to_string()),
+        local_uri: local.map(|local| local.to_string()),
         face_persistency: Some(persistency.number()),
         ..ControlParameters::default()
     };
@@ -209,7 +217,12 @@ async fn create(
         (Some(face), 200) => report(&face, common, "created"),
         // The body tells which face there is; what was asked for beyond that is asked of it.
         (Some(face), 409) => {
-            let asked = ControlParameters { face_persistency: None, uri: None, ..parameters };
+            let asked = ControlParameters {
+                face_persistency: None,
+                uri: None,
+                local_uri: None,
+                ..parameters
+            };
             let known = face.face_persistency.and_then(FacePersistency::from_number);
             let longer = known.is_none_or(|known| lasts_longer(persistency, known));
             if !longer && asked == ControlParameters::default() {

@@ -109,7 +109,8 @@ pub(super) async fn find_or_create_face(
 ) -> Outcome<u64> {
     match argument {
         FaceArgument::Id(id) => Ok(*id),
-        FaceArgument::Uri(uri) if has_canonical_form(uri) => {
+        // One for a station could only be made for an interface, too.
+        FaceArgument::Uri(uri) if has_canonical_form(uri) && uri.scheme() != "ether" => {
             let uri = canonical(uri).await?;
             let parameters =
                 ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };

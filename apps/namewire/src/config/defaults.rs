@@ -21,7 +21,11 @@ impl Default for UnixListener {
 impl Listeners {
     /// Whether anybody could use the forwarder.
     pub(super) fn any(&self) -> bool {
-        self.unix.enabled || self.tcp.enabled || self.udp.enabled || self.websocket.enabled
+        self.unix.enabled
+            || self.tcp.enabled
+            || self.udp.enabled
+            || self.websocket.enabled
+            || self.ethernet.enabled
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Listeners {
     pub websocket: WebSocketListener,
     /// UDP groups on network interfaces.
     pub multicast: Multicast,
+    /// Ethernet faces on network interfaces.
+    pub ethernet: super::Ethernet,
 }
 
 /// Settings of the Unix stream listener.

@@ -8,6 +8,7 @@ mod access;
 mod check;
 mod defaults;
 mod error;
+mod ethernet;
 mod forwarder;
 mod interfaces;
 mod listeners;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use error::{ConfigError, Problem};
+pub use ethernet::{Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;
 pub use origin::Origin;
 pub use reference::reference;

@@ -137,6 +137,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     multicast.read("interfaces", &mut own.interfaces);
     multicast.read("except", &mut own.except);
     multicast.finish();
+    listeners.ethernet.read(section.section("ethernet"));
     section.finish();
 }
 
@@ -310,7 +311,15 @@ fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
 }
 
 fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
-    let uri = section.read_required("uri");
+    let uri: Option<FaceUri> = section.read_required("uri");
+    let mut interface = None;
+    section.read_optional("interface", &mut interface);
+    let is_ethernet = uri.as_ref().is_some_and(|uri| uri.scheme() == "ether");
+    if is_ethernet && interface.is_none() {
+        section.object("uri", "an Ethernet face needs an `interface`, such as \"eth1\"");
+    } else if !is_ethernet && interface.is_some() {
+        section.object("interface", "only Ethernet faces have one");
+    }
     let mut persistency = Persistency::Permanent;
     section.read("persistency", &mut persistency);
     let mut mtu = None;
@@ -321,7 +330,7 @@ fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
     let mut pit_tokens = PitTokens::Auto;
     section.read("pit_tokens", &mut pit_tokens);
     section.finish();
-    Some(StaticFace { uri: uri?, persistency, mtu, pit_tokens })
+    Some(StaticFace { uri: uri?, interface, persistency, mtu, pit_tokens })
 }
 
 fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {
@@ -379,11 +388,11 @@ impl FromToml for FaceUri {
         let text = String::from_toml(value)?;
         let uri =
             Self::parse(&text).and_then(|uri| uri.canonize()).map_err(|error| error.to_string())?;
-        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6") {
+        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6" | "ether") {
             Ok(uri)
         } else {
             Err(format!(
-                "`{text}` is not a UDP or TCP face: write one such as \"udp4://192.0.2.1:6363\""
+                "`{text}` is not a UDP, TCP or Ethernet face: write one such as \"udp4://192.0.2.1:6363\""
             ))
         }
     }

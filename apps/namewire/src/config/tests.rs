@@ -31,7 +31,7 @@ fn the_sample_shows_every_key_of_the_schema() {
         let mut value = Some(toml::Value::Table(document.clone()));
         for part in key.split('.') {
             value = value.and_then(|value| match value {
-                toml::Value::Array(items) => items.first().and_then(|item| item.get(part).cloned()),
+                toml::Value::Array(items) => items.iter().find_map(|item| item.get(part).cloned()),
                 toml::Value::Table(table) => table.get(part).cloned(),
                 toml::Value::String(_)
                 | toml::Value::Integer(_)

@@ -37,13 +37,13 @@ impl Config {
 }
 
 #[derive(Default)]
-struct Writer {
+pub(super) struct Writer {
     out: String,
     section: String,
 }
 
 impl Writer {
-    fn section(&mut self, header: &str) {
+    pub(super) fn section(&mut self, header: &str) {
         header.clone_into(&mut self.section);
     }
 
@@ -57,22 +57,28 @@ impl Writer {
         let _ = writeln!(self.out, "{key} = {value}");
     }
 
-    fn changed<T: PartialEq>(&mut self, key: &str, value: &T, default: &T, shown: impl Display) {
+    pub(super) fn changed<T: PartialEq>(
+        &mut self,
+        key: &str,
+        value: &T,
+        default: &T,
+        shown: impl Display,
+    ) {
         if value != default {
             self.line(key, shown);
         }
     }
 }
 
-fn text(value: impl Display) -> Value {
+pub(super) fn text(value: impl Display) -> Value {
     Value::String(value.to_string())
 }
 
-fn texts<T: Display>(values: &[T]) -> Value {
+pub(super) fn texts<T: Display>(values: &[T]) -> Value {
     Value::Array(values.iter().map(text).collect())
 }
 
-fn duration(value: Duration) -> Value {
+pub(super) fn duration(value: Duration) -> Value {
     text(format_duration(value))
 }
 
@@ -106,6 +112,8 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     let interfaces = texts(&multicast.interfaces);
     writer.changed("interfaces", &multicast.interfaces, &default.interfaces, interfaces);
     writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
+    let other = &Config::default().listeners.ethernet;
+    own.ethernet.write(writer, other);
     writer.section("[privileges]");
     for (key, value) in [("user", &config.privileges.user), ("group", &config.privileges.group)] {
         if let Some(value) = value {
@@ -276,6 +284,9 @@ fn write_lists(writer: &mut Writer, config: &Config) {
     for face in &config.static_faces {
         writer.section("[[static_faces]]");
         writer.line("uri", text(&face.uri));
+        if let Some(interface) = &face.interface {
+            writer.line("interface", text(interface));
+        }
         writer.line(
             "persistency",
             match face.persistency {
@@ -320,7 +331,8 @@ mod tests {
     fn what_is_written_reads_the_same() {
         let text = r#"
             strategy_choices = [{ prefix = "/a b", strategy = "/localhost/nfd/strategy/multicast" }]
-            static_faces = [{ uri = "udp4://192.0.2.1:6363", mtu = 1400, persistency = "persistent" }]
+            static_faces = [{ uri = "udp4://192.0.2.1:6363", mtu = 1400, persistency = "persistent" },
+                { uri = "ether://[08:00:27:01:02:03]", interface = "eth1" }]
             static_routes = [{ prefix = "/x", face = "udp4://192.0.2.1:6363", cost = 3, capture = true }]
             [listeners.unix]
             path = "/tmp/a \"quoted\" path"

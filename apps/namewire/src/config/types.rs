@@ -312,6 +312,8 @@ pub struct StrategyChoice {
 pub struct StaticFace {
     /// The peer in canonical form, such as `udp4://192.0.2.1:6363`.
     pub uri: FaceUri,
+    /// The network interface of an `ether` peer.
+    pub interface: Option<String>,
     /// Whether it survives errors and outlives its peer.
     pub persistency: Persistency,
     /// Its MTU in bytes; none takes [`FaceDefaults::mtu`].

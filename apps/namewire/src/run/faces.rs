@@ -31,6 +31,15 @@ pub(super) struct KnownFace {
     pub(super) excess: Excess,
     /// It has been given a receiving socket of its own, or never needs one.
     pub(super) is_separated: bool,
+    /// The near end.
+    pub(super) local: FaceUri,
+}
+
+impl KnownFace {
+    /// The network interface of an Ethernet face.
+    pub(super) fn interface(&self) -> Option<&str> {
+        if let FaceUri::Device(name) = &self.local { Some(name) } else { None }
+    }
 }
 
 impl KnownFace {
@@ -196,7 +205,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    fn properties(&self, face_id: u64, scope: FaceScope) -> FaceProperties {
+    pub(super) fn properties(&self, face_id: u64, scope: FaceScope) -> FaceProperties {
         FaceProperties {
             pit_tokens: match scope {
                 FaceScope::Local if self.pit_tokens == PitTokenPolicy::WhenSeen => {
@@ -210,7 +219,7 @@ impl Wanted {
     }
 
     fn apply(&self, options: &mut FaceOptions) {
-        apply(&self.options, options);
+        apply(&self.options, options, None);
     }
 }
 
@@ -224,8 +233,13 @@ pub(super) fn set_persistency(persistency: FacePersistency, options: &mut FaceOp
     }
 }
 
-/// Changes `options` as management asked; everything was checked there.
-pub(super) fn apply(change: &ndn_management::request::FaceOptions, options: &mut FaceOptions) {
+/// Changes `options` as management asked; everything was checked there. Frames are no longer than the
+/// link takes, if it says.
+pub(super) fn apply(
+    change: &ndn_management::request::FaceOptions,
+    options: &mut FaceOptions,
+    mtu_of_link: Option<usize>,
+) {
     if let Some(local_fields) = change.local_fields {
         options.properties.local_fields = local_fields;
         options.link.local_fields = local_fields;
@@ -245,8 +259,8 @@ pub(super) fn apply(change: &ndn_management::request::FaceOptions, options: &mut
     if let Some(mtu) = change.mtu
         && options.link.mtu.is_some()
     {
-        let mtu = usize::try_from(mtu).unwrap_or(usize::MAX).min(MAX_PACKET_SIZE);
-        options.link.mtu = Some(mtu);
+        let mtu = usize::try_from(mtu).unwrap_or(usize::MAX);
+        options.link.mtu = Some(mtu.min(mtu_of_link.unwrap_or(MAX_PACKET_SIZE)));
     }
 }
 

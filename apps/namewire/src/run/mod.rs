@@ -17,6 +17,7 @@
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
 //! | `access` | who may manage the forwarder |
+//! | `ethernet` | Ethernet faces, which come and go with interfaces |
 //! | `captures` | frames on their way to a capture file |
 //! | `reload` | the configuration read again while it runs |
 //! | `placement` | which worker does what on which processor |
@@ -30,6 +31,7 @@ mod bound;
 mod captures;
 mod control;
 mod directory;
+mod ethernet;
 mod faces;
 mod identities;
 mod listeners;

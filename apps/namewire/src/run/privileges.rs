@@ -63,7 +63,7 @@ fn kept(config: &Config) -> Vec<Capability> {
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
     // Whoever adds a kind of listener has to say here what its faces need that are made later: packet
     // sockets, for one, RawNetwork.
-    let Listeners { unix: _, tcp: _, websocket: _, udp, multicast } = &config.listeners;
+    let Listeners { unix: _, tcp: _, websocket: _, udp, multicast, ethernet } = &config.listeners;
     let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
     let has_bound_faces = !config.bound_faces.is_empty();
@@ -74,8 +74,11 @@ fn kept(config: &Config) -> Vec<Capability> {
     if ports.any(|port| port < start) {
         kept.push(Capability::BindPorts);
     }
-    if has_bound_faces
-        && is_older_than_5_7(rustix::system::uname().release().to_string_lossy().as_ref())
+    let has_stations = config.static_faces.iter().any(|face| face.interface.is_some());
+    if ethernet.enabled
+        || has_stations
+        || has_bound_faces
+            && is_older_than_5_7(rustix::system::uname().release().to_string_lossy().as_ref())
     {
         kept.push(Capability::RawNetwork);
     }
@@ -174,6 +177,9 @@ mod tests {
         let kept = |text: &str| kept(&parse("test", text).unwrap());
         assert_eq!(kept("listeners.tcp.port = 80"), [], "it is open already");
         assert_eq!(kept("listeners.udp = { port = 1, enabled = false }"), []);
+        assert_eq!(kept("listeners.ethernet.enabled = true"), [Capability::RawNetwork]);
+        let station = "static_faces = [{ uri = \"ether://[2:0:0:0:0:1]\", interface = \"eth1\" }]";
+        assert_eq!(kept(station), [Capability::RawNetwork]);
         let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         if start.is_ok_and(|text| text.trim() == "0") {
             eprintln!("*** SKIPPED: everybody may bind every port here ***");

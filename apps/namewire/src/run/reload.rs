@@ -46,10 +46,11 @@ impl Control {
             warn!("{part} changes with the next start only");
         }
         // New faces start with the new defaults; sockets and threads stay what they are, but for
-        // multicast and bound faces, which come and go anyway.
+        // multicast, bound and Ethernet faces, which come and go anyway.
         self.config = Config {
             listeners: Listeners {
                 multicast: config.listeners.multicast.clone(),
+                ethernet: config.listeners.ethernet.clone(),
                 ..self.config.listeners.clone()
             },
             privileges: self.config.privileges.clone(),
@@ -61,6 +62,7 @@ impl Control {
         let now_ns = super::control::now().monotonic_ns;
         self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
         self.bound.look_anew(now_ns, &self.config, &mut self.dataplane);
+        self.ethernet.look_soon();
         Ok(())
     }
 
@@ -102,6 +104,7 @@ fn unchangeable(old: &Config, new: &Config) -> Vec<&'static str> {
     };
     let sockets = |listeners: &Listeners| Listeners {
         multicast: crate::config::Multicast::default(),
+        ethernet: crate::config::Ethernet::default(),
         ..listeners.clone()
     };
     [

@@ -17,6 +17,8 @@ const FIRST_TICKET: u64 = 1 << 63;
 #[derive(Debug)]
 struct StaticFace {
     remote: FaceUri,
+    /// The network interface of an Ethernet face.
+    local: Option<FaceUri>,
     wanted: Wanted,
     state: State,
     retry_ns: u64,
@@ -58,12 +60,16 @@ impl StaticSetup {
                 crate::config::Persistency::Permanent => Persistency::Permanent,
             };
             let pit_tokens = faces::pit_token_policy(face.pit_tokens);
-            setup.add(face.uri.clone(), persistency, pit_tokens, face.mtu);
+            let local = face
+                .interface
+                .as_ref()
+                .and_then(|name| FaceUri::parse(&format!("dev://{name}")).ok());
+            setup.add((face.uri.clone(), local), persistency, pit_tokens, face.mtu);
         }
         for route in &config.static_routes {
             if !setup.faces.iter().any(|face| face.remote == route.face) {
                 let remote = route.face.clone();
-                setup.add(remote, Persistency::Permanent, PitTokenPolicy::WhenSeen, None);
+                setup.add((remote, None), Persistency::Permanent, PitTokenPolicy::WhenSeen, None);
             }
         }
         setup
@@ -71,7 +77,7 @@ impl StaticSetup {
 
     fn add(
         &mut self,
-        remote: FaceUri,
+        (remote, local): (FaceUri, Option<FaceUri>),
         persistency: Persistency,
         pit_tokens: PitTokenPolicy,
         mtu: Option<u64>,
@@ -80,7 +86,8 @@ impl StaticSetup {
         let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
         let wanted = Wanted { ticket, persistency, pit_tokens, options };
         let state = State::DueAt(0);
-        self.faces.push(StaticFace { remote, wanted, state, retry_ns: self.retry_ns_min });
+        let retry_ns = self.retry_ns_min;
+        self.faces.push(StaticFace { remote, local, wanted, state, retry_ns });
     }
 
     /// When [`due`](Self::due) has something to begin.
@@ -93,12 +100,12 @@ impl StaticSetup {
     }
 
     /// The faces to be begun now.
-    pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Wanted)> {
+    pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Option<FaceUri>, Wanted)> {
         let mut due = Vec::new();
         for face in &mut self.faces {
             if matches!(face.state, State::DueAt(at) if at <= now_ns) {
                 face.state = State::Begun;
-                due.push((face.remote.clone(), face.wanted));
+                due.push((face.remote.clone(), face.local.clone(), face.wanted));
             }
         }
         due
@@ -191,7 +198,7 @@ mod tests {
         };
         let config = Config { static_routes: vec![route], ..Config::default() };
         let mut setup = StaticSetup::new(&config);
-        let (_, wanted) = setup.due(0).pop().unwrap();
+        let (_, _, wanted) = setup.due(0).pop().unwrap();
 
         let collaborators = Collaborators::with_strategies(Catalog::default());
         let mut state = ControlState::new(ControlConfig::default(), collaborators);

@@ -7,7 +7,8 @@ use ndn_security::info::Node;
 
 use super::{Reader, seconds};
 use crate::config::{
-    BoundFaces, InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast, WEBSOCKET_PORT,
+    BoundFaces, Ethernet, InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast,
+    WEBSOCKET_PORT,
 };
 
 /// A day.
@@ -69,7 +70,7 @@ impl Reader<'_> {
                 "unix" => self.read_unix(node),
                 "tcp" => self.read_tcp(node),
                 "udp" => self.read_udp(node),
-                "ether" => self.warn(node, "there are no Ethernet faces yet"),
+                "ether" => self.read_ether(node),
                 "websocket" => self.read_websocket(node),
                 "netdev_bound" => self.read_netdev_bound(node),
                 _ => self.refuse_unknown(node, "face_system"),
@@ -227,6 +228,31 @@ impl Reader<'_> {
         udp.enabled = channel.listen;
         udp.port = channel.port;
         udp.addresses = channel.addresses();
+    }
+
+    /// As in NFD, the lists are about faces of the group alone, and all interfaces are listened on.
+    fn read_ether(&mut self, section: &Node) {
+        let mut ethernet = Ethernet { enabled: true, ..Ethernet::default() };
+        for node in &section.children {
+            match node.key.as_str() {
+                "listen" => ethernet.listen = self.yes_no(node),
+                "idle_timeout" => {
+                    if let Some(number) = self.number(node, 1, IDLE_SECONDS_MAX) {
+                        ethernet.idle_timeout = seconds(number);
+                    }
+                }
+                "mcast" => ethernet.multicast = self.yes_no(node),
+                "mcast_group" => match node.value.parse() {
+                    Ok(group) => ethernet.group = group,
+                    Err(reason) => self.refuse(node, reason),
+                },
+                "mcast_ad_hoc" => ethernet.ad_hoc = self.yes_no(node),
+                "whitelist" => ethernet.multicast_interfaces = self.read_interfaces(node),
+                "blacklist" => ethernet.multicast_except = self.read_interfaces(node),
+                _ => self.refuse_unknown(node, "face_system.ether"),
+            }
+        }
+        self.config.listeners.ethernet = ethernet;
     }
 
     /// Reads a key of a multicast group; false if it is not one.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::{AuthorizedSigner, InterfaceRule, Multicast, TrustRules};
+use crate::config::{AuthorizedSigner, Ethernet, InterfaceRule, Multicast, TrustRules};
 
 fn read(text: &str) -> Result<NfdConf, NfdConfError> {
     parse("nfd.conf", text, Path::new("/etc/ndn"), &mut |_| Err("no file".to_owned()))
@@ -129,7 +129,7 @@ fn what_cannot_be_done_is_told_with_its_line() {
     assert_eq!(config(text).forwarder.default_hop_limit, 5);
     let websocket = config(text).listeners.websocket;
     assert!(websocket.enabled && websocket.port == 9696 && websocket.addresses.len() == 2);
-    assert_eq!(lines, ["2", "6"], "{:?}", warnings(text));
+    assert_eq!(lines, ["2"], "{:?}", warnings(text));
 }
 
 #[test]
@@ -194,6 +194,29 @@ fn files_include_others() {
     let text = with_unix("#include \"tables.conf\"");
     let read = parse("nfd.conf", &text, Path::new(""), &mut include).unwrap();
     assert_eq!(read.config.tables.cs.capacity_packets, 7);
+}
+
+#[test]
+fn ethernet_is_on_if_there_is_a_section() {
+    let ethernet =
+        |ether: &str| config(&with_unix(&format!("face_system {{ {ether} }}"))).listeners.ethernet;
+    assert!(!ethernet("general { }").enabled, "no section");
+    assert_eq!(ethernet("ether { }"), Ethernet { enabled: true, ..Ethernet::default() });
+    let own = ethernet(
+        "ether { listen no idle_timeout 30 mcast yes mcast_group 01:00:5E:00:17:AB
+           mcast_ad_hoc yes whitelist { ifname eth* } blacklist { ether 02:00:5e:10:00:01 } }",
+    );
+    assert!(own.enabled && own.multicast && own.ad_hoc && !own.listen);
+    assert_eq!(own.group.to_string(), "01:00:5e:00:17:ab");
+    assert_eq!(own.idle_timeout, Duration::from_secs(30));
+    // The lists are about the group alone.
+    assert_eq!(own.interfaces, [InterfaceRule::Any]);
+    assert_eq!(own.multicast_interfaces, ["eth*".parse().unwrap()]);
+    assert_eq!(own.multicast_except, ["02:00:5e:10:00:01".parse().unwrap()]);
+    for wrong in ["mcast_group 02:00:5e:00:17:aa", "mcast_group x", "idle_timeout 0", "port 1"] {
+        let text = with_unix(&format!("face_system {{ ether {{ {wrong} }} }}"));
+        assert_eq!(problems(&text).len(), 1, "{wrong}");
+    }
 }
 
 #[test]

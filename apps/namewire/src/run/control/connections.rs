@@ -13,6 +13,7 @@ use ndn_sys::stream::{self, AcceptError};
 use tracing::{debug, error, info, warn};
 
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
+use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
 use crate::run::listeners::LocalEnd;
 
@@ -131,16 +132,20 @@ impl Control {
             pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
             options: specification.options,
         };
-        self.create_face(now, &specification.remote, wanted);
+        self.create_face(now, &specification.remote, specification.local.as_ref(), wanted);
     }
 
-    /// Makes a UDP or TCP face, or begins to.
+    /// Makes an Ethernet, UDP or TCP face, or begins to.
     pub(super) fn create_face(
         &mut self,
         now: Now,
         remote: &ndn_management::FaceUri,
+        local: Option<&ndn_management::FaceUri>,
         wanted: Wanted,
     ) {
+        if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
+            return self.create_station(now, mac, local.map_or("", |local| local.host()), &wanted);
+        }
         let Some(address) = remote.socket_address() else {
             self.creation_failed(now, &wanted, status::NOT_ACCEPTABLE, "Unsupported protocol");
             return;
@@ -171,6 +176,21 @@ impl Control {
                 self.attempts.insert(token, attempt);
             }
             Err(error) => self.connect_failed(now, &wanted, address, &error.to_string()),
+        }
+    }
+
+    /// Makes a face of a station behind a network interface.
+    fn create_station(&mut self, now: Now, mac: [u8; 6], interface: &str, wanted: &Wanted) {
+        let (config, dataplane) = (&self.config, &mut self.dataplane);
+        let mut context = Context { now_ns: now.monotonic_ns, config, dataplane };
+        match self.ethernet.new_face(mac, interface, wanted, &mut context) {
+            Ok(face) => self.dataplane.send(Command::AddFace(Box::new(face))),
+            Err(reason) => {
+                info!(interface, reason, "no face on an interface");
+                self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
+                let text = format!("Cannot create a face on {interface}: {reason}");
+                self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+            }
         }
     }
 

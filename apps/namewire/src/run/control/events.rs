@@ -115,6 +115,7 @@ impl Control {
                 excess: Excess::default(),
                 // One that was asked for has it from the start.
                 is_separated: ticket.is_some() || !matches!(face.remote, FaceUri::Udp(_)),
+                local: face.local.clone(),
             },
         );
         self.captures.face_added(face.index, face_id);

@@ -40,10 +40,12 @@ impl Control {
                 self.report_outcomes();
                 continue;
             }
+            let channels: Vec<String> =
+                self.channels.iter().cloned().chain(self.ethernet.channels()).collect();
             let telemetry = DataplaneTelemetry {
                 faces: &self.faces,
                 counters: &self.dataplane.counters(),
-                channels: &self.channels,
+                channels: &channels,
             };
             let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
             self.refusals.report(now, face_id, handled);
@@ -145,7 +147,8 @@ impl Control {
             }
             Action::UpdateFace { face_id, persistency, options } => {
                 if let Some(face) = self.faces.get_mut(&face_id) {
-                    faces::apply(&options, &mut face.options);
+                    let mtu = face.interface().and_then(|name| self.ethernet.mtu(name));
+                    faces::apply(&options, &mut face.options, mtu);
                     if let Some(persistency) = persistency {
                         faces::set_persistency(persistency, &mut face.options);
                     }

@@ -34,6 +34,7 @@ use ndn_management::{
 use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
 use ndn_sys::clock;
+use ndn_sys::netlink::LinkMonitor;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
 use tracing::{info, warn};
@@ -47,6 +48,7 @@ use super::access;
 use super::balance::{self, BalanceSchedule};
 use super::bound::InterfaceFaces;
 use super::captures::Captures;
+use super::ethernet::{Context as EthernetContext, EthernetPorts};
 use super::faces::{KnownFace, Wanted};
 use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
@@ -64,6 +66,7 @@ const TOKEN_DATAPLANE: u64 = 0;
 const TOKEN_INTERNAL: u64 = 1;
 const TOKEN_STOP: u64 = 2;
 const TOKEN_OPERATOR: u64 = 3;
+const TOKEN_LINKS: u64 = 4;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
@@ -124,6 +127,9 @@ pub(super) struct Control {
     statics: StaticSetup,
     pub(super) multicast: MulticastFaces,
     pub(super) bound: InterfaceFaces,
+    pub(super) ethernet: EthernetPorts,
+    /// Tells that interfaces have changed; without it they are looked at now and then.
+    link_monitor: Option<LinkMonitor>,
     operator: OperatorRequests,
     /// Replies that the internal face had no room for.
     unsent: VecDeque<Vec<u8>>,
@@ -151,6 +157,10 @@ impl Control {
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
         poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
         poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
+        let link_monitor = LinkMonitor::new().ok();
+        if let Some(monitor) = &link_monitor {
+            poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
+        }
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(std::sync::Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {
@@ -179,6 +189,8 @@ impl Control {
             statics: StaticSetup::new(config),
             multicast: MulticastFaces::default(),
             bound: InterfaceFaces::default(),
+            ethernet: EthernetPorts::default(),
+            link_monitor,
             operator,
             unsent: VecDeque::new(),
             captures: Captures::default(),
@@ -214,6 +226,7 @@ impl Control {
                     TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
                     TOKEN_INTERNAL => self.internal.reset(),
                     TOKEN_OPERATOR => self.serve_operator(),
+                    TOKEN_LINKS => self.note_links(),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
                     listener => self.accept(now, listener - TOKEN_LISTENERS),
@@ -266,7 +279,9 @@ impl Control {
         let statics = self.statics.next_deadline_ns();
         let bound = self.bound.next_deadline_ns(&self.config);
         let quotas = self.quotas.next_deadline_ns(&self.config.limits);
-        let others = [self.state.next_deadline_ns(), statics, balance, multicast, bound, quotas];
+        let ethernet = self.ethernet.next_deadline_ns(&self.config);
+        let state = self.state.next_deadline_ns();
+        let others = [state, statics, balance, multicast, bound, quotas, ethernet];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -291,11 +306,12 @@ impl Control {
             }
         }
         self.resume_accepting(now);
-        for (remote, wanted) in self.statics.due(now.monotonic_ns) {
-            self.create_face(now, &remote, wanted);
+        for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
+            self.create_face(now, &remote, local.as_ref(), wanted);
         }
         self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
+        self.look_at_ethernet(now);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.quotas.look(now.monotonic_ns, &mut self.faces);
@@ -303,6 +319,32 @@ impl Control {
         if self.is_tapped && self.captures.tap().is_none() {
             self.is_tapped = false;
             self.dataplane.send(Command::SetTap(None));
+        }
+    }
+
+    /// Something is different with network interfaces.
+    fn note_links(&mut self) {
+        if let Some(monitor) = &self.link_monitor {
+            monitor.reset();
+        }
+        self.ethernet.look_soon();
+    }
+
+    pub(super) fn look_at_ethernet(&mut self, now: Now) {
+        let Self { ethernet, config, dataplane, faces, .. } = self;
+        let mut context = EthernetContext { now_ns: now.monotonic_ns, config, dataplane };
+        let has_face = |name: &str| faces.values().any(|face| face.interface() == Some(name));
+        ethernet.look(&mut context, has_face);
+        for resized in ethernet.take_resized() {
+            for (&face_id, face) in faces.iter_mut() {
+                let is_on_it = face.interface() == Some(&resized.name);
+                let length = resized.frame_length(face.options.link.mtu).filter(|_| is_on_it);
+                if length.is_some() {
+                    face.options.link.mtu = length;
+                    let options = Box::new(face.options);
+                    dataplane.send(Command::UpdateFace { face_id, options });
+                }
+            }
         }
     }
 
@@ -359,7 +401,8 @@ pub(super) fn now() -> Now {
 fn face_schemes(config: &Config) -> Vec<String> {
     let udp = &config.listeners.udp;
     let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
-    [("udp4", is_udp(true)), ("udp6", is_udp(false)), ("tcp4", true), ("tcp6", true)]
+    let ether = ("ether", true);
+    [("udp4", is_udp(true)), ("udp6", is_udp(false)), ("tcp4", true), ("tcp6", true), ether]
         .into_iter()
         .filter(|(_, is_possible)| *is_possible)
         .map(|(scheme, _)| scheme.to_owned())

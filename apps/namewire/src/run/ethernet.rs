@@ -1,0 +1,402 @@
+//! Ethernet faces, which come and go with network interfaces.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_dataplane::{
+    Command, Dataplane, NewFace, NewPort, NewTransport, PortChange, StationOptions,
+};
+use ndn_face::{ETHER_TYPE, FaceOptions, FaceUri, Persistency, PortId, PortOptions};
+use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_sys::interface::{Interface, interfaces};
+use ndn_sys::netlink::{Link, links};
+use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
+use tracing::{info, warn};
+
+use super::faces::{Wanted, apply};
+use super::settings;
+use crate::config::{Config, Ethernet};
+
+/// How often to look which interfaces there are, should nothing be told.
+const LOOK: Duration = Duration::from_secs(1);
+/// How soon to look again after something was told, so that an interface that flaps costs little.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long an interface that a command has asked for is kept while its face is being made.
+const FACE_IN_THE_MAKING: Duration = Duration::from_secs(10);
+/// The longest frame that is received: that of the largest packet with its link header, and to spare.
+const PAYLOAD_MAX: u32 = 16 << 10;
+
+/// What an interface is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Purpose {
+    /// Stations that send get faces.
+    accepts: bool,
+    /// This group is joined and has a face.
+    group: Option<[u8; 6]>,
+}
+
+impl Purpose {
+    fn of(config: &Ethernet, interface: &Interface) -> Self {
+        Self { accepts: config.listens_on(interface), group: config.group_on(interface) }
+    }
+
+    fn is_none(self) -> bool {
+        !self.accepts && self.group.is_none()
+    }
+}
+
+/// The interface that a socket was opened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Device {
+    index: u32,
+    mtu: usize,
+}
+
+impl Device {
+    fn of(link: &Link) -> Self {
+        Self { index: link.index, mtu: link.mtu.min(PAYLOAD_MAX) as usize }
+    }
+}
+
+/// An interface in use.
+#[derive(Debug)]
+struct Port {
+    id: PortId,
+    purpose: Purpose,
+    /// None while there is no such interface: permanent faces wait for it.
+    device: Option<Device>,
+    is_up: bool,
+    /// The face of the group, or the one that an operator has destroyed.
+    group_face: Option<u64>,
+    /// Until then it stays without a face.
+    kept_until_ns: u64,
+}
+
+/// The interfaces that have Ethernet faces, by name.
+#[derive(Debug, Default)]
+pub(super) struct EthernetPorts {
+    ports: BTreeMap<String, Port>,
+    /// Those of which no socket could be had, and their number then.
+    refused: BTreeMap<String, u32>,
+    next_look_ns: u64,
+    last_look_ns: u64,
+    /// Interfaces whose MTU has changed, with the earlier one.
+    resized: Vec<(String, usize)>,
+}
+
+/// An interface with another MTU.
+#[derive(Debug)]
+pub(super) struct Resized {
+    pub(super) name: String,
+    before: usize,
+    after: usize,
+}
+
+impl Resized {
+    /// The length of frames of a face on it, if that is to be another one now: they are not longer
+    /// than its MTU, and as long as that if they were before.
+    pub(super) fn frame_length(&self, length: Option<usize>) -> Option<usize> {
+        length.filter(|&length| length > self.after || length == self.before).map(|_| self.after)
+    }
+}
+
+/// What is asked of the data plane, and by what settings.
+pub(super) struct Context<'a> {
+    pub(super) now_ns: u64,
+    pub(super) config: &'a Config,
+    pub(super) dataplane: &'a mut Dataplane,
+}
+
+impl EthernetPorts {
+    /// When to call [`look`](Self::look), if ever.
+    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
+        self.is_used(config).then_some(self.next_look_ns)
+    }
+
+    fn is_used(&self, config: &Config) -> bool {
+        config.listeners.ethernet.enabled || !self.ports.is_empty()
+    }
+
+    /// Interfaces have changed: looks soon.
+    pub(super) fn look_soon(&mut self) {
+        self.refused.clear();
+        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + nanos(LOOK_AGAIN));
+    }
+
+    /// The interfaces that are listened on, as `faces/channels` shows them.
+    pub(super) fn channels(&self) -> impl Iterator<Item = String> + '_ {
+        let listening = self.ports.iter().filter(|(_, port)| port.purpose.accepts);
+        listening.map(|(name, _)| FaceUri::Device(name.as_str().into()).to_string())
+    }
+
+    /// Longest payload of a frame on an interface, if it is in use.
+    pub(super) fn mtu(&self, name: &str) -> Option<usize> {
+        Some(self.ports.get(name)?.device?.mtu)
+    }
+
+    /// The interfaces whose MTU has changed since this was asked for the last time.
+    pub(super) fn take_resized(&mut self) -> Vec<Resized> {
+        let resized = std::mem::take(&mut self.resized).into_iter();
+        let known = resized.filter_map(|(name, before)| {
+            let after = self.mtu(&name)?;
+            Some(Resized { name, before, after })
+        });
+        known.collect()
+    }
+
+    /// Makes ports and faces on interfaces that are new, and removes those of interfaces that are
+    /// gone or not wanted. `has_face` says whether an interface has any.
+    pub(super) fn look(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
+        if !self.is_used(context.config) || context.now_ns < self.next_look_ns {
+            return;
+        }
+        self.last_look_ns = context.now_ns;
+        self.next_look_ns = context.now_ns + nanos(LOOK);
+        let (all, addresses) = match links().and_then(|all| Ok((all, interfaces()?))) {
+            Ok(found) => found,
+            Err(error) => return warn!(%error, "network interfaces cannot be listed"),
+        };
+        self.update(context, &all, &addresses, has_face);
+    }
+
+    fn update(
+        &mut self,
+        context: &mut Context<'_>,
+        all: &[Link],
+        addresses: &[Interface],
+        has_face: impl Fn(&str) -> bool,
+    ) {
+        let usable: BTreeMap<&str, &Link> = all
+            .iter()
+            .filter(|link| is_usable(link))
+            .map(|link| (link.name.as_str(), link))
+            .collect();
+        let purpose_of = |link: &Link| {
+            let interface = as_interface(link, addresses);
+            Purpose::of(&context.config.listeners.ethernet, &interface)
+        };
+        let now_ns = context.now_ns;
+        let mut removed = Vec::new();
+        for (name, port) in &mut self.ports {
+            let link = usable.get(name.as_str()).copied();
+            let purpose = link.map_or(port.purpose, purpose_of);
+            let is_wanted = link.is_some() && !purpose.is_none();
+            if purpose != port.purpose
+                || !is_wanted && !has_face(name) && port.kept_until_ns <= now_ns
+            {
+                info!(interface = name, "leaving an interface");
+                change(context.dataplane, port.id, PortChange::Remove);
+                removed.push(name.clone());
+            } else {
+                let before = port.device.map(|device| device.mtu);
+                port.follow(name, link, context);
+                let after = port.device.map(|device| device.mtu);
+                self.resized
+                    .extend(before.filter(|_| after != before).map(|mtu| (name.clone(), mtu)));
+            }
+        }
+        for name in removed {
+            self.ports.remove(&name);
+        }
+        for (name, link) in usable {
+            let purpose = purpose_of(link);
+            let is_new = !self.ports.contains_key(name)
+                && self.refused.get(name) != Some(&link.index)
+                && !purpose.is_none();
+            if is_new && let Err(error) = self.open(link, purpose, context) {
+                warn!(interface = name, %error, "no Ethernet faces on an interface");
+                self.refused.insert(name.to_owned(), link.index);
+            }
+        }
+    }
+
+    /// Starts to use an interface.
+    fn open(
+        &mut self,
+        link: &Link,
+        purpose: Purpose,
+        context: &mut Context<'_>,
+    ) -> std::io::Result<&mut Port> {
+        let device = Device::of(link);
+        let socket = open_socket(device, purpose, context.config)?;
+        let numbers: Vec<u32> = self.ports.values().map(|port| port.id.0).collect();
+        let free = (0..PortId::COUNT_MAX).find(|number| !numbers.contains(number));
+        let id = PortId(free.ok_or(std::io::ErrorKind::OutOfMemory)?);
+        let is_up = link.state.is_running();
+        info!(interface = link.name, accepts = purpose.accepts, "using an interface");
+        context.dataplane.send(Command::AddPort(Box::new(NewPort {
+            port: id,
+            options: PortOptions {
+                name: link.name.as_str().into(),
+                socket: Some(socket),
+                is_up,
+                accepts: purpose.accepts,
+            },
+            stations: station_options(device, context.config),
+        })));
+        let mut port =
+            Port { id, purpose, device: Some(device), is_up, group_face: None, kept_until_ns: 0 };
+        port.add_group(&link.name, context);
+        Ok(match self.ports.entry(link.name.clone()) {
+            Entry::Occupied(mut occupied) => {
+                occupied.insert(port);
+                occupied.into_mut()
+            }
+            Entry::Vacant(vacant) => vacant.insert(port),
+        })
+    }
+
+    /// A face of a station on an interface.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub(super) fn new_face(
+        &mut self,
+        mac: [u8; 6],
+        name: &str,
+        wanted: &Wanted,
+        context: &mut Context<'_>,
+    ) -> Result<NewFace, String> {
+        if self.ports.get(name).is_none_or(|port| port.device.is_none()) {
+            let all = links().map_err(|error| error.to_string())?;
+            let addresses = interfaces().map_err(|error| error.to_string())?;
+            let link = all.iter().find(|link| link.name == name);
+            let link = link.ok_or_else(|| format!("there is no interface {name}"))?;
+            if !link.is_ethernet() {
+                return Err(format!("{name} does not carry Ethernet"));
+            }
+            if let Some(port) = self.ports.get_mut(name) {
+                port.follow(name, Some(link), context);
+            } else {
+                let interface = as_interface(link, &addresses);
+                let purpose = Purpose::of(&context.config.listeners.ethernet, &interface);
+                self.open(link, purpose, context)
+                    .map_err(|error| format!("{name} cannot be used: {error}"))?;
+            }
+        }
+        let port = self.ports.get_mut(name).ok_or_else(|| format!("{name} cannot be used"))?;
+        let device = port.device.ok_or_else(|| format!("{name} cannot be used"))?;
+        port.kept_until_ns = context.now_ns + nanos(FACE_IN_THE_MAKING);
+        let face_id = context.dataplane.allocate_face_id();
+        let properties = wanted.properties(face_id, FaceScope::NonLocal);
+        let mut options = face_options(properties, wanted.persistency, device.mtu, context.config);
+        apply(&wanted.options, &mut options, Some(device.mtu));
+        Ok(NewFace {
+            ticket: wanted.ticket,
+            transport: NewTransport::Station(port.id, mac),
+            options,
+            remote: FaceUri::Ethernet(mac),
+            local: FaceUri::Device(Arc::from(name)),
+        })
+    }
+}
+
+impl Port {
+    /// Does what has become of the interface.
+    fn follow(&mut self, name: &str, link: Option<&Link>, context: &mut Context<'_>) {
+        let device = link.map(Device::of);
+        let is_other = |old: Device| device.is_none_or(|new| new.index != old.index);
+        if self.device.is_some_and(is_other) {
+            info!(interface = name, "an interface is gone");
+            change(context.dataplane, self.id, PortChange::Gone);
+            (self.device, self.is_up, self.group_face) = (None, false, None);
+        }
+        let Some((link, device)) = link.zip(device) else { return };
+        if self.device != Some(device) {
+            let socket = match open_socket(device, self.purpose, context.config) {
+                Ok(socket) => socket,
+                Err(error) => return warn!(interface = name, %error, "an interface cannot be used"),
+            };
+            info!(interface = name, mtu = device.mtu, "an interface has changed");
+            let stations = station_options(device, context.config);
+            change(context.dataplane, self.id, PortChange::Socket(socket, stations));
+            self.device = Some(device);
+            self.add_group(name, context);
+        }
+        let is_up = link.state.is_running();
+        if std::mem::replace(&mut self.is_up, is_up) != is_up {
+            info!(interface = name, state = link.state.name(), "the link of an interface");
+            change(context.dataplane, self.id, PortChange::Link(is_up));
+        }
+    }
+
+    /// Makes the face of the group, unless it was made since the interface came.
+    fn add_group(&mut self, name: &str, context: &mut Context<'_>) {
+        let (Some(group), Some(device), None) = (self.purpose.group, self.device, self.group_face)
+        else {
+            return;
+        };
+        let is_ad_hoc = context.config.listeners.ethernet.ad_hoc;
+        let face_id = context.dataplane.allocate_face_id();
+        let properties = FaceProperties {
+            link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
+            // Everybody on the link would see them, and they are ours alone.
+            pit_tokens: PitTokenPolicy::Never,
+            ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        };
+        context.dataplane.send(Command::AddFace(Box::new(NewFace {
+            ticket: None,
+            transport: NewTransport::Station(self.id, group),
+            options: face_options(properties, Persistency::Permanent, device.mtu, context.config),
+            remote: FaceUri::Ethernet(group),
+            local: FaceUri::Device(Arc::from(name)),
+        })));
+        self.group_face = Some(face_id);
+    }
+}
+
+/// Whether frames on it can reach us: those of a part of a bridge or bond go to that.
+fn is_usable(link: &Link) -> bool {
+    link.is_ethernet() && !link.is_loopback() && link.master.is_none()
+}
+
+/// An interface as the rules of the configuration see it.
+fn as_interface(link: &Link, addresses: &[Interface]) -> Interface {
+    let with_addresses = addresses.iter().find(|interface| interface.index == link.index);
+    Interface {
+        name: link.name.clone(),
+        index: link.index,
+        can_multicast: link.can_multicast,
+        mac: link.mac,
+        ..with_addresses.cloned().unwrap_or_default()
+    }
+}
+
+fn open_socket(device: Device, purpose: Purpose, config: &Config) -> std::io::Result<PacketSocket> {
+    PacketSocket::open(&PacketSocketOptions {
+        interface: device.index,
+        protocol: ETHER_TYPE,
+        group: purpose.group,
+        payload_max: device.mtu,
+        ring_bytes: usize::try_from(config.listeners.ethernet.ring.0).unwrap_or(usize::MAX),
+    })
+}
+
+fn station_options(device: Device, config: &Config) -> StationOptions {
+    StationOptions { mtu: device.mtu, idle_timeout: config.listeners.ethernet.idle_timeout }
+}
+
+fn face_options(
+    properties: FaceProperties,
+    persistency: Persistency,
+    mtu: usize,
+    config: &Config,
+) -> FaceOptions {
+    let mut options = FaceOptions {
+        link: settings::datagram_link(&config.faces, &config.limits),
+        idle_timeout: Some(config.listeners.ethernet.idle_timeout),
+        ..FaceOptions::datagram(properties, persistency, mtu)
+    };
+    options.link.mtu = Some(mtu);
+    options
+}
+
+fn change(dataplane: &mut Dataplane, port: PortId, change: PortChange) {
+    dataplane.send(Command::ChangePort { port, change: Box::new(change) });
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
