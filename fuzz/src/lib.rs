@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+mod ethernet;
 mod file_service;
 mod keys;
 mod link;
@@ -15,6 +16,7 @@ mod packet;
 mod trust_rules;
 
 pub use configuration::configuration;
+pub use ethernet::ethernet;
 pub use file_service::file_service;
 pub use keys::keys;
 pub use link::link;
@@ -32,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("name_uri", name_uri),
     ("management", management),
     ("link", link),
+    ("ethernet", ethernet),
     ("configuration", configuration),
     ("keys", keys),
     ("file_service", file_service),

@@ -40,7 +40,7 @@ face_system
     mcast_group 224.0.23.170
     whitelist { ifname no-such* }
   }
-  ether { listen yes }
+  ether { listen no mcast no }
   netdev_bound { }
 }
 authorizations
@@ -120,7 +120,7 @@ fn a_file_like_the_samples_starts_and_what_is_missing_is_told() {
     let strategies = text(&forwarder.run(&["strategy", "list"]));
     assert!(strategies.contains("/hii/dcn"), "{strategies}");
     let said = forwarder.process.stderr();
-    assert!(said.contains("nfd.conf:32: "), "there are no Ethernet faces: {said}");
+    assert!(said.contains("nfd.conf:54: "), "prefix-length-for-distribution: {said}");
     let added = forwarder.run(&["face", "create", "udp4://192.0.2.1:6363"]);
     assert!(!added.status.success(), "there is no UDP socket: {}", text(&added));
 }

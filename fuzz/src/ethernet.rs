@@ -1,0 +1,50 @@
+//! Ethernet frames: padding behind a packet, and several senders in a group.
+
+use std::sync::Arc;
+
+use ndn_face::{Budget, FaceCounters, LinkOptions, LinkService, Received, Sender, without_padding};
+use ndn_packet::MAX_PACKET_SIZE;
+use ndn_table::Timestamp;
+
+/// Bytes of fragments that may wait; little, so that a short input reaches it.
+const MEMORY: usize = 8 * 1024;
+/// A frame has at least so much payload.
+const PAYLOAD_MIN: usize = 46;
+
+/// Takes the bytes as the payloads of frames that arrive one after the other at the face of a group: for
+/// each, one byte for the sender, two bytes of length, and what the sender wrote.
+pub fn ethernet(mut bytes: &[u8]) {
+    let counters = Arc::new(FaceCounters::default());
+    let mut service = LinkService::new(LinkOptions::datagram(1500), Arc::clone(&counters), 0);
+    let mut memory = Budget::new(MEMORY);
+    let mut frames = 0;
+    while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_be_bytes([head[1], head[2]])).min(rest.len());
+        let (written, rest) = rest.split_at(length);
+        bytes = rest;
+        let mut payload = written.to_vec();
+        payload.resize(payload.len().max(PAYLOAD_MIN), 0);
+        let Some(length) = without_padding(&payload) else { continue };
+        assert!((2..=payload.len()).contains(&length));
+        // More padding changes nothing, and a byte less than the packet leaves none.
+        payload.push(0xff);
+        assert_eq!(without_padding(&payload), Some(length));
+        assert_eq!(without_padding(&payload[..length]), Some(length));
+        assert_eq!(without_padding(&payload[..length - 1]), None);
+        let sender = Sender::Station([2, 0, 0, 0, 0, head[0]]);
+        frames += 1;
+        let now = Timestamp::from_millis(frames);
+        match service.receive_from(now, Some(sender), &payload[..length], &mut memory) {
+            Ok(Received::Packet { offset, .. }) => assert!(offset < length),
+            Ok(Received::Reassembled { packet, fields }) => {
+                let announcement = usize::from(fields.announcement_length);
+                assert!(packet.len() - announcement <= MAX_PACKET_SIZE);
+            }
+            Ok(Received::Nothing) | Err(_) => {}
+        }
+        assert!(memory.used() <= MEMORY);
+    }
+    assert_eq!(counters.in_frames.value(), frames);
+    service.close(&mut memory);
+    assert_eq!(memory.used(), 0);
+}
