@@ -76,10 +76,9 @@ impl Disturbance {
             rounds::pin(cpu)?;
             while !own.is_done.load(Ordering::SeqCst) {
                 own.is_busy.store(true, Ordering::SeqCst);
-                if own.is_on.load(Ordering::SeqCst) {
-                    own.count.fetch_add(disturb()?, Ordering::SeqCst);
-                }
+                let done = if own.is_on.load(Ordering::SeqCst) { disturb() } else { Ok(0) };
                 own.is_busy.store(false, Ordering::SeqCst);
+                own.count.fetch_add(done?, Ordering::SeqCst);
                 if !own.is_on.load(Ordering::SeqCst) {
                     clock::pause(LOOK);
                 }
