@@ -43,7 +43,7 @@ enum Command {
     Create {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         uri: FaceUri,
-        /// Of an Ethernet face (ether://[08:00:27:01:02:03]), the network interface: dev://eth1
+        /// Of an Ethernet face (`ether://[08:00:27:01:02:03]`), the network interface: dev://eth1
         local: Option<FaceUri>,
         /// persistent (ends on an error) or permanent (kept and reconnected)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
