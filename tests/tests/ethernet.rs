@@ -175,7 +175,8 @@ impl Bridge {
 
     fn ping_often(&self, host: usize, prefix: &str) {
         self.ping(host, prefix);
-        self.succeed(host, &["ping", prefix, "--count", "10", "--interval", "5ms"]);
+        let patient = ["--interval", "5ms", "--timeout", "30s"];
+        self.succeed(host, &[&["ping", prefix, "--count", "10"], &patient[..]].concat());
     }
 }
 
@@ -183,7 +184,7 @@ fn namewire(directory: &Path, host: usize) -> String {
     let text = format!(
         "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.udp]\nenabled = false\n[listeners.ethernet]\nenabled = true\n\
-         except = [\"other*\"]\nring = \"256KiB\"\n",
+         except = [\"other*\"]\nring = \"256KiB\"\n[forwarder]\nworkers = 1\n",
         directory.display()
     );
     let path = directory.join(format!("host{host}.toml"));
