@@ -45,6 +45,6 @@ pub use options::{
     QUEUE_BYTES_MAX,
 };
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
-pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Progress, RxSink, Waited};
+pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Heard, Progress, RxSink, Waited};
 pub use tap::{Direction, FrameTap};
 pub use uri::FaceUri;

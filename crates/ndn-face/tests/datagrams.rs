@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelCounters, ChannelId, CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions,
-    LinkDropReason, Persistency,
+    Heard, LinkDropReason, Persistency,
 };
 use ndn_forwarding::{FaceScope, TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
@@ -92,7 +92,10 @@ fn a_read_says_whether_the_socket_is_empty() {
         (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
         let mut partial_reads = 0;
         while worker.received.len() < before + 40 {
+            let known = worker.received.len();
             assert!(worker.poll(PATIENCE), "40 datagrams");
+            let new = worker.received.len() - known;
+            assert_eq!(worker.faces.heard(), Heard { datagrams: new, drops: 0 });
             assert_eq!(worker.faces.emptied().is_some(), !worker.faces.has_more());
             partial_reads += u32::from(worker.faces.has_more());
         }
@@ -102,6 +105,30 @@ fn a_read_says_whether_the_socket_is_empty() {
         worker.run_until(|worker| worker.received.len() > before + 40);
         assert_eq!(worker.faces.emptied(), Some(id));
     }
+}
+
+#[test]
+fn what_the_kernel_drops_is_told_once() {
+    let mut worker = Worker::new();
+    let options_of_socket = UdpOptions { receive_buffer: 1, ..UdpOptions::bound_to(localhost()) };
+    let socket = UdpSocket::new(&options_of_socket).unwrap();
+    let address = socket.local_address().unwrap();
+    let (id, counters) = worker.faces.add_channel(socket, false).unwrap();
+    let (peer, peer_address) = peer();
+    add_peer(&mut worker, id, peer_address, &options(8800));
+    let (mut told, mut rounds) = (0, 0);
+    while counters.kernel_drops.value() < 100 {
+        rounds += 1;
+        assert!(rounds < 10_000, "a small buffer overflows");
+        (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
+        let mut patience = PATIENCE;
+        while worker.poll(patience) {
+            told += worker.faces.heard().drops;
+            patience = Duration::ZERO;
+        }
+    }
+    assert_eq!(told, counters.kernel_drops.value());
+    assert_eq!(told, worker.faces.call_counters().shared_socket_drops.value());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! between. A portion is as large as a burst that is worth its system calls, and becomes smaller where
 //! the kernel drops answers in the meantime: then their queue is short for what a portion brings about.
 
+use ndn_face::Heard;
 use ndn_forwarding::PacketKind;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::Timestamp;
@@ -20,22 +21,60 @@ const ANSWERS_IN_A_ROW: usize = 4096;
 const PORTION_MAX: usize = PACKETS_PER_FLUSH;
 /// The least of them, where answers are being dropped.
 const PORTION_MIN: usize = 32;
-/// How much a portion grows each time that no answer has been dropped.
+/// How much a portion grows with each look at the answers that finds some, and none dropped.
 const PORTION_GROWTH: usize = 8;
+/// Rounds that read something, but no answer from a UDP socket, until portions are the largest again:
+/// nothing says any more that they have to be small.
+const ROUNDS_WITHOUT_MAX: usize = 64;
 /// Upstream faces and sockets that are looked at again in the middle of a round.
 const UPSTREAMS_MAX: usize = 16;
 
-/// How many Interests are read in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Portion(usize);
+/// How many Interests are read in a row, and what that depends on: what UDP sockets upstream tell.
+/// Where the answers come by streams, the sender waits, and nothing is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Portion {
+    packets: usize,
+    /// What the present look at the answers has found so far.
+    look: Heard,
+    /// A look of this round has found something.
+    is_answered: bool,
+    /// Rounds since one did.
+    rounds_without: usize,
+}
 
 impl Portion {
-    /// Answers have been read, and before that the kernel had dropped some of them, or not.
-    fn note(&mut self, has_dropped: bool) {
-        self.0 = match has_dropped {
-            true => PORTION_MIN.max(self.0 / 2),
-            false => PORTION_MAX.min(self.0 + PORTION_GROWTH),
+    fn new() -> Self {
+        let look = Heard::default();
+        Self { packets: PORTION_MAX, look, is_answered: false, rounds_without: 0 }
+    }
+
+    /// Something upstream has been read, as part of a look at the answers.
+    fn note(&mut self, heard: Heard) {
+        self.look.datagrams += heard.datagrams;
+        self.look.drops += heard.drops;
+    }
+
+    /// Ends a look at the answers: all that waited upstream has been read.
+    fn end_look(&mut self) {
+        let Heard { datagrams, drops } = std::mem::take(&mut self.look);
+        self.is_answered |= datagrams > 0 || drops > 0;
+        self.packets = match (drops, datagrams) {
+            (0, 0) => self.packets,
+            (0, _) => PORTION_MAX.min(self.packets + PORTION_GROWTH),
+            (_, _) => PORTION_MIN.max(self.packets / 2),
         };
+    }
+
+    /// Ends a round, which has read something or not.
+    fn end_round(&mut self, has_read: bool) {
+        if std::mem::take(&mut self.is_answered) {
+            self.rounds_without = 0;
+        } else if has_read {
+            self.rounds_without += 1;
+            if self.rounds_without >= ROUNDS_WITHOUT_MAX {
+                (self.packets, self.rounds_without) = (PORTION_MAX, 0);
+            }
+        }
     }
 }
 
@@ -64,7 +103,7 @@ impl Agenda {
             order: Vec::with_capacity(EVENTS_PER_ROUND),
             upstreams: 0,
             read_at: 0,
-            portion: Portion(PORTION_MAX),
+            portion: Portion::new(),
             recent: Vec::with_capacity(UPSTREAMS_MAX),
             next_forgotten: 0,
             held_back: None,
@@ -135,6 +174,7 @@ impl Worker {
     pub(super) fn receive_ready(&mut self, now: Timestamp, events: &Events) {
         self.agenda.read_at = 0;
         self.state.held_back = false;
+        let seen = self.state.packets + self.burst.len();
         while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
             let place = self.state.next_event;
             let event = events.event(self.agenda.event(place));
@@ -160,11 +200,16 @@ impl Worker {
                 self.agenda.read_at = self.state.packets;
                 continue;
             }
+            // The first look, if it found anything; none has been begun since another one.
+            self.end_look();
             self.receive_once(now, &event);
-            if self.state.packets - self.agenda.read_at >= self.agenda.portion.0 {
+            if self.state.packets - self.agenda.read_at >= self.agenda.portion.packets {
                 self.receive_answers(now);
             }
         }
+        self.end_look();
+        self.agenda.portion.end_round(self.state.packets + self.burst.len() > seen);
+        self.faces.set_datagrams_per_event(self.agenda.portion.packets);
     }
 
     /// Reads all that there is, within a limit.
@@ -172,9 +217,7 @@ impl Worker {
         let end = self.state.packets + ANSWERS_IN_A_ROW;
         loop {
             self.receive_once(now, event);
-            let has_dropped = self.faces.new_drops(event.token) > 0;
-            self.agenda.portion.note(has_dropped);
-            self.faces.set_datagrams_per_event(self.agenda.portion.0);
+            self.agenda.portion.note(self.faces.heard());
             if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
                 return;
             }
@@ -196,7 +239,14 @@ impl Worker {
                 self.receive_all(now, &readable);
             }
         }
+        self.end_look();
         self.agenda.read_at = self.state.packets;
+    }
+
+    /// Goes by what a look at the answers has found, if it has found any.
+    fn end_look(&mut self) {
+        self.agenda.portion.end_look();
+        self.faces.set_datagrams_per_event(self.agenda.portion.packets);
     }
 
     /// Reads once, and notes what the face or socket has brought last, if it has brought anything.
@@ -220,17 +270,60 @@ impl Worker {
 mod tests {
     use super::*;
 
+    const NOTHING: Heard = Heard { datagrams: 0, drops: 0 };
+    const ANSWERS: Heard = Heard { datagrams: 20, drops: 0 };
+    const LOSS: Heard = Heard { datagrams: 20, drops: 3 };
+
+    /// A look at the answers that took so many reads.
+    fn look(portion: &mut Portion, reads: &[Heard]) {
+        reads.iter().for_each(|heard| portion.note(*heard));
+        portion.end_look();
+    }
+
     #[test]
     fn portions_become_smaller_while_answers_are_dropped() {
-        let mut portion = Portion(PORTION_MAX);
-        (0..100).for_each(|_| portion.note(false));
-        assert_eq!(portion, Portion(PORTION_MAX));
-        portion.note(true);
-        assert_eq!(portion, Portion(PORTION_MAX / 2));
-        (0..100).for_each(|_| portion.note(true));
-        assert_eq!(portion, Portion(PORTION_MIN));
-        (0..100).for_each(|_| portion.note(false));
-        assert_eq!(portion, Portion(PORTION_MAX), "and larger again");
+        let mut portion = Portion::new();
+        (0..100).for_each(|_| look(&mut portion, &[ANSWERS]));
+        assert_eq!(portion.packets, PORTION_MAX);
+        look(&mut portion, &[LOSS]);
+        assert_eq!(portion.packets, PORTION_MAX / 2);
+        (0..100).for_each(|_| look(&mut portion, &[LOSS]));
+        assert_eq!(portion.packets, PORTION_MIN);
+        (0..100).for_each(|_| look(&mut portion, &[ANSWERS]));
+        assert_eq!(portion.packets, PORTION_MAX, "and larger again");
+    }
+
+    /// However many reads a look takes, and however many of them find nothing.
+    #[test]
+    fn a_look_counts_once_and_a_loss_in_it_wins() {
+        let mut portion = Portion { packets: 100, ..Portion::new() };
+        look(&mut portion, &[NOTHING; 16]);
+        look(&mut portion, &[]);
+        assert_eq!(portion.packets, 100, "nothing came");
+        look(&mut portion, &[NOTHING, ANSWERS, ANSWERS, NOTHING, ANSWERS]);
+        assert_eq!(portion.packets, 100 + PORTION_GROWTH);
+        look(&mut portion, &[ANSWERS, LOSS, ANSWERS, LOSS, ANSWERS, NOTHING]);
+        assert_eq!(portion.packets, (100 + PORTION_GROWTH) / 2);
+        look(&mut portion, &[NOTHING]);
+        assert_eq!(portion.packets, (100 + PORTION_GROWTH) / 2, "a loss is told once");
+    }
+
+    #[test]
+    fn portions_are_the_largest_again_when_answers_stop() {
+        let mut portion = Portion { packets: PORTION_MIN, ..Portion::new() };
+        let mut rounds = |count, heard: Heard, has_read| {
+            for _ in 0..count {
+                look(&mut portion, &[heard, NOTHING]);
+                portion.end_round(has_read);
+            }
+            portion.packets
+        };
+        assert_eq!(rounds(1000, NOTHING, false), PORTION_MIN, "nobody asks for anything either");
+        assert_eq!(rounds(1000, LOSS, true), PORTION_MIN, "they are still being dropped");
+        assert_eq!(rounds(ROUNDS_WITHOUT_MAX - 1, NOTHING, true), PORTION_MIN);
+        assert_eq!(rounds(1, LOSS, true), PORTION_MIN, "and again");
+        assert_eq!(rounds(ROUNDS_WITHOUT_MAX - 1, NOTHING, true), PORTION_MIN);
+        assert_eq!(rounds(1, NOTHING, true), PORTION_MAX);
     }
 
     #[test]

@@ -75,8 +75,6 @@ pub(crate) struct DatagramInput {
     enough: usize,
     /// The wall clock after the last call, nanoseconds, if it brought time stamps.
     wall_ns: Option<u64>,
-    /// Drops of the kernel that nobody has asked for yet.
-    new_drops: u64,
 }
 
 impl DatagramInput {
@@ -95,7 +93,6 @@ impl DatagramInput {
             taken: 0,
             enough: 0,
             wall_ns: None,
-            new_drops: 0,
         }
     }
 
@@ -161,10 +158,16 @@ impl DatagramInput {
         }
     }
 
-    /// Drops of the kernel that were heard of since the last call.
+    /// Datagrams that were taken for the current event.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// How many messages the kernel had dropped at this socket before the next one, modulo 2^32, if it
+    /// says.
     #[inline]
-    pub(crate) fn take_new_drops(&mut self) -> u64 {
-        std::mem::take(&mut self.new_drops)
+    pub(crate) fn kernel_count(&self) -> Option<u32> {
+        self.batch.message(self.next).dropped
     }
 
     /// Whether everything that was received has been taken.
@@ -191,11 +194,6 @@ impl DatagramInput {
     /// again; a message that has no face then is skipped.
     pub(crate) fn open(&mut self, channel: &Channel, pool: &PacketPool) -> Opened {
         let message = self.batch.message(self.next);
-        if let Some(dropped) = message.dropped {
-            let known = channel.counters.kernel_drops.value();
-            self.new_drops += u64::from(dropped).saturating_sub(known);
-            channel.counters.kernel_drops.set(u64::from(dropped));
-        }
         let Some(face) = channel.face_of(message.peer) else {
             let stranger = message.peer.filter(|_| channel.accepts && !self.reported);
             if let Some(peer) = stranger {

@@ -69,8 +69,8 @@ pub(crate) struct Channel {
     pub(crate) standing: Standing,
     /// What it has brought.
     pub(crate) leaning: Leaning,
-    /// Drops of the kernel that somebody has asked for already.
-    drops_told: u64,
+    /// The kernel's count of its drops, when it last told.
+    kernel_count: u32,
 }
 
 impl Channel {
@@ -94,15 +94,21 @@ impl Channel {
             waits_writable: false,
             listed: false,
             counters: std::sync::Arc::default(),
-            drops_told: 0,
+            kernel_count: 0,
         }
     }
 
-    /// Datagrams that the kernel has dropped since the last call.
-    pub(crate) fn new_drops(&mut self) -> u64 {
-        let drops = self.counters.kernel_drops.value();
-        // The kernel's count has 32 bits.
-        drops.saturating_sub(std::mem::replace(&mut self.drops_told, drops))
+    /// Adds what the kernel has dropped until it counted this far, and says how much that is. The
+    /// kernel's count has 32 bits, and begins again behind them.
+    pub(crate) fn count_drops(&mut self, kernel_count: u32) -> u64 {
+        let new_drops = kernel_count.wrapping_sub(self.kernel_count);
+        if new_drops > u32::MAX / 2 {
+            // An older count, of a message that overtook another one on its way into the queue.
+            return 0;
+        }
+        self.kernel_count = kernel_count;
+        self.counters.kernel_drops.add(u64::from(new_drops));
+        u64::from(new_drops)
     }
 
     /// The face that a message from `peer` belongs to.

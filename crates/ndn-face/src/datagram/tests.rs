@@ -2,14 +2,17 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX};
+use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use super::{ChannelCounters, DatagramQueue, DatagramWriter, Destination, Frame, SendCounters};
+use super::{
+    Channel, ChannelCounters, DatagramQueue, DatagramWriter, Destination, Frame, SendCounters,
+};
 use crate::output::Flushed;
 use crate::{CallCounters, LinkDropReason};
 
@@ -245,4 +248,27 @@ fn a_socket_that_is_gone_refuses_everything_and_keeps_nothing() {
     let counters = SendCounters { channel: &channel, calls: &calls };
     let flushed = queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
+}
+
+/// The kernel counts its drops with 32 bits, and tells the count with each message.
+#[test]
+fn drops_add_up_when_the_count_of_the_kernel_wraps() {
+    let local = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = UdpSocket::new(&UdpOptions::bound_to(local)).unwrap();
+    let mut channel = Channel::new(socket, local, None, false);
+    let mut sum = 0;
+    for (kernel_count, new_drops) in [
+        (5, 5),
+        (5, 0),
+        (0x7FFF_FFFF, 0x7FFF_FFFA),
+        (u32::MAX - 1, 0x7FFF_FFFF),
+        (3, 5),
+        (2, 0),
+        (4, 1),
+    ] {
+        assert_eq!(channel.count_drops(kernel_count), new_drops, "{kernel_count}");
+        sum += new_drops;
+        assert_eq!(channel.counters.kernel_drops.value(), sum);
+    }
+    assert_eq!(sum, (1 << 32) + 4);
 }

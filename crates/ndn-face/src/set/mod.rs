@@ -37,7 +37,7 @@ use crate::{
     Persistency,
 };
 
-pub use receive::{Progress, RxSink, Waited};
+pub use receive::{Heard, Progress, RxSink, Waited};
 pub use send::FaceSink;
 
 /// Poll tokens from here on are the worker's; those below belong to the [`FaceSet`].
@@ -124,6 +124,8 @@ pub struct FaceSet {
     emptied: Option<ChannelId>,
     /// Datagrams that are enough for one event.
     datagrams_per_event: usize,
+    /// What the last event brought.
+    heard: Heard,
 }
 
 impl FaceSet {
@@ -160,6 +162,7 @@ impl FaceSet {
             has_more: false,
             emptied: None,
             datagrams_per_event: DATAGRAMS_PER_EVENT,
+            heard: Heard::default(),
         })
     }
 

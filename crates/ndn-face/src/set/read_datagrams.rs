@@ -99,15 +99,18 @@ impl FaceSet {
         sink: &mut impl RxSink,
     ) -> Progress {
         if input.current().is_none() {
-            let Some(channel) = self.channels.get(id.0 as usize).and_then(Option::as_deref) else {
+            let Some(channel) = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut)
+            else {
                 input.close();
                 return Progress::Done;
             };
-            let opened = input.open(channel, pool);
-            let new_drops = input.take_new_drops();
-            if new_drops > 0 {
+            if let Some(count) = input.kernel_count() {
+                let new_drops = channel.count_drops(count);
                 self.calls.socket_drops(channel.owner.is_some()).add(new_drops);
+                self.heard.drops += new_drops;
             }
+            let opened = input.open(channel, pool);
+            self.heard.datagrams = input.taken();
             match opened {
                 Opened::Nothing => return Progress::Done,
                 Opened::Stranger(peer) => {

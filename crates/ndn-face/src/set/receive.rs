@@ -8,7 +8,7 @@ use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::LinkDropReason;
-use crate::datagram::{Channel, ChannelId};
+use crate::datagram::ChannelId;
 use crate::ether::PortId;
 use crate::face::{Connection, Face, Transport};
 use crate::leaning::Leaning;
@@ -103,6 +103,16 @@ pub(super) enum Pending {
     Internal(FaceIndex),
 }
 
+/// What an event of a UDP socket brought; nothing for any other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Datagrams for faces.
+    pub datagrams: usize,
+    /// Messages that the kernel had dropped before those because nobody read them in time, and had not
+    /// told of. A message may be several datagrams that the kernel has joined.
+    pub drops: u64,
+}
+
 /// Where a frame comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
@@ -133,6 +143,7 @@ impl FaceSet {
         self.waited = None;
         self.has_more = false;
         self.emptied = None;
+        self.heard = Heard::default();
         let Ok(number) = u32::try_from(event.token & (CHANNEL_TOKEN - 1)) else {
             return Progress::Done;
         };
@@ -218,12 +229,11 @@ impl FaceSet {
         self.datagrams_per_event = datagrams;
     }
 
-    /// Datagrams that the kernel has dropped at the UDP socket that an event speaks of, since this was
-    /// last asked, because nobody read them in time.
-    pub fn new_drops(&mut self, token: u64) -> u64 {
-        let number = u32::try_from(token & (CHANNEL_TOKEN - 1)).ok();
-        let number = number.filter(|_| token & CHANNEL_TOKEN != 0);
-        number.and_then(|number| self.channel_mut(ChannelId(number))).map_or(0, Channel::new_drops)
+    /// What the last event brought, if it was one of a UDP socket.
+    #[must_use]
+    #[inline]
+    pub fn heard(&self) -> Heard {
+        self.heard
     }
 
     /// Whether what an event speaks of has mostly brought Data and Nacks of late, and no Interests.
