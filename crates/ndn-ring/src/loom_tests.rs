@@ -65,7 +65,7 @@ fn a_release_is_never_seen_before_its_retain() {
         let first = {
             let list = Arc::clone(&list);
             thread::spawn(move || {
-                list.retain(0);
+                list.retain(0, 1);
                 let other = {
                     let list = Arc::clone(&list);
                     thread::spawn(move || list.release(0, 1))

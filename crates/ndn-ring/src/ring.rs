@@ -190,15 +190,21 @@ impl<T> Consumer<T> {
     pub fn drain(&mut self, count: usize, mut take: impl FnMut(&mut T)) -> usize {
         let known = self.tail.get().wrapping_sub(self.head);
         let waiting = if known >= count { known } else { self.waiting() };
-        let first = self.head;
+        let (first, count) = (self.head, count.min(waiting));
+        if count == 0 {
+            return 0;
+        }
         let mut taken = Taken(self);
-        for ahead in 1..count.min(waiting).min(AHEAD) {
+        for ahead in 1..count.min(AHEAD) {
             taken.0.prefetch(first.wrapping_add(ahead));
         }
-        for _ in 0..count.min(waiting) {
+        for index in 0..count {
             let Taken(consumer) = &mut taken;
             let position = consumer.head;
-            consumer.prefetch(position.wrapping_add(AHEAD));
+            // Not what the producer may be writing.
+            if index + AHEAD < count {
+                consumer.prefetch(position.wrapping_add(AHEAD));
+            }
             consumer.shared.slot(position).with_mut(|slot| {
                 // SAFETY: the slot lies between the two positions, so it is initialised and this side's
                 // alone until `Taken` gives it back. If `take` panics, it still is.

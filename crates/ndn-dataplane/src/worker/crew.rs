@@ -162,7 +162,7 @@ impl Worker {
                 match message {
                     Message::Content(Content::Packet(parcel)) => {
                         let is_pushed = crossed.push_parcel(parcel, pool, hasher);
-                        debug_assert!(is_pushed, "no more were asked for");
+                        assert!(is_pushed, "no more were asked for than fit");
                     }
                     Message::Outgoing(outgoing) => {
                         sink.send(outgoing.face, outgoing.packet(pool));
@@ -206,6 +206,8 @@ impl Worker {
             others.append(&mut crew.others);
             crew.others = others;
         }
+        // Before more is taken: what comes of that has to find the room that there still is.
+        self.send_crossings(now);
     }
 
     /// Takes a frame that another worker has received for a face of this one.

@@ -46,20 +46,27 @@ impl Idle {
         self.since.get_or_insert(now);
     }
 
-    /// What was waited for came at this time: packets, or something else.
+    /// Packets have come, at this time.
     #[inline]
-    pub(super) fn note(&mut self, now: Timestamp, has_packets: bool) {
-        if !has_packets {
-            return;
-        }
-        if let Some(since) = self.since.take() {
-            let pause = now.since(since).min(self.polling_max * PAUSE_MAX);
-            let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
-            self.mean_ns = (self.mean_ns * 7 + pause_ns) / 8;
-        }
+    pub(super) fn note_packets(&mut self, now: Timestamp) {
+        let Some(since) = self.since.take() else { return };
+        let pause = now.since(since).min(self.polling_max * PAUSE_MAX);
+        let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        self.mean_ns = (self.mean_ns * 7 + pause_ns) / 8;
+    }
+
+    /// All packets have been forwarded by now: polling begins, if it is worth it.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Timestamp) {
         let is_worth_it = u128::from(self.mean_ns) < self.polling_max.as_nanos();
         let polling = if is_worth_it { self.polling_max } else { Duration::ZERO };
         self.until = now.plus(polling);
+    }
+
+    /// Whether it may poll at all.
+    #[inline]
+    pub(super) fn may_poll(&self) -> bool {
+        !self.polling_max.is_zero()
     }
 
     /// Whether to poll rather than sleep.
@@ -81,14 +88,15 @@ impl Idle {
 }
 
 impl Worker {
-    /// Waits for events without sleeping: until there are some, another worker has sent something, or
-    /// it is time to sleep.
+    /// Waits for events without sleeping: until there are some, another worker has sent something, it is
+    /// time to sleep, or there is something else to do. False if the kernel was not asked.
     pub(super) fn poll_events(
         &mut self,
         now: Timestamp,
         events: &mut Events,
-    ) -> std::io::Result<()> {
-        let mut now = now;
+    ) -> std::io::Result<bool> {
+        let (mut now, mut has_asked) = (now, false);
+        let mut deadline = None;
         events.clear();
         loop {
             let has_messages = self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting());
@@ -96,9 +104,16 @@ impl Worker {
             // Without other workers, the kernel is all that there is to look at.
             if self.crew.is_none() || self.idle.asks(now, pause) {
                 self.faces.poller().wait(events, Some(Duration::ZERO))?;
+                has_asked = true;
             }
-            if has_messages || !events.is_empty() || !self.idle.polls(now) || self.is_behind() {
-                return Ok(());
+            let is_over = !self.idle.polls(now) || self.is_behind();
+            if has_messages || !events.is_empty() || is_over {
+                return Ok(has_asked);
+            }
+            let until =
+                deadline.get_or_insert_with(|| self.time_to_next(now).map(|time| now.plus(time)));
+            if until.is_some_and(|until| until <= now) {
+                return Ok(has_asked);
             }
             std::hint::spin_loop();
             now = Timestamp::from_nanos(clock::now());
@@ -112,17 +127,23 @@ mod tests {
 
     const POLLING: Duration = Duration::from_micros(20);
 
-    /// Packets at these times, in microseconds; whether the worker polls after the last.
+    fn micros(micros: u64) -> Timestamp {
+        Timestamp::from_nanos(micros * 1000)
+    }
+
+    /// Packets at these times, in microseconds, each forwarded for 60 µs before the next pause begins;
+    /// whether the worker polls after the last.
     fn polls_after(times: impl IntoIterator<Item = u64>) -> bool {
         let mut idle = Idle::new(POLLING);
-        let mut last = Timestamp::ZERO;
-        for micros in times {
-            idle.begin(last);
-            idle.note(last.plus(Duration::from_nanos(1)), false);
-            last = Timestamp::from_nanos(micros * 1000);
-            idle.note(last, true);
+        let (mut last, mut work) = (0, 0);
+        for time in times {
+            idle.begin(micros(last + work));
+            idle.note_packets(micros(time + work));
+            last = time;
+            work += 60;
+            idle.rest(micros(last + work));
         }
-        idle.polls(last.plus(POLLING / 2))
+        idle.polls(micros(last + work).plus(POLLING / 2))
     }
 
     #[test]
@@ -142,21 +163,23 @@ mod tests {
     }
 
     #[test]
-    fn packets_in_every_round_are_no_pauses() {
+    fn polling_begins_when_the_work_is_done_and_ends() {
         let mut idle = Idle::new(POLLING);
-        for micros in 1..50 {
-            idle.begin(Timestamp::from_nanos(micros * 500_000));
-            idle.note(Timestamp::from_nanos(micros * 500_000), true);
-        }
-        assert_eq!(idle.mean_ns, 0);
-        assert!(!idle.polls(Timestamp::from_nanos(49 * 500_000).plus(POLLING)), "for so long");
+        idle.begin(micros(0));
+        idle.note_packets(micros(5));
+        // A long round.
+        idle.rest(micros(60));
+        assert!(idle.polls(micros(61)));
+        assert!(!idle.polls(micros(60).plus(POLLING)));
     }
 
     #[test]
     fn no_polling_is_no_polling() {
         let mut idle = Idle::new(Duration::ZERO);
-        let now = Timestamp::from_nanos(1000);
-        idle.note(now, true);
-        assert!(!idle.polls(now));
+        idle.begin(micros(0));
+        idle.note_packets(micros(1));
+        idle.rest(micros(2));
+        assert!(!idle.polls(micros(2)));
+        assert!(!idle.may_poll());
     }
 }

@@ -141,25 +141,29 @@ impl Worker {
         let timeout = self.timeout(before);
         self.idle.begin(before);
         self.counters.rounds.increment();
-        let mut waited = false;
+        let (mut is_idle, mut has_asked) = (false, true);
         // Everyone who was ready is read before anyone is read again.
         if self.state.next_event >= events.len() {
-            waited = timeout != Some(Duration::ZERO);
-            if waited {
-                self.counters.sleeps.increment();
+            is_idle = !self.is_behind();
+            if timeout != Some(Duration::ZERO) {
                 self.counters.waiting_since_ns.set(before.as_nanos());
             }
-            if let Err(error) = self.wait(before, events, timeout) {
-                // The poller is ours and its arguments are right: nothing sensible is left to do.
-                tracing::error!(%error, "cannot wait for packets");
-                self.state.stopping = true;
-                return;
-            }
+            has_asked = match self.wait(before, events, timeout) {
+                Ok(has_asked) => has_asked,
+                Err(error) => {
+                    // The poller is ours and its arguments are right: nothing sensible is left to do.
+                    tracing::error!(%error, "cannot wait for packets");
+                    self.state.stopping = true;
+                    return;
+                }
+            };
             self.state.next_event = 0;
-            self.plan(events);
+            if has_asked {
+                self.plan(events);
+            }
         }
         let now = Timestamp::from_nanos(clock::now());
-        if waited {
+        if is_idle {
             self.counters.waiting_since_ns.set(0);
             self.counters.waited_ns.add(now.nanos_since(before));
         }
@@ -170,7 +174,9 @@ impl Worker {
         self.state.has_commands = self.handle_commands(now);
         self.state.has_crossed = self.trade(now);
         self.note_room(now);
-        self.receive_ready(now, events);
+        if has_asked {
+            self.receive_ready(now, events);
+        }
         self.forward(now);
         self.erase();
         let mut sink = RoutedSink {
@@ -193,7 +199,12 @@ impl Worker {
         if self.state.held_back && self.state.packets == 0 {
             self.let_others_run(now);
         }
-        self.idle.note(now, self.state.packets > 0);
+        if self.state.packets > 0 {
+            self.idle.note_packets(now);
+            if self.idle.may_poll() {
+                self.idle.rest(Timestamp::from_nanos(clock::now()));
+            }
+        }
     }
 
     /// How long the next wait may last; `None` for as long as it takes.
@@ -204,6 +215,11 @@ impl Worker {
         if self.is_behind() || self.idle.polls(now) {
             return Some(Duration::ZERO);
         }
+        self.time_to_next(now)
+    }
+
+    /// How long there is nothing to do, if nothing comes; `None` for ever.
+    fn time_to_next(&self, now: Timestamp) -> Option<Duration> {
         let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
         // The control thread empties the event queue without saying so.
@@ -242,7 +258,7 @@ impl Worker {
                 Progress::SinkFull => {
                     let kind = self.last_kind();
                     self.forward(now);
-                    self.make_room(now, kind.unwrap_or(PacketKind::Interest));
+                    self.make_room(kind.unwrap_or(PacketKind::Interest));
                 }
                 Progress::NewPeer { channel, local, peer } => {
                     self.add_peer(now, channel, local, peer);
@@ -310,28 +326,30 @@ impl Worker {
         }
     }
 
-    /// Waits for events. If this worker may sleep, the others know that they have to wake it.
+    /// Waits for events. If this worker may sleep, the others know that they have to wake it. False if
+    /// the kernel was not asked for any.
     fn wait(
         &mut self,
         now: Timestamp,
         events: &mut Events,
         timeout: Option<Duration>,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         if timeout == Some(Duration::ZERO) {
-            self.poll_events(now, events)?;
-            return self.reset_wakers(events);
+            let has_asked = self.poll_events(now, events)?;
+            self.reset_wakers(events)?;
+            return Ok(has_asked);
         }
-        let Some(crew) = &self.crew else {
-            self.faces.poller().wait(events, timeout)?;
-            return self.reset_wakers(events);
-        };
-        let exchange = &crew.exchange;
-        exchange.sleeper().flag.prepare();
-        let timeout = if exchange.has_waiting() { Some(Duration::ZERO) } else { timeout };
+        let has_waiting = self.crew.as_ref().is_some_and(|crew| {
+            crew.exchange.sleeper().flag.prepare();
+            crew.exchange.has_waiting()
+        });
+        let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
+        self.counters.sleeps.add(u64::from(!has_waiting));
         let waited = self.faces.poller().wait(events, timeout);
-        exchange.sleeper().flag.awake();
+        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
         waited?;
-        self.reset_wakers(events)
+        self.reset_wakers(events)?;
+        Ok(true)
     }
 
     /// Makes wakers unreadable, before anybody looks for what they speak of.

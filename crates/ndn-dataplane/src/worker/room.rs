@@ -72,21 +72,22 @@ impl Worker {
     /// Waits until others have room for what a burst may cause, in the middle of a read that has
     /// brought packets of this kind last.
     #[inline]
-    pub(super) fn make_room(&mut self, now: Timestamp, kind: PacketKind) {
+    pub(super) fn make_room(&mut self, kind: PacketKind) {
         if !self.has_burst_room(kind) {
-            self.wait_for_room(now, kind);
+            self.wait_for_room(kind);
         }
     }
 
     #[cold]
-    fn wait_for_room(&mut self, now: Timestamp, kind: PacketKind) {
+    fn wait_for_room(&mut self, kind: PacketKind) {
         // A round may take long.
         let begin = Timestamp::from_nanos(clock::now());
         let since = *self.state.crowded_since.get_or_insert(begin);
         let mut at = begin;
         while at.since(since) < PATIENCE {
+            self.pool.settle();
             self.wake_others();
-            self.state.has_crossed |= self.trade(now);
+            self.state.has_crossed |= self.trade(at);
             if self.has_burst_room(kind) {
                 self.state.crowded_since = None;
                 return;
@@ -108,8 +109,14 @@ impl Worker {
         if crew.frames.is_empty() {
             return;
         }
-        for frame in std::mem::take(&mut crew.frames) {
+        let mut frames = std::mem::take(&mut crew.frames);
+        for frame in frames.drain(..) {
             self.take_frame(now, frame);
+        }
+        if let Some(crew) = &mut self.crew {
+            // Its memory, to be used again.
+            frames.append(&mut crew.frames);
+            crew.frames = frames;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One packet on its way to another shard.
 
 use ndn_ring::{PacketHandle, PacketPool, prefetch_slice};
-use ndn_table::{NameHasher, PREFIX_HASHES_MAX};
+use ndn_table::{NameHasher, PIT_TOKEN_LENGTH_MAX, PREFIX_HASHES_MAX};
 
 use crate::burst::NextPacket;
 use crate::descriptor::{Descriptor, Flags};
@@ -21,33 +21,30 @@ const COMPONENTS_MAX: usize = HASHES + 1;
 /// Like a handle, it has to be [released](Self::release) or put into a burst.
 #[derive(Debug)]
 #[must_use = "a parcel holds a packet"]
-pub struct Parcel(Inner);
-
-#[derive(Debug)]
-enum Inner {
-    /// Nearly all.
-    Plain(Plain),
-    /// With a PIT token that is longer than fits the descriptor.
-    LongToken(Box<(Plain, PitToken)>),
-}
-
-#[derive(Debug)]
-struct Plain {
+pub struct Parcel {
     /// Its handle is there, until it is put into a burst.
     descriptor: Descriptor,
-    /// Of the prefixes of one component and more; what is beyond those of the name means nothing.
+    /// Of the prefixes of one component and more; what is beyond those of the name means nothing. With a
+    /// PIT token that does not fit the descriptor: the token.
     hashes: [u64; HASHES],
 }
 
 /// With what says which message it is, and when it was sent, it fills two cache lines.
 const _: () = assert!(size_of::<Parcel>() == 104);
+const _: () = assert!(HASHES * size_of::<u64>() >= PIT_TOKEN_LENGTH_MAX);
 
 impl Parcel {
     #[inline(always)]
     fn new(descriptor: Descriptor, hashes: [u64; HASHES], token: &[u8]) -> Self {
         let is_long = token.len() > descriptor.token.len();
-        let plain = Plain { descriptor, hashes };
-        Self(if is_long { with_long_token(plain, token) } else { Inner::Plain(plain) })
+        Self { descriptor, hashes: if is_long { packed(token) } else { hashes } }
+    }
+
+    /// The PIT token, if it lies where hashes do otherwise.
+    #[inline]
+    fn long_token(&self) -> Option<PitToken> {
+        let length = usize::from(self.descriptor.token_length);
+        (length > self.descriptor.token.len()).then(|| unpacked(&self.hashes, length))
     }
 
     /// A packet of the burst that is being forwarded, once more.
@@ -58,26 +55,9 @@ impl Parcel {
         Self::new(Descriptor { handle, ..*rx.descriptor }, hashes, rx.token)
     }
 
-    #[inline]
-    fn plain(&self) -> &Plain {
-        match &self.0 {
-            Inner::Plain(plain) => plain,
-            Inner::LongToken(long) => &long.0,
-        }
-    }
-
-    #[inline]
-    fn plain_mut(&mut self) -> &mut Plain {
-        match &mut self.0 {
-            Inner::Plain(plain) => plain,
-            Inner::LongToken(long) => &mut long.0,
-        }
-    }
-
     /// The same, without these flags.
     pub(crate) fn without(mut self, flags: Flags) -> Self {
-        let descriptor = &mut self.plain_mut().descriptor;
-        descriptor.flags = descriptor.flags.without(flags);
+        self.descriptor.flags = self.descriptor.flags.without(flags);
         self
     }
 
@@ -85,39 +65,49 @@ impl Parcel {
     #[inline]
     #[must_use]
     pub fn kind(&self) -> PacketKind {
-        self.plain().descriptor.kind
+        self.descriptor.kind
     }
 
     /// Gives the packet a congestion mark, if it has none.
     pub fn mark_congestion(&mut self) {
-        self.plain_mut().descriptor.mark_congestion();
+        self.descriptor.mark_congestion();
     }
 
     /// Has an Interest answered with a Nack of reason Congestion, and nothing else.
     pub fn refuse(&mut self) {
-        self.plain_mut().descriptor.refuse();
+        self.descriptor.refuse();
     }
 
     /// The packet; `None` once it was put into a burst.
     #[must_use]
     pub fn handle(&self) -> Option<&PacketHandle> {
-        self.plain().descriptor.handle.as_ref()
+        self.descriptor.handle.as_ref()
     }
 
     /// Gives the packet up. A parcel that was put into a burst holds none.
     pub fn release(&mut self, pool: &PacketPool) {
-        self.plain_mut()
-            .descriptor
-            .handle
-            .take()
-            .into_iter()
-            .for_each(|handle| pool.release(handle));
+        self.descriptor.handle.take().into_iter().for_each(|handle| pool.release(handle));
     }
 }
 
 #[cold]
-fn with_long_token(plain: Plain, token: &[u8]) -> Inner {
-    Inner::LongToken(Box::new((plain, PitToken::new(token).unwrap_or(PitToken::NONE))))
+fn packed(token: &[u8]) -> [u64; HASHES] {
+    let mut words = [0; HASHES];
+    for (word, bytes) in words.iter_mut().zip(token.chunks(size_of::<u64>())) {
+        let mut padded = [0; size_of::<u64>()];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(padded);
+    }
+    words
+}
+
+#[cold]
+fn unpacked(words: &[u64; HASHES], length: usize) -> PitToken {
+    let mut bytes = [0; HASHES * size_of::<u64>()];
+    for (place, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes.get(..length).and_then(PitToken::new).unwrap_or(PitToken::NONE)
 }
 
 impl Burst {
@@ -143,10 +133,14 @@ impl Burst {
     ) -> bool {
         let Some(next) = self.next_packet() else { return false };
         let NextPacket { descriptor, prefix_hashes, long_token } = next;
-        if let Inner::LongToken(long) = &parcel.0 {
-            *long_token = long.1;
-        }
-        let Plain { descriptor: sent, hashes } = parcel.plain_mut();
+        let has_hashes = match parcel.long_token() {
+            None => true,
+            Some(token) => {
+                *long_token = token;
+                false
+            }
+        };
+        let Parcel { descriptor: sent, hashes } = parcel;
         let Some(handle) = sent.handle.take() else { return true };
         let components = usize::from(sent.components);
         let start = usize::from(sent.name_offset);
@@ -156,7 +150,8 @@ impl Burst {
         prefetch_slice(wire, start);
         prefetch_slice(wire, end);
         *descriptor = Descriptor { handle: None, ..*sent };
-        if components <= COMPONENTS_MAX
+        if has_hashes
+            && components <= COMPONENTS_MAX
             && let Some(places) = prefix_hashes.first_chunk_mut::<{ COMPONENTS_MAX + 1 }>()
         {
             places[0] = hasher.hash_empty();
@@ -169,5 +164,57 @@ impl Burst {
         }
         self.append(handle);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use ndn_packet::{InterestBuilder, Name};
+    use ndn_table::FaceIndex;
+
+    use super::*;
+    use crate::{FaceProperties, FaceScope, Ingress, LpFields, RxFace};
+
+    /// A packet is the same where it arrives, whatever its name and token need.
+    #[test]
+    fn packets_arrive_as_they_were_sent() {
+        let hasher = NameHasher::new([7; 16]);
+        let pool = PacketPool::new(4).unwrap();
+        let mut ingress = Ingress::new(hasher, Arc::default(), 1);
+        let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+        let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+        let (mut sent, mut arrived) = (Burst::new(), Burst::new());
+        for components in 1..=2 * COMPONENTS_MAX {
+            let uri: String = (0..components).map(|number| format!("/{number}")).collect();
+            let name = Name::from_uri(&uri).unwrap();
+            for token in
+                [0, 1, 8, 9, 32].map(|length| &b"0123456789abcdefghijklmnopqrstuv"[..length])
+            {
+                let mut block = pool.allocate_block().unwrap();
+                let wire =
+                    InterestBuilder::new(&name).can_be_prefix(true).nonce(7).to_vec().unwrap();
+                block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+                block.commit(wire.len());
+                let fields =
+                    LpFields { pit_token: PitToken::new(token).unwrap(), ..Default::default() };
+                let pushed = ingress.push(&mut sent, &pool, &mut block, wire.len(), &fields, &face);
+                pool.finish(block);
+                pushed.unwrap();
+                let hashes = sent.prefix_hashes(0).to_vec();
+                let mut parcel = sent.take_parcel(0);
+                assert!(arrived.push_parcel(&mut parcel, &pool, &hasher));
+                assert!(parcel.handle().is_none());
+                assert_eq!(arrived.prefix_hashes(0), hashes, "{name}");
+                assert_eq!(arrived.pit_token(0), token, "{name}");
+                assert_eq!(arrived.kind(0), PacketKind::Interest);
+                sent.release(&pool);
+                arrived.release(&pool);
+            }
+        }
+        assert_eq!(pool.counters().blocks_in_use(), 0);
     }
 }

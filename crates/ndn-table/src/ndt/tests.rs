@@ -137,6 +137,17 @@ proptest! {
                     oracle.route(&hashes),
                     "{} after {:?}", name, changes
                 );
+                if hashes.len() > DEPTH {
+                    let route = oracle.route(&hashes);
+                    let first = (hashes[DEPTH] >> 32) as usize % NDT_ENTRIES;
+                    let is_settled =
+                        !oracle.depths.contains_key(&first) && route.previous == route.shard;
+                    prop_assert_eq!(
+                        table.find_settled(hashes[DEPTH]),
+                        is_settled.then_some((route.shard, route.entry)),
+                        "{} after {:?}", name, changes
+                    );
+                }
             }
         }
     }
