@@ -68,6 +68,7 @@ lint: cargo ## Formatting, clippy, documentation; warnings are errors
 	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTFLAGS="--cfg loom -D warnings -A dead_code" $(CARGO) check -p ndn-ring --lib --tests --target-dir target/loom
 
 .PHONY: fuzz
 fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each
