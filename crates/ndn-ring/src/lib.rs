@@ -10,7 +10,7 @@
 //! | `directory` | which pool a handle belongs to, for the whole process |
 //! | `memory` | the address space behind a pool |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
-//! | [`ring`] | a bounded queue from one thread to another |
+//! | [`ring()`] | a bounded queue from one thread to another |
 //! | [`SleepFlag`] | when a thread that sleeps has to be woken |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | sixteen bytes compared at once |
