@@ -18,6 +18,9 @@ use serde::Serialize;
 
 pub use plot::plot;
 
+/// Share of the Interests that are satisfied at a sustainable rate.
+const SUSTAINED_MIN: f64 = 0.99;
+
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct OverloadOptions {
@@ -82,11 +85,12 @@ pub struct OverloadCase {
     pub ratio: f64,
     /// Interests sent per second.
     pub offered_per_s: f64,
-    /// Interests per second that Data came for in their lifetime.
+    /// Interests per second that Data came for before the end of the stretch.
     pub satisfied_per_s: f64,
-    /// The same over the largest of the same mode.
-    pub of_peak: f64,
-    /// Share of the Interests sent that Data came for.
+    /// The same over the largest of the same mode; none where the generator was the limit, here or at
+    /// the peak, or the run is not valid.
+    pub of_peak: Option<f64>,
+    /// Share of the Interests sent that Data came for before that.
     pub satisfied: f64,
     /// Interests per second that a Nack came for.
     pub nacked_per_s: f64,
@@ -116,7 +120,8 @@ pub struct OverloadMode {
     pub answers_first: bool,
     /// Satisfied Interests per second at most.
     pub peak_per_s: f64,
-    /// Share of the peak at 1.5 times the sustainable rate, if that was offered.
+    /// Share of the peak at 1.5 times the sustainable rate, if that was offered, the generator could,
+    /// and the run is valid.
     pub of_peak_at_1_5: Option<f64>,
     /// The same at 3 times.
     pub of_peak_at_3: Option<f64>,
@@ -129,7 +134,12 @@ pub struct OverloadRun {
     pub workers: usize,
     /// Bytes of content in a Data.
     pub payload: usize,
-    /// The largest rate offered in an open loop of which 99 % are satisfied, answers first.
+    /// Whether the sustainable rate is one: with answers first, the row at it has 99 % satisfied. If not
+    /// even after a second search, the multiples are of something else. Without such a row, nobody has
+    /// looked, and it is taken for one.
+    pub valid: bool,
+    /// The largest rate offered in an open loop of which 99 % are satisfied before the end of the
+    /// stretch, answers first.
     pub sustainable_per_s: f64,
     /// Exchanges per second of a closed loop, for comparison.
     pub closed_loop_per_s: f64,
@@ -156,15 +166,29 @@ pub struct OverloadReport {
     pub runs: Vec<OverloadRun>,
 }
 
+impl OverloadCase {
+    fn is_at(&self, ratio: f64) -> bool {
+        (self.ratio - ratio).abs() < 1e-9
+    }
+
+    /// Whether this row is no proof that the sustainable rate, as found, is not one.
+    fn bears_out(&self) -> bool {
+        !self.answers_first || !self.is_at(1.0) || self.satisfied >= SUSTAINED_MIN
+    }
+}
+
 impl OverloadMode {
     /// Completes the rows of one mode, and sums them up.
-    fn of(rows: &mut [OverloadCase], answers_first: bool) -> Self {
-        let peak_per_s = rows.iter().map(|row| row.satisfied_per_s).fold(0.0, f64::max);
-        rows.iter_mut().for_each(|row| row.of_peak = row.satisfied_per_s / peak_per_s);
-        let at = |ratio: f64| {
-            let row = rows.iter().find(|row| (row.ratio - ratio).abs() < 1e-9);
-            row.map(|row| row.of_peak)
-        };
+    fn of(rows: &mut [OverloadCase], answers_first: bool, is_valid: bool) -> Self {
+        let peak = rows.iter().max_by(|a, b| a.satisfied_per_s.total_cmp(&b.satisfied_per_s));
+        let peak_per_s = peak.map_or(0.0, |row| row.satisfied_per_s);
+        // Had the generator been faster, the peak might be higher.
+        let is_peak = is_valid && peak.is_some_and(|row| !row.generator_bound);
+        for row in rows.iter_mut() {
+            let is_share = is_peak && !row.generator_bound;
+            row.of_peak = is_share.then(|| row.satisfied_per_s / peak_per_s);
+        }
+        let at = |ratio: f64| rows.iter().find(|row| row.is_at(ratio)).and_then(|row| row.of_peak);
         Self { answers_first, peak_per_s, of_peak_at_1_5: at(1.5), of_peak_at_3: at(3.0) }
     }
 }
@@ -206,9 +230,40 @@ mod tests {
     fn shares_are_of_the_peak_of_the_mode() {
         let row = |ratio, satisfied_per_s| plot::tests::case(true, ratio, satisfied_per_s);
         let mut rows = vec![row(0.5, 50.0), row(1.5, 100.0), row(3.0, 80.0)];
-        let mode = OverloadMode::of(&mut rows, true);
+        let mode = OverloadMode::of(&mut rows, true, true);
         assert_eq!((mode.of_peak_at_1_5, mode.of_peak_at_3), (Some(1.0), Some(0.8)));
-        assert_eq!(rows.iter().map(|row| row.of_peak).collect::<Vec<_>>(), [0.5, 1.0, 0.8]);
-        assert_eq!(OverloadMode::of(&mut rows[..1], true).of_peak_at_3, None, "not offered");
+        let shares = [0.5, 1.0, 0.8].map(Some);
+        assert_eq!(rows.iter().map(|row| row.of_peak).collect::<Vec<_>>(), shares);
+        assert_eq!(OverloadMode::of(&mut rows[..1], true, true).of_peak_at_3, None, "not offered");
+    }
+
+    #[test]
+    fn there_are_no_shares_where_the_generator_or_the_search_has_failed() {
+        let row = |ratio, satisfied_per_s| plot::tests::case(true, ratio, satisfied_per_s);
+        let rows = [row(0.5, 50.0), row(1.5, 100.0), row(3.0, 80.0)];
+        let shares = |bound: Option<usize>, is_valid| {
+            let mut rows = rows.clone();
+            bound.into_iter().for_each(|place| rows[place].generator_bound = true);
+            let mode = OverloadMode::of(&mut rows, true, is_valid);
+            assert_eq!(
+                [mode.of_peak_at_1_5, mode.of_peak_at_3],
+                [rows[1].of_peak, rows[2].of_peak]
+            );
+            (mode.of_peak_at_1_5, mode.of_peak_at_3)
+        };
+        assert_eq!(shares(None, false), (None, None));
+        assert_eq!(shares(Some(2), true), (Some(1.0), None));
+        assert_eq!(shares(Some(1), true), (None, None), "nobody knows the peak");
+        assert_eq!(shares(Some(0), true), (Some(1.0), Some(0.8)));
+    }
+
+    #[test]
+    fn only_the_row_at_the_sustainable_rate_can_refute_it() {
+        let bears_out = |answers_first, ratio, satisfied| {
+            let row = plot::tests::case(answers_first, ratio, 1e5);
+            OverloadCase { satisfied, ..row }.bears_out()
+        };
+        assert!(bears_out(true, 1.0, 0.99) && !bears_out(true, 1.0, 0.98));
+        assert!(bears_out(false, 1.0, 0.5) && bears_out(true, 1.25, 0.5));
     }
 }

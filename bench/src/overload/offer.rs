@@ -61,6 +61,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) sent: u64,
     pub(super) satisfied: u64,
+    /// Those of them that were before the end of the stretch.
+    pub(super) satisfied_in_time: u64,
     pub(super) nacked: u64,
     pub(super) answers: u64,
     pub(super) losses: Losses,
@@ -76,9 +78,10 @@ impl Outcome {
         to_f64(count) / self.seconds
     }
 
-    /// Share of the Interests that Data came for.
+    /// Share of the Interests that Data came for before the end: where a queue grows during the whole
+    /// stretch, much is satisfied only when nothing is sent any more.
     pub(super) fn satisfied_share(&self) -> f64 {
-        to_f64(self.satisfied) / to_f64(self.sent.max(1))
+        to_f64(self.satisfied_in_time) / to_f64(self.sent.max(1))
     }
 
     /// Messages that the generator itself has lost, over the Interests.
@@ -203,6 +206,7 @@ impl<'a> Subject<'a> {
             seconds,
             sent: 0,
             satisfied: 0,
+            satisfied_in_time: 0,
             nacked: 0,
             answers: producer.0.counters().iter().map(|pattern| pattern.data).sum(),
             losses: Losses {
@@ -221,6 +225,11 @@ impl<'a> Subject<'a> {
             producer_busy: producer.1.cpu.as_secs_f64() / seconds,
             stolen: to_f64(steal_ns() - steal_before) / to_f64(elapsed_ns),
         };
+        for (consumer, _) in &consumers {
+            // Those that had so many to send have taken as long as they have.
+            let in_time = consumer.at_stop().unwrap_or_else(|| consumer.totals());
+            outcome.satisfied_in_time += in_time.satisfied;
+        }
         for pattern in consumers.iter().flat_map(|(consumer, _)| consumer.counters()) {
             outcome.sent += pattern.sent;
             outcome.satisfied += pattern.satisfied;

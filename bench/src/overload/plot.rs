@@ -65,13 +65,14 @@ fn panel(svg: &mut String, run: &OverloadRun) {
     let _ = writeln!(
         svg,
         "<text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" font-size=\"14\">\
-         Satisfied Interests, {} worker{}, {} B ({:.0}/s sustainable)</text>\n\
+         Satisfied Interests, {} worker{}, {} B ({:.0}/s {})</text>\n\
          <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">\
          offered rate, in multiples of the sustainable one</text>",
         run.workers,
         if run.workers == 1 { "" } else { "s" },
         run.payload,
         run.sustainable_per_s,
+        if run.valid { "sustainable" } else { "found sustainable, but not: invalid" },
         HEIGHT - 18.0,
     );
     grid(svg, &scale);
@@ -161,7 +162,7 @@ pub(super) mod tests {
             ratio,
             offered_per_s: ratio * 1e5,
             satisfied_per_s,
-            of_peak: 1.0,
+            of_peak: Some(1.0),
             satisfied: 1.0,
             nacked_per_s: 0.0,
             answers_lost: 0.0,
@@ -181,6 +182,7 @@ pub(super) mod tests {
         let run = OverloadRun {
             workers: 1,
             payload: 100,
+            valid: true,
             sustainable_per_s: 1e5,
             closed_loop_per_s: 2e5,
             generator_per_s: 1e6,

@@ -118,6 +118,8 @@ pub struct Consumer {
     faces: u32,
     left: u64,
     unexpected: u64,
+    /// What had become of the Interests when it was told to stop.
+    at_stop: Option<ConsumerTotals>,
 }
 
 impl Consumer {
@@ -152,6 +154,7 @@ impl Consumer {
             faces: scenario.faces,
             left: scenario.count.unwrap_or(u64::MAX),
             unexpected: 0,
+            at_stop: None,
         })
     }
 
@@ -254,6 +257,16 @@ impl Consumer {
     /// Sends nothing more.
     pub fn stop(&mut self) {
         self.left = 0;
+        if self.at_stop.is_none() {
+            self.at_stop = Some(self.totals());
+        }
+    }
+
+    /// What had become of the Interests when [`stop`](Self::stop) was called first: what is answered later
+    /// is no part of what was answered in that time.
+    #[must_use]
+    pub fn at_stop(&self) -> Option<ConsumerTotals> {
+        self.at_stop
     }
 
     /// Whether all was sent and has ended.

@@ -97,12 +97,13 @@ fn print_overload(report: &OverloadReport) -> Outcome {
     ];
     for run in &report.runs {
         output::print_line(&format!(
-            "workers: {}, payload: {} B, sustainable: {}/s (closed loop: {}/s, generator: {}/s)",
+            "workers: {}, payload: {} B, sustainable: {}/s (closed loop: {}/s, generator: {}/s){}",
             run.workers,
             run.payload,
             grouped(run.sustainable_per_s as u64),
             grouped(run.closed_loop_per_s as u64),
             grouped(run.generator_per_s as u64),
+            if run.valid { "" } else { ", INVALID: less than 99 % are satisfied at that rate" },
         ))?;
         let mut table = Table::new(&headings);
         for case in &run.cases {
@@ -111,7 +112,7 @@ fn print_overload(report: &OverloadReport) -> Outcome {
                 format!("{:.2} x", case.ratio),
                 grouped(case.offered_per_s as u64),
                 grouped(case.satisfied_per_s as u64),
-                format!("{:.0}%", case.of_peak * 100.0),
+                case.of_peak.map_or("-".to_owned(), |share| format!("{:.0}%", share * 100.0)),
                 grouped(case.nacked_per_s as u64),
                 format!("{:.1}%", case.answers_lost * 100.0),
                 format!("{:.1}", case.p50_ms),

@@ -139,6 +139,23 @@ fn what_is_not_answered_times_out_after_its_own_lifetime() {
 }
 
 #[test]
+fn what_is_answered_after_the_stop_is_told_apart() {
+    let mut consumer = consumer(vec![pattern("/a")], Load::Window(3), 1);
+    let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
+    let answers: Vec<Vec<u8>> =
+        send(&mut consumer, 0).iter().map(|(_, sent)| answer(&mut producer, sent)).collect();
+    consumer.handle_frame(0, &answers[0], 10);
+    assert_eq!(consumer.at_stop(), None);
+    for data in &answers[1..] {
+        consumer.stop();
+        consumer.handle_frame(0, data, 20);
+    }
+    let at_stop = consumer.at_stop().unwrap();
+    assert_eq!((at_stop.sent, at_stop.satisfied, at_stop.outstanding), (3, 1, 2));
+    assert_eq!((consumer.totals().satisfied, consumer.is_done()), (3, true));
+}
+
+#[test]
 fn weights_divide_the_interests() {
     let heavy = ConsumerPattern { weight: 3.0, ..pattern("/heavy") };
     let mut consumer = consumer(vec![pattern("/light"), heavy], Load::Window(1000), 1);
