@@ -11,12 +11,19 @@ use ndn_security::{Certificate, Verifier, VerifyError};
 use crate::endpoint::Endpoint;
 use crate::express::InterestRequest;
 
-/// Certificates that are kept although nothing has been trusted by them yet.
+/// Certificates that are kept, each of which something was trusted by.
 const FETCHED_MAX: usize = 64;
 /// How often a certificate is asked for again.
 const RETRANSMISSIONS: u32 = 1;
 
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
+
+/// Why certificates did not lead to an anchor.
+struct Climb {
+    error: TrustError,
+    /// Whether any were fetched.
+    asked: bool,
+}
 
 /// Rules, trust anchors, and the certificates that were fetched.
 pub struct Trust {
@@ -27,7 +34,7 @@ pub struct Trust {
 
 struct State {
     policy: TrustPolicy,
-    /// Those that came last, at the end.
+    /// Certificates that were good once; those that came last, at the end.
     fetched: VecDeque<Arc<Certificate>>,
 }
 
@@ -72,47 +79,80 @@ impl Trust {
         lifetime: Duration,
         data: &Data<'_>,
     ) -> Result<(), VerifyError> {
+        match self.climb(endpoint, lifetime, data, false).await {
+            // What is not fresh may be another's: it is asked for anew, once.
+            Err(Climb { error, asked: true }) if !matches!(error, TrustError::TooLong { .. }) => {
+                self.climb(endpoint, lifetime, data, true).await
+            }
+            end => end,
+        }
+        .map_err(|end| untrusted(end.error))
+    }
+
+    /// Fetches certificates until it is known what the Data is worth. Only those that have proved to be
+    /// good are kept: anybody can answer with one of this name.
+    async fn climb(
+        &self,
+        endpoint: &Endpoint,
+        lifetime: Duration,
+        data: &Data<'_>,
+        fresh: bool,
+    ) -> Result<(), Climb> {
         let mut asked: Vec<Name> = Vec::new();
-        loop {
-            let certificate = match self.judge(data) {
+        let mut fetched: Vec<Arc<Certificate>> = Vec::new();
+        let error = loop {
+            let certificate = match self.judge_with(data, &fetched) {
                 Validation::Accepted => return Ok(()),
-                Validation::Refused(error) => return Err(untrusted(error)),
+                Validation::Refused(error) => break error,
                 Validation::NeedsCertificate(name) => name,
             };
             let name = || data.name().to_name();
             if asked.contains(&certificate) {
-                return Err(untrusted(TrustError::Loop { name: name(), certificate }));
+                break TrustError::Loop { name: name(), certificate };
             }
             if asked.len() == CHAIN_MAX {
-                return Err(untrusted(TrustError::TooLong { name: name() }));
+                break TrustError::TooLong { name: name() };
             }
-            match self.fetch(endpoint, lifetime, &certificate).await {
-                Ok(fetched) => self.keep(fetched),
-                Err(reason) => {
-                    return Err(untrusted(TrustError::Unavailable { certificate, reason }));
-                }
+            match self.fetch(endpoint, lifetime, &certificate, fresh).await {
+                Ok(came) => fetched.push(Arc::new(came)),
+                Err(reason) => break TrustError::Unavailable { certificate, reason },
             }
             asked.push(certificate);
-        }
+        };
+        Err(Climb { error, asked: !asked.is_empty() })
     }
 
+    /// Judges by what is kept.
     fn judge(&self, data: &Data<'_>) -> Validation {
         let Some(packet) = SignedPacket::from_data(data) else {
-            let name = data.name().to_name();
-            return Validation::Refused(TrustError::KeyLocator { name });
+            return no_locator(data);
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { policy, fetched } = &mut *state;
+        policy.validate(&packet, fetched.make_contiguous(), (self.clock)())
+    }
+
+    /// Judges by what is kept, apart from what has expired and may have been renewed, and by these
+    /// certificates; keeps those of them that are good.
+    fn judge_with(&self, data: &Data<'_>, came: &[Arc<Certificate>]) -> Validation {
+        let Some(packet) = SignedPacket::from_data(data) else {
+            return no_locator(data);
         };
         let now = (self.clock)();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { policy, fetched } = &mut *state;
-        policy.validate(&packet, fetched.make_contiguous(), now)
-    }
-
-    fn keep(&self, certificate: Certificate) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.fetched.len() == FETCHED_MAX {
-            state.fetched.pop_front();
+        fetched.retain(|certificate| certificate.validity().contains(now));
+        let all: Vec<_> = fetched.iter().chain(came).cloned().collect();
+        let verdict = policy.validate(&packet, &all, now);
+        if verdict == Validation::Accepted {
+            for good in came.iter().filter(|certificate| policy.is_verified(certificate)) {
+                if fetched.len() == FETCHED_MAX {
+                    fetched.pop_front();
+                }
+                fetched.push_back(Arc::clone(good));
+            }
         }
-        state.fetched.push_back(Arc::new(certificate));
+        verdict
     }
 
     /// A certificate whose name begins so; a fresh one if the first that comes is not valid.
@@ -121,9 +161,10 @@ impl Trust {
         endpoint: &Endpoint,
         lifetime: Duration,
         name: &Name,
+        fresh: bool,
     ) -> Result<Certificate, String> {
-        let first = fetch_certificate(endpoint, lifetime, name, false).await?;
-        if first.validity().contains((self.clock)()) {
+        let first = fetch_certificate(endpoint, lifetime, name, fresh).await?;
+        if fresh || first.validity().contains((self.clock)()) {
             return Ok(first);
         }
         let fresh = fetch_certificate(endpoint, lifetime, name, true).await;
@@ -153,8 +194,16 @@ async fn fetch_certificate(
     if data.content_type() == ContentType::NACK {
         return Err(format!("{} says that there is none", data.name()));
     }
-    Certificate::parse(data.wire().to_vec())
-        .map_err(|error| format!("{} is not a certificate: {error}", data.name()))
+    let certificate = Certificate::parse(data.wire().to_vec())
+        .map_err(|error| format!("{} is not a certificate: {error}", data.name()))?;
+    if certificate.key_name().len() > name.len() {
+        return Err(format!("{} is not named by a part of its key's name", data.name()));
+    }
+    Ok(certificate)
+}
+
+fn no_locator(data: &Data<'_>) -> Validation {
+    Validation::Refused(TrustError::KeyLocator { name: data.name().to_name() })
 }
 
 fn untrusted(error: TrustError) -> VerifyError {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Component before the key's identifier in names of keys and certificates.
-const KEY: Component<'static> = Component::generic(b"KEY");
+pub(crate) const KEY: Component<'static> = Component::generic(b"KEY");
 
 /// Issuer component of a certificate that is signed by its own key.
 pub const SELF: Component<'static> = Component::generic(b"self");

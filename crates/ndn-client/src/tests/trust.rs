@@ -1,7 +1,7 @@
 //! Certificates that rules need are fetched by name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use ndn_packet::{Component, ContentType, DataBuilder, Name};
@@ -246,4 +246,98 @@ async fn the_key_of_a_certificate_counts_while_that_is_valid() {
         lab.now.store(time, Ordering::Relaxed);
         assert_eq!(lab.consumer.express(&request).await.is_ok(), accepted, "{time}");
     }
+}
+
+fn issue(
+    uri: &str,
+    key: &Arc<PrivateKey>,
+    version: u64,
+    not_after: i64,
+    signer: &dyn Signer,
+) -> Arc<Certificate> {
+    let kn = key_name(name(uri).as_ref(), Component::generic(b"k"));
+    let options = CertificateOptions {
+        issuer_id: Component::generic(b"NA"),
+        version,
+        not_before_unix_s: NOW - 1000,
+        not_after_unix_s: not_after,
+        description: &[],
+    };
+    Arc::new(Certificate::issue(kn.as_ref(), &key.public_key().unwrap(), &options, signer).unwrap())
+}
+
+async fn serve_two(
+    lab: &Lab,
+    first: Arc<Certificate>,
+    second: Arc<Certificate>,
+    at: &str,
+) -> (Registration, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&flag);
+    let answer = move |request: Request| {
+        let one = if switch.load(Ordering::Relaxed) { &second } else { &first };
+        request.answer(one.wire());
+    };
+    (lab.producer.produce(&name(at), answer).await.unwrap(), flag)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_certificate_is_forgotten() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let forged = Identity::new("/lab/a/server", None, NOW + 1000);
+    let (_r, flag) = serve_two(
+        &lab,
+        Arc::clone(&forged.certificate),
+        Arc::clone(&lab.server.certificate),
+        "/lab/a/server/KEY/k",
+    )
+    .await;
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("was not made with the key of /lab/a/server/KEY/k/self/v=1"), "{said}");
+    flag.store(true, Ordering::Relaxed);
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap().len(), 30_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_certificate_is_fetched() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let renewed = issue("/lab/a/server", &lab.server.key, 2, NOW + 900, &lab.site.signer());
+    let (_r, flag) =
+        serve_two(&lab, Arc::clone(&lab.server.certificate), renewed, "/lab/a/server/KEY/k").await;
+    let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap().len(), 30_000);
+    flag.store(true, Ordering::Relaxed);
+    lab.now.store(NOW + 501, Ordering::Relaxed);
+    assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap().len(), 30_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_site_called_key_does_not_pass_for_another() {
+    let lab = Lab::new();
+    let key_site = Identity::new("/lab/KEY", Some(&lab.root), NOW + 1000);
+    let key_server = Identity::new("/lab/KEY/server", Some(&key_site), NOW + 1000);
+    let liar = KeySigner::new(Arc::clone(&key_server.key), Locator::Name(name("/lab/KEY/server")));
+    let stolen = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+    let fake_site_certificate = issue("/lab/a", &stolen, 7, NOW + 1000, &liar);
+    let fake_site = Identity { key: stolen, certificate: fake_site_certificate };
+    let fake_server = Identity::new("/lab/a/server", Some(&fake_site), NOW + 1000);
+    let _fake_site = fake_site.serve(&lab.producer).await;
+    let _fake_server = fake_server.serve(&lab.producer).await;
+    let _key_site = key_site.serve(&lab.producer).await;
+    let (_key_server, _) = serve_two(
+        &lab,
+        Arc::clone(&key_server.certificate),
+        Arc::clone(&key_server.certificate),
+        "/lab/KEY/server",
+    )
+    .await;
+    let _object = lab.publish("/lab/a/x", fake_server.signer()).await;
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("/lab/KEY/server is needed"), "{said}");
 }

@@ -44,6 +44,12 @@ pub enum TrustError {
         /// The certificate that it was checked with, or the name that stands for a digest.
         key: Name,
     },
+    /// A certificate is for an identity with `KEY` in its name, where rules cannot tell identity from key.
+    #[error("certificate {name} is for an identity that has a component KEY")]
+    Identity {
+        /// Its name.
+        name: Name,
+    },
     /// A certificate is used before or after its time.
     #[error("certificate {certificate} is valid from {not_before} to {not_after}, and it is {now}")]
     Expired {

@@ -5,6 +5,7 @@
 //! nothing: where a certificate is missing it says which, and is asked again with what came.
 
 mod anchors;
+mod climb;
 mod config;
 mod error;
 mod name_regex;
@@ -23,9 +24,10 @@ use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, Signa
 
 pub use anchors::AnchorChange;
 use anchors::AnchorGroup;
+use climb::Climber;
 pub use config::{AnchorSource, LoadAnchors};
 pub use error::TrustError;
-use rules::{PacketSort, Rule, Subject};
+use rules::{PacketSort, Rule, Signer, Subject};
 
 use crate::{Certificate, DigestVerifier, Verifier};
 
@@ -208,56 +210,34 @@ impl TrustPolicy {
         }
     }
 
-    /// From the packet to a trust anchor, certificate by certificate.
     fn climb(
         &mut self,
         packet: &SignedPacket<'_>,
         fetched: &[Arc<Certificate>],
         unix_s: i64,
     ) -> Result<Option<Name>, TrustError> {
-        let key = packet.key_name()?;
-        self.check_rules(packet, &key, PacketSort::Other)?;
         if packet.info.signature_type == SignatureType::DIGEST_SHA256 {
+            let key = packet.key_name()?;
+            self.check_rules(packet, Signer::of_locator(key.as_ref()), PacketSort::Other)?;
             return packet.is_verified_by(&DigestVerifier, key.as_ref()).map(|()| None);
         }
-        let mut chain: Vec<Arc<Certificate>> = Vec::new();
-        let mut key = key;
-        loop {
-            let signed = chain.last().cloned();
-            let data = signed.as_ref().and_then(|certificate| Data::parse(certificate.wire()).ok());
-            let current = data.as_ref().and_then(SignedPacket::from_data).unwrap_or(*packet);
-            if let Some(trusted) = self.find_trusted(key.as_ref(), unix_s) {
-                if self.anchors_expire && !trusted.validity().contains(unix_s) {
-                    return Err(TrustError::expired(&trusted, unix_s));
-                }
-                current.is_verified_by(trusted.public_key(), trusted.name())?;
-                self.remember(chain, unix_s);
-                return Ok(None);
-            }
-            let Some(certificate) = choose(fetched, &chain, key.as_ref(), unix_s) else {
-                return Ok(Some(key));
-            };
-            if !certificate.validity().contains(unix_s) {
-                return Err(TrustError::expired(certificate, unix_s));
-            }
-            current.is_verified_by(certificate.public_key(), certificate.name())?;
-            if chain.len() == CHAIN_MAX {
-                return Err(TrustError::TooLong { name: packet.name.to_name() });
-            }
-            let data = Data::parse(certificate.wire()).ok();
-            let link = data.as_ref().and_then(SignedPacket::from_data);
-            let no_locator = || TrustError::KeyLocator { name: certificate.name().to_name() };
-            let link = link.ok_or_else(no_locator)?;
-            key = certificate.issuer().ok_or_else(no_locator)?;
-            self.check_rules(&link, &key, PacketSort::Certificate)?;
-            chain.push(Arc::clone(certificate));
+        let oldest = unix_s - VERIFIED_LIFETIME_S;
+        self.verified.retain(|(certificate, when)| {
+            *when > oldest && certificate.validity().contains(unix_s)
+        });
+        let mut climber = Climber::new(self, fetched, unix_s, packet.name);
+        let missing = climber.climb(packet, PacketSort::Other)?;
+        let chain = climber.chain;
+        if missing.is_none() {
+            self.remember(chain, unix_s);
         }
+        Ok(missing)
     }
 
     fn check_rules(
         &self,
         packet: &SignedPacket<'_>,
-        key: &Name,
+        signer: Signer<'_>,
         sort: PacketSort,
     ) -> Result<(), TrustError> {
         let rules = match packet.kind {
@@ -268,26 +248,26 @@ impl TrustPolicy {
         let rule = rules.iter().find(|rule| rule.matches(subject)).ok_or_else(|| {
             TrustError::NoRule { name: packet.name.to_name(), known: list(rules) }
         })?;
-        if rule.allows(packet.info.signature_type, subject, key.as_ref()) {
+        if rule.allows(packet.info.signature_type, subject, signer) {
             return Ok(());
         }
         Err(TrustError::NotAllowed {
             rule: rule.id.clone(),
             name: packet.name.to_name(),
-            key: key.clone(),
+            key: signer.locator.to_name(),
             wanted: rule.describe(subject),
         })
     }
 
-    /// A certificate that needs no further proof.
-    fn find_trusted(&mut self, key: NameRef<'_>, unix_s: i64) -> Option<Arc<Certificate>> {
-        let oldest = unix_s - VERIFIED_LIFETIME_S;
-        self.verified.retain(|(certificate, when)| {
-            *when > oldest && certificate.validity().contains(unix_s)
-        });
-        let verified = self.verified.iter().map(|(certificate, _)| certificate);
-        let anchors = self.groups.iter().flat_map(AnchorGroup::anchors);
-        anchors.chain(verified).find(|certificate| certificate.name().starts_with(key)).cloned()
+    /// Certificates that need no further proof.
+    fn trusted(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        self.anchors().chain(self.verified.iter().map(|(certificate, _)| certificate))
+    }
+
+    /// Whether a packet was trusted by this certificate a short while ago.
+    #[must_use]
+    pub fn is_verified(&self, certificate: &Arc<Certificate>) -> bool {
+        self.verified.iter().any(|(verified, _)| Arc::ptr_eq(verified, certificate))
     }
 
     fn remember(&mut self, chain: Vec<Arc<Certificate>>, unix_s: i64) {
@@ -298,23 +278,6 @@ impl TrustPolicy {
             self.verified.push_back((certificate, unix_s));
         }
     }
-}
-
-/// A certificate of the key that is not in the chain yet, a valid one if there is one.
-fn choose<'f>(
-    fetched: &'f [Arc<Certificate>],
-    chain: &[Arc<Certificate>],
-    key: NameRef<'_>,
-    unix_s: i64,
-) -> Option<&'f Arc<Certificate>> {
-    let candidates = || {
-        fetched.iter().filter(|candidate| {
-            candidate.name().starts_with(key)
-                && !chain.iter().any(|other| other.name() == candidate.name())
-        })
-    };
-    let valid = candidates().find(|candidate| candidate.validity().contains(unix_s));
-    valid.or_else(|| candidates().next())
 }
 
 /// The rules that there are, as far as there is room for them.

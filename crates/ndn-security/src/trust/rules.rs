@@ -1,13 +1,13 @@
 //! One rule: which packets it is about, and what it asks of their keys.
 
-use ndn_packet::{Component, Name, NameRef, SignatureType};
+use ndn_packet::{Name, NameRef, SignatureType};
 
 use super::DIGEST_IDENTITY;
 use super::name_regex::NameRegex;
 use super::pattern::{Bindings, NamePattern};
+use crate::Certificate;
+use crate::certificate::KEY;
 
-/// `KEY`, which parts the name of an identity from that of its key.
-const KEY: Component<'static> = Component::generic(b"KEY");
 /// Components from `KEY` on in the name of a certificate.
 const KEY_SUFFIX_MAX: usize = 4;
 
@@ -57,6 +57,25 @@ impl<'a> Subject<'a> {
                 Some(self.name.prefix(length))
             }
         }
+    }
+}
+
+/// Who signed, as far as is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Signer<'a> {
+    pub(super) locator: NameRef<'a>,
+    identity: Option<NameRef<'a>>,
+}
+
+impl<'a> Signer<'a> {
+    /// What the packet claims: whether it is worth the while to look for the certificate.
+    pub(super) fn of_locator(locator: NameRef<'a>) -> Self {
+        Self { locator, identity: identity(locator) }
+    }
+
+    /// The identity that a certificate is for.
+    pub(super) fn of_certificate(locator: NameRef<'a>, certificate: &'a Certificate) -> Self {
+        Self { locator, identity: Some(certificate.identity()) }
     }
 }
 
@@ -129,12 +148,12 @@ impl KeyCheck {
         })
     }
 
-    fn allows<'a>(&self, subject: Subject<'a>, key: NameRef<'a>) -> bool {
-        let name = subject.name;
+    fn allows<'a>(&self, subject: Subject<'a>, signer: Signer<'a>) -> bool {
+        let (name, key) = (subject.name, signer.locator);
         match self {
             Self::Any => true,
             Self::Identity { name: own, relation } => {
-                identity(key).is_some_and(|identity| relation.holds(own.as_ref(), identity))
+                signer.identity.is_some_and(|identity| relation.holds(own.as_ref(), identity))
             }
             Self::Regex(regex) => regex.matches(key).is_some(),
             Self::Hyper { key: key_regex, key_template, packet, packet_template, relation } => {
@@ -147,13 +166,13 @@ impl KeyCheck {
                 let of_packet = of_packet.expand(name, packet_template);
                 relation.holds(of_key.as_ref(), of_packet.as_ref())
             }
-            Self::Pattern { names, sort, signer, variables } => {
-                let (Some(name), Some(identity)) = (subject.for_pattern(*sort), identity(key))
+            Self::Pattern { names, sort, signer: pattern, variables } => {
+                let (Some(name), Some(identity)) = (subject.for_pattern(*sort), signer.identity)
                 else {
                     return false;
                 };
                 let mut bindings: Bindings<'a> = vec![None; *variables];
-                names.matches(name, &mut bindings) && signer.matches(identity, &mut bindings)
+                names.matches(name, &mut bindings) && pattern.matches(identity, &mut bindings)
             }
         }
     }
@@ -241,11 +260,11 @@ impl Rule {
         &self,
         ty: SignatureType,
         subject: Subject<'a>,
-        key: NameRef<'a>,
+        signer: Signer<'a>,
     ) -> bool {
         self.checkers.iter().any(|checker| {
             checker.signature_type.map_or_else(|| needs_key(ty), |wanted| wanted == ty)
-                && checker.key.allows(subject, key)
+                && checker.key.allows(subject, signer)
         })
     }
 

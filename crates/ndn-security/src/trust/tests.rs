@@ -148,6 +148,75 @@ fn wrong_names_keys_and_times_are_refused() {
     assert!(refused(judge(&mut policy, &data, &[])), "no rule is about it");
 }
 
+fn signed_as(who: &Identity, locator: &str) -> KeySigner {
+    KeySigner::new(Arc::clone(&who.key), Locator::Name(Name::from_uri(locator).unwrap()))
+}
+
+/// A certificate of `name` that is signed with the key of `issuer`, by whatever name.
+fn issued_as(name: &str, issuer: &Identity, locator: &str) -> Identity {
+    let own = Identity::new(name, None, NOW + 1000);
+    let options = CertificateOptions {
+        issuer_id: Component::generic(b"NA"),
+        version: 2,
+        not_before_unix_s: NOW - 1000,
+        not_after_unix_s: NOW + 1000,
+        description: &[],
+    };
+    let public = own.key.public_key().unwrap();
+    let signer = signed_as(issuer, locator);
+    let certificate =
+        Certificate::issue(own.certificate.key_name(), &public, &options, &signer).unwrap();
+    Identity { key: own.key, certificate: Arc::new(certificate) }
+}
+
+/// Who has a certificate below `/net/KEY` does not pass for `/net` by naming a part of its key's name.
+#[test]
+fn an_identity_called_key_is_nobody_else() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let site = Identity::new("/net/KEY", Some(&root), NOW + 1000);
+    let server = Identity::new("/net/KEY/x", Some(&site), NOW + 1000);
+    for locator in ["/net/KEY/x", "/net/KEY/x/KEY", "/net/KEY/x/KEY/key-1"] {
+        let forged = issued_as("/net/a", &server, locator);
+        let wire = interest(COMMAND, &forged.signer());
+        let mut policy = policy(RULES, &root);
+        let verdict = judge(&mut policy, &wire, &[&forged, &server, &site]);
+        assert_ne!(verdict, Validation::Accepted, "{locator}");
+    }
+    // The way that it has to be is open.
+    let honest = issued_as("/net/a", &root, "/net/KEY/key-1");
+    let wire = interest(COMMAND, &honest.signer());
+    assert_eq!(judge(&mut policy(RULES, &root), &wire, &[&honest]), Validation::Accepted);
+}
+
+/// Certificates that lead nowhere stand beside the right one, before it or behind it.
+#[test]
+fn a_forged_certificate_does_not_hide_the_right_one() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let user = Identity::new("/net/user", Some(&root), NOW + 1000);
+    let other_key = Identity::new("/net/user", None, NOW + 1000);
+    // The right key, vouched for by nobody who may.
+    let same_key = {
+        let options = CertificateOptions {
+            issuer_id: Component::generic(b"NB"),
+            version: 9,
+            not_before_unix_s: NOW - 1000,
+            not_after_unix_s: NOW + 1000,
+            description: &[],
+        };
+        let signer = signed_as(&other_key, "/net/user/KEY/other");
+        let public = user.key.public_key().unwrap();
+        let key = user.certificate.key_name();
+        let certificate = Certificate::issue(key, &public, &options, &signer).unwrap();
+        Identity { key: Arc::clone(&user.key), certificate: Arc::new(certificate) }
+    };
+    let wire = interest(COMMAND, &user.signer());
+    for fetched in [[&other_key, &same_key, &user], [&user, &same_key, &other_key]] {
+        assert_eq!(judge(&mut policy(RULES, &root), &wire, &fetched), Validation::Accepted);
+    }
+    let verdict = judge(&mut policy(RULES, &root), &wire, &[&other_key]);
+    assert!(matches!(verdict, Validation::Refused(TrustError::Signature { .. })), "{verdict:?}");
+}
+
 #[test]
 fn two_certificates_that_sign_each_other_lead_nowhere() {
     let a = Identity::new("/net/a", None, NOW + 1000);
