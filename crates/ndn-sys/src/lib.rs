@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
+//! | [`file`] | which file a path leads to |
 //! | [`interface`] | network interfaces and their addresses |
 //! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
@@ -19,6 +20,7 @@ pub mod allocation;
 pub mod clock;
 pub mod cpu;
 pub mod device;
+pub mod file;
 pub mod interface;
 pub mod netlink;
 pub mod packet;

@@ -13,6 +13,9 @@ const RECORD_LEN_MAX: usize = 1 << 20;
 /// Groups of one user at most.
 const GROUPS_MAX: usize = 65_536;
 
+/// Stands for "leave it as it is" in `setresuid(2)` and `chown(2)`: nobody's number.
+const UNCHANGED: u32 = u32::MAX;
+
 /// A user of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -76,12 +79,18 @@ pub fn find_user(name: &str) -> io::Result<Option<User>> {
         (error, entry.map(|entry| (entry.pw_uid, entry.pw_gid)))
     })?;
     if let Some((uid, gid)) = found {
+        if uid == UNCHANGED || gid == UNCHANGED {
+            return Ok(None);
+        }
         return Ok(Some(User { name: name.to_owned(), uid, gid }));
     }
     name.parse().map_or(Ok(None), user_with_number)
 }
 
 fn user_with_number(uid: u32) -> io::Result<Option<User>> {
+    if uid == UNCHANGED {
+        return Ok(None);
+    }
     with_record(|record, buffer| {
         let mut entry = std::ptr::null_mut();
         // SAFETY: record and buffer are live and of the lengths told.
@@ -121,7 +130,7 @@ pub fn find_group(name: &str) -> io::Result<Option<u32>> {
         let entry: Option<&libc::group> = unsafe { entry.as_ref() };
         (error, entry.map(|entry| entry.gr_gid))
     })?;
-    Ok(found.or_else(|| name.parse().ok()))
+    Ok(found.or_else(|| name.parse().ok()).filter(|group| *group != UNCHANGED))
 }
 
 /// Looks something up with an ever larger buffer, until it is large enough.
@@ -181,6 +190,9 @@ pub fn can_become_another() -> bool {
 /// for a user that this user namespace does not know. What was given up by then stays given up.
 pub fn become_identity(identity: &Identity, kept: &[Capability]) -> io::Result<()> {
     let Identity { uid, gid, groups } = identity;
+    if [*uid, *gid].contains(&UNCHANGED) || groups.contains(&UNCHANGED) {
+        return Err(io::Error::other(format!("{UNCHANGED} is no user and no group")));
+    }
     if thread_count()? != 1 {
         return Err(io::Error::other("there are several threads already"));
     }
@@ -230,6 +242,13 @@ mod tests {
         assert_eq!(find_user("0").unwrap(), Some(root.clone()));
         assert_eq!(find_user("no-such-user-here").unwrap(), None);
         assert_eq!(find_user("4294967294").unwrap(), None);
+        assert_eq!(find_user("4294967295").unwrap(), None);
+        assert_eq!(find_group("4294967295").unwrap(), None);
+        for (uid, gid) in [(u32::MAX, 7), (7, u32::MAX)] {
+            let nobody = Identity { uid, gid, groups: vec![7] };
+            let refused = become_identity(&nobody, &[]).unwrap_err().to_string();
+            assert!(refused.contains("is no user"), "{refused}");
+        }
         assert!(find_user("a\0b").is_err());
         assert_eq!(find_group("root").unwrap(), Some(0));
         assert_eq!(find_group("77").unwrap(), Some(77));

@@ -4,14 +4,16 @@ use std::fs;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use socket2::{Protocol, Socket, TcpKeepalive, Type};
 
+use crate::file::FileIdentity;
 use crate::socket::{internet_address, local_address, new_socket};
 
 /// Connections that the kernel completes before they are accepted.
@@ -191,8 +193,8 @@ impl Listener {
             }
             result => result?,
         }
-        let file = SocketFile::of(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        let identity = set_socket_mode(path, mode)?;
+        let file = SocketFile { path: path.into(), identity };
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self { socket, reserve: reserve_descriptor(), file: Some(file) })
     }
@@ -267,6 +269,12 @@ impl Listener {
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
     }
+
+    /// Which file the socket of a Unix listener is.
+    #[must_use]
+    pub fn file_identity(&self) -> Option<FileIdentity> {
+        self.file.as_ref().map(|file| file.identity)
+    }
 }
 
 impl AsFd for Listener {
@@ -279,28 +287,42 @@ impl AsFd for Listener {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode, to leave alone a file that has replaced ours.
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.into(), identity: identity(path)? })
-    }
+    /// To leave alone a file that has replaced ours.
+    identity: FileIdentity,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+        if FileIdentity::of(&self.path).is_ok_and(|now| now == self.identity) {
             // Nothing to do about a failure: the next start finds a stale file and replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
+/// Sets the permission bits of the socket file `path` that this process has just bound, and says which
+/// file that is. Nothing else is changed, whoever owns the directory: no link is followed, and a socket
+/// of another user or with a second name is refused.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] if something else is there, and those of `open(2)` and `chmod(2)`.
+pub fn set_socket_mode(path: &Path, mode: u32) -> io::Result<FileIdentity> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, flags, Mode::empty())?;
+    let state = rustix::fs::fstat(&found)?;
+    let is_ours = rustix::fs::FileType::from_raw_mode(state.st_mode).is_socket()
+        && state.st_uid == rustix::process::geteuid().as_raw()
+        && state.st_nlink == 1;
+    if !is_ours {
+        let text = format!("{} is not the socket that was made there", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if state.st_mode & 0o7777 != mode & 0o7777 {
+        // chmod(2) takes no such descriptor, but this leads to the file that it stands for.
+        let file = format!("/proc/self/fd/{}", found.as_raw_fd());
+        fs::set_permissions(file, fs::Permissions::from_mode(mode))?;
+    }
+    FileIdentity::of_descriptor(&found)
 }
 
 /// No waiting for more to send, and an end to connections whose peer has vanished.

@@ -53,6 +53,31 @@ fn unix_listener_is_open_to_everybody_and_cleans_up() {
 }
 
 #[test]
+fn the_mode_of_a_socket_reaches_nothing_that_was_put_in_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    let bind = |name: &str| std::os::unix::net::UnixListener::bind(path(name)).unwrap();
+    std::fs::write(path("secret"), "").unwrap();
+    let _sockets = (bind("plain"), bind("private"));
+    for name in ["secret", "plain", "private"] {
+        std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    std::os::unix::fs::symlink(path("secret"), path("to secret")).unwrap();
+    std::os::unix::fs::symlink(path("plain"), path("to plain")).unwrap();
+    std::fs::hard_link(path("private"), path("second name")).unwrap();
+    for planted in ["to secret", "to plain", "second name", "secret"] {
+        let refused = stream::set_socket_mode(&path(planted), 0o666).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{planted}");
+        assert_eq!(mode(planted), 0o600, "{planted}");
+    }
+    let identity = stream::set_socket_mode(&path("plain"), 0o666).unwrap();
+    assert_eq!(mode("plain"), 0o666);
+    assert_eq!(identity, ndn_sys::file::FileIdentity::of(&path("plain")).unwrap());
+    assert_ne!(identity, ndn_sys::file::FileIdentity::of(&path("to plain")).unwrap());
+}
+
+#[test]
 fn unix_listener_replaces_only_stale_sockets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use std::time::Duration;
 
 use ndn_packet::Name;
 use ndn_sys::clock;
+use ndn_sys::file::FileIdentity;
+use ndn_sys::stream::set_socket_mode;
 use serde_json::Value;
 
 use super::protocol::{
@@ -117,8 +118,8 @@ impl fmt::Debug for CaptureStream {
 pub struct ControlSocket {
     path: PathBuf,
     listener: UnixListener,
-    /// Device and number of the socket file.
-    file: (u64, u64),
+    /// Which one its file is.
+    file: FileIdentity,
     stopping: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -128,8 +129,8 @@ pub struct ControlSocket {
 pub struct ControlListener {
     path: PathBuf,
     listener: UnixListener,
-    /// Device and number of the socket file.
-    file: (u64, u64),
+    /// Which one its file is.
+    file: FileIdentity,
 }
 
 impl ControlListener {
@@ -139,8 +140,13 @@ impl ControlListener {
     /// Somebody listens there (`AddrInUse`), or the file system refuses.
     pub fn open(path: &Path) -> io::Result<Self> {
         let listener = bind(path)?;
-        let file = identity(path)?;
+        let file = set_socket_mode(path, 0o600)?;
         Ok(Self { path: path.to_owned(), listener, file })
+    }
+
+    /// Which one its file is.
+    pub(crate) const fn file(&self) -> FileIdentity {
+        self.file
     }
 
     /// Serves it, on threads of its own.
@@ -188,27 +194,20 @@ impl Drop for ControlSocket {
             let _ = accepting.join();
         }
         // Somebody may have put another one in its place.
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
+        if FileIdentity::of(&self.path).is_ok_and(|file| file == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    let listener = match UnixListener::bind(path) {
+    match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
+            UnixListener::bind(path)
         }
-        other => other?,
-    };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+        other => other,
+    }
 }
 
 /// Whether the socket file was left behind by a process that is gone.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use ndn_sys::file::FileIdentity;
 
 /// The directory that `path` is in.
 fn parent(path: &Path) -> Option<&Path> {
@@ -28,15 +29,28 @@ pub(super) fn check_parent(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A file or directory of ours.
+#[derive(Debug)]
+pub(super) struct OwnFile {
+    pub(super) path: PathBuf,
+    pub(super) identity: FileIdentity,
+}
+
 /// Makes the directory of `path` if it is missing; returns it if it was.
 ///
 /// # Errors
 /// As [`check_parent`], and what the file system says.
-pub(super) fn make_parent(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+pub(super) fn make_parent(path: &Path) -> anyhow::Result<Option<OwnFile>> {
     check_parent(path)?;
     let Some(parent) = parent(path) else { return Ok(None) };
     match std::fs::create_dir(parent) {
-        Ok(()) => Ok(Some(parent.to_owned())),
+        Ok(()) => {
+            let identity = FileIdentity::of(parent)?;
+            if !identity.is_directory() {
+                bail!("somebody has put something else at {}", parent.display());
+            }
+            Ok(Some(OwnFile { path: parent.to_owned(), identity }))
+        }
         Err(_) if parent.is_dir() => Ok(None),
         Err(error) => {
             Err(error).with_context(|| format!("cannot make the directory {}", parent.display()))

@@ -10,7 +10,7 @@ use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 
-use super::directory;
+use super::directory::{self, OwnFile};
 use super::websocket::Admission;
 use crate::config::{self, Config, FaceDefaults};
 
@@ -72,7 +72,7 @@ pub(super) struct Listeners {
     udp: Vec<Vec<(UdpSocket, bool)>>,
     udp_addresses: Vec<SocketAddr>,
     /// Files and directories that were made for sockets.
-    pub(super) own_files: Vec<PathBuf>,
+    pub(super) own_files: Vec<OwnFile>,
 }
 
 impl Listeners {
@@ -86,7 +86,9 @@ impl Listeners {
             let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
             listeners.own_files.extend(make_directory(&path)?);
             let socket = open_unix(&path, config.unix.mode)?;
-            listeners.own_files.push(path.clone());
+            let own = socket.file_identity();
+            let own = own.map(|identity| OwnFile { path: path.clone(), identity });
+            listeners.own_files.extend(own);
             let local = LocalEnd::Unix(path);
             listeners.streams.push(StreamListener { socket, local });
         }
@@ -208,7 +210,7 @@ fn is_well_known(path: &Path) -> bool {
 }
 
 /// Makes the directory of the Unix socket if it is missing; returns it if it was.
-fn make_directory(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
     let advice = || format!("no place for the Unix socket{}", advice(path));
     directory::make_parent(path).with_context(advice)
 }

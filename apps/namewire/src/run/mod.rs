@@ -120,6 +120,6 @@ fn open_control_socket(
         || format!("cannot open the control socket {shown}; choose another path with --control");
     listeners.own_files.extend(directory::make_parent(&path).with_context(advice)?);
     let socket = ControlListener::open(&path).with_context(advice)?;
-    listeners.own_files.push(path);
+    listeners.own_files.push(directory::OwnFile { path, identity: socket.file() });
     Ok(Some(socket))
 }

@@ -1,12 +1,12 @@
 //! Root's rights, given up once the sockets are open.
 
-use std::path::Path;
-
 use anyhow::{Context, anyhow, bail};
+use ndn_sys::file::FileIdentity;
 use ndn_sys::privileges::{self, Capability, Identity};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, open};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, fchown, open};
 use tracing::{info, warn};
 
+use super::directory::OwnFile;
 use super::listeners::Listeners as OpenSockets;
 use crate::config::{Config, Listeners};
 
@@ -114,9 +114,9 @@ pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Resul
     for socket in sockets.udp() {
         fchown(socket, user, group).context("cannot give a UDP socket to another user")?;
     }
-    for path in &sockets.own_files {
-        give_away(path, user, group)
-            .with_context(|| format!("cannot give {} to user {uid}", path.display()))?;
+    for file in &sockets.own_files {
+        give_away(file, user, group)
+            .with_context(|| format!("cannot give {} to user {uid}", file.path.display()))?;
     }
     privileges::become_identity(identity, kept)
         .with_context(|| format!("cannot become user {uid} of group {gid}"))?;
@@ -124,12 +124,11 @@ pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Resul
     Ok(())
 }
 
-/// Changes the owner of a socket file or a directory, and of nothing that was put in its place.
-fn give_away(path: &Path, user: Option<Uid>, group: Option<Gid>) -> anyhow::Result<()> {
+/// Changes the owner of a file that was made, and of nothing that was put in its place.
+fn give_away(file: &OwnFile, user: Option<Uid>, group: Option<Gid>) -> anyhow::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = open(path, flags, Mode::empty())?;
-    let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
-    if !matches!(kind, FileType::Socket | FileType::Directory) {
+    let found = open(&file.path, flags, Mode::empty())?;
+    if FileIdentity::of_descriptor(&found)? != file.identity {
         bail!("somebody has put something else there");
     }
     Ok(chownat(&found, "", user, group, AtFlags::EMPTY_PATH)?)
@@ -191,18 +190,22 @@ mod tests {
     }
 
     #[test]
-    fn only_sockets_and_directories_change_their_owner() {
+    fn only_what_was_made_changes_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
-        std::fs::write(path("file"), "").unwrap();
+        let bind = |name: &str| std::os::unix::net::UnixListener::bind(path(name)).unwrap();
+        let _sockets = (bind("socket"), bind("other"));
         std::os::unix::fs::symlink(path("socket"), path("link")).unwrap();
         let own = (Some(rustix::process::geteuid()), Some(rustix::process::getegid()));
-        give_away(&path("socket"), own.0, own.1).unwrap();
-        give_away(directory.path(), own.0, own.1).unwrap();
-        for other in ["file", "link", "nothing"] {
-            give_away(&path(other), own.0, own.1).unwrap_err();
+        let identity = FileIdentity::of(&path("socket")).unwrap();
+        let give = |name: &str| give_away(&OwnFile { path: path(name), identity }, own.0, own.1);
+        give("socket").unwrap();
+        for other in ["other", "link", "nothing", "."] {
+            give(other).unwrap_err();
         }
+        let identity = FileIdentity::of(directory.path()).unwrap();
+        let made = OwnFile { path: directory.path().to_owned(), identity };
+        give_away(&made, own.0, own.1).unwrap();
     }
 
     #[test]
