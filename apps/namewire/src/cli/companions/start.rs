@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
+use ndn_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -48,6 +49,8 @@ pub(in crate::cli) struct StopOptions {
 
 /// How often it is looked whether the forwarder has ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the forwarder may take to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| {
@@ -70,7 +73,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     // Ctrl-C on this terminal is not for it.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| failed(&error))?;
-    let ended = wait_until_ready(&ready, &mut child).map_err(|error| failed(&error))?;
+    let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
+    let ended = ended.map_err(|error| failed(&error))?;
     if let Some(stdout) = &mut child.stdout {
         // All that was said so far, and nothing that would have to be waited for.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
@@ -84,9 +88,15 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Waits until the forwarder is ready, or has ended: then, how.
-fn wait_until_ready(ready: &UnixDatagram, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+/// Waits until the forwarder is ready, or has ended: then, how. One that is neither in time goes on.
+fn wait_until_ready(
+    ready: &UnixDatagram,
+    child: &mut Child,
+    timeout: Duration,
+) -> io::Result<Option<ExitStatus>> {
     let mut message = [0; 64];
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    let deadline_ns = clock::now().saturating_add(timeout_ns);
     loop {
         match ready.recv(&mut message) {
             Ok(length) if &message[..length] == READY => return Ok(None),
@@ -94,6 +104,10 @@ fn wait_until_ready(ready: &UnixDatagram, child: &mut Child) -> io::Result<Optio
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 if let Some(status) = child.try_wait()? {
                     return Ok(Some(status));
+                }
+                if clock::now() >= deadline_ns {
+                    let text = format!("process {} runs, but is not ready yet", child.id());
+                    return Err(io::Error::new(ErrorKind::TimedOut, text));
                 }
             }
             Err(error) => return Err(error),

@@ -7,7 +7,7 @@ use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
-use super::{Control, Excess, QuotaWatch};
+use super::{Control, Excess};
 use crate::run::faces::{self, KnownFace};
 
 impl Control {
@@ -41,6 +41,9 @@ impl Control {
             }
             Event::FaceClosed { face_id, reason } => {
                 let face = self.faces.remove(&face_id);
+                if let Some(face) = &face {
+                    self.quotas.face_removed(face.index, face_id);
+                }
                 match (reason, face.is_some_and(|face| is_local(&face.options))) {
                     (Some(reason), false) => info!(face_id, %reason, "face closed"),
                     (None, false) => info!(face_id, "face destroyed"),
@@ -62,7 +65,7 @@ impl Control {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
             }
             Event::QuotaUsedUp { face, refused } => {
-                QuotaWatch::refused(&mut self.faces, face, refused);
+                self.quotas.refused(&mut self.faces, face, refused);
             }
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
@@ -119,6 +122,7 @@ impl Control {
             },
         );
         self.captures.face_added(face.index, face_id);
+        self.quotas.face_added(face.index, face_id);
         match self.take_ticket(ticket) {
             Some(ticket) => {
                 self.state.face_creation_done(now, ticket, Ok(CreatedFace::New(record)));

@@ -54,6 +54,8 @@ pub(super) struct QuotaWatch {
     /// When so many faces may be told of again.
     pause_ends_ns: u64,
     told: u32,
+    /// The faces by their places in the worker, which reports them by those.
+    places: HashMap<FaceIndex, u64>,
 }
 
 impl QuotaWatch {
@@ -65,9 +67,21 @@ impl QuotaWatch {
     }
 
     /// Interests of a face were refused because too many of it were pending.
-    pub(super) fn refused(faces: &mut HashMap<u64, KnownFace>, face: FaceIndex, count: u64) {
-        if let Some(known) = faces.values_mut().find(|known| known.index == face) {
+    pub(super) fn refused(&self, faces: &mut HashMap<u64, KnownFace>, face: FaceIndex, count: u64) {
+        let known = self.places.get(&face).and_then(|face_id| faces.get_mut(face_id));
+        if let Some(known) = known {
             known.excess.pending += count;
+        }
+    }
+
+    pub(super) fn face_added(&mut self, face: FaceIndex, face_id: u64) {
+        self.places.insert(face, face_id);
+    }
+
+    /// Another face may have its place already.
+    pub(super) fn face_removed(&mut self, face: FaceIndex, face_id: u64) {
+        if self.places.get(&face) == Some(&face_id) {
+            self.places.remove(&face);
         }
     }
 
@@ -112,6 +126,18 @@ mod tests {
     use super::*;
 
     const MINUTE_NS: u64 = 60_000_000_000;
+
+    #[test]
+    fn a_place_is_that_of_its_last_face() {
+        let mut watch = QuotaWatch::default();
+        let place = FaceIndex::default();
+        watch.face_added(place, 300);
+        watch.face_added(place, 301);
+        watch.face_removed(place, 300);
+        assert_eq!(watch.places.get(&place), Some(&301));
+        watch.face_removed(place, 301);
+        assert!(watch.places.is_empty());
+    }
 
     #[test]
     fn a_face_is_told_of_once_a_minute_with_all_that_was_refused() {
