@@ -220,9 +220,11 @@ impl Rib {
         removed
     }
 
-    /// Remembers from now on which prefixes change; those that have routes count as changed.
+    /// Remembers from now on which prefixes change; those that have routes count as changed, and so do
+    /// those that have changed and were not taken yet.
     pub fn watch(&mut self) {
-        self.changed = Some(self.entries.keys().map(Arc::clone).collect());
+        let keys = self.entries.keys().map(Arc::clone);
+        self.changed.get_or_insert_default().extend(keys);
     }
 
     /// The prefixes whose own routes have changed since the last call, if they are watched.

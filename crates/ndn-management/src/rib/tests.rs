@@ -291,3 +291,20 @@ fn a_name_that_only_begins_with_the_same_letters_is_no_child() {
     register(&mut rib, "/a", route(300, 1, route_flag::CHILD_INHERIT));
     assert_eq!(register(&mut rib, "/aa", route(301, 1, 0)), [set("/aa", &[(301, 1)])]);
 }
+
+#[test]
+fn watching_once_more_forgets_no_change() {
+    let mut rib = Rib::new(10);
+    let (gone, stays) = (Name::from_uri("/gone").unwrap(), Name::from_uri("/stays").unwrap());
+    for prefix in [&gone, &stays] {
+        let route = Route { face_id: 300, origin: 0, cost: 0, flags: 1, expires_at_ns: None };
+        rib.register(prefix.as_ref(), route).unwrap();
+    }
+    rib.watch();
+    assert_eq!(rib.take_changed(), [gone.clone(), stays.clone()]);
+    rib.unregister(gone.as_ref(), 300, 0).unwrap();
+    rib.watch();
+    assert_eq!(rib.take_changed(), [gone, stays.clone()], "the removal is still to be told");
+    rib.watch();
+    assert_eq!(rib.take_changed(), [stays]);
+}
