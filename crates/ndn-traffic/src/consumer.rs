@@ -94,7 +94,7 @@ struct Pattern {
 #[derive(Debug)]
 enum Pace {
     Window,
-    /// `left` Interests of a burst are due at once, by one face.
+    /// `left` Interests of a burst are due at once, by one face unless that takes nothing.
     Rate {
         due_ns: f64,
         interval_ns: f64,
@@ -158,6 +158,17 @@ impl Consumer {
         })
     }
 
+    /// Lets an open loop with even intervals begin this part of an interval later (0 to 1), so that several
+    /// consumers that begin together do not send together. A Poisson process and a window need no such
+    /// thing. To be called before the first Interest is made.
+    #[must_use]
+    pub fn with_phase(mut self, part: f64) -> Self {
+        if let Pace::Rate { due_ns, interval_ns, arrivals: Arrivals::Fixed, .. } = &mut self.pace {
+            *due_ns = *interval_ns * part.clamp(0.0, 1.0);
+        }
+        self
+    }
+
     /// The face that the next Interest goes to; none when none is due or too many are in flight.
     #[must_use]
     pub fn next_face(&self, now_ns: u64) -> Option<usize> {
@@ -165,7 +176,7 @@ impl Consumer {
         due.then_some(self.next_face as usize)
     }
 
-    /// Leaves a face out that takes nothing now.
+    /// Leaves a face out that takes nothing now. What is left of a burst goes by the next one: it is due.
     pub fn skip_face(&mut self) {
         self.next_face = (self.next_face + 1) % self.faces;
     }

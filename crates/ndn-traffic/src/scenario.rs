@@ -133,8 +133,8 @@ pub struct ConsumerScenario {
     pub load: Load,
     /// Faces over which the Interests are spread in turn.
     pub faces: u32,
-    /// Interests of an open loop that are due at one time, and go by one face: 1, or a train as a
-    /// fetcher with a window sends it.
+    /// Interests of an open loop that are due at one time, and go by one face unless that takes nothing in
+    /// their midst: 1, or a train as a fetcher with a window sends it.
     pub burst: u32,
     /// Most Interests in flight in an open loop; beyond it, the schedule waits (and latency counts).
     pub outstanding_max: u32,

@@ -89,6 +89,52 @@ fn bursts_come_at_once_and_as_often_as_the_rate_asks() {
     }
 }
 
+/// What is due is not put off because a face takes nothing.
+#[test]
+fn the_rest_of_a_burst_goes_by_the_next_face_when_one_is_left_out() {
+    let scenario = ConsumerScenario {
+        patterns: vec![pattern("/a")],
+        load: Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed },
+        faces: 3,
+        burst: 4,
+        outstanding_max: 100,
+        count: None,
+    };
+    let mut consumer = Consumer::new(&scenario, 1, 0).unwrap();
+    consumer.make_interest(0);
+    consumer.skip_face();
+    let faces: Vec<usize> = send(&mut consumer, 4_000).into_iter().map(|(face, _)| face).collect();
+    assert_eq!(faces, [1, 1, 1, 2, 2, 2, 2]);
+}
+
+#[test]
+fn a_phase_puts_off_even_intervals_and_nothing_else() {
+    let due = |load, part| {
+        let scenario = ConsumerScenario {
+            patterns: vec![pattern("/a")],
+            load,
+            faces: 1,
+            burst: 2,
+            outstanding_max: 100,
+            count: None,
+        };
+        let mut consumer = Consumer::new(&scenario, 1, 500).unwrap().with_phase(part);
+        (0..3)
+            .map(|_| {
+                let due_ns = consumer.due_ns();
+                send(&mut consumer, due_ns);
+                due_ns
+            })
+            .collect::<Vec<_>>()
+    };
+    let rate = |arrivals| Load::Rate { per_second: 1e6, arrivals };
+    assert_eq!(due(rate(Arrivals::Fixed), 0.0), [500, 2_500, 4_500]);
+    assert_eq!(due(rate(Arrivals::Fixed), 0.25), [1_000, 3_000, 5_000], "of a burst's interval");
+    let poisson = || rate(Arrivals::Poisson);
+    assert_eq!(due(poisson(), 0.25), due(poisson(), 0.0));
+    assert_eq!(due(Load::Window(4), 0.25), [0; 3]);
+}
+
 #[test]
 fn latency_counts_from_the_schedule_however_late_it_is_sent() {
     let load = Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed };

@@ -20,8 +20,39 @@ pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
     parts
 }
 
+/// What each thread has reached, and who is told. The first thread that still runs tells.
+struct Board<T, F> {
+    latest: Vec<T>,
+    is_done: Vec<bool>,
+    tell: F,
+}
+
+impl<T: Copy + Default, F: FnMut(&[T])> Board<T, F> {
+    fn new(threads: usize, tell: F) -> Mutex<Self> {
+        let (latest, is_done) = (vec![T::default(); threads], vec![false; threads]);
+        Mutex::new(Self { latest, is_done, tell })
+    }
+
+    /// Thread `number` has come so far: called about once a second by each.
+    fn report(board: &Mutex<Self>, number: usize, value: T) {
+        let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { latest, is_done, tell } = &mut *board;
+        latest[number] = value;
+        if is_done[..number].iter().all(|is_done| *is_done) {
+            tell(latest);
+        }
+    }
+
+    /// Thread `number` is done, and has come so far.
+    fn finish(board: &Mutex<Self>, number: usize, value: T) {
+        let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+        board.latest[number] = value;
+        board.is_done[number] = true;
+    }
+}
+
 /// As [`run_consumer`], for each consumer with its endpoints on a thread of its own. `progress` gets the
-/// sum of all, once a second.
+/// sum of all, about once a second while any of them runs.
 ///
 /// # Errors
 /// Those of [`run_consumer`], of the first thread that has any; the others then stop, too.
@@ -29,41 +60,39 @@ pub fn run_consumers(
     consumers: Vec<(&mut Consumer, Vec<Endpoint>)>,
     end_ns: Option<u64>,
     stop: &AtomicBool,
-    progress: impl FnMut(&ConsumerTotals) + Send,
+    mut progress: impl FnMut(&ConsumerTotals) + Send,
 ) -> io::Result<RunFigures> {
-    let totals = Mutex::new((vec![ConsumerTotals::default(); consumers.len()], progress));
+    let sum =
+        |all: &[ConsumerTotals]| all.iter().fold(ConsumerTotals::default(), |a, b| a.plus(*b));
+    let board = Board::new(consumers.len(), |all: &[ConsumerTotals]| progress(&sum(all)));
     side_by_side(consumers, stop, |number, (consumer, endpoints)| {
-        run_consumer(consumer, endpoints, end_ns, stop, |consumer| {
-            let mut shared = totals.lock().unwrap_or_else(PoisonError::into_inner);
-            let (totals, progress) = &mut *shared;
-            totals[number] = consumer.totals();
-            if number == 0 {
-                progress(&totals.iter().copied().fold(ConsumerTotals::default(), |a, b| a.plus(b)));
-            }
-        })
+        let figures = run_consumer(consumer, endpoints, end_ns, stop, |consumer| {
+            Board::report(&board, number, consumer.totals());
+        });
+        Board::finish(&board, number, consumer.totals());
+        figures
     })
 }
 
 /// As [`run_producer`], for each producer with its endpoints on a thread of its own. `progress` gets the
-/// number of Interests of all, once a second.
+/// number of Interests of all, about once a second.
 ///
 /// # Errors
 /// Those of [`run_producer`], of the first thread that has any; the others then stop, too.
 pub fn run_producers(
     producers: Vec<(&mut Producer, Vec<Endpoint>)>,
     stop: &AtomicBool,
-    progress: impl FnMut(u64) + Send,
+    mut progress: impl FnMut(u64) + Send,
 ) -> io::Result<RunFigures> {
-    let totals = Mutex::new((vec![0; producers.len()], progress));
+    let board = Board::new(producers.len(), |all: &[u64]| progress(all.iter().sum()));
     side_by_side(producers, stop, |number, (producer, endpoints)| {
-        run_producer(producer, endpoints, stop, |producer| {
-            let mut shared = totals.lock().unwrap_or_else(PoisonError::into_inner);
-            let (totals, progress) = &mut *shared;
-            totals[number] = producer.counters().iter().map(|one| one.interests).sum();
-            if number == 0 {
-                progress(totals.iter().sum());
-            }
-        })
+        let interests =
+            |producer: &Producer| producer.counters().iter().map(|one| one.interests).sum();
+        let figures = run_producer(producer, endpoints, stop, |producer| {
+            Board::report(&board, number, interests(producer));
+        });
+        Board::finish(&board, number, interests(producer));
+        figures
     })
 }
 
@@ -91,4 +120,25 @@ fn side_by_side<T: Send>(
         let figures: io::Result<Vec<RunFigures>> = joined.collect();
         Ok(figures?.into_iter().fold(RunFigures::default(), RunFigures::beside))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_told_each_second_whichever_thread_is_done_first() {
+        let mut told = Vec::new();
+        let board = Board::new(3, |all: &[u64]| told.push(all.iter().sum::<u64>()));
+        (1..=2).for_each(|second| {
+            (0..3).for_each(|thread| Board::report(&board, thread, second));
+        });
+        Board::finish(&board, 0, 100);
+        (3..=4).for_each(|second| (1..3).for_each(|thread| Board::report(&board, thread, second)));
+        Board::finish(&board, 1, 200);
+        (5..=6).for_each(|second| Board::report(&board, 2, second));
+        drop(board);
+        // A thread hears of the others what they said last.
+        assert_eq!(told, [1, 4, 105, 107, 305, 306]);
+    }
 }

@@ -128,16 +128,19 @@ pub(super) fn run(options: &Options) -> Outcome {
         count: options.count,
     };
     let (start, seed) = (clock::now(), options.seed.unwrap_or_else(rand::random));
+    let threads = f64::from(u32::try_from(options.threads).unwrap_or(u32::MAX));
     let mut parts = Vec::new();
     let (mut first, mut consumers) = (0, Vec::new());
-    for (number, part) in (0_u64..).zip(divide(endpoints, options.threads)) {
+    for (number, part) in (0_u32..).zip(divide(endpoints, options.threads)) {
         let faces = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let share = scenario.part(first, faces).filter(|_| faces > 0).ok_or_else(|| {
             Failure::Usage("each thread needs a face and a part of the window".to_owned())
         })?;
         first += faces;
-        let consumer = Consumer::new(&share, seed.wrapping_add(number), start);
-        consumers.push(consumer.map_err(|error| wrong_scenario(&error))?);
+        let consumer = Consumer::new(&share, seed.wrapping_add(u64::from(number)), start)
+            .map_err(|error| wrong_scenario(&error))?;
+        // Together they are even, too, if their faces are as many.
+        consumers.push(consumer.with_phase(f64::from(number) / threads));
         parts.push(part);
     }
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
