@@ -229,13 +229,22 @@ fn the_kernel_tells_when_it_received_if_asked() {
 /// sockets at the same address, and what these neighbours send comes to those.
 #[test]
 fn peers_are_spread_over_those_who_listen_and_over_nobody_else() {
-    for any in ["127.0.0.1:0", "[::1]:0"] {
+    let cases = [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::1]:0", "[::1]:0"),
+        // Listeners at all addresses of the host.
+        ("0.0.0.0:0", "127.0.0.1:0"),
+        ("[::]:0", "[::1]:0"),
+    ];
+    for (listening, any) in cases {
         let any: SocketAddr = any.parse().unwrap();
-        let options = UdpOptions { reuse_port: true, ..UdpOptions::bound_to(any) };
+        let local = listening.parse().unwrap();
+        let options = UdpOptions { reuse_port: true, ..UdpOptions::bound_to(local) };
         // A machine without IPv6 is one.
         let Ok(first) = UdpSocket::new(&options) else { continue };
-        let address = first.local_address().unwrap();
-        let options = UdpOptions { local: address, ..options };
+        let local = first.local_address().unwrap();
+        let options = UdpOptions { local, ..options };
+        let address = SocketAddr::new(any.ip(), local.port());
         let second = UdpSocket::new(&options).unwrap();
         let third = UdpSocket::new(&options).unwrap();
         let listeners = [first, second, third];
