@@ -28,7 +28,7 @@ pub use download::{
     is_reserved_name, is_unchanged, receive,
 };
 pub use listing::{ListingEntry, parse_listing};
-pub use manifest::{Manifest, ManifestError, fetch_manifest};
+pub use manifest::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;
 pub use request::{LIST, MANIFEST, METADATA};

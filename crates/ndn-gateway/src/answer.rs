@@ -6,11 +6,13 @@ use hyper::header::{
     LAST_MODIFIED, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::Record;
 use crate::body::GatewayBody;
 use crate::conditions::Validators;
 use crate::failure::Failure;
+use crate::listing::Page;
 use crate::transfer::Chunks;
 
 /// The methods that every resource allows.
@@ -28,6 +30,8 @@ pub(crate) struct Answer {
 pub(crate) enum Content {
     Empty,
     Whole(Bytes),
+    /// A page, its length, and the permit that is held until it is sent.
+    Page(Box<Page>, u64, OwnedSemaphorePermit),
     Chunks(Chunks, Option<u64>),
 }
 
@@ -81,6 +85,10 @@ impl Answer {
                 Content::Whole(bytes) => {
                     record.answered(status.as_u16(), u64::try_from(bytes.len()).ok());
                     GatewayBody::whole(bytes, record)
+                }
+                Content::Page(page, length, permit) => {
+                    record.answered(status.as_u16(), Some(length));
+                    GatewayBody::page(page, length, permit, record)
                 }
                 Content::Chunks(chunks, length) => {
                     record.answered(status.as_u16(), length);

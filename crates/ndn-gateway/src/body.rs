@@ -5,8 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::Record;
+use crate::listing::Page;
 use crate::transfer::{Chunks, ReadError};
 
 /// A body, and the record of its request, which is written when the body is done with.
@@ -21,6 +23,8 @@ enum Content {
     /// Nothing, or nothing any more.
     Empty,
     Whole(Bytes),
+    /// A page, what is left of its length, and the permit that ends with it.
+    Page(Box<Page>, u64, OwnedSemaphorePermit),
     /// As it comes; the length if it is known.
     Chunks(Chunks, Option<u64>),
 }
@@ -32,6 +36,15 @@ impl GatewayBody {
 
     pub(crate) fn whole(bytes: impl Into<Bytes>, record: Record) -> Self {
         Self { content: Content::Whole(bytes.into()), record }
+    }
+
+    pub(crate) fn page(
+        page: Box<Page>,
+        length: u64,
+        permit: OwnedSemaphorePermit,
+        record: Record,
+    ) -> Self {
+        Self { content: Content::Page(page, length, permit), record }
     }
 
     /// `length` is what is left to come, if it is known.
@@ -51,6 +64,15 @@ impl Body for GatewayBody {
         let polled = match std::mem::replace(&mut self.content, Content::Empty) {
             Content::Empty => return Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),
+            Content::Page(mut page, length, permit) => {
+                let piece = page.next();
+                let taken = piece.as_ref().and_then(|piece| u64::try_from(piece.len()).ok());
+                if !page.is_done() {
+                    let left = length.saturating_sub(taken.unwrap_or(0));
+                    self.content = Content::Page(page, left, permit);
+                }
+                Poll::Ready(piece.map(Ok))
+            }
             Content::Chunks(mut chunks, length) => {
                 let polled = chunks.poll_recv(context);
                 let left = match &polled {
@@ -88,6 +110,7 @@ impl Body for GatewayBody {
         match &self.content {
             Content::Empty => true,
             Content::Whole(bytes) => bytes.is_empty(),
+            Content::Page(_, length, _) => *length == 0,
             Content::Chunks(_, length) => *length == Some(0),
         }
     }
@@ -98,7 +121,9 @@ impl Body for GatewayBody {
             Content::Whole(bytes) => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
-            Content::Chunks(_, Some(length)) => SizeHint::with_exact(*length),
+            Content::Page(_, length, _) | Content::Chunks(_, Some(length)) => {
+                SizeHint::with_exact(*length)
+            }
             Content::Chunks(_, None) => SizeHint::default(),
         }
     }

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hyper::StatusCode;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
-use ndn_files::{FileMetadata, MetadataError, fetch_manifest};
+use ndn_files::{FileMetadata, MetadataError, find_manifest};
 use ndn_packet::Name;
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 
 use crate::conditions::Validators;
 use crate::failure::Failure;
@@ -17,6 +19,12 @@ use crate::failure::Failure;
 const ENTRIES_MAX: usize = 4096;
 /// Bytes of manifests that are remembered.
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// KiB of manifests that there may be at all: remembered, used by transfers, or on their way.
+const MANIFEST_ROOM: usize = 512 << 10;
+/// Names that are looked up at a time.
+const LOOK_UPS_MAX: usize = 64;
+/// How long a look-up waits for others before it is refused.
+const QUEUE_TIME: Duration = Duration::from_secs(30);
 /// Bytes that a manifest keeps of each segment.
 const DIGEST_LEN: u64 = 32;
 /// Failures are remembered no longer than this.
@@ -37,6 +45,8 @@ pub(crate) struct Resource {
     pub(crate) validators: Validators,
     /// Bytes that a manifest takes.
     weight: u64,
+    /// Room for the manifest, which is held for as long as somebody uses it.
+    room: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Resource {
@@ -66,18 +76,23 @@ pub(crate) struct Catalog {
     fetching: FetchOptions,
     lifetime: Duration,
     entries: Mutex<HashMap<Name, Shelf>>,
+    look_ups: Semaphore,
+    manifest_room: Arc<Semaphore>,
 }
 
 impl Catalog {
     /// `lifetime` is how long what is found counts without being asked for again.
     pub(crate) fn new(endpoint: Endpoint, fetching: &FetchOptions, lifetime: Duration) -> Self {
         let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
-        Self { endpoint, fetching, lifetime, entries: Mutex::default() }
+        let look_ups = Semaphore::new(LOOK_UPS_MAX);
+        let manifest_room = Arc::new(Semaphore::new(MANIFEST_ROOM));
+        Self { endpoint, fetching, lifetime, entries: Mutex::default(), look_ups, manifest_room }
     }
 
     /// What `name` is now, or was within the lifetime.
     pub(crate) async fn find(&self, name: &Name) -> Known {
         let entry = self.entry(name);
+        let asked = Instant::now();
         let mut known = entry.known.lock().await;
         let earlier = match &*known {
             Some((when, found)) => {
@@ -85,14 +100,18 @@ impl Catalog {
                     Ok(_) => self.lifetime,
                     Err(_) => self.lifetime.min(FAILURE_LIFETIME_MAX),
                 };
-                if when.elapsed() < lifetime {
+                // What came while this one waited is what it waited for, whatever the lifetime.
+                if *when > asked || when.elapsed() < lifetime {
                     return found.clone();
                 }
                 found.as_ref().ok().cloned()
             }
             None => None,
         };
-        let found = self.look_up(name, earlier.as_deref()).await;
+        let found = match timeout(QUEUE_TIME, self.look_ups.acquire()).await {
+            Ok(_turn) => self.look_up(name, earlier.as_deref()).await,
+            Err(_) => Err(busy("the gateway looks up as many names as it may; try again later")),
+        };
         *known = Some((Instant::now(), found.clone()));
         drop(known);
         self.weigh(name, found.as_ref().map_or(0, |resource| resource.weight));
@@ -147,6 +166,7 @@ impl Catalog {
             validators: validators(found.name(), metadata.as_ref()),
             fetching: self.fetching.clone(),
             weight: 0,
+            room: None,
             found,
         };
         if !self.fetching.verification.is_by_key() {
@@ -160,10 +180,14 @@ impl Catalog {
             resource.fetching = earlier.fetching.clone();
             (resource.size, resource.segment_size) = (earlier.size, earlier.segment_size);
             resource.weight = earlier.weight;
+            resource.room = earlier.room.clone();
             return Ok(Arc::new(resource));
         }
-        let manifest = fetch_manifest(&self.endpoint, &resource.found, &self.fetching).await;
-        if let Some(manifest) = manifest.map_err(|error| Failure::from(&error))? {
+        let root = find_manifest(&self.endpoint, &resource.found, &self.fetching).await;
+        if let Some(root) = root.map_err(|error| Failure::from(&error))? {
+            resource.room = Some(Arc::new(self.room_for(root.segments()).await?));
+            let manifest = root.fetch(&self.endpoint, &self.fetching).await;
+            let manifest = manifest.map_err(|error| Failure::from(&error))?;
             resource.fetching.verification = manifest.verification();
             resource.found = manifest.to_found();
             resource.size = Some(manifest.size());
@@ -175,6 +199,31 @@ impl Catalog {
         }
         Ok(Arc::new(resource))
     }
+
+    /// Waits for room for the manifest of so many segments.
+    async fn room_for(&self, segments: u64) -> Result<OwnedSemaphorePermit, Failure> {
+        let bytes = segments.saturating_mul(DIGEST_LEN);
+        let units =
+            u32::try_from(bytes.div_ceil(1024)).ok().filter(|_| bytes <= MANIFEST_BYTES_MAX);
+        let Some(units) = units else {
+            let text = format!(
+                "the manifest lists {segments} segments: the gateway takes at most {}",
+                MANIFEST_BYTES_MAX / DIGEST_LEN
+            );
+            return Err(Failure::new(StatusCode::BAD_GATEWAY, text));
+        };
+        let room = Arc::clone(&self.manifest_room).acquire_many_owned(units.max(1));
+        match timeout(QUEUE_TIME, room).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => {
+                Err(busy("the gateway has as many manifests as it may; try again later"))
+            }
+        }
+    }
+}
+
+fn busy(text: &str) -> Failure {
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
 /// Forgets what was not used for the longest time until no more is left than may be.
@@ -212,6 +261,53 @@ impl std::fmt::Debug for Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A catalog whose forwarder says nothing.
+    fn catalog() -> (Catalog, tokio::io::DuplexStream) {
+        let (one, other) = tokio::io::duplex(1000);
+        let (reader, writer) = tokio::io::split(one);
+        let options = ndn_client::EndpointOptions::default();
+        let endpoint = Endpoint::from_stream(reader, writer, &options);
+        (Catalog::new(endpoint, &FetchOptions::default(), Duration::ZERO), other)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn manifests_have_bounded_room() {
+        let (catalog, _forwarder) = catalog();
+        let most = MANIFEST_BYTES_MAX / DIGEST_LEN;
+        let refused = catalog.room_for(most + 1).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
+        let one = catalog.room_for(most).await.unwrap();
+        let other = catalog.room_for(most).await.unwrap();
+        let refused = catalog.room_for(1).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        drop(one);
+        assert!(catalog.room_for(1).await.is_ok());
+        drop(other);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_look_up_shares_what_comes_of_it() {
+        let (catalog, _forwarder) = catalog();
+        let name = Name::from_uri("/x").unwrap();
+        let started = Instant::now();
+        assert!(catalog.find(&name).await.is_err());
+        let once = started.elapsed();
+        let started = Instant::now();
+        let find = || catalog.find(&name);
+        let (one, two, three) = tokio::join!(find(), find(), find());
+        assert!(one.is_err() && two.is_err() && three.is_err());
+        assert_eq!(started.elapsed(), once);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_ups_are_bounded() {
+        let (catalog, _forwarder) = catalog();
+        let all = u32::try_from(LOOK_UPS_MAX).unwrap();
+        let _held = catalog.look_ups.acquire_many(all).await.unwrap();
+        let refused = catalog.find(&Name::from_uri("/x").unwrap()).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_used_last_stays() {

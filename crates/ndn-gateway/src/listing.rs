@@ -1,11 +1,29 @@
 //! Directory listings as HTML and JSON.
 
+use std::fmt::Write as _;
+
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
-use ndn_files::ListingEntry;
-use serde_json::json;
+use ndn_files::{ListingEntry, parse_listing};
 
 use crate::path::encode;
+
+/// Length of the pieces of a page in bytes, about.
+const PIECE_LEN: usize = 32 << 10;
+
+/// Most entries of a listing.
+const ENTRIES_MAX: usize = 100_000;
+
+/// The entries of a listing, or what it has that it may not have.
+pub(crate) fn entries(listing: &[u8]) -> Result<Vec<ListingEntry>, String> {
+    // Counted first: each entry takes much more than its bytes.
+    let count = listing.iter().filter(|byte| **byte == 0).count();
+    if count > ENTRIES_MAX {
+        return Err(format!("{count} entries, and {ENTRIES_MAX} are the most that are shown"));
+    }
+    parse_listing(listing).ok_or_else(|| "an entry that is no file name".to_owned())
+}
 
 /// How a listing is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +56,105 @@ impl Format {
         }
     }
 
-    /// Writes the listing of the directory that a URL calls `path` and NDN calls `name`.
-    pub(crate) fn write(self, path: &str, name: &str, entries: &[ListingEntry]) -> String {
+    fn begin(self, path: &str, name: &str) -> String {
         match self {
-            Self::Html => html(path, name, entries),
-            Self::Json => as_json(name, entries),
+            Self::Html => html_head(path),
+            Self::Json => format!("{{\"name\":{},\"entries\":[", json_text(name)),
         }
+    }
+
+    /// Writes one entry. Names need not be UTF-8: links are exact.
+    fn entry(self, page: &mut String, is_first: bool, entry: &ListingEntry) {
+        let slash = if entry.is_directory { "/" } else { "" };
+        let link = encode(&entry.file_name);
+        let shown = String::from_utf8_lossy(&entry.file_name);
+        // `./` keeps a name with a colon from being a scheme. Writing to text cannot fail.
+        let _ = match self {
+            Self::Html => {
+                let shown = escape(&shown);
+                writeln!(page, "<li><a href=\"./{link}{slash}\">{shown}{slash}</a></li>")
+            }
+            Self::Json => {
+                let comma = if is_first { "" } else { "," };
+                let ty = if entry.is_directory { "directory" } else { "file" };
+                let shown = json_text(&shown);
+                write!(
+                    page,
+                    "{comma}{{\"name\":{shown},\"type\":\"{ty}\",\"href\":\"./{link}{slash}\"}}"
+                )
+            }
+        };
+    }
+
+    fn end(self, name: &str) -> String {
+        match self {
+            Self::Html => format!("</ul>\n<p>{}</p>\n</body>\n</html>\n", escape(name)),
+            Self::Json => "]}\n".to_owned(),
+        }
+    }
+}
+
+/// Text as a string of JSON.
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A listing as a page, which is written piece by piece: a page is several times as long as what it is
+/// made of.
+#[derive(Debug)]
+pub(crate) struct Page {
+    format: Format,
+    path: String,
+    name: String,
+    entries: Vec<ListingEntry>,
+    written: usize,
+    is_done: bool,
+}
+
+impl Page {
+    /// The listing of the directory that a URL calls `path` and NDN calls `name`.
+    pub(crate) fn new(format: Format, path: &str, name: &str, entries: Vec<ListingEntry>) -> Self {
+        let (path, name) = (path.to_owned(), name.to_owned());
+        Self { format, path, name, entries, written: 0, is_done: false }
+    }
+
+    /// Length of the page in bytes. It is written for that, and not kept.
+    pub(crate) fn length(&mut self) -> u64 {
+        let mut length = 0;
+        for piece in self.by_ref() {
+            length += u64::try_from(piece.len()).unwrap_or(0);
+        }
+        (self.written, self.is_done) = (0, false);
+        length
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+}
+
+/// The pieces of the page.
+impl Iterator for Page {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_done {
+            return None;
+        }
+        let mut piece = String::new();
+        if self.written == 0 {
+            piece = self.format.begin(&self.path, &self.name);
+        }
+        while piece.len() < PIECE_LEN {
+            let Some(entry) = self.entries.get(self.written) else {
+                piece.push_str(&self.format.end(&self.name));
+                self.is_done = true;
+                break;
+            };
+            self.format.entry(&mut piece, self.written == 0, entry);
+            self.written += 1;
+        }
+        Some(piece.into())
     }
 }
 
@@ -90,45 +201,19 @@ fn thousandths(weight: &str) -> u32 {
     format!("{fraction:0<3}").parse().unwrap_or(0)
 }
 
-fn html(path: &str, name: &str, entries: &[ListingEntry]) -> String {
-    let (path, name) = (escape(path), escape(name));
+fn html_head(path: &str) -> String {
+    let shown = escape(path);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{path}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{shown}</title>\n\
          <style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
          ul{{list-style:none;padding:0}}p{{color:#666;overflow-wrap:anywhere}}</style>\n\
-         </head>\n<body>\n<h1>{path}</h1>\n<ul>\n"
+         </head>\n<body>\n<h1>{shown}</h1>\n<ul>\n"
     );
     if !path.trim_start_matches('/').is_empty() {
         page.push_str("<li><a href=\"../\">../</a></li>\n");
     }
-    for entry in entries {
-        let slash = if entry.is_directory { "/" } else { "" };
-        let link = encode(&entry.file_name);
-        let shown = escape(&String::from_utf8_lossy(&entry.file_name));
-        // `./` keeps a name with a colon from being a scheme.
-        page.push_str(&format!("<li><a href=\"./{link}{slash}\">{shown}{slash}</a></li>\n"));
-    }
-    page.push_str(&format!("</ul>\n<p>{name}</p>\n</body>\n</html>\n"));
     page
-}
-
-fn as_json(name: &str, entries: &[ListingEntry]) -> String {
-    let entries: Vec<_> = entries
-        .iter()
-        .map(|entry| {
-            let slash = if entry.is_directory { "/" } else { "" };
-            json!({
-                "name": String::from_utf8_lossy(&entry.file_name),
-                "type": if entry.is_directory { "directory" } else { "file" },
-                // Names need not be UTF-8: this one is exact.
-                "href": format!("./{}{slash}", encode(&entry.file_name)),
-            })
-        })
-        .collect();
-    let mut text = json!({ "name": name, "entries": entries }).to_string();
-    text.push('\n');
-    text
 }
 
 /// Text for HTML and XML, in content or between quotation marks. Control characters, which no HTML may
@@ -182,6 +267,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn huge_listings_are_refused() {
+        let mut listing = b"a\0".repeat(ENTRIES_MAX);
+        assert_eq!(super::entries(&listing).unwrap().len(), ENTRIES_MAX);
+        listing.extend_from_slice(b"b\0");
+        assert!(super::entries(&listing).unwrap_err().contains("100001 entries"));
+        assert!(super::entries(b"../\0").unwrap_err().contains("no file name"));
+    }
+
     fn entries() -> Vec<ListingEntry> {
         let entry =
             |name: &[u8], is_directory| ListingEntry { file_name: name.into(), is_directory };
@@ -193,21 +287,51 @@ mod tests {
         ]
     }
 
+    fn written(format: Format, path: &str, name: &str, entries: Vec<ListingEntry>) -> String {
+        let mut page = Page::new(format, path, name, entries);
+        let length = page.length();
+        let mut text = Vec::new();
+        for piece in page {
+            assert!(piece.len() < 2 * PIECE_LEN, "{}", piece.len());
+            text.extend_from_slice(&piece);
+        }
+        assert_eq!(u64::try_from(text.len()).unwrap(), length);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn long_listings_are_written_piece_by_piece() {
+        let entry = |index: usize| ListingEntry {
+            file_name: format!("\"{index}").into_bytes(),
+            is_directory: index % 2 == 1,
+        };
+        let json = written(Format::Json, "/", "/n", (0..5000).map(entry).collect());
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let read = json["entries"].as_array().unwrap();
+        assert_eq!(read.len(), 5000);
+        for (index, read) in read.iter().enumerate() {
+            assert_eq!(read["name"], format!("\"{index}"));
+        }
+        let html = written(Format::Html, "/", "/n", (0..5000).map(entry).collect());
+        assert_eq!(html.matches("<li>").count(), 5000);
+        assert_eq!(html.matches("<h1>").count(), 1);
+    }
+
     #[test]
     fn nothing_of_a_file_name_is_markup() {
-        let page = Format::Html.write("/<x>/", "/n/%3Cx%3E", &entries());
+        let page = written(Format::Html, "/<x>/", "/n/%3Cx%3E", entries());
         assert!(!page.contains("<script") && !page.contains("<x>"), "{page}");
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"), "{page}");
         assert!(page.contains("href=\"./a%20b%26c%27d/\">a b&amp;c&#39;d/</a>"), "{page}");
         assert!(page.contains("href=\"./javascript%3Aalert%281%29\""), "{page}");
         assert!(page.contains("href=\"./%FF%0A\">\u{fffd}\u{fffd}</a>"), "{page}");
         assert!(page.contains("href=\"../\""));
-        assert!(!Format::Html.write("/", "/n", &[]).contains("../"));
+        assert!(!written(Format::Html, "/", "/n", Vec::new()).contains("../"));
     }
 
     #[test]
     fn json_lists_the_same() {
-        let listing = Format::Json.write("/", "/n", &entries());
+        let listing = written(Format::Json, "/", "/n", entries());
         let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
         assert_eq!(listing["name"], "/n");
         assert_eq!(listing["entries"][1]["name"], "a b&c'd");

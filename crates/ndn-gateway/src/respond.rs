@@ -11,7 +11,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode, Version};
 use ndn_client::{ConnectionState, Endpoint};
-use ndn_files::parse_listing;
+use ndn_files::ListingEntry;
 use ndn_packet::Name;
 use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,7 +22,7 @@ use crate::body::GatewayBody;
 use crate::catalog::{Catalog, Resource};
 use crate::conditions::{Validators, Verdict};
 use crate::failure::Failure;
-use crate::listing::Format;
+use crate::listing::{Format, Page, entries};
 use crate::media_type::media_type;
 use crate::path::{Place, encode, place_of};
 use crate::range::{Range, Wanted, wanted};
@@ -171,34 +171,34 @@ impl Shared {
             Verdict::Proceed => Answer::new(StatusCode::OK),
         };
         if answer.status == StatusCode::OK {
-            let text = self.listing(request, place, resource, format).await?;
+            let permit = self.permit().await?;
+            let entries = self.entries(place, resource).await?;
+            let (path, name) = (request.uri.path(), place.name.to_uri());
+            let mut page = Box::new(Page::new(format, path, &name, entries));
+            let length = page.length();
             answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
             answer.headers.insert(CONTENT_SECURITY_POLICY, LISTING_POLICY);
             answer.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             answer.set(NDN_NAME, &resource.found.name().to_uri());
-            answer.set_length(u64::try_from(text.len()).unwrap_or(0));
-            answer.content = Content::Whole(text.into());
+            answer.set_length(length);
+            answer.content = Content::Page(page, length, permit);
         }
         answer.headers.insert(VARY, HeaderValue::from_static("accept"));
         Ok(answer.with_validators(&validators))
     }
 
-    async fn listing(
+    async fn entries(
         &self,
-        request: &Parts,
         place: &Place,
         resource: &Resource,
-        format: Format,
-    ) -> Result<String, Refused> {
-        let _permit = self.permit().await?;
+    ) -> Result<Vec<ListingEntry>, Refused> {
         let stream = self.endpoint.fetch_found(resource.found.clone(), 0, &resource.fetching);
         let listing = stream.collect(LISTING_LEN_MAX).await;
         let listing = listing.map_err(|error| self.judge(&place.name, &ReadError::Fetch(error)))?;
-        let entries = parse_listing(&listing).ok_or_else(|| {
-            let text = format!("{}: the listing has an entry that is no file name", place.name);
-            Failure::new(StatusCode::BAD_GATEWAY, text)
-        })?;
-        Ok(format.write(request.uri.path(), &place.name.to_uri(), &entries))
+        entries(&listing).map_err(|wrong| {
+            let text = format!("{}: the listing has {wrong}", place.name);
+            Failure::new(StatusCode::BAD_GATEWAY, text).into()
+        })
     }
 
     /// Sends a file or a part of it.

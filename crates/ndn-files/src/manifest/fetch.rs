@@ -156,6 +156,52 @@ pub async fn fetch_manifest(
     found: &FoundObject,
     options: &FetchOptions,
 ) -> Result<Option<Arc<Manifest>>, ManifestError> {
+    match find_manifest(endpoint, found, options).await? {
+        Some(root) => Ok(Some(root.fetch(endpoint, options).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The root of a manifest, whose other nodes are not there yet.
+#[derive(Debug)]
+pub struct ManifestRoot {
+    name: Name,
+    root: Root,
+    tree: Tree,
+}
+
+impl ManifestRoot {
+    /// Number of segments. The whole manifest takes 32 bytes for each.
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        self.tree.segments
+    }
+
+    /// Fetches and checks the other nodes. `options` say how.
+    ///
+    /// # Errors
+    /// [`ManifestError::Node`] and [`ManifestError::Fetch`].
+    pub async fn fetch(
+        self,
+        endpoint: &Endpoint,
+        options: &FetchOptions,
+    ) -> Result<Arc<Manifest>, ManifestError> {
+        let digests = fetch_nodes(endpoint, &self.name, &self.root, &self.tree, options).await?;
+        let Root { name, size, segment_size, .. } = self.root;
+        Ok(Arc::new(Manifest { name, size, segment_size, digests }))
+    }
+}
+
+/// Fetches and checks the root of the manifest of what was found, which tells how large the manifest is;
+/// `None` if its metadata names none.
+///
+/// # Errors
+/// All of [`ManifestError`] but those of nodes.
+pub async fn find_manifest(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    options: &FetchOptions,
+) -> Result<Option<ManifestRoot>, ManifestError> {
     let Some(metadata) = found.metadata() else {
         return Ok(None);
     };
@@ -167,9 +213,7 @@ pub async fn fetch_manifest(
     if metadata.size.is_some_and(|size| size != root.size) {
         return Err(ManifestError::SizeDiffers { name: name.to_uri() });
     }
-    let digests = fetch_nodes(endpoint, name, &root, &tree, options).await?;
-    let Root { name, size, segment_size, .. } = root;
-    Ok(Some(Arc::new(Manifest { name, size, segment_size, digests })))
+    Ok(Some(ManifestRoot { name: name.clone(), root, tree }))
 }
 
 async fn fetch_root(

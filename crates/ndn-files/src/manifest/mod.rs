@@ -6,7 +6,7 @@ mod fetch;
 mod root;
 mod tree;
 
-pub use fetch::{Manifest, ManifestError, fetch_manifest};
+pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
 pub(crate) use build::{BuildFailure, Built, build, weight_of};
 pub(crate) use disk::DiskCache;
