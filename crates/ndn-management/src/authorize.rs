@@ -82,6 +82,14 @@ pub trait Authorizer {
         None
     }
 
+    /// Whether what is to be read again can be read by who this process is now.
+    ///
+    /// # Errors
+    /// What cannot be, and why.
+    fn check_anchors(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Reads again what may have changed where it is kept; tells what has.
     fn refresh(&mut self, _now: Now) -> Vec<AnchorChange> {
         Vec::new()

@@ -105,15 +105,22 @@ fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
             files.sort();
             // As ndn-cxx does, other files of the directory are passed over.
             let read = files.iter().filter_map(|file| match certificate(file) {
-                Ok(certificate) => Some(certificate),
+                Ok(certificate) => Some(Ok(certificate)),
+                // It may well be an anchor: nothing is known of those of this directory then.
+                Err(error) if is_denied(&error) => Some(Err(error)),
                 Err(error) => {
                     warn!("not a trust anchor: {error:#}");
                     None
                 }
             });
-            Ok(read.collect())
+            read.collect()
         }
     }
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Reads a certificate, in base64 or as it is sent.
@@ -206,6 +213,6 @@ mod tests {
         std::fs::remove_file(path("anchors/a.cert")).unwrap();
         let [first, second] = &refresh(200)[..] else { panic!() };
         assert_eq!(*first, changed("anchors", 1));
-        assert!(matches!(second, AnchorChange::Lost { .. }), "{second:?}");
+        assert!(matches!(second, AnchorChange::Unreadable { .. }), "{second:?}");
     }
 }

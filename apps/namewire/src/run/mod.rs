@@ -84,6 +84,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let control_socket = open_control_socket(config, &mut listeners)?;
     // Before there are threads, which would keep rights of their own.
     privileges::carry_out(&privileges, &listeners)?;
+    check_anchors(&management, &privileges)?;
     let stop = signals.watch()?;
     let hasher = NameHasher::new(rand::random());
     let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
@@ -108,6 +109,18 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);
     result.and(control.finish())
+}
+
+/// Root may read what its successor may not, and would be told only when the anchors are due.
+fn check_anchors(
+    management: &ndn_management::ControlState,
+    change: &privileges::Change,
+) -> anyhow::Result<()> {
+    let privileges::Change::Become(identity, _) = change else { return Ok(()) };
+    let uid = identity.uid;
+    management.check_anchors().map_err(|reason| {
+        anyhow::anyhow!("trust anchors with `refresh` must be readable for user {uid}: {reason}")
+    })
 }
 
 fn open_control_socket(

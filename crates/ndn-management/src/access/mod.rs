@@ -251,6 +251,12 @@ impl Authorizer for AccessControl {
         self.policies().filter_map(TrustPolicy::next_refresh_ns).min()
     }
 
+    fn check_anchors(&self) -> Result<(), String> {
+        let Some(load) = self.loader.0.clone() else { return Ok(()) };
+        let mut load = |source: AnchorSource<'_>| load(source);
+        self.policies().try_for_each(|policy| policy.check_anchors(&mut load))
+    }
+
     fn refresh(&mut self, now: Now) -> Vec<AnchorChange> {
         let Some(load) = self.loader.0.clone() else { return Vec::new() };
         let Self { localhost_rib, localhop_rib, announcements, .. } = self;

@@ -298,6 +298,14 @@ impl ControlState {
         self.outcomes.pop_front()
     }
 
+    /// Whether the trust anchors that are read again can be, by who this process is now.
+    ///
+    /// # Errors
+    /// What cannot be read, and why.
+    pub fn check_anchors(&self) -> Result<(), String> {
+        self.collaborators.authorizer.check_anchors()
+    }
+
     /// What has changed about trust anchors that were read again.
     pub fn poll_anchor_change(&mut self) -> Option<AnchorChange> {
         self.anchor_changes.pop_front()

@@ -40,8 +40,8 @@ pub enum AnchorChange {
         /// How many anchors it holds.
         count: usize,
     },
-    /// It could not be read: none of its certificates is an anchor any more.
-    Lost {
+    /// It could not be read: the anchors stay those that there were.
+    Unreadable {
         /// The file or directory.
         path: String,
         /// Why.
@@ -58,13 +58,13 @@ pub(super) struct AnchorGroup {
     /// When, on the monotonic clock; not known before the first look at it.
     due_ns: Option<u64>,
     /// The last attempt has failed.
-    is_lost: bool,
+    is_unreadable: bool,
 }
 
 impl AnchorGroup {
     /// Anchors that stay.
     pub(super) fn fixed(anchors: Vec<Arc<Certificate>>) -> Self {
-        Self { anchors, refresh: None, due_ns: None, is_lost: false }
+        Self { anchors, refresh: None, due_ns: None, is_unreadable: false }
     }
 
     /// Anchors that were read just now, and are to be read again after so many seconds.
@@ -82,6 +82,15 @@ impl AnchorGroup {
         self.refresh.as_ref().map(|_| self.due_ns.unwrap_or(0))
     }
 
+    /// Whether the anchors could be read again now.
+    ///
+    /// # Errors
+    /// Why not, if they are to be.
+    pub(super) fn check(&self, load: LoadAnchors<'_>) -> Result<(), String> {
+        let Some((kept, _)) = &self.refresh else { return Ok(()) };
+        load(kept.source()).map(drop)
+    }
+
     /// Reads the anchors again if it is time.
     pub(super) fn refresh(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Option<AnchorChange> {
         let (kept, period_ns) = self.refresh.as_ref()?;
@@ -97,15 +106,14 @@ impl AnchorGroup {
             Ok(anchors) => {
                 let is_same = self.anchors.len() == anchors.len()
                     && self.anchors.iter().zip(&anchors).all(|(a, b)| a.wire() == b.wire());
-                self.is_lost = false;
+                self.is_unreadable = false;
                 let count = anchors.len();
                 self.anchors = anchors;
                 (!is_same).then_some(AnchorChange::Changed { path, count })
             }
             Err(reason) => {
-                self.anchors.clear();
-                let was_lost = std::mem::replace(&mut self.is_lost, true);
-                (!was_lost).then_some(AnchorChange::Lost { path, reason })
+                let was_unreadable = std::mem::replace(&mut self.is_unreadable, true);
+                (!was_unreadable).then_some(AnchorChange::Unreadable { path, reason })
             }
         }
     }

@@ -186,10 +186,18 @@ impl TrustPolicy {
     pub fn refresh_anchors(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Vec<AnchorChange> {
         let changes = self.groups.iter_mut().filter_map(|group| group.refresh(now_ns, load));
         let changes: Vec<AnchorChange> = changes.collect();
-        if !changes.is_empty() {
+        if changes.iter().any(|change| matches!(change, AnchorChange::Changed { .. })) {
             self.verified.clear();
         }
         changes
+    }
+
+    /// Reads those anchors that are read again, and leaves them as they are.
+    ///
+    /// # Errors
+    /// Why some cannot be read.
+    pub fn check_anchors(&self, load: LoadAnchors<'_>) -> Result<(), String> {
+        self.groups.iter().try_for_each(|group| group.check(load))
     }
 
     /// Judges a packet. `fetched` are the certificates that were asked for so far, in any order;

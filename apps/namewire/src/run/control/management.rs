@@ -67,8 +67,11 @@ impl Control {
                 AnchorChange::Changed { path, count } => {
                     info!(path, count, "trust anchors have changed");
                 }
-                AnchorChange::Lost { path, reason } => {
-                    warn!(path, reason, "trust anchors are gone");
+                AnchorChange::Unreadable { path, reason } => {
+                    warn!(
+                        path,
+                        reason, "trust anchors cannot be read again: they stay as they are"
+                    );
                 }
             }
         }

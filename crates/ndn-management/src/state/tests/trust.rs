@@ -289,12 +289,17 @@ fn anchors_are_read_again_when_their_time_is_over() {
     *kept.lock().unwrap() = Err("it is gone".to_owned());
     harness.now.monotonic_ns = due_ns + 2 * PERIOD_NS;
     let reason = "it is gone".to_owned();
-    assert_eq!(tick(&mut harness), [AnchorChange::Lost { path: path.clone(), reason }]);
-    assert!(!accepted(&mut harness, &new));
+    assert_eq!(tick(&mut harness), [AnchorChange::Unreadable { path, reason }]);
+    assert!(accepted(&mut harness, &new), "the anchors stay");
+    assert!(harness.state.check_anchors().is_err());
     harness.now.monotonic_ns = due_ns + 3 * PERIOD_NS;
     assert!(tick(&mut harness).is_empty());
     *kept.lock().unwrap() = Ok(vec![Arc::clone(&new.certificate)]);
     harness.now.monotonic_ns = due_ns + 4 * PERIOD_NS;
-    assert_eq!(tick(&mut harness), [AnchorChange::Changed { path, count: 1 }]);
+    assert!(tick(&mut harness).is_empty(), "they are the same again");
     assert!(accepted(&mut harness, &new));
+    assert_eq!(harness.state.check_anchors(), Ok(()));
+    *kept.lock().unwrap() = Err("it is gone once more".to_owned());
+    harness.now.monotonic_ns = due_ns + 5 * PERIOD_NS;
+    assert!(matches!(&tick(&mut harness)[..], [AnchorChange::Unreadable { .. }]), "told again");
 }
