@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
-//! | [`file`] | which file a path leads to |
+//! | [`mod@file`] | which file a path leads to |
 //! | [`interface`] | network interfaces and their addresses |
 //! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
