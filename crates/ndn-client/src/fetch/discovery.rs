@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, ComponentType, ContentType, Name, NameRef, types};
+use ndn_packet::{Component, ContentType, Name, NameRef, types};
 
 use super::{FetchError, FetchOptions};
 use crate::endpoint::Endpoint;
@@ -150,15 +150,15 @@ async fn ask(
         .retransmissions(options.discovery_retransmissions);
     let received = endpoint.express(&request).await.map_err(FetchError::Discovery)?;
     let data = received.data();
-    if data.content_type() == ContentType::NACK {
-        let content = received.content();
-        return Err(FetchError::NotFound { name: data.name().to_uri(), content });
-    }
     options
         .verification
         .check_fetching(endpoint, options.lifetime, &data)
         .await
         .map_err(|reason| FetchError::Verification { name: data.name().to_uri(), reason })?;
+    if data.content_type() == ContentType::NACK {
+        let content = received.content();
+        return Err(FetchError::NotFound { name: data.name().to_uri(), content });
+    }
     Ok(received)
 }
 
@@ -188,6 +188,18 @@ fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
     Some(found)
 }
 
+/// Whether a version and a segment number, in this order, are all that follows the object's name.
+fn is_of_object(found: NameRef<'_>, name_len: usize) -> bool {
+    let mut at = name_len;
+    if found.component(at).is_some_and(|next| next.as_version().is_some()) {
+        at += 1;
+    }
+    if found.component(at).is_some_and(|next| next.as_segment().is_some()) {
+        at += 1;
+    }
+    at == found.len()
+}
+
 async fn by_prefix(
     endpoint: &Endpoint,
     name: &Name,
@@ -196,10 +208,9 @@ async fn by_prefix(
     let received = ask(endpoint, name, options).await?;
     let data = received.data();
     let found = data.name();
-    // Metadata of the object, or something else that is kept beside it: by its name it would pass for
-    // the object's content.
-    let is_beside = |next: Component<'_>| next.ty() == ComponentType::KEYWORD;
-    if found.component(name.len()).is_some_and(is_beside) {
+    // What is kept below the name is something else, which by its name would pass for the object's
+    // content: metadata, or of a directory what is in it.
+    if !is_of_object(found, name.len()) {
         return Err(unanswered(name, options, Duration::ZERO));
     }
     let segment = found.last().and_then(|last| last.as_segment());
@@ -215,6 +226,27 @@ mod tests {
     use ndn_packet::tlv::{append_name, append_tlv};
 
     use super::*;
+
+    #[test]
+    fn versions_and_segments_are_of_the_object() {
+        for (found, expected) in [
+            ("/a", true),
+            ("/a/v=1", true),
+            ("/a/seg=0", true),
+            ("/a/v=1/seg=0", true),
+            ("/a/seg=0/v=1", false),
+            ("/a/v=1/v=2", false),
+            ("/a/v=1/seg=0/x", false),
+            ("/a/b/v=1/seg=0", false),
+            ("/a/32=metadata/v=1/seg=0", false),
+        ] {
+            assert_eq!(
+                is_of_object(Name::from_uri(found).unwrap().as_ref(), 1),
+                expected,
+                "{found}"
+            );
+        }
+    }
 
     #[test]
     fn metadata_may_hold_a_final_block_id() {

@@ -1,6 +1,6 @@
 //! What an endpoint offers for objects: to find and to fetch them.
 
-use ndn_packet::{ContentType, Name};
+use ndn_packet::{ContentType, Data, Name};
 
 use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
@@ -110,19 +110,26 @@ impl Endpoint {
             | ExpressError::Verification { .. }) => FetchError::Discovery(other),
         })?;
         let data = received.data();
-        if data.content_type() == ContentType::NACK {
-            return Err(failed(FetchFailure::ApplicationNack { segment }));
+        let is_nack = |data: &Data<'_>| data.content_type() == ContentType::NACK;
+        let nack = || failed(FetchFailure::ApplicationNack { segment });
+        // A manifest lists no Nacks, and a version that is gone has to end soon.
+        if is_nack(&data) && !options.verification.is_by_key() {
+            return Err(nack());
         }
         let checked = options.verification.check_fetching(self, options.lifetime, &data).await;
-        let Err(reason) = checked else {
-            return Ok(received);
+        let reason = match checked {
+            Ok(()) if is_nack(&data) => return Err(nack()),
+            Ok(()) => return Ok(received),
+            Err(reason) => reason.to_string(),
         };
         // A cache may hold a wrong one.
         let past_cache = PastCache::new(self, &found.prefix, options);
         let expected = options.verification.expected(segment);
         let again = past_cache.fetch(segment, expected.as_ref()).await;
         let right = again.ok().filter(|again| options.verification.check(&again.data()).is_ok());
-        let reason = reason.to_string();
+        if right.as_ref().is_some_and(|right| is_nack(&right.data())) {
+            return Err(nack());
+        }
         right.ok_or_else(|| failed(FetchFailure::Verification { segment, reason }))
     }
 }

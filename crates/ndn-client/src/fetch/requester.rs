@@ -109,11 +109,11 @@ impl Requester {
     ) -> Option<(u64, ReceivedData)> {
         let data = received.data();
         let segment = data.name().last().and_then(|last| last.as_segment())?;
-        if data.content_type() == ContentType::NACK {
-            self.state.fail(FetchFailure::ApplicationNack { segment });
+        if segment < self.state.first_missing() {
             return None;
         }
-        if segment < self.state.first_missing() {
+        if data.content_type() == ContentType::NACK {
+            self.handle_application_nack(segment, &data);
             return None;
         }
         if let Err(reason) = check(&data) {
@@ -124,6 +124,21 @@ impl Requester {
         let mark = received.congestion_mark();
         let outcome = self.state.handle_data(now, segment, final_segment, mark);
         (outcome == DataOutcome::New).then_some((segment, received))
+    }
+
+    /// Anybody can say that there is no such segment: where keys vouch for what is fetched, one who may
+    /// ends the fetch. A manifest lists no Nacks, and a version that is gone has to end soon.
+    fn handle_application_nack(&mut self, segment: u64, data: &Data<'_>) {
+        let checked =
+            if self.verification.is_by_key() { self.verification.check(data) } else { Ok(()) };
+        match checked {
+            Ok(()) => self.state.fail(FetchFailure::ApplicationNack { segment }),
+            Err(reason) => {
+                let reason = reason.to_string();
+                let failure = FetchFailure::Verification { segment, reason };
+                self.state.handle_refused(segment, failure);
+            }
+        }
     }
 
     /// Why the fetch cannot go on, if it cannot.

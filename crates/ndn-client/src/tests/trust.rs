@@ -341,3 +341,63 @@ async fn a_site_called_key_does_not_pass_for_another() {
     let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
     assert!(said.contains("/lab/KEY/server is needed"), "{said}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_nack_of_nobody_is_not_believed() {
+    let lab = Lab::new();
+    let answer = |request: Request| {
+        let data = DataBuilder::new(request.name()).content_type(ContentType::NACK);
+        request.answer_with(&data, &DigestSigner).unwrap();
+    };
+    let _r = lab.producer.produce(&name("/lab/a/n"), answer).await.unwrap();
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    for uri in ["/lab/a/n", "/lab/a/n/v=1"] {
+        let said = lab.fetch(uri, &options).await.unwrap_err();
+        assert!(said.contains("it takes a key of /lab/a/server"), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_a_directory_is_not_the_directory() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let _server = lab.server.serve(&lab.producer).await;
+    let signer = lab.server.signer();
+    let answer = move |request: Request| {
+        if request.name().components().any(|c| c.ty() == ndn_packet::ComponentType::KEYWORD) {
+            return;
+        }
+        let child = name("/lab/a/dir/child/v=1/seg=0");
+        let data = DataBuilder::new(&child).final_segment(0).freshness_ms(1000).content(b"child");
+        request.answer_with(&data, &signer).unwrap();
+    };
+    let _r = lab.producer.produce(&name("/lab/a/dir"), answer).await.unwrap();
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    let said = lab.fetch("/lab/a/dir", &options).await.unwrap_err();
+    assert!(said.contains("cannot be found"), "{said}");
+}
+
+/// A Nack in a cache, made by anybody, gives way to the segment.
+#[tokio::test(start_paused = true)]
+async fn a_false_nack_in_a_cache_is_passed_by() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let _server = lab.server.serve(&lab.producer).await;
+    let signer = lab.server.signer();
+    let answer = move |request: Request| {
+        let segment = request.name().last().and_then(|last| last.as_segment()).unwrap();
+        let data = DataBuilder::new(request.name()).final_segment(2);
+        if segment == 1 && !request.interest().must_be_fresh() {
+            let nack = data.content_type(ContentType::NACK);
+            request.answer_with(&nack, &DigestSigner).unwrap();
+        } else {
+            request.answer_with(&data.content(b"right"), &signer).unwrap();
+        }
+    };
+    let _served = lab.producer.produce(&name("/lab/a/o/v=1"), answer).await.unwrap();
+    let options = lab.options(&Arc::new(lab.trust(RULES)));
+    assert_eq!(lab.fetch("/lab/a/o/v=1", &options).await.unwrap(), b"rightrightright");
+    let found = crate::fetch::FoundObject::known(name("/lab/a/o/v=1"), 2);
+    let segment = lab.consumer.fetch_segment(&found, 1, &options).await.unwrap();
+    assert_eq!(segment.data().content(), Some(b"right".as_slice()));
+}
