@@ -222,7 +222,9 @@ fn the_status_is_served_over_http() {
     let said = server.stdout();
     let port = said.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
     let port: u16 = port.parse().unwrap();
-    let xml = get(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let xml = get(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let foreign = get(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(foreign.starts_with("HTTP/1.1 421 "), "{foreign}");
     assert!(xml.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/xml"), "{xml}");
     assert!(xml.contains("<generalStatus>") && xml.trim_end().ends_with("</nfdStatus>"), "{xml}");
     let json = get(port, "GET /status.json HTTP/1.0\r\n\r\n");

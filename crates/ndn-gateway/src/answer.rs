@@ -6,13 +6,13 @@ use hyper::header::{
     LAST_MODIFIED, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::Record;
 use crate::body::GatewayBody;
 use crate::conditions::Validators;
 use crate::failure::Failure;
 use crate::listing::Page;
+use crate::respond::TransferPermit;
 use crate::transfer::Chunks;
 
 /// The methods that every resource allows.
@@ -31,7 +31,7 @@ pub(crate) enum Content {
     Empty,
     Whole(Bytes),
     /// A page, its length, and the permit that is held until it is sent.
-    Page(Box<Page>, u64, OwnedSemaphorePermit),
+    Page(Box<Page>, u64, TransferPermit),
     Chunks(Chunks, Option<u64>),
 }
 

@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::Record;
 use crate::listing::Page;
+use crate::respond::TransferPermit;
 use crate::transfer::{Chunks, ReadError};
 
 /// A body, and the record of its request, which is written when the body is done with.
@@ -24,7 +24,7 @@ enum Content {
     Empty,
     Whole(Bytes),
     /// A page, what is left of its length, and the permit that ends with it.
-    Page(Box<Page>, u64, OwnedSemaphorePermit),
+    Page(Box<Page>, u64, TransferPermit),
     /// As it comes; the length if it is known.
     Chunks(Chunks, Option<u64>),
 }
@@ -41,7 +41,7 @@ impl GatewayBody {
     pub(crate) fn page(
         page: Box<Page>,
         length: u64,
-        permit: OwnedSemaphorePermit,
+        permit: TransferPermit,
         record: Record,
     ) -> Self {
         Self { content: Content::Page(page, length, permit), record }

@@ -7,9 +7,11 @@ mod body;
 mod catalog;
 mod conditions;
 mod failure;
+mod hosts;
 mod listing;
 mod media_type;
 mod path;
+mod peers;
 mod range;
 mod respond;
 mod server;
@@ -19,4 +21,5 @@ mod tests;
 mod transfer;
 
 pub use access_log::{AccessLog, Counters};
+pub use hosts::is_host_allowed;
 pub use server::{Gateway, GatewayOptions, Limits};

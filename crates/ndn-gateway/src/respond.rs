@@ -14,7 +14,7 @@ use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
 use rand::RngExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Answer, Content, refusal};
@@ -22,9 +22,11 @@ use crate::body::GatewayBody;
 use crate::catalog::{Catalog, Resource};
 use crate::conditions::{Validators, Verdict};
 use crate::failure::Failure;
+use crate::hosts::is_host_allowed;
 use crate::listing::{Format, Page, entries};
 use crate::media_type::media_type;
 use crate::path::{Place, encode, place_of};
+use crate::peers::Peer;
 use crate::range::{Range, Wanted, wanted};
 use crate::transfer::{Piece, Plan, ReadError, start};
 
@@ -38,25 +40,39 @@ const QUEUE_TIME: Duration = Duration::from_secs(30);
 const LISTING_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
 
+/// The permits of a transfer: that of its address, and that of all.
+pub(crate) type TransferPermit = [OwnedSemaphorePermit; 2];
+
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) endpoint: Endpoint,
     pub(crate) prefix: Name,
     pub(crate) catalog: Catalog,
+    /// Further names that those who connect over loopback may ask for.
+    pub(crate) hosts: Vec<String>,
     /// Transfers that may go on at a time.
     pub(crate) transfers: Arc<Semaphore>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) share: Arc<Peer>,
+    /// It has connected over loopback.
+    pub(crate) is_local: bool,
 }
 
 /// Answers a request.
 pub(crate) async fn respond(
     shared: &Shared,
+    client: &Client,
     request: &Parts,
     mut record: Record,
 ) -> Response<GatewayBody> {
     note_request(&mut record, request);
     let is_head = request.method == Method::HEAD;
-    let answer = match answer(shared, request, &mut record).await {
+    let answer = match answer(shared, client, request, &mut record).await {
         Ok(answer) => answer,
         Err(failure) => {
             record.fail(&failure.text);
@@ -77,10 +93,19 @@ fn note_request(record: &mut Record, request: &Parts) {
     }
 }
 
-async fn answer(shared: &Shared, request: &Parts, record: &mut Record) -> Result<Answer, Failure> {
+async fn answer(
+    shared: &Shared,
+    client: &Client,
+    request: &Parts,
+    record: &mut Record,
+) -> Result<Answer, Failure> {
     let bad = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
     if request.version >= Version::HTTP_11 && request.headers.get(HOST).is_none() {
         return Err(bad("the request has no Host field"));
+    }
+    if client.is_local && !shared.is_host_allowed(request) {
+        let text = "this is not the host that the request is for (`--host` allows others)";
+        return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, text));
     }
     if request.method == Method::OPTIONS {
         let mut answer = Answer::new(StatusCode::OK);
@@ -97,9 +122,9 @@ async fn answer(shared: &Shared, request: &Parts, record: &mut Record) -> Result
     if *shared.endpoint.state().borrow() != ConnectionState::Connected {
         return Err(Failure::disconnected());
     }
-    let answer = match shared.read(request, &place, record).await {
+    let answer = match shared.read(client, request, &place, record).await {
         // What changed between its metadata and its segments has other metadata now.
-        Err(Refused::Outdated) => shared.read(request, &place, record).await,
+        Err(Refused::Outdated) => shared.read(client, request, &place, record).await,
         answer => answer,
     };
     answer.map_err(|refused| match refused {
@@ -135,8 +160,16 @@ impl From<Failure> for Refused {
 }
 
 impl Shared {
+    /// Whether all that the request calls this machine is a name that it may have.
+    fn is_host_allowed(&self, request: &Parts) -> bool {
+        let fields = request.headers.get_all(HOST).iter().map(|field| field.to_str().unwrap_or(""));
+        let target = request.uri.authority().map(|authority| authority.as_str());
+        fields.chain(target).all(|host| is_host_allowed(host, &self.hosts))
+    }
+
     async fn read(
         &self,
+        client: &Client,
         request: &Parts,
         place: &Place,
         record: &mut Record,
@@ -144,18 +177,19 @@ impl Shared {
         let resource = self.catalog.find(&place.name).await?;
         record.note("name", &resource.found.name().to_uri());
         match (resource.is_directory, place.is_directory) {
-            (true, true) => self.list(request, place, &resource).await,
+            (true, true) => self.list(client, request, place, &resource).await,
             (true, false) => Ok(with_slash(place)),
             (false, true) if !place.name.is_empty() => {
                 let text = format!("{} is not a directory: leave the `/` away", request.uri.path());
                 Err(Failure::new(StatusCode::NOT_FOUND, text).into())
             }
-            (false, _) => self.send(request, place, resource).await,
+            (false, _) => self.send(client, request, place, resource).await,
         }
     }
 
     async fn list(
         &self,
+        client: &Client,
         request: &Parts,
         place: &Place,
         resource: &Resource,
@@ -171,7 +205,7 @@ impl Shared {
             Verdict::Proceed => Answer::new(StatusCode::OK),
         };
         if answer.status == StatusCode::OK {
-            let permit = self.permit().await?;
+            let permit = self.permit(client).await?;
             let entries = self.entries(place, resource).await?;
             let (path, name) = (request.uri.path(), place.name.to_uri());
             let mut page = Box::new(Page::new(format, path, &name, entries));
@@ -204,6 +238,7 @@ impl Shared {
     /// Sends a file or a part of it.
     async fn send(
         &self,
+        client: &Client,
         request: &Parts,
         place: &Place,
         resource: Arc<Resource>,
@@ -237,7 +272,7 @@ impl Shared {
             answer.set_length(length);
         }
         if request.method == Method::GET && length != Some(0) {
-            let permit = self.permit().await?;
+            let permit = self.permit(client).await?;
             let chunks = start(&self.endpoint, resource, plan, permit).await;
             let chunks = chunks.map_err(|error| self.judge(&place.name, &error))?;
             answer.content = Content::Chunks(chunks, length);
@@ -256,12 +291,17 @@ impl Shared {
         Refused::For(Failure::from(error))
     }
 
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let permit = Arc::clone(&self.transfers).acquire_owned();
-        match tokio::time::timeout(QUEUE_TIME, permit).await {
-            Ok(Ok(permit)) => Ok(permit),
+    async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
+        let own = Arc::clone(&client.share.transfers);
+        let all = Arc::clone(&self.transfers);
+        // Who waits for its own share does not hold that of all.
+        let both = async {
+            Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
+        };
+        match tokio::time::timeout(QUEUE_TIME, both).await {
+            Ok(Ok(permits)) => Ok(permits),
             Ok(Err(_)) | Err(_) => {
-                let text = "the gateway has as many transfers as it may; try again later";
+                let text = "the gateway, or your address, has as many transfers as it may; try again later";
                 Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
             }
         }

@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use crate::access_log::{AccessLog, Counters, Record};
 use crate::body::GatewayBody;
 use crate::catalog::Catalog;
-use crate::respond::{Shared, respond};
+use crate::peers::{Peer, Peers};
+use crate::respond::{Client, Shared, respond};
 use crate::stall_guard::StallGuard;
 
 /// Longest head of a request, and what is written at once, in bytes.
@@ -39,8 +40,15 @@ pub struct Limits {
     pub read_ahead_segments: u32,
     /// How long the head of a request may take, and a connection may be silent between requests.
     pub head_time: Duration,
-    /// How long a client may take nothing of what is sent.
+    /// Connections of one address at a time; further ones are closed.
+    pub connections_per_address: usize,
+    /// Transfers of one address at a time; further ones wait, and are refused after 30 s.
+    pub transfers_per_address: usize,
+    /// How long a client may take less than `rate_min` of what waits for it.
     pub stall_time: Duration,
+    /// Bytes in each second that a client has to take of what waits for it, on an average over
+    /// `stall_time`; 0 for any.
+    pub rate_min: u32,
 }
 
 impl Default for Limits {
@@ -50,7 +58,10 @@ impl Default for Limits {
             transfers: 64,
             read_ahead_segments: 256,
             head_time: Duration::from_secs(30),
+            connections_per_address: 256,
+            transfers_per_address: 16,
             stall_time: Duration::from_secs(60),
+            rate_min: 1024,
         }
     }
 }
@@ -66,6 +77,8 @@ pub struct GatewayOptions {
     pub metadata_lifetime: Duration,
     /// What clients may take.
     pub limits: Limits,
+    /// Names that those who connect over loopback may ask for, beside this machine's own.
+    pub hosts: Vec<String>,
     /// Where requests are written down.
     pub log: AccessLog,
 }
@@ -75,6 +88,7 @@ pub struct GatewayOptions {
 pub struct Gateway {
     shared: Arc<Shared>,
     limits: Limits,
+    peers: Peers,
     log: AccessLog,
     counters: Arc<Counters>,
 }
@@ -83,12 +97,14 @@ impl Gateway {
     /// A gateway over `endpoint`.
     #[must_use]
     pub fn new(endpoint: Endpoint, options: GatewayOptions) -> Self {
-        let GatewayOptions { prefix, mut fetching, metadata_lifetime, limits, log } = options;
+        let GatewayOptions { prefix, mut fetching, metadata_lifetime, limits, hosts, log } =
+            options;
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
         let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime);
         let transfers = Arc::new(Semaphore::new(limits.transfers.max(1)));
-        let shared = Arc::new(Shared { endpoint, prefix, catalog, transfers });
-        Self { shared, limits, log, counters: Arc::default() }
+        let shared = Arc::new(Shared { endpoint, prefix, catalog, hosts, transfers });
+        let peers = Peers::new(limits.connections_per_address, limits.transfers_per_address);
+        Self { shared, limits, peers, log, counters: Arc::default() }
     }
 
     /// What was done so far.
@@ -109,7 +125,12 @@ impl Gateway {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
-                    connections.spawn(self.connection(stream, peer, permit));
+                    // Who has its share already is not answered: that would take more of it.
+                    let Some((share, own)) = self.peers.admit(peer) else {
+                        tracing::debug!(%peer, "the address has as many connections as it may");
+                        continue;
+                    };
+                    connections.spawn(self.connection(stream, peer, share, [permit, own]));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -123,20 +144,24 @@ impl Gateway {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        permit: OwnedSemaphorePermit,
+        share: Arc<Peer>,
+        permits: [OwnedSemaphorePermit; 2],
     ) -> impl Future<Output = ()> + Send + 'static {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
         let (counters, limits) = (Arc::clone(&self.counters), self.limits);
         async move {
             // What is written in one go is sent at once.
             let _ = stream.set_nodelay(true);
+            let is_local =
+                stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
+            let client = Client { share, is_local };
             let service = service_fn(move |request: Request<Incoming>| {
                 let record = Record::new(&log, &counters, peer, ndn_sys::clock::wall_clock());
-                let shared = Arc::clone(&shared);
+                let (shared, client) = (Arc::clone(&shared), client.clone());
                 async move {
                     // Bodies of requests are of no use here, and are not read.
                     let (head, _) = request.into_parts();
-                    let response = respond(&shared, &head, record).await;
+                    let response = respond(&shared, &client, &head, record).await;
                     Ok::<Response<GatewayBody>, Infallible>(response)
                 }
             });
@@ -145,13 +170,13 @@ impl Gateway {
                 .header_read_timeout(limits.head_time)
                 .max_buf_size(HEAD_LEN_MAX)
                 .serve_connection(
-                    TokioIo::new(StallGuard::new(stream, limits.stall_time)),
+                    TokioIo::new(StallGuard::new(stream, limits.stall_time, limits.rate_min)),
                     service,
                 );
             if let Err(error) = served.await {
                 tracing::debug!(%peer, %error, "a connection ended early");
             }
-            drop(permit);
+            drop(permits);
         }
     }
 }

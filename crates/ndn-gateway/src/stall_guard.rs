@@ -1,4 +1,4 @@
-//! A connection whose client takes nothing for too long is ended.
+//! A connection whose client takes too little for too long is ended.
 
 use std::io;
 use std::pin::Pin;
@@ -8,18 +8,53 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream whose writes fail when the other end has taken nothing for a while.
+/// A stream whose writes fail when the other end takes less than it has to.
+///
+/// Only time in which a write waits counts: a client is not blamed for what there is not yet.
 #[derive(Debug)]
 pub(crate) struct StallGuard<S> {
     stream: S,
     patience: Duration,
+    /// Bytes that have to be taken in so much waiting.
+    bytes_min: u64,
+    /// Waiting since so many bytes were taken the last time, without the wait that goes on.
+    waited: Duration,
+    /// Bytes taken meanwhile.
+    taken: u64,
+    waiting_since: Option<Instant>,
     /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> StallGuard<S> {
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    /// In `patience` of waiting, `rate_min` bytes have to be taken for each second of it.
+    pub(crate) fn new(stream: S, patience: Duration, rate_min: u32) -> Self {
+        let bytes_min = u64::from(rate_min).saturating_mul(patience.as_secs()).max(1);
+        Self {
+            stream,
+            patience,
+            bytes_min,
+            waited: Duration::ZERO,
+            taken: 0,
+            waiting_since: None,
+            deadline: None,
+        }
+    }
+
+    /// What a write gives, as [`Self::watch`] says.
+    fn count(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let polled = self.watch(context, polled);
+        if let Poll::Ready(Ok(taken)) = polled {
+            self.taken = self.taken.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
+            if self.taken >= self.bytes_min {
+                (self.waited, self.taken) = (Duration::ZERO, 0);
+            }
+        }
+        polled
     }
 
     /// What a write gives, or an error if it has waited for too long.
@@ -30,14 +65,18 @@ impl<S> StallGuard<S> {
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.deadline = None;
+            if let Some(since) = self.waiting_since.take() {
+                self.waited += since.elapsed();
+            }
             return polled;
         }
-        let until = Instant::now() + self.patience;
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let until = since + self.patience.saturating_sub(self.waited);
         let deadline =
             self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         match deadline.as_mut().poll(context) {
             Poll::Ready(()) => {
-                let text = "the client takes nothing";
+                let text = "the client takes too little";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
             }
             Poll::Pending => Poll::Pending,
@@ -62,7 +101,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, polled)
+        self.count(context, polled)
     }
 
     fn poll_write_vectored(
@@ -71,7 +110,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.watch(context, polled)
+        self.count(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -98,7 +137,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up() {
         let (client, server) = tokio::io::duplex(1000);
-        let mut guarded = StallGuard::new(server, Duration::from_secs(60));
+        let mut guarded = StallGuard::new(server, Duration::from_secs(60), 10);
         let started = Instant::now();
         let error = guarded.write_all(&[0; 2000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -109,7 +148,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_client_is_waited_for() {
         let (mut client, server) = tokio::io::duplex(1000);
-        let mut guarded = StallGuard::new(server, Duration::from_secs(60));
+        // It takes 10 bytes a second.
+        let mut guarded = StallGuard::new(server, Duration::from_secs(60), 8);
         let writer = tokio::spawn(async move { guarded.write_all(&[7; 5000]).await });
         let mut taken = 0;
         let mut buffer = [0; 500];
@@ -118,5 +158,41 @@ mod tests {
             taken += client.read(&mut buffer).await.unwrap();
         }
         writer.await.unwrap().unwrap();
+    }
+
+    /// Some progress is not enough: it would hold a transfer for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_too_little_is_given_up() {
+        let (mut client, server) = tokio::io::duplex(1000);
+        let mut guarded = StallGuard::new(server, Duration::from_secs(60), 100);
+        let started = Instant::now();
+        let reader = tokio::spawn(async move {
+            let mut buffer = [0; 10];
+            while client.read(&mut buffer).await.is_ok_and(|taken| taken > 0) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let error = guarded.write_all(&[0; 100_000]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() < Duration::from_secs(62));
+        drop(guarded);
+        reader.await.unwrap();
+    }
+
+    /// Time in which there is nothing to take does not count.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_does_not_answer_for_slow_content() {
+        let (mut client, server) = tokio::io::duplex(100);
+        let mut guarded = StallGuard::new(server, Duration::from_secs(60), 100);
+        let reader = tokio::spawn(async move {
+            let mut content = Vec::new();
+            client.read_to_end(&mut content).await.map(|_| content.len())
+        });
+        for _ in 0..20 {
+            guarded.write_all(&[0; 200]).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(50)).await;
+        }
+        drop(guarded);
+        assert_eq!(reader.await.unwrap().unwrap(), 4000);
     }
 }

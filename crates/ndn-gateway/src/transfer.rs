@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{FetchError, ObjectStream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use crate::catalog::Resource;
 use crate::failure::Failure;
 use crate::range::Range;
+use crate::respond::TransferPermit;
 
 /// Segments that wait for the client, beside those that the fetch holds.
 const CHANNEL_CAPACITY: usize = 32;
@@ -58,7 +59,7 @@ pub(crate) async fn start(
     endpoint: &Endpoint,
     resource: Arc<Resource>,
     plan: Plan,
-    permit: OwnedSemaphorePermit,
+    permit: TransferPermit,
 ) -> Result<Chunks, ReadError> {
     let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let mut pieces = plan.pieces.into_iter();

@@ -58,12 +58,28 @@ pub(super) struct Options {
     /// Segments that are fetched ahead of each client
     #[arg(long, value_name = "SEGMENTS", default_value_t = Limits::default().read_ahead_segments)]
     read_ahead: u32,
+    /// Also answer for this host to those who connect over loopback; may be repeated
+    ///
+    /// They may ask for localhost and loopback addresses; others get status 421, so that no web page
+    /// whose name leads to this machine can read PREFIX. For a proxy on this machine that keeps the name.
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
     /// Connections at a time; further ones wait
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     connections: usize,
     /// Transfers at a time; further ones wait, and get status 503 after 30 s
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
     transfers: usize,
+    /// Connections of one address at a time (IPv6: of one /64); further ones are closed [default: a
+    /// quarter of all]
+    #[arg(long, value_name = "COUNT")]
+    connections_per_address: Option<usize>,
+    /// Transfers of one address at a time; further ones wait [default: a quarter of all]
+    #[arg(long, value_name = "COUNT")]
+    transfers_per_address: Option<usize>,
+    /// Bytes a second that a client has to take of what waits for it, on an average over 60 s
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().rate_min)]
+    min_rate: u32,
     /// Write a line of JSON for each request to this file, or to standard output (`-`)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -85,6 +101,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     let limits = Limits {
         connections: options.connections,
         transfers: options.transfers,
+        connections_per_address: share(options.connections_per_address, options.connections),
+        transfers_per_address: share(options.transfers_per_address, options.transfers),
+        rate_min: options.min_rate,
         read_ahead_segments: options.read_ahead,
         ..Limits::default()
     };
@@ -93,6 +112,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         fetching,
         metadata_lifetime: options.metadata_lifetime,
         limits,
+        hosts: options.host.clone(),
         log,
     };
     block_on_threads(async {
@@ -114,6 +134,11 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         tell_served(options, &gateway)
     })
+}
+
+/// What one address may have, if it is not said: a quarter of all.
+fn share(said: Option<usize>, all: usize) -> usize {
+    said.unwrap_or(all.div_ceil(4))
 }
 
 fn access_log(options: &Options) -> Outcome<AccessLog> {

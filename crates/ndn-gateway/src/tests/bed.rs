@@ -89,6 +89,7 @@ pub(super) fn options() -> GatewayOptions {
         fetching,
         metadata_lifetime: Duration::ZERO,
         limits: Limits::default(),
+        hosts: vec!["gateway".to_owned(), "x".to_owned()],
         log: AccessLog::none(),
     }
 }
@@ -206,6 +207,11 @@ impl Answer {
 impl Client {
     pub(super) async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Sends to a gateway that may have closed the connection.
+    pub(super) async fn try_send(&mut self, text: &str) {
+        let _ = self.stream.write_all(text.as_bytes()).await;
     }
 
     pub(super) async fn request(

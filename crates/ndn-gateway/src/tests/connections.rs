@@ -76,7 +76,56 @@ async fn a_head_that_does_not_come_ends_the_connection() {
     let bed = Bed::with(options, ServerOptions::default()).await;
     let mut slow = bed.connect().await;
     slow.send("GET /a HTTP/1.1\r\nHo").await;
-    while !slow.is_ended().await {}
+    let ended = async { while !slow.is_ended().await {} };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the connection to end");
+}
+
+/// Connections beyond the share of an address are closed, and there is room again when one ends.
+#[tokio::test]
+async fn an_address_has_no_more_than_its_connections() {
+    let mut options = options();
+    options.limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    bed.write("a", b"1");
+    let mut held = [bed.connect().await, bed.connect().await];
+    for client in &mut held {
+        assert_eq!(client.request("GET", "/a", &[]).await.text(), "1");
+    }
+    assert!(bed.connect().await.is_ended().await);
+    let [one, _other] = held;
+    drop(one);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(tokio::time::Instant::now() < deadline, "no room again");
+        let mut client = bed.connect().await;
+        client.try_send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        if !client.is_ended().await {
+            break;
+        }
+    }
+}
+
+/// A reader that holds all its transfers is given up, and there is room again.
+#[tokio::test]
+async fn a_slow_reader_does_not_hold_transfers_for_ever() {
+    let mut options = options();
+    options.limits = Limits {
+        transfers_per_address: 1,
+        read_ahead_segments: 16,
+        stall_time: Duration::from_secs(1),
+        rate_min: 1 << 30,
+        ..Limits::default()
+    };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    bed.write("large", &bytes(1, 20_000_000));
+    bed.write("small", b"1");
+    let mut slow = bed.connect_with_small_buffer().await;
+    slow.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(slow.take(1000).await.is_some());
+    // It waits for the only transfer of this address.
+    assert_eq!(bed.get("/small", &[]).await.text(), "1");
+    assert_eq!(bed.log(2).await[0]["complete"], false);
+    assert_eq!(bed.gateway.counters().aborted(), 1);
 }
 
 #[tokio::test]

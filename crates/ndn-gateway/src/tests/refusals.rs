@@ -65,6 +65,27 @@ async fn http_1_1_wants_a_host() {
     assert_eq!(client.answer(false).await.status, 400);
 }
 
+/// A web page whose name leads here (DNS rebinding) reads nothing.
+#[tokio::test]
+async fn foreign_hosts_are_refused() {
+    let bed = Bed::new().await;
+    bed.write("a", b"1");
+    for (request, status) in [
+        ("GET /a HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET / HTTP/1.1\r\nHost: evil.example:80\r\n\r\n", 421),
+        ("GET /a HTTP/1.0\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET http://evil.example/a HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        ("GET /a HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET /a HTTP/1.1\r\nHost: localhost:8080\r\n\r\n", 200),
+        ("GET /a HTTP/1.1\r\nHost: [::1]\r\n\r\n", 200),
+        ("GET http://127.0.0.1:1/a HTTP/1.1\r\nHost: gateway\r\n\r\n", 200),
+    ] {
+        let mut client = bed.connect().await;
+        client.send(request).await;
+        assert_eq!(client.answer(false).await.status, status, "{request}");
+    }
+}
+
 #[tokio::test]
 async fn silence_of_the_server_has_a_status() {
     let mut options = options();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::Endpoint;
+use ndn_gateway::is_host_allowed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -36,6 +37,12 @@ pub(in crate::cli) struct Options {
     /// TCP port to listen on; 0 takes a free one
     #[arg(long, short, default_value_t = 6380)]
     port: u16,
+    /// Also answer for this host to those who connect over loopback; may be repeated
+    ///
+    /// They may ask for localhost and loopback addresses; others get status 421, so that no web page
+    /// whose name leads to this machine can read the status.
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
     /// Let robots of search engines in
     #[arg(long, short)]
     robots: bool,
@@ -75,6 +82,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
 async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
     let room = Arc::new(Semaphore::new(REQUESTS_MAX));
     let (robots, verbose) = (options.robots, options.verbose);
+    let hosts: Arc<[String]> = options.host.clone().into();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
@@ -82,10 +90,10 @@ async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let endpoint = endpoint.clone();
+        let (endpoint, hosts) = (endpoint.clone(), Arc::clone(&hosts));
         tokio::task::spawn_local(async move {
             let _permit = permit;
-            let answered = timeout(PATIENCE * 2, answer(stream, &endpoint, robots)).await;
+            let answered = timeout(PATIENCE * 2, answer(stream, &endpoint, &hosts, robots)).await;
             if verbose && let Ok(Ok(line)) = answered {
                 output::note(&format_args!("{peer} {line}"));
             }
@@ -97,11 +105,17 @@ async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
 async fn answer(
     mut stream: TcpStream,
     endpoint: &Endpoint,
+    hosts: &[String],
     robots: bool,
 ) -> std::io::Result<String> {
+    let is_local = stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
     let request = timeout(PATIENCE, read_head(&mut stream)).await??;
     let response = match parse(&request) {
         Err(response) => response,
+        Ok(_) if is_local && !is_for_us(&request, hosts) => {
+            let reason = "this is not the host that the request is for (`--host` allows others)";
+            Response::failure("421 Misdirected Request", reason)
+        }
         Ok(target) => respond(target, endpoint, robots).await,
     };
     let is_head = request.starts_with("HEAD ");
@@ -167,6 +181,14 @@ fn parse(request: &str) -> Result<&str, Response> {
     }
 }
 
+/// Whether all that the request calls this machine is a name that it may have.
+fn is_for_us(request: &str, hosts: &[String]) -> bool {
+    request.lines().skip(1).take_while(|line| !line.is_empty()).all(|line| {
+        let Some((field, host)) = line.split_once(':') else { return true };
+        !field.trim().eq_ignore_ascii_case("host") || is_host_allowed(host, hosts)
+    })
+}
+
 async fn respond(target: &str, endpoint: &Endpoint, robots: bool) -> Response {
     let (format, content_type) = match target {
         "/" | "/status.xml" => ("xml", "application/xml"),
@@ -199,6 +221,17 @@ mod tests {
         {
             assert_eq!(target(wrong), Err("400 Bad Request"), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn foreign_hosts_are_known() {
+        let others = ["status.example".to_owned()];
+        let is_for_us =
+            |fields: &str| is_for_us(&format!("GET / HTTP/1.1\r\n{fields}\r\n"), &others);
+        assert!(is_for_us("") && is_for_us("Host: localhost:6380\r\nX: y\r\n"));
+        assert!(is_for_us("host:127.0.0.1\r\n") && is_for_us("Host: status.example\r\n"));
+        assert!(!is_for_us("Host: evil.example\r\n"));
+        assert!(!is_for_us("Accept: *\r\nHOST: localhost\r\nhost : evil.example\r\n"));
     }
 
     #[test]

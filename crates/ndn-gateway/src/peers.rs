@@ -1,0 +1,94 @@
+//! What the client addresses have of connections and transfers: each a share at most.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What one address has.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    connections: Arc<Semaphore>,
+    /// Transfers that it may still begin.
+    pub(crate) transfers: Arc<Semaphore>,
+}
+
+/// What all addresses have that are connected.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    connections_each: usize,
+    transfers_each: usize,
+    peers: Mutex<HashMap<IpAddr, Weak<Peer>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(connections_each: usize, transfers_each: usize) -> Self {
+        let connections_each = connections_each.clamp(1, Semaphore::MAX_PERMITS);
+        let transfers_each = transfers_each.clamp(1, Semaphore::MAX_PERMITS);
+        Self { connections_each, transfers_each, peers: Mutex::default() }
+    }
+
+    /// Counts a connection of `address`; `None` if it has its share already.
+    pub(crate) fn admit(&self, address: SocketAddr) -> Option<(Arc<Peer>, OwnedSemaphorePermit)> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.retain(|_, peer| peer.strong_count() > 0);
+        let key = key_of(address.ip());
+        let peer = peers.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let connections = Arc::new(Semaphore::new(self.connections_each));
+            let transfers = Arc::new(Semaphore::new(self.transfers_each));
+            let peer = Arc::new(Peer { connections, transfers });
+            peers.insert(key, Arc::downgrade(&peer));
+            peer
+        });
+        let permit = Arc::clone(&peer.connections).try_acquire_owned().ok()?;
+        Some((peer, permit))
+    }
+}
+
+/// One host has all of an IPv6 network of 64 bits; an IPv4 address is one however it is written.
+fn key_of(address: IpAddr) -> IpAddr {
+    let address = address.to_canonical();
+    if let IpAddr::V6(address) = address
+        && !address.is_loopback()
+    {
+        let network = u128::from(address) & !u128::from(u64::MAX);
+        return IpAddr::V6(Ipv6Addr::from(network));
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 4000)
+    }
+
+    #[test]
+    fn each_address_has_its_share() {
+        let peers = Peers::new(2, 3);
+        let one = peers.admit(address("192.0.2.1")).unwrap();
+        let other = peers.admit(address("::ffff:192.0.2.1")).unwrap();
+        assert!(Arc::ptr_eq(&one.0, &other.0));
+        assert!(peers.admit(address("192.0.2.1")).is_none());
+        assert!(peers.admit(address("192.0.2.2")).is_some());
+        assert_eq!(one.0.transfers.available_permits(), 3);
+        drop(one);
+        assert!(peers.admit(address("192.0.2.1")).is_some());
+        let _six = peers.admit(address("2001:db8::1")).unwrap();
+        let _same = peers.admit(address("2001:db8::2:1")).unwrap();
+        assert!(peers.admit(address("2001:db8::3")).is_none());
+        assert!(peers.admit(address("2001:db8:0:1::3")).is_some());
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let peers = Peers::new(2, 3);
+        for last in 0..200_u8 {
+            drop(peers.admit(SocketAddr::from(([192, 0, 2, last], 1))));
+        }
+        assert!(peers.peers.lock().unwrap().len() <= 1);
+    }
+}
