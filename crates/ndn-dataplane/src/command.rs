@@ -144,6 +144,13 @@ pub enum PortChange {
     Link(bool),
     /// It has another socket, and new faces of stations have other options.
     Socket(PacketSocket, StationOptions),
+    /// It is used for something else: the faces of stations stay.
+    Purpose {
+        /// Stations that send get faces.
+        accepts: bool,
+        /// Its group is another one, or none: the face of that closes.
+        leaves_group: bool,
+    },
     /// It is gone. Permanent faces of stations wait for it.
     Gone,
     /// It is not wanted any more, and neither are its faces.

@@ -258,9 +258,10 @@ impl Dataplane {
             Command::ChangePort { port, change } => {
                 let number = match *change {
                     PortChange::Remove => self.ports.remove(&port),
-                    PortChange::Link(_) | PortChange::Socket(..) | PortChange::Gone => {
-                        self.ports.get(&port).copied()
-                    }
+                    PortChange::Link(_)
+                    | PortChange::Purpose { .. }
+                    | PortChange::Socket(..)
+                    | PortChange::Gone => self.ports.get(&port).copied(),
                 };
                 self.workers[number.unwrap_or(0)].send(Command::ChangePort { port, change });
             }

@@ -356,3 +356,28 @@ fn inner_device() {
     ends.near.finish();
     ends.far.finish();
 }
+
+#[test]
+fn another_purpose_of_a_port_leaves_its_stations_alone() {
+    let mut worker = Worker::new();
+    let port = PortOptions { name: "eth7".into(), socket: None, is_up: true, accepts: false };
+    worker.faces.add_port(PORT, port).unwrap();
+    let station = [2, 0, 0, 0, 0, 9];
+    let mut add = |mac| {
+        let index = worker.next_index();
+        let options = options(Persistency::Permanent, 1500);
+        worker.faces.add_station(worker.now, index, PORT, mac, &options).unwrap();
+        index
+    };
+    let (face, group) = (add(station), add(GROUP));
+    worker.faces.set_port_purpose(PORT, true, false, &worker.pool);
+    assert_eq!(worker.faces.station_face(PORT, GROUP), Some(group), "it is still this group");
+    worker.faces.set_port_purpose(PORT, true, true, &worker.pool);
+    assert_eq!(worker.faces.station_face(PORT, GROUP), None);
+    assert_eq!(worker.faces.station_face(PORT, station), Some(face));
+    let other = worker.next_index();
+    let of_group = options(Persistency::Permanent, 1500);
+    let elsewhere = [1, 0, 0x5e, 0, 0x17, 0xab];
+    worker.faces.add_station(worker.now, other, PORT, elsewhere, &of_group).unwrap();
+    assert_eq!(worker.faces.station_face(PORT, elsewhere), Some(other));
+}

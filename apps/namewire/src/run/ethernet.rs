@@ -70,6 +70,10 @@ struct Port {
     is_up: bool,
     /// The face of the group, or the one that an operator has destroyed.
     group_face: Option<u64>,
+    /// The socket has joined another group than it should.
+    is_stale: bool,
+    /// No socket could be had, which was told.
+    is_refused: bool,
     /// Until then it stays without a face.
     kept_until_ns: u64,
 }
@@ -183,13 +187,12 @@ impl EthernetPorts {
             let link = usable.get(name.as_str()).copied();
             let purpose = link.map_or(port.purpose, purpose_of);
             let is_wanted = link.is_some() && !purpose.is_none();
-            if purpose != port.purpose
-                || !is_wanted && !has_face(name) && port.kept_until_ns <= now_ns
-            {
+            if !is_wanted && !has_face(name) && port.kept_until_ns <= now_ns {
                 info!(interface = name, "leaving an interface");
                 change(context.dataplane, port.id, PortChange::Remove);
                 removed.push(name.clone());
             } else {
+                port.set_purpose(purpose, context);
                 let before = port.device.map(|device| device.mtu);
                 port.follow(name, link, context);
                 let after = port.device.map(|device| device.mtu);
@@ -236,8 +239,16 @@ impl EthernetPorts {
             },
             stations: station_options(device, context.config),
         })));
-        let mut port =
-            Port { id, purpose, device: Some(device), is_up, group_face: None, kept_until_ns: 0 };
+        let mut port = Port {
+            id,
+            purpose,
+            device: Some(device),
+            is_up,
+            group_face: None,
+            is_stale: false,
+            is_refused: false,
+            kept_until_ns: 0,
+        };
         port.add_group(&link.name, context);
         Ok(match self.ports.entry(link.name.clone()) {
             Entry::Occupied(mut occupied) => {
@@ -264,9 +275,7 @@ impl EthernetPorts {
             let addresses = interfaces().map_err(|error| error.to_string())?;
             let link = all.iter().find(|link| link.name == name);
             let link = link.ok_or_else(|| format!("there is no interface {name}"))?;
-            if !link.is_ethernet() {
-                return Err(format!("{name} does not carry Ethernet"));
-            }
+            check_usable(link, &all)?;
             if let Some(port) = self.ports.get_mut(name) {
                 port.follow(name, Some(link), context);
             } else {
@@ -294,6 +303,22 @@ impl EthernetPorts {
 }
 
 impl Port {
+    /// It is to be used for something else. Faces of stations stay.
+    fn set_purpose(&mut self, purpose: Purpose, context: &mut Context<'_>) {
+        let before = std::mem::replace(&mut self.purpose, purpose);
+        if before == purpose {
+            return;
+        }
+        let leaves_group = before.group != purpose.group;
+        let accepts = purpose.accepts;
+        change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
+        if leaves_group {
+            self.group_face = None;
+            // What is received is bound to the socket: `follow` opens another one.
+            self.is_stale = true;
+        }
+    }
+
     /// Does what has become of the interface.
     fn follow(&mut self, name: &str, link: Option<&Link>, context: &mut Context<'_>) {
         let device = link.map(Device::of);
@@ -304,11 +329,17 @@ impl Port {
             (self.device, self.is_up, self.group_face) = (None, false, None);
         }
         let Some((link, device)) = link.zip(device) else { return };
-        if self.device != Some(device) {
+        if self.device != Some(device) || self.is_stale {
             let socket = match open_socket(device, self.purpose, context.config) {
                 Ok(socket) => socket,
-                Err(error) => return warn!(interface = name, %error, "an interface cannot be used"),
+                Err(error) => {
+                    if !std::mem::replace(&mut self.is_refused, true) {
+                        warn!(interface = name, %error, "an interface cannot be used");
+                    }
+                    return;
+                }
             };
+            (self.is_refused, self.is_stale) = (false, false);
             info!(interface = name, mtu = device.mtu, "an interface has changed");
             let stations = station_options(device, context.config);
             change(context.dataplane, self.id, PortChange::Socket(socket, stations));
@@ -350,6 +381,18 @@ impl Port {
 /// Whether frames on it can reach us: those of a part of a bridge or bond go to that.
 fn is_usable(link: &Link) -> bool {
     link.is_ethernet() && !link.is_loopback() && link.master.is_none()
+}
+
+/// Why frames on it cannot reach us, in words.
+fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
+    let name = &link.name;
+    if is_usable(link) {
+        return Ok(());
+    }
+    let Some(master) = link.master else { return Err(format!("{name} does not carry Ethernet")) };
+    let whole = all.iter().find(|other| other.index == master);
+    let whole = whole.map_or_else(|| format!("interface {master}"), |whole| whole.name.clone());
+    Err(format!("{name} is a part of {whole}: make the face on that"))
 }
 
 /// An interface as the rules of the configuration see it.
@@ -399,4 +442,38 @@ fn change(dataplane: &mut Dataplane, port: PortId, change: PortChange) {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_sys::netlink::LinkState;
+
+    use super::*;
+
+    #[test]
+    fn faces_are_refused_on_parts_of_others() {
+        let link = |name: &str, index: u32, master: Option<u32>| Link {
+            name: name.to_owned(),
+            index,
+            hardware_type: 1,
+            kind: None,
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            state: LinkState::Unknown,
+            can_multicast: true,
+            master,
+            lower: None,
+            vlan: None,
+            queues: (1, 1),
+        };
+        let all = [link("br0", 1, None), link("eth1", 2, Some(1)), link("eth2", 3, Some(9))];
+        assert_eq!(check_usable(&all[0], &all), Ok(()));
+        let refused = check_usable(&all[1], &all).unwrap_err();
+        assert!(refused.contains("eth1 is a part of br0"), "{refused}");
+        let refused = check_usable(&all[2], &all).unwrap_err();
+        assert!(refused.contains("eth2 is a part of interface 9"), "{refused}");
+        let tunnel = Link { mac: None, ..link("tun0", 4, None) };
+        let refused = check_usable(&tunnel, &all).unwrap_err();
+        assert!(refused.contains("does not carry Ethernet"), "{refused}");
+    }
 }

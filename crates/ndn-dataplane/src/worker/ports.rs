@@ -33,6 +33,10 @@ impl Worker {
                 }
                 self.faces.set_port_socket(port, Some(socket), &self.pool)
             }
+            PortChange::Purpose { accepts, leaves_group } => {
+                self.faces.set_port_purpose(port, accepts, leaves_group, &self.pool);
+                Ok(())
+            }
             PortChange::Gone => self.faces.set_port_socket(port, None, &self.pool),
             PortChange::Remove => {
                 self.stations.retain(|(id, _)| *id != port);

@@ -150,6 +150,22 @@ impl FaceSet {
         }
     }
 
+    /// Makes a port ask for faces of strangers or not, and closes the face of its group if that is
+    /// another one now. Faces of stations stay.
+    pub fn set_port_purpose(
+        &mut self,
+        port: PortId,
+        accepts: bool,
+        leaves_group: bool,
+        pool: &PacketPool,
+    ) {
+        let Some(changed) = self.port_mut(port) else { return };
+        changed.accepts = accepts;
+        if let Some(group) = changed.group.filter(|_| leaves_group) {
+            self.close(group, CloseReason::InterfaceGone, pool);
+        }
+    }
+
     /// Gives up a network device and destroys its faces.
     pub fn remove_port(&mut self, port: PortId, pool: &PacketPool) {
         self.forget_pending_port(port);
