@@ -219,7 +219,7 @@ fn what_is_missing_or_wrong_is_named() {
     let error = chain.signer(first.as_ref()).unwrap_err().to_string();
     assert!(error.contains("is missing") && error.contains(".privkey"), "{error}");
 
-    let elsewhere = Locations::in_directory(std::path::Path::new("/elsewhere"));
+    let elsewhere = Locations::in_directory(Path::new("/elsewhere"));
     let moved = Locations { pib: locations.pib.clone(), ..elsewhere };
     let error = KeyChain::open(moved, Access::Write).unwrap_err();
     assert!(matches!(error, KeyChainError::TpmMismatch { .. }), "{error}");
