@@ -8,7 +8,7 @@ use std::process::Command;
 use namewire_tests::{Forwarder, Settings, program, run_to_end, wait_until};
 use serde_json::Value;
 
-/// Who signs with a key below `root.cert` may register what lies below its own name.
+/// Who signs with a key that `root.cert` vouches for may register anything.
 const RULES: &str = r#"
 [management]
 localhop_rib = '''
