@@ -24,6 +24,9 @@ const EXCHANGES_PER_BURST: u64 = 32;
 const TAKEN_MAX: usize = BURST_SIZE / 2;
 /// Room in the rings without which a worker receives nothing new: nothing is to be lost.
 const ROOM_MIN: usize = 256;
+/// After so long without anything to do, what a worker waits for does not come any more: Interests have
+/// expired, because the machine had paused.
+const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// One worker of several.
 #[derive(Debug)]
@@ -112,9 +115,14 @@ impl Member {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn stretch(&mut self, exchanges: u64, done: &AtomicUsize, count: usize) -> Result<f64> {
         self.begin();
-        let mut is_done = false;
+        let (mut is_done, mut last) = (false, (self.rig.clock)());
         while done.load(Ordering::Acquire) < count {
-            if !self.round(exchanges)? {
+            if self.round(exchanges)? {
+                last = (self.rig.clock)();
+            } else {
+                let idle = (self.rig.clock)().saturating_sub(last);
+                let left = self.outstanding();
+                ensure!(is_done || idle < PATIENCE_NS, "{left} Interests are never answered");
                 std::hint::spin_loop();
             }
             if !is_done && self.opened == exchanges && self.outstanding() == 0 {
@@ -216,19 +224,19 @@ impl Member {
     /// Takes a part of what waits in a ring.
     fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
         let rig = &mut self.rig;
-        let mut is_wide = false;
+        let mut is_unexpected = false;
         self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| match message {
             Message::Content(Content::Packet(parcel)) => {
-                is_wide |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
+                is_unexpected |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
             }
             Message::Outgoing(outgoing) => {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
                 sink.send(outgoing.face, outgoing.packet(&rig.pool));
                 outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
             }
-            Message::Content(_) | Message::Frame(_) | Message::Taken => is_wide = true,
+            Message::Content(_) | Message::Frame(_) | Message::Taken => is_unexpected = true,
         });
-        ensure!(!is_wide, "nothing is wide, and there is room in the burst");
+        ensure!(!is_unexpected, "nothing is wide, and there is room in the burst");
         if !self.crossed.is_empty() {
             let faces = Sink { pool: &rig.pool, output: &mut rig.output };
             let outbound = Some(&mut self.exchange.outbound);

@@ -289,7 +289,8 @@ impl Exchange {
     }
 
     /// Takes the message that waits longest.
-    pub fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
+    #[cfg(test)]
+    pub(crate) fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
         let queued = self.inbound[from].as_mut()?[place(kind)].pop()?;
         self.counters.taken.increment();
         Some(queued.message)
