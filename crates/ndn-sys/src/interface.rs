@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Socket, Type};
 
 /// A network interface as it is at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,6 +48,56 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     // SAFETY: the list came from getifaddrs, and nothing refers to it any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found.into_values().collect())
+}
+
+/// Asks for the numbers of queues (`ETHTOOL_GCHANNELS`).
+const ASK_QUEUES: u32 = 0x3c;
+
+/// `struct ethtool_channels`.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    /// The most that there can be: of receive, transmit, other and combined queues.
+    max: [u32; 4],
+    /// Those that there are.
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// Receive queues of an interface that are in use, as its driver says.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] if it does not say, [`io::ErrorKind::NotFound`] if there is no such
+/// interface.
+pub fn receive_queues(name: &str) -> io::Result<u32> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), None)?;
+    let mut channels = Channels { command: ASK_QUEUES, ..Channels::default() };
+    // SAFETY: zeros are valid in this C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut channels).cast();
+    // SAFETY: the name ends in a zero byte, and the kernel reads and writes the structure of this
+    // command, which is live.
+    let result = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, std::ptr::from_mut(&mut request))
+    };
+    match result {
+        0 => Ok(channels.receive + channels.combined),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENODEV) => {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            error => Err(error),
+        },
+    }
 }
 
 /// Adds one address to its interface.
@@ -102,5 +155,9 @@ mod tests {
             assert!(loopback.addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         }
         assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(receive_queues("lo").is_err(), "it has none");
+        for name in ["no-such-device", "a-name-that-is-too-long"] {
+            assert_eq!(receive_queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
 //! | [`packet`] | frames of network devices: AF_PACKET with a receive ring |
+//! | [`xdp`] | frames of network devices: AF_XDP with a program of our own |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
@@ -22,6 +23,7 @@ pub mod cpu;
 pub mod device;
 pub mod file;
 pub mod interface;
+mod mapping;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
@@ -30,3 +32,4 @@ mod socket;
 pub mod stream;
 pub mod topology;
 pub mod udp;
+pub mod xdp;

@@ -5,7 +5,7 @@
 //! | `socket` | the socket: what it is bound to, groups, what it counts |
 //! | `filter` | the classic BPF program that drops what is not for us |
 //! | `ring` | the receive ring (TPACKET_V2): slots that the kernel fills and we give back |
-//! | `mapping` | the memory of the ring |
+//! | `header` | Ethernet headers, for who gets frames without the kernel's help |
 //! | `address` | link-layer addresses as the kernel writes them |
 //!
 //! Sending is by [`SendBatch`](crate::udp::SendBatch), many frames per `sendmmsg`; a transmit ring was
@@ -16,11 +16,13 @@
 
 mod address;
 mod filter;
-mod mapping;
+mod header;
 mod ring;
 mod socket;
 
 pub(crate) use address::KernelLinkAddress;
 pub use address::LinkAddress;
+pub(crate) use header::FRAME_MIN;
+pub use header::FrameReader;
 pub use ring::{Delivery, Frame};
-pub use socket::{PacketSocket, PacketSocketOptions, PacketStatistics, may_open};
+pub use socket::{GroupMembership, PacketSocket, PacketSocketOptions, PacketStatistics, may_open};

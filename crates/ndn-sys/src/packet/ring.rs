@@ -91,6 +91,21 @@ pub struct Frame<'a> {
     pub follows_loss: bool,
 }
 
+impl Frame<'_> {
+    /// One that is for nobody.
+    pub(crate) fn nothing(interface: u32) -> Self {
+        Self {
+            payload: &[],
+            source: None,
+            delivery: Delivery::Other,
+            interface,
+            vlan: 0,
+            is_truncated: false,
+            follows_loss: false,
+        }
+    }
+}
+
 /// The slots, and which of them is next.
 #[derive(Debug)]
 pub(super) struct Ring {

@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Socket, Type};
 
+use crate::mapping::Mapping;
 use crate::packet::address::{KernelLinkAddress, LinkAddress};
 use crate::packet::filter;
-use crate::packet::mapping::Mapping;
+
 use crate::packet::ring::{Frame, Layout, Ring};
 use crate::socket::set_option;
 
@@ -166,6 +167,25 @@ impl AsFd for PacketSocket {
     }
 }
 
+/// Has a device receive what is sent to a group, until it is dropped, for who receives by other ways.
+#[derive(Debug)]
+pub struct GroupMembership {
+    _socket: OwnedFd,
+}
+
+impl GroupMembership {
+    /// Joins `group` on a device.
+    ///
+    /// # Errors
+    /// As for [`PacketSocket::open`].
+    pub fn join(interface: u32, group: [u8; 6]) -> io::Result<Self> {
+        // Bound to no protocol: nothing comes by it.
+        let socket = unbound()?;
+        join(socket.as_fd(), interface, group)?;
+        Ok(Self { _socket: socket })
+    }
+}
+
 /// Whether this process may open packet sockets.
 ///
 /// # Errors
@@ -193,7 +213,7 @@ fn make_ring(
             slot_count: number(layout.slot_count())?,
         };
         match set_structure(socket, PACKET_RX_RING, &request) {
-            Ok(()) => return Ok((layout, Mapping::new(socket, layout.length())?)),
+            Ok(()) => return Ok((layout, Mapping::of_socket(socket, layout.length(), 0)?)),
             // A smaller one is better than none.
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory && layout.block_count > 1 => {
                 layout.block_count /= 2;

@@ -1,0 +1,194 @@
+//! Maps, programs and links (`bpf(2)`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::xdp::program::Instruction;
+
+/// Commands.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE: libc::c_int = 2;
+const PROGRAM_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
+/// A map of AF_XDP sockets, a program for frames as they come, and where that is attached.
+const TYPE_SOCKETS: u32 = 17;
+const TYPE_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+/// The program can do with frames of several pieces (`BPF_F_XDP_HAS_FRAGS`).
+const HAS_FRAGMENTS: u32 = 1 << 5;
+/// Who runs the program (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
+const BY_KERNEL: u32 = 1 << 1;
+const BY_DRIVER: u32 = 1 << 2;
+
+/// Who runs an XDP program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The driver, before the kernel has made a packet of the frame.
+    Native,
+    /// The kernel, for a driver that cannot, or not at this MTU.
+    Generic,
+}
+
+/// Attributes of the commands, as far as they are used (`union bpf_attr`). There is no padding in
+/// them, of which the kernel would have to be told that it is zeros.
+#[repr(C)]
+struct MapCreate {
+    kind: u32,
+    key_length: u32,
+    value_length: u32,
+    entries_max: u32,
+    flags: u32,
+    inner_map: u32,
+    numa_node: u32,
+    name: [u8; 16],
+}
+
+#[repr(C)]
+struct MapUpdate {
+    map: u32,
+    reserved: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct ProgramLoad {
+    kind: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_length: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<MapCreate>() == 44 && size_of::<MapUpdate>() == 32);
+const _: () = assert!(size_of::<ProgramLoad>() == 72 && size_of::<LinkCreate>() == 16);
+
+/// A map from queues of a network device to AF_XDP sockets.
+#[derive(Debug)]
+pub(super) struct SocketMap {
+    map: OwnedFd,
+}
+
+impl SocketMap {
+    /// For queues below `queue_count`.
+    pub(super) fn new(queue_count: u32) -> io::Result<Self> {
+        let attributes = MapCreate {
+            kind: TYPE_SOCKETS,
+            key_length: 4,
+            value_length: 4,
+            entries_max: queue_count,
+            flags: 0,
+            inner_map: 0,
+            numa_node: 0,
+            name: *b"namewire_sockets",
+        };
+        // The name has to end in a zero byte.
+        let attributes = MapCreate { name: cut(attributes.name), ..attributes };
+        // SAFETY: the attributes are those of the command and hold no pointers.
+        Ok(Self { map: descriptor(unsafe { bpf(MAP_CREATE, &attributes)? }) })
+    }
+
+    /// Frames of `queue` go to `socket` from now on, until that is closed.
+    pub(super) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let value = socket.as_raw_fd();
+        let attributes = MapUpdate {
+            map: number(self.map.as_fd()),
+            reserved: 0,
+            key: (&raw const queue).expose_provenance() as u64,
+            value: (&raw const value).expose_provenance() as u64,
+            flags: 0,
+        };
+        // SAFETY: key and value are live and have the lengths that the map was made with.
+        unsafe { bpf(MAP_UPDATE, &attributes)? };
+        Ok(())
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+/// Loads an XDP program; with `has_fragments`, one for devices whose frames come in several pieces.
+pub(super) fn load(instructions: &[Instruction], has_fragments: bool) -> io::Result<OwnedFd> {
+    let license = c"Apache-2.0";
+    let attributes = ProgramLoad {
+        kind: TYPE_XDP,
+        instruction_count: u32::try_from(instructions.len()).unwrap_or(u32::MAX),
+        instructions: instructions.as_ptr().expose_provenance() as u64,
+        license: license.as_ptr().expose_provenance() as u64,
+        log_level: 0,
+        log_length: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: if has_fragments { HAS_FRAGMENTS } else { 0 },
+        name: cut(*b"namewire_xdp\0\0\0\0"),
+        interface: 0,
+        attach_type: ATTACH_XDP,
+    };
+    // SAFETY: instructions and license are live and as long as told; the kernel copies them.
+    Ok(descriptor(unsafe { bpf(PROGRAM_LOAD, &attributes)? }))
+}
+
+/// Attaches a program to a device for as long as the link is open: it goes with the process.
+pub(super) fn attach(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    mode: XdpMode,
+) -> io::Result<OwnedFd> {
+    let flags = match mode {
+        XdpMode::Native => BY_DRIVER,
+        XdpMode::Generic => BY_KERNEL,
+    };
+    let program = number(program);
+    let attributes = LinkCreate { program, interface, attach_type: ATTACH_XDP, flags };
+    // SAFETY: the attributes are those of the command and hold no pointers.
+    Ok(descriptor(unsafe { bpf(LINK_CREATE, &attributes)? }))
+}
+
+/// A name with a zero byte at its end.
+fn cut(mut name: [u8; 16]) -> [u8; 16] {
+    name[15] = 0;
+    name
+}
+
+fn number(descriptor: BorrowedFd<'_>) -> u32 {
+    descriptor.as_raw_fd().cast_unsigned()
+}
+
+/// The descriptor that a command has made.
+fn descriptor(made: libc::c_int) -> OwnedFd {
+    // SAFETY: the kernel has just made it for us, and nobody else knows its number.
+    unsafe { OwnedFd::from_raw_fd(made) }
+}
+
+/// Calls `bpf(2)`, which returns a number or a new descriptor.
+///
+/// # Safety
+/// The attributes are those of the command, and the addresses in them are of live memory of the lengths
+/// that they and what they name say.
+unsafe fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    // SAFETY: the attributes are live and have the given length; the rest is the caller's promise.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
+    };
+    match libc::c_int::try_from(result) {
+        Ok(result) if result >= 0 => Ok(result),
+        Ok(_) | Err(_) => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,315 @@
+//! A network device by AF_XDP: the program on it, and a socket for each of its queues.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::packet::{Frame, FrameReader, GroupMembership};
+use crate::xdp::bpf::{self, SocketMap, XdpMode};
+use crate::xdp::error::{XdpError, XdpStep};
+use crate::xdp::open::{QUEUES_MAX, XdpOptions, XdpSetup, open_queues, patiently};
+use crate::xdp::program;
+use crate::xdp::receive::Received;
+use crate::xdp::rings::{CONTINUES, Descriptor};
+use crate::xdp::socket::Socket;
+use crate::xdp::umem::{Layout, Umem};
+
+/// Pieces that a frame to be sent may be cut into: the kernel's limit is 17.
+const PIECES_MAX: usize = 16;
+
+/// Why a frame was not taken to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpRefusal {
+    /// No chunk is free: [`XdpPort::transmit`], then try again.
+    Full,
+    /// The frame is longer than can be sent.
+    TooLong,
+}
+
+/// What a call of [`XdpPort::transmit`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XdpTransmitted {
+    /// System calls.
+    pub calls: u64,
+    /// The kernel has taken everything, or takes it by itself.
+    pub is_done: bool,
+}
+
+/// Frames of one EtherType on one network device, with their headers, by AF_XDP.
+///
+/// Other frames go to the kernel as ever. When this is dropped, or the process ends in whatever way, the
+/// program leaves the device. What this host sends is not received. While the device is down nothing
+/// comes; when it is up again, frames do. When it is gone, so is the use of this.
+#[derive(Debug)]
+pub struct XdpPort {
+    /// Dropped first: frames go to the kernel again.
+    _attached: OwnedFd,
+    _map: SocketMap,
+    /// By queue; the first also sends. Dropped before the memory.
+    queues: Vec<Socket>,
+    umem: Umem,
+    layout: Layout,
+    setup: XdpSetup,
+    reader: FrameReader,
+    /// What [`prepare`](Self::prepare) has found.
+    received: Received,
+    /// Chunks to write frames to.
+    free: Vec<u64>,
+    /// Frames were pushed since the kernel was last told.
+    is_pushed: bool,
+    lost: u64,
+    _group: Option<GroupMembership>,
+}
+
+impl XdpPort {
+    /// Attaches the program and opens sockets. Waits for a tenth of a second at most for who has just
+    /// given the device up.
+    ///
+    /// # Errors
+    /// Which step the kernel refused: [`XdpError`].
+    pub fn open(options: &XdpOptions) -> Result<Self, XdpError> {
+        let both = [XdpMode::Native, XdpMode::Generic];
+        let chosen = options.mode.map(|mode| [mode]);
+        let modes = chosen.as_ref().map_or(&both[..], |mode| &mode[..]);
+        let mut refused = None;
+        for mode in modes {
+            match Self::open_mode(options, *mode) {
+                Ok(port) => return Ok(port),
+                // A device that is taken, or rights that are missing, are so in every mode.
+                Err(error) if error.is_busy() || error.is_refused() => return Err(error),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| XdpStep::Attach.failed()(io::ErrorKind::Unsupported.into())))
+    }
+
+    fn open_mode(options: &XdpOptions, mode: XdpMode) -> Result<Self, XdpError> {
+        let queue_count = options.queue_count.clamp(1, QUEUES_MAX);
+        let layout = Layout::new(options.payload_max, options.ring_bytes, queue_count);
+        let wants_segments = options.payload_max > layout.payload_max();
+        let group = options.group.map(|group| GroupMembership::join(options.interface, group));
+        let group = group.transpose().map_err(XdpStep::Group.failed())?;
+        let map = SocketMap::new(queue_count).map_err(XdpStep::Map.failed())?;
+        let code = program::program(options.protocol, map.as_fd());
+        // Kernels before 5.18 know of no fragments.
+        let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
+        let loaded = loaded.map_err(XdpStep::Program.failed())?;
+        let attached = patiently(|| bpf::attach(loaded.as_fd(), options.interface, mode));
+        let attached = attached.map_err(XdpStep::Attach.failed())?;
+        let umem = Umem::new(layout.length()).map_err(XdpStep::Memory.failed())?;
+        let (queues, multi_buffer) = open_queues(options, layout, &umem, wants_segments)?;
+        for (queue, socket) in (0..).zip(&queues) {
+            map.set(queue, socket.as_fd()).map_err(XdpStep::Map.failed())?;
+        }
+        let payload_max = match multi_buffer {
+            true => options.payload_max,
+            false => options.payload_max.min(layout.payload_max()),
+        };
+        let setup = XdpSetup {
+            mode,
+            zero_copy: queues.iter().all(Socket::is_zero_copy),
+            multi_buffer,
+            payload_max,
+            queue_count: u32::try_from(queues.len()).unwrap_or(u32::MAX),
+            pages: umem.pages(),
+        };
+        let XdpOptions { interface, protocol, mac, group: group_address, .. } = *options;
+        Ok(Self {
+            _attached: attached,
+            _map: map,
+            queues,
+            umem,
+            layout,
+            setup,
+            reader: FrameReader { interface, protocol, mac, group: group_address },
+            received: Received::default(),
+            free: layout.transmit_chunks().collect(),
+            is_pushed: false,
+            lost: 0,
+            _group: group,
+        })
+    }
+
+    /// What was got.
+    #[must_use]
+    pub fn setup(&self) -> XdpSetup {
+        self.setup
+    }
+
+    /// The network device.
+    #[must_use]
+    pub fn interface(&self) -> u32 {
+        self.reader.interface
+    }
+
+    /// The device has another address.
+    pub fn set_mac(&mut self, mac: [u8; 6]) {
+        self.reader.mac = mac;
+    }
+
+    /// What to wait for: the sockets of all queues. The first is writable when there is room to send.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(AsFd::as_fd)
+    }
+
+    /// Looks for a received frame; false if there is none. It stays the next one until it is
+    /// [released](Self::release).
+    #[inline]
+    pub fn prepare(&mut self) -> bool {
+        self.received.prepare(&mut self.queues, &self.umem)
+    }
+
+    /// The frame that [`prepare`](Self::prepare) has found. One of another EtherType is empty, and for
+    /// nobody.
+    #[must_use]
+    #[inline]
+    pub fn peek(&self) -> Option<Frame<'_>> {
+        let bytes = self.received.bytes(&self.umem)?;
+        let mut frame = self.reader.read(bytes).unwrap_or(Frame::nothing(self.reader.interface));
+        frame.follows_loss = self.received.may_follow_loss();
+        Some(frame)
+    }
+
+    /// Is done with the frame that was found. Without one it does nothing.
+    #[inline]
+    pub fn release(&mut self) {
+        self.received.release(&mut self.queues, self.layout);
+    }
+
+    /// Frames that were received and lost since this was asked for the last time, because nobody took
+    /// them in time.
+    pub fn take_lost(&mut self) -> u64 {
+        let lost = self.queues.iter().filter_map(|socket| socket.lost().ok()).sum();
+        lost - std::mem::replace(&mut self.lost, lost)
+    }
+
+    /// Takes the error that makes a socket ready, such as that its device went down.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn take_error(&self) -> io::Result<()> {
+        self.queues.iter().map(Socket::take_error).fold(Ok(()), Result::and)
+    }
+
+    /// Takes a frame to send to a station or group; its payload is in pieces, and is made as long as
+    /// Ethernet wants it. It goes out with the next [`transmit`](Self::transmit).
+    ///
+    /// # Errors
+    /// Why not now, or never.
+    pub fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), XdpRefusal> {
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        if length > self.setup.payload_max {
+            return Err(XdpRefusal::TooLong);
+        }
+        let header = self.reader.header(to);
+        let whole = (header.len() + length).max(crate::packet::FRAME_MIN);
+        let count = whole.div_ceil(self.layout.chunk_length);
+        if count > PIECES_MAX {
+            return Err(XdpRefusal::TooLong);
+        }
+        let Some(first) = self.free.len().checked_sub(count) else { return Err(XdpRefusal::Full) };
+        let Some(ring) = self.queues.first_mut().and_then(|socket| socket.transmit.as_mut()) else {
+            return Err(XdpRefusal::Full);
+        };
+        let mut parts = Parts { parts: payload, head: &header };
+        let mut left = whole;
+        for chunk in self.free.drain(first..) {
+            let piece = left.min(self.layout.chunk_length);
+            left -= piece;
+            // SAFETY: the chunk is free, so it is ours, and goes to the kernel below.
+            parts.fill(unsafe { self.umem.bytes_mut(chunk, piece) });
+            let options = if left > 0 { CONTINUES } else { 0 };
+            let length = u32::try_from(piece).unwrap_or(0);
+            // The ring has room for all chunks that there are.
+            let pushed = ring.push(Descriptor { address: chunk, length, options });
+            debug_assert!(pushed, "a transmit ring has room for all chunks");
+        }
+        self.is_pushed = true;
+        Ok(())
+    }
+
+    /// Has the kernel send what was taken, as far as it can now, and takes the chunks back that it is
+    /// done with.
+    ///
+    /// # Errors
+    /// That the device is down or gone; what was taken is sent later, or never.
+    pub fn transmit(&mut self) -> io::Result<XdpTransmitted> {
+        let mut transmitted = XdpTransmitted { calls: 0, is_done: true };
+        let Some(socket) = self.queues.first_mut() else { return Ok(transmitted) };
+        let Some(ring) = &mut socket.transmit else { return Ok(transmitted) };
+        if std::mem::take(&mut self.is_pushed) {
+            ring.commit();
+        }
+        let mut pending = ring.pending();
+        let mut result = Ok(());
+        // A call takes a limited number of frames. Each goes on where the last one has stopped.
+        while pending > 0 && socket.transmit.as_ref().is_some_and(|ring| ring.needs_wakeup()) {
+            transmitted.calls += 1;
+            result = socket.wake_to_send();
+            let before = pending;
+            pending = socket.transmit.as_mut().map_or(0, |ring| ring.pending());
+            if pending == before || result.as_ref().is_err_and(is_lasting) {
+                break;
+            }
+        }
+        // Without copying, the driver takes them in its own time.
+        transmitted.is_done = pending == 0 || self.setup.zero_copy;
+        while socket.completion.refresh() > 0 {
+            while let Some(address) = socket.completion.entry(0) {
+                self.free.push(self.layout.chunk_of(address));
+                socket.completion.advance();
+            }
+            socket.completion.commit();
+        }
+        match result {
+            Err(error) if is_lasting(&error) => Err(error),
+            Ok(()) | Err(_) => Ok(transmitted),
+        }
+    }
+}
+
+/// Whether an error will not go away by trying again soon.
+fn is_lasting(error: &io::Error) -> bool {
+    !matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR | libc::ENOMEM)
+    )
+}
+
+/// A header, what follows it, and then zeros.
+struct Parts<'p> {
+    head: &'p [u8],
+    parts: &'p [&'p [u8]],
+}
+
+impl Parts<'_> {
+    fn fill(&mut self, mut place: &mut [u8]) {
+        while !place.is_empty() {
+            if self.head.is_empty() {
+                let Some((next, rest)) = self.parts.split_first() else { return place.fill(0) };
+                (self.head, self.parts) = (next, rest);
+                continue;
+            }
+            let length = place.len().min(self.head.len());
+            let (now, later) = place.split_at_mut(length);
+            let (copied, rest) = self.head.split_at(length);
+            now.copy_from_slice(copied);
+            (place, self.head) = (later, rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_one_frame() {
+        let parts = [&b"abc"[..], b"", b"defgh"];
+        for piece in 1..14 {
+            let mut parts = Parts { head: b"12", parts: &parts };
+            let mut whole = [0xff; 12];
+            whole.chunks_mut(piece).for_each(|place| parts.fill(place));
+            assert_eq!(&whole, b"12abcdefgh\0\0");
+        }
+    }
+}
