@@ -7,9 +7,12 @@
 //! | [`mod@file`] | which file a path leads to |
 //! | [`interface`] | network interfaces and their addresses |
 //! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
+//! | [`interrupt`] | eventfds that a process that is not trusted holds too |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
 //! | [`packet`] | frames of network devices: AF_PACKET with a receive ring |
 //! | [`xdp`] | frames of network devices: AF_XDP with a program of our own |
+//! | [`seqpacket`] | messages with descriptors over Unix sockets |
+//! | [`shared_memory`] | memory that a process that is not trusted writes to as well |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
@@ -23,11 +26,14 @@ pub mod cpu;
 pub mod device;
 pub mod file;
 pub mod interface;
+pub mod interrupt;
 mod mapping;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
 pub mod privileges;
+pub mod seqpacket;
+pub mod shared_memory;
 mod socket;
 pub mod stream;
 pub mod topology;

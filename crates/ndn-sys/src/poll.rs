@@ -18,6 +18,8 @@ pub enum Interest {
     ReadableAndWritable,
     /// Only when there is room to write, or a connection attempt has ended.
     Writable,
+    /// Only errors and hang-ups.
+    Closed,
 }
 
 impl Interest {
@@ -26,6 +28,7 @@ impl Interest {
             Self::Readable => EventFlags::IN,
             Self::ReadableAndWritable => EventFlags::IN | EventFlags::OUT,
             Self::Writable => EventFlags::OUT,
+            Self::Closed => EventFlags::empty(),
         }
     }
 }

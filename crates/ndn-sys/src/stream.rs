@@ -86,7 +86,7 @@ pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// Those of `connect(2)`; [`io::ErrorKind::WouldBlock`] if the listener's queue is full.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let socket = unix_socket()?;
+    let socket = unix_socket(SocketType::STREAM)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
@@ -184,8 +184,20 @@ impl Listener {
     /// [`io::ErrorKind::AlreadyExists`] if the path is something else than a socket, and those
     /// of `bind(2)`.
     pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
+        Self::unix_of(SocketType::STREAM, path, mode)
+    }
+
+    /// As [`unix`](Self::unix), for connections that keep the limits of messages (`SOCK_SEQPACKET`).
+    ///
+    /// # Errors
+    /// As for [`unix`](Self::unix).
+    pub fn unix_messages(path: &Path, mode: u32) -> io::Result<Self> {
+        Self::unix_of(SocketType::SEQPACKET, path, mode)
+    }
+
+    fn unix_of(kind: SocketType, path: &Path, mode: u32) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
-        let socket = unix_socket()?;
+        let socket = unix_socket(kind)?;
         match rustix::net::bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
                 remove_stale(path)?;
@@ -332,9 +344,9 @@ fn prepare_tcp(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-fn unix_socket() -> io::Result<OwnedFd> {
+pub(crate) fn unix_socket(kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 fn reserve_descriptor() -> Option<OwnedFd> {

@@ -1,0 +1,203 @@
+//! The client: makes the memory and hands it over.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use ndn_sys::interrupt::Interrupt;
+use ndn_sys::seqpacket;
+use ndn_sys::shared_memory::SharedMemory;
+
+use super::{HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, next_message, none, tell};
+use crate::limits::{
+    BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, LOG2_RING_SIZE_DEFAULT,
+    LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX,
+};
+use crate::link::Link;
+use crate::message::{Message, Name, SECRET_LENGTH};
+use crate::receive::Receiver;
+use crate::regions::Regions;
+use crate::ring::{Buffers, Fault, Ring, ring_length};
+use crate::send::Sender;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Which interface of the server.
+    pub id: u32,
+    /// What the server wants to hear.
+    pub secret: [u8; SECRET_LENGTH],
+    /// Rings of each direction, at most [`RINGS_MAX`].
+    pub rings: u16,
+    /// Binary logarithm of the size of each.
+    pub log2_ring_size: u8,
+    /// Bytes of a buffer. Frames may be longer, if the server takes several buffers for one.
+    pub buffer_length: u32,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            secret: [0; SECRET_LENGTH],
+            rings: 1,
+            log2_ring_size: LOG2_RING_SIZE_DEFAULT,
+            buffer_length: BUFFER_LENGTH_DEFAULT,
+        }
+    }
+}
+
+/// The memory of a client before it is connected.
+#[derive(Debug)]
+struct Prepared {
+    receivers: Vec<Receiver>,
+    senders: Vec<Sender>,
+    /// What is still to be said, one after each answer.
+    messages: VecDeque<(Message, Option<OwnedFd>)>,
+}
+
+/// A client that is connecting.
+#[derive(Debug)]
+pub struct ClientHandshake {
+    socket: OwnedFd,
+    options: ClientOptions,
+    peer: Name,
+    prepared: Option<Prepared>,
+}
+
+impl ClientHandshake {
+    /// Connects to the server that listens on `path`.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect(path: &Path, options: ClientOptions) -> io::Result<Self> {
+        Ok(Self::new(seqpacket::connect(path)?, options))
+    }
+
+    /// On a socket that is connected already, and does not wait.
+    #[must_use]
+    pub fn new(socket: OwnedFd, options: ClientOptions) -> Self {
+        Self { socket, options, peer: Name::default(), prepared: None }
+    }
+
+    /// Takes what the server has said, and answers.
+    ///
+    /// # Errors
+    /// See [`HandshakeError`]; the connection is of no use then.
+    pub fn advance(mut self) -> Result<Progress<Self>, HandshakeError> {
+        match self.go_on() {
+            Ok(None) => Ok(Progress::Waiting(self)),
+            Ok(Some((interface, Prepared { receivers, senders, .. }))) => {
+                let Self { socket, options: ClientOptions { id, .. }, peer, .. } = self;
+                let link = Link { socket, id, peer, interface, receivers, senders };
+                Ok(Progress::Done(Box::new(link)))
+            }
+            Err(error) => {
+                tell(self.socket.as_fd(), &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The server's interface and what belongs to the link, when everything is said.
+    fn go_on(&mut self) -> Result<Option<(Name, Prepared)>, HandshakeError> {
+        while let Some((message, descriptors)) = next_message(self.socket.as_fd())? {
+            none(&descriptors)?;
+            match (message, &mut self.prepared) {
+                (Message::Hello { name, versions, .. }, None)
+                    if versions.0 > VERSION || versions.1 < VERSION =>
+                {
+                    self.peer = name;
+                    return Err(HandshakeError::Protocol("Incompatible memif version"));
+                }
+                (
+                    Message::Hello {
+                        name,
+                        ring_to_client_max,
+                        ring_to_server_max,
+                        log2_ring_size_max,
+                        ..
+                    },
+                    None,
+                ) => {
+                    self.peer = name;
+                    let rings = ring_to_client_max.min(ring_to_server_max).saturating_add(1);
+                    let rings = self.options.rings.clamp(1, RINGS_MAX).min(rings);
+                    let log2_size = self.options.log2_ring_size.min(log2_ring_size_max);
+                    self.prepared = Some(prepare(&self.options, rings, log2_size)?);
+                    self.say_next()?;
+                }
+                (Message::Ack, Some(prepared)) if !prepared.messages.is_empty() => {
+                    self.say_next()?;
+                }
+                (Message::Connected { interface }, Some(prepared))
+                    if prepared.messages.is_empty() =>
+                {
+                    for receiver in &mut prepared.receivers {
+                        receiver.start()?;
+                    }
+                    return Ok(self.prepared.take().map(|prepared| (interface, prepared)));
+                }
+                _ => return Err(HandshakeError::Protocol("Unexpected message")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn say_next(&mut self) -> Result<(), HandshakeError> {
+        let next = self.prepared.as_mut().and_then(|prepared| prepared.messages.pop_front());
+        let Some((message, descriptor)) = next else { return Ok(()) };
+        let descriptor = descriptor.as_ref().map(AsFd::as_fd);
+        Ok(seqpacket::send(self.socket.as_fd(), &message.encode(), descriptor)?)
+    }
+}
+
+impl AsFd for ClientHandshake {
+    /// The socket: readable when [`advance`](Self::advance) has something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Makes the memory: the rings to the server, those from it, then the buffers of all.
+fn prepare(options: &ClientOptions, rings: u16, log2_size: u8) -> Result<Prepared, HandshakeError> {
+    let ClientOptions { id, secret, buffer_length, .. } = *options;
+    let buffer_length = buffer_length.clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX);
+    let (log2_size, count) = (log2_size.min(LOG2_RING_SIZE_MAX), 2 * usize::from(rings));
+    let ring_bytes = ring_length(log2_size);
+    let buffer_bytes = (buffer_length as usize) << log2_size;
+    // Rings are lines of the cache, and so are buffers if their length is.
+    let buffers_at = (count * ring_bytes).next_multiple_of(64);
+    let size = buffers_at + count * buffer_bytes;
+    if size as u64 > MEMORY_MAX {
+        return Err(HandshakeError::Protocol("rings and buffers take too much memory"));
+    }
+    let (memory, file) = SharedMemory::create("memif", size)?;
+    let regions = Regions::new(vec![memory]);
+    let name = Name::new(PROGRAM);
+    let init = Message::Init { version: VERSION, id, mode: MODE_ETHERNET, secret, name };
+    let region = Message::AddRegion { index: 0, size: size as u64 };
+    let mut messages = VecDeque::from([(init, None), (region, Some(file))]);
+    let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+    let offset = |bytes: usize| u32::try_from(bytes).map_err(|_| Fault::Layout);
+    for number in 0..2 * rings {
+        let (to_server, index) = (number < rings, number % rings);
+        let place = offset(usize::from(number) * ring_bytes)?;
+        let start = offset(buffers_at + usize::from(number) * buffer_bytes)?;
+        let buffers = Buffers { region: 0, start, length: buffer_length };
+        let ring = Ring::new(regions.clone(), 0, place, log2_size)?;
+        ring.initialize()?;
+        let interrupt = Interrupt::new()?;
+        let shared = interrupt.as_fd().try_clone_to_owned()?;
+        let message = Message::AddRing { to_server, index, region: 0, offset: place, log2_size };
+        messages.push_back((message, Some(shared)));
+        if to_server {
+            senders.push(Sender::of_client(ring, interrupt, buffers));
+        } else {
+            receivers.push(Receiver::of_client(ring, interrupt, buffers));
+        }
+    }
+    messages.push_back((Message::Connect { interface: Name::new("namewire") }, None));
+    Ok(Prepared { receivers, senders, messages })
+}

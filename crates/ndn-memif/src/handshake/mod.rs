@@ -1,0 +1,108 @@
+//! From a connected socket to a link.
+//!
+//! Both sides answer each message before the next one is sent, so there is never more than one message
+//! on its way, and none has to be kept because a socket is full.
+
+mod client;
+mod server;
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use ndn_sys::seqpacket;
+
+use crate::link::Link;
+use crate::message::{MESSAGE_LENGTH, Message, MessageError};
+use crate::ring::Fault;
+
+pub use client::{ClientHandshake, ClientOptions};
+pub use server::ServerHandshake;
+
+/// The version of the protocol: 2.0.
+const VERSION: u16 = 0x200;
+/// The mode of frames that need not be IP.
+const MODE_ETHERNET: u8 = 0;
+/// How this program calls itself.
+const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
+
+/// How far a handshake is.
+#[derive(Debug)]
+pub enum Progress<Handshake> {
+    /// Go on when the socket is readable.
+    Waiting(Handshake),
+    /// Frames can travel.
+    Done(Box<Link>),
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The system does not let it be.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The peer has closed the socket without a word.
+    #[error("the peer has closed the connection")]
+    Closed,
+    /// The peer has said why it does not want one.
+    #[error("the peer refuses: {0}")]
+    Refused(String),
+    /// What the peer has sent is no message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The peer does not keep to the protocol, or wants what it cannot have; it is told.
+    #[error("{0}")]
+    Protocol(&'static str),
+    /// The memory is not what the peer says.
+    #[error(transparent)]
+    Memory(#[from] Fault),
+}
+
+/// Takes the next message and what came with it; `None` if there is none yet.
+fn next_message(socket: BorrowedFd<'_>) -> Result<Option<(Message, Vec<OwnedFd>)>, HandshakeError> {
+    // One byte more, to see messages that are too long.
+    let mut bytes = [0; MESSAGE_LENGTH + 1];
+    let received = match seqpacket::receive(socket, &mut bytes) {
+        Ok(received) if received.length == 0 => return Err(HandshakeError::Closed),
+        Ok(received) => received,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if received.is_truncated {
+        return Err(HandshakeError::Protocol("Invalid message size"));
+    }
+    let message = Message::decode(&bytes[..received.length])?;
+    if let Message::Disconnect { reason, .. } = message {
+        return Err(HandshakeError::Refused(reason));
+    }
+    Ok(Some((message, received.descriptors)))
+}
+
+/// The one descriptor that belongs to a message.
+fn single(mut descriptors: Vec<OwnedFd>) -> Result<OwnedFd, HandshakeError> {
+    match (descriptors.pop(), descriptors.is_empty()) {
+        (Some(descriptor), true) => Ok(descriptor),
+        (None, _) => Err(HandshakeError::Protocol("Missing descriptor")),
+        (Some(_), false) => Err(HandshakeError::Protocol("Too many descriptors")),
+    }
+}
+
+/// A message that brings no descriptor has brought none.
+fn none(descriptors: &[OwnedFd]) -> Result<(), HandshakeError> {
+    match descriptors.is_empty() {
+        true => Ok(()),
+        false => Err(HandshakeError::Protocol("Unexpected descriptor")),
+    }
+}
+
+/// Tells the peer what is wrong, unless it has said so itself.
+fn tell(socket: BorrowedFd<'_>, error: &HandshakeError) {
+    let reason = match error {
+        HandshakeError::Closed | HandshakeError::Refused(_) => return,
+        HandshakeError::Io(_) => "Out of resources".to_owned(),
+        HandshakeError::Message(_) | HandshakeError::Protocol(_) | HandshakeError::Memory(_) => {
+            error.to_string()
+        }
+    };
+    let message = Message::Disconnect { code: 0, reason };
+    let _ = seqpacket::send(socket, &message.encode(), None);
+}

@@ -1,0 +1,223 @@
+//! The server: takes the memory over, and believes nothing.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ndn_sys::interrupt::Interrupt;
+use ndn_sys::seqpacket;
+use ndn_sys::shared_memory::SharedMemory;
+
+use super::{
+    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, next_message, none, single, tell,
+};
+use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
+use crate::link::Link;
+use crate::message::{Message, Name, SECRET_LENGTH};
+use crate::receive::Receiver;
+use crate::regions::Regions;
+use crate::ring::Ring;
+use crate::send::Sender;
+
+/// A ring that the client has added.
+#[derive(Debug)]
+struct Added {
+    region: u16,
+    offset: u32,
+    log2_size: u8,
+    interrupt: Interrupt,
+}
+
+/// What makes a link, beside the socket.
+struct Agreed {
+    id: u32,
+    peer: Name,
+    interface: Name,
+    receivers: Vec<Receiver>,
+    senders: Vec<Sender>,
+}
+
+/// A client that is connecting to this server.
+#[derive(Debug)]
+pub struct ServerHandshake {
+    socket: OwnedFd,
+    secret: Option<[u8; SECRET_LENGTH]>,
+    /// What the client has asked for, once it has.
+    client: Option<(u32, Name)>,
+    regions: Vec<SharedMemory>,
+    to_server: Vec<Added>,
+    to_client: Vec<Added>,
+}
+
+impl ServerHandshake {
+    /// Greets the client on a socket that was accepted, and does not wait. A client that does not know
+    /// the `secret`, if there is one, is turned away.
+    ///
+    /// # Errors
+    /// If the client is gone.
+    pub fn new(
+        socket: OwnedFd,
+        secret: Option<[u8; SECRET_LENGTH]>,
+    ) -> Result<Self, HandshakeError> {
+        let hello = Message::Hello {
+            name: Name::new(PROGRAM),
+            versions: (VERSION, VERSION),
+            region_max: REGIONS_MAX - 1,
+            ring_to_client_max: RINGS_MAX - 1,
+            ring_to_server_max: RINGS_MAX - 1,
+            log2_ring_size_max: LOG2_RING_SIZE_MAX,
+        };
+        seqpacket::send(socket.as_fd(), &hello.encode(), None)?;
+        let (regions, to_server, to_client) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { socket, secret, client: None, regions, to_server, to_client })
+    }
+
+    /// The interface that the client has asked for, and was admitted to.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.client.map(|(id, _)| id)
+    }
+
+    /// Takes what the client has said, and answers. `admit` says whether it may have an interface, or
+    /// why not.
+    ///
+    /// # Errors
+    /// See [`HandshakeError`]; the connection is of no use then.
+    pub fn advance(
+        mut self,
+        admit: impl Fn(u32) -> Result<(), &'static str>,
+    ) -> Result<Progress<Self>, HandshakeError> {
+        match self.go_on(admit) {
+            Ok(None) => Ok(Progress::Waiting(self)),
+            Ok(Some(Agreed { id, peer, interface, receivers, senders })) => {
+                let socket = self.socket;
+                let link = Link { socket, id, peer, interface, receivers, senders };
+                Ok(Progress::Done(Box::new(link)))
+            }
+            Err(error) => {
+                tell(self.socket.as_fd(), &error);
+                Err(error)
+            }
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        admit: impl Fn(u32) -> Result<(), &'static str>,
+    ) -> Result<Option<Agreed>, HandshakeError> {
+        while let Some((message, descriptors)) = next_message(self.socket.as_fd())? {
+            match (message, self.client) {
+                (Message::Init { version, id, mode, secret, name }, None) => {
+                    none(&descriptors)?;
+                    self.check(version, mode, &secret)?;
+                    admit(id).map_err(HandshakeError::Protocol)?;
+                    self.client = Some((id, name));
+                }
+                (Message::AddRegion { index, size }, Some(_)) => {
+                    self.add_region(index, size, single(descriptors)?)?;
+                }
+                (Message::AddRing { to_server, index, region, offset, log2_size }, Some(_)) => {
+                    let interrupt = Interrupt::adopt(single(descriptors)?)?;
+                    let added = Added { region, offset, log2_size, interrupt };
+                    self.add_ring(to_server, index, added)?;
+                }
+                (Message::Connect { interface }, Some((id, peer))) => {
+                    none(&descriptors)?;
+                    let link = self.link(id, peer, interface)?;
+                    let connected = Message::Connected { interface: Name::new("namewire") };
+                    seqpacket::send(self.socket.as_fd(), &connected.encode(), None)?;
+                    return Ok(Some(link));
+                }
+                _ => return Err(HandshakeError::Protocol("Unexpected message")),
+            }
+            seqpacket::send(self.socket.as_fd(), &Message::Ack.encode(), None)?;
+        }
+        Ok(None)
+    }
+
+    fn check(
+        &self,
+        version: u16,
+        mode: u8,
+        secret: &[u8; SECRET_LENGTH],
+    ) -> Result<(), HandshakeError> {
+        if version != VERSION {
+            return Err(HandshakeError::Protocol("Incompatible memif version"));
+        }
+        if mode != MODE_ETHERNET {
+            return Err(HandshakeError::Protocol("Only ethernet mode supported"));
+        }
+        if self.secret.is_some_and(|wanted| !is_same(&wanted, secret)) {
+            return Err(HandshakeError::Protocol("Incorrect secret"));
+        }
+        Ok(())
+    }
+
+    fn add_region(&mut self, index: u16, size: u64, file: OwnedFd) -> Result<(), HandshakeError> {
+        if index >= REGIONS_MAX || usize::from(index) != self.regions.len() {
+            return Err(HandshakeError::Protocol("Invalid region index"));
+        }
+        let used: u64 = self.regions.iter().map(|region| region.len() as u64).sum();
+        if used.saturating_add(size) > MEMORY_MAX {
+            return Err(HandshakeError::Protocol("Too much shared memory"));
+        }
+        let memory = SharedMemory::adopt(file.as_fd(), size).map_err(|_| {
+            HandshakeError::Protocol("Unusable region: not sealed memory, or short")
+        })?;
+        self.regions.push(memory);
+        Ok(())
+    }
+
+    fn add_ring(
+        &mut self,
+        to_server: bool,
+        index: u16,
+        added: Added,
+    ) -> Result<(), HandshakeError> {
+        let rings = if to_server { &mut self.to_server } else { &mut self.to_client };
+        if index >= RINGS_MAX || usize::from(index) != rings.len() {
+            return Err(HandshakeError::Protocol("Invalid ring index"));
+        }
+        if added.log2_size > LOG2_RING_SIZE_MAX {
+            return Err(HandshakeError::Protocol("Invalid ring size"));
+        }
+        rings.push(added);
+        Ok(())
+    }
+
+    /// Checks that everything lies where it should.
+    fn link(&mut self, id: u32, peer: Name, interface: Name) -> Result<Agreed, HandshakeError> {
+        if self.to_server.is_empty() || self.to_client.is_empty() {
+            return Err(HandshakeError::Protocol("Missing rings"));
+        }
+        let regions = Regions::new(std::mem::take(&mut self.regions));
+        let open = |added: Added| {
+            let Added { region, offset, log2_size, interrupt } = added;
+            let ring = Ring::new(regions.clone(), region, offset, log2_size)?;
+            if !ring.has_cookie()? {
+                return Err(HandshakeError::Protocol("Wrong ring"));
+            }
+            Ok((ring, interrupt))
+        };
+        let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+        for added in self.to_server.drain(..) {
+            let (ring, interrupt) = open(added)?;
+            receivers.push(Receiver::of_server(ring, interrupt));
+        }
+        for added in self.to_client.drain(..) {
+            let (ring, interrupt) = open(added)?;
+            senders.push(Sender::of_server(ring, interrupt));
+        }
+        Ok(Agreed { id, peer, interface, receivers, senders })
+    }
+}
+
+impl AsFd for ServerHandshake {
+    /// The socket: readable when [`advance`](Self::advance) has something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Compares secrets in a time that does not tell where they differ.
+fn is_same(one: &[u8; SECRET_LENGTH], other: &[u8; SECRET_LENGTH]) -> bool {
+    one.iter().zip(other).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}

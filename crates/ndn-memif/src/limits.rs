@@ -1,0 +1,20 @@
+//! What a connection may consist of.
+
+/// Rings of each direction.
+pub const RINGS_MAX: u16 = 8;
+/// Regions of shared memory.
+pub(crate) const REGIONS_MAX: u16 = 16;
+/// Bytes of all regions together.
+pub(crate) const MEMORY_MAX: u64 = 1 << 30;
+/// Largest ring, as the binary logarithm of its descriptors (that of libmemif and DPDK).
+pub const LOG2_RING_SIZE_MAX: u8 = 14;
+/// Size of rings when nothing else is said (that of DPDK and NDN-DPDK).
+pub const LOG2_RING_SIZE_DEFAULT: u8 = 10;
+/// Bytes of a buffer, at least and at most, and when nothing else is said (those of NDN-DPDK).
+pub const BUFFER_LENGTH_MIN: u32 = 512;
+/// See [`BUFFER_LENGTH_MIN`].
+pub const BUFFER_LENGTH_MAX: u32 = 65_535;
+/// See [`BUFFER_LENGTH_MIN`].
+pub const BUFFER_LENGTH_DEFAULT: u32 = 2048;
+/// Buffers that one frame is sent in.
+pub(crate) const CHAIN_MAX: usize = 32;

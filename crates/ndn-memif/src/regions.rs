@@ -1,0 +1,47 @@
+//! The memory of a connection.
+
+use std::sync::Arc;
+
+use ndn_sys::shared_memory::{OutOfRange, SharedMemory};
+
+/// All regions, by their index.
+#[derive(Debug, Clone)]
+pub(crate) struct Regions(Arc<[SharedMemory]>);
+
+impl Regions {
+    pub(crate) fn new(regions: Vec<SharedMemory>) -> Self {
+        Self(regions.into())
+    }
+
+    #[inline]
+    pub(crate) fn region(&self, index: u16) -> Result<&SharedMemory, OutOfRange> {
+        self.0.get(usize::from(index)).ok_or(OutOfRange)
+    }
+
+    #[inline]
+    pub(crate) fn copy_out(
+        &self,
+        region: u16,
+        offset: u32,
+        buffer: &mut [u8],
+    ) -> Result<(), OutOfRange> {
+        self.region(region)?.copy_out(place(offset)?, buffer)
+    }
+
+    #[inline]
+    pub(crate) fn copy_in(&self, region: u16, offset: u32, bytes: &[u8]) -> Result<(), OutOfRange> {
+        self.region(region)?.copy_in(place(offset)?, bytes)
+    }
+
+    /// Whether `length` bytes lie at `offset` of `region`.
+    #[inline]
+    pub(crate) fn contain(&self, region: u16, offset: u32, length: u32) -> bool {
+        let end = u64::from(offset) + u64::from(length);
+        self.region(region).is_ok_and(|region| end <= region.len() as u64)
+    }
+}
+
+#[inline]
+fn place(offset: u32) -> Result<usize, OutOfRange> {
+    usize::try_from(offset).map_err(|_| OutOfRange)
+}

@@ -1,0 +1,169 @@
+//! The side of a ring that sends frames.
+
+use std::sync::atomic::{Ordering, fence};
+
+use ndn_sys::interrupt::{Interrupt, Interrupter};
+
+use crate::limits::CHAIN_MAX;
+use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// It lies in the ring, and goes with [`Sender::publish`].
+    Queued,
+    /// There is no room for it now.
+    Full,
+    /// The buffers of the ring are too small for such a frame.
+    TooLong,
+}
+
+/// Puts frames into one ring.
+#[derive(Debug)]
+pub struct Sender {
+    ring: Ring,
+    interrupt: Interrupt,
+    /// The next descriptor to be used.
+    position: u16,
+    /// Those before this one are the sender's, as the peer has said last.
+    limit: u16,
+    /// Up to here the peer knows of frames.
+    published: u16,
+    /// If this is the client, its buffers; a server fills those that it is given.
+    buffers: Option<Buffers>,
+}
+
+impl Sender {
+    /// Of a server.
+    pub(crate) fn of_server(ring: Ring, interrupt: Interrupt) -> Self {
+        Self { ring, interrupt, position: 0, limit: 0, published: 0, buffers: None }
+    }
+
+    /// Of a client.
+    pub(crate) fn of_client(ring: Ring, interrupt: Interrupt, buffers: Buffers) -> Self {
+        let limit = ring.size();
+        Self { ring, interrupt, position: 0, limit, published: 0, buffers: Some(buffers) }
+    }
+
+    /// Puts the frame that consists of `parts` into the ring, in as many buffers as it takes.
+    ///
+    /// # Errors
+    /// If the peer does not keep to the protocol.
+    #[inline]
+    pub fn send(&mut self, parts: &[&[u8]]) -> Result<Sent, Fault> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let mut chain = [None; CHAIN_MAX];
+        let mut room = 0;
+        let mut count: u16 = 0;
+        // An empty frame takes a buffer, too.
+        for place in &mut chain {
+            if self.position.wrapping_add(count) == self.limit && !self.look(count)? {
+                return Ok(Sent::Full);
+            }
+            let buffer = self.buffer(self.position.wrapping_add(count))?;
+            room += usize::try_from(buffer.length).unwrap_or(usize::MAX).min(length - room);
+            *place = Some(buffer);
+            count += 1;
+            if room == length {
+                self.fill(chain.iter().flatten(), parts)?;
+                self.position = self.position.wrapping_add(count);
+                return Ok(Sent::Queued);
+            }
+        }
+        Ok(Sent::TooLong)
+    }
+
+    /// Fills buffers with a frame that has room in them.
+    #[inline]
+    fn fill<'a>(
+        &self,
+        chain: impl Iterator<Item = &'a Descriptor>,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
+        let mut left: usize = parts.iter().map(|part| part.len()).sum();
+        let (mut next_part, mut part): (usize, &[u8]) = (0, &[]);
+        for (position, buffer) in (0_u16..).zip(chain) {
+            let room = usize::try_from(buffer.length).unwrap_or(usize::MAX).min(left);
+            let mut used = 0;
+            while used < room {
+                while part.is_empty() {
+                    part = parts.get(next_part).copied().unwrap_or(&[0]);
+                    next_part += 1;
+                }
+                let (now, later) = part.split_at(part.len().min(room - used));
+                let offset =
+                    u32::try_from(used).ok().and_then(|used| buffer.offset.checked_add(used));
+                let offset = offset.ok_or(Fault::Descriptor)?;
+                self.ring.regions().copy_in(buffer.region, offset, now)?;
+                used += now.len();
+                part = later;
+            }
+            left -= room;
+            let flags = if left > 0 { FLAG_NEXT } else { 0 };
+            let length = u32::try_from(room).unwrap_or(buffer.length);
+            let filled = Descriptor { flags, length, ..*buffer };
+            self.ring.set_descriptor(self.position.wrapping_add(position), filled)?;
+        }
+        Ok(())
+    }
+
+    /// The buffer at `position`.
+    #[inline]
+    fn buffer(&self, position: u16) -> Result<Descriptor, Fault> {
+        if let Some(buffers) = self.buffers {
+            return Ok(buffers.descriptor(position, self.ring.size(), buffers.length));
+        }
+        let given = self.ring.descriptor(position)?;
+        let Descriptor { region, offset, length, .. } = given;
+        // Without room a frame would have no end.
+        match length > 0 && self.ring.regions().contain(region, offset, length) {
+            true => Ok(given),
+            false => Err(Fault::Descriptor),
+        }
+    }
+
+    /// Looks how far the peer is; false if there is no room beyond the next `count` descriptors.
+    #[inline]
+    fn look(&mut self, count: u16) -> Result<bool, Fault> {
+        let size = self.ring.size();
+        let limit = match self.buffers {
+            Some(_) => self.ring.tail()?.load(Ordering::Acquire).wrapping_add(size),
+            None => self.ring.head()?.load(Ordering::Acquire),
+        };
+        // The peer can neither take what was not published nor give more than there is.
+        let room = limit.wrapping_sub(self.position);
+        let unpublished = self.position.wrapping_sub(self.published);
+        if room > size - unpublished.min(size) {
+            return Err(Fault::Positions);
+        }
+        self.limit = limit;
+        Ok(room > count)
+    }
+
+    /// Whether something waits for [`publish`](Self::publish).
+    #[must_use]
+    pub fn is_unpublished(&self) -> bool {
+        self.published != self.position
+    }
+
+    /// Shows the peer what was sent since the last time, and wakes it if it wants that.
+    ///
+    /// # Errors
+    /// If it cannot be woken.
+    #[inline]
+    pub fn publish(&mut self, interrupter: &mut Interrupter) -> Result<(), Fault> {
+        if !self.is_unpublished() {
+            return Ok(());
+        }
+        self.published = self.position;
+        let shown = if self.buffers.is_some() { self.ring.head()? } else { self.ring.tail()? };
+        shown.store(self.position, Ordering::Release);
+        // A receiver that asks for interrupts and then looks into the ring sees the frames, or this
+        // sees its wish.
+        fence(Ordering::SeqCst);
+        if self.ring.wants_interrupts()? {
+            interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
+
+mod handshakes;
+mod hostile;
+mod model;
+
+use ndn_sys::interrupt::Interrupter;
+use ndn_sys::seqpacket;
+
+use crate::{
+    ClientHandshake, ClientOptions, HandshakeError, Link, Progress, Received, Sent, ServerHandshake,
+};
+
+/// A client and a server in one process.
+pub(crate) fn connect(options: ClientOptions) -> (Link, Link) {
+    let (near, far) = seqpacket::pair().unwrap();
+    let mut client = ClientHandshake::new(near, options);
+    let mut server = ServerHandshake::new(far, None).unwrap();
+    loop {
+        client = match client.advance().unwrap() {
+            Progress::Waiting(client) => client,
+            Progress::Done(_) => panic!("the client is done before the server"),
+        };
+        server = match server.advance(|_| Ok(())).unwrap() {
+            Progress::Waiting(server) => server,
+            Progress::Done(server) => {
+                let Progress::Done(client) = client.advance().unwrap() else {
+                    panic!("the client still waits");
+                };
+                return (*client, *server);
+            }
+        }
+    }
+}
+
+/// Sends `frame` from one side to the other.
+fn transfer(
+    interrupter: &mut Interrupter,
+    from: &mut Link,
+    to: &mut Link,
+    frame: &[u8],
+) -> Received {
+    assert_eq!(from.senders[0].send(&[frame]).unwrap(), Sent::Queued);
+    from.senders[0].publish(interrupter).unwrap();
+    let mut buffer = vec![0; 65_536];
+    let received = to.receivers[0].receive(&mut buffer).unwrap();
+    if let Received::Frame(length) = received {
+        assert_eq!(&buffer[..length], frame);
+    }
+    to.receivers[0].release().unwrap();
+    received
+}
