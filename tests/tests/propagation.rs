@@ -2,10 +2,11 @@
 //! chain.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use namewire_tests::{Forwarder, Settings, program, run_to_end, wait_until};
+use namewire_tests::{Forwarder, Settings, program, run_to_end, skip_unless_file, wait_until};
 use serde_json::Value;
 
 /// Who signs with a key that `root.cert` vouches for may register anything.
@@ -115,4 +116,52 @@ fn a_gateway_refuses_whom_it_does_not_know() {
         gateway.process.stderr().contains("management command refused").then_some(())
     });
     assert!(routes(&gateway, "/site").is_empty());
+}
+
+/// Holds a database until its standard input ends.
+const HOLD: &str = "\
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute('BEGIN EXCLUSIVE')
+print('held', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn a_locked_key_chain_holds_up_nothing_but_the_commands() {
+    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python");
+    if !skip_unless_file(Path::new(python), "make setup installs it") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let anchor = home.path().join("root.cert");
+    std::fs::write(&anchor, key(home.path(), &["gen", "/site"])).unwrap();
+    let rules = RULES.replace("ANCHOR", &anchor.display().to_string());
+    let gateway = Settings::new().udp().toml(&rules).start();
+    let mut holder = Command::new(python)
+        .args(["-c", HOLD])
+        .arg(home.path().join(".ndn/pib.db"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+
+    let propagate = "[management.propagate]\nenabled = true\nrefresh_interval = \"200ms\"\n\
+                     base_retry_wait = \"100ms\"\nmax_retry_wait = \"500ms\"\n";
+    let host = Settings::new().udp().toml(propagate).variable("HOME", home.path()).start();
+    let uri = format!("udp4://127.0.0.1:{}", gateway.port());
+    let _ = host.output(&["route", "add", "/localhop/nfd", &uri]);
+    let mut server = host.spawn("server", &["ping-server", "/site/ping"]);
+    server.wait_for_output("/site/ping");
+    wait_until("a word about the lock", || {
+        host.process.stderr().contains("locked by another program").then_some(())
+    });
+    let _ = host.output(&["status"]);
+    assert!(routes(&gateway, "/site").is_empty());
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    wait_until("the prefix at the gateway", || routes(&gateway, "/site").pop());
 }

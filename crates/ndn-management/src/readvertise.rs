@@ -15,18 +15,27 @@ use crate::types::route_origin;
 use crate::{ControlParameters, Now};
 
 /// Signs the commands that the forwarder itself issues, and knows who it may be.
+///
+/// It may have to look its keys up first, on some other thread: whoever owns it calls
+/// [`ControlState::handle_timeout`](crate::ControlState::handle_timeout) when it knows more.
 pub trait CommandSigner {
-    /// A signed command (packet specification 0.3), as `identity` or as the default one. None if there
-    /// is no such key any more.
-    fn sign(
-        &mut self,
-        now: Now,
-        command: &UnsignedCommand<'_>,
-        identity: Option<&Name>,
-    ) -> Option<Vec<u8>>;
+    /// Signs a command (packet specification 0.3), as `identity` or as the default one.
+    fn sign(&mut self, now: Now, command: &UnsignedCommand<'_>, identity: Option<&Name>)
+    -> Signing;
 
-    /// The identities whose keys can sign.
-    fn identities(&mut self, now: Now) -> Vec<Name>;
+    /// The identities whose keys can sign; none while they are being looked up.
+    fn identities(&mut self, now: Now) -> Option<Vec<Name>>;
+}
+
+/// What became of a command to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signing {
+    /// The Interest.
+    Signed(Vec<u8>),
+    /// The key is being looked up.
+    Later,
+    /// There is no such key, or it cannot be used.
+    Impossible,
 }
 
 /// A command to be signed.
@@ -54,16 +63,19 @@ impl CommandSigner for DigestCommandSigner {
         _now: Now,
         command: &UnsignedCommand<'_>,
         identity: Option<&Name>,
-    ) -> Option<Vec<u8>> {
+    ) -> Signing {
         if identity.is_some() {
-            return None;
+            return Signing::Impossible;
         }
         let UnsignedCommand { builder, verb, parameters, nonce, time_ms } = *command;
-        builder.digest_signed_interest(verb, parameters, nonce, time_ms).ok()
+        match builder.digest_signed_interest(verb, parameters, nonce, time_ms) {
+            Ok(wire) => Signing::Signed(wire),
+            Err(_) => Signing::Impossible,
+        }
     }
 
-    fn identities(&mut self, _now: Now) -> Vec<Name> {
-        Vec::new()
+    fn identities(&mut self, _now: Now) -> Option<Vec<Name>> {
+        Some(Vec::new())
     }
 }
 
@@ -114,8 +126,7 @@ impl ReadvertiseOptions {
             cost: Some(15),
             origin: Some(route_origin::CLIENT),
             refresh: Duration::from_secs(25),
-            // Of commands that overtake each other on their way, the later ones count as repeated.
-            unanswered_max: 1,
+            unanswered_max: 32,
             ..Self::nlsr()
         }
     }
@@ -132,8 +143,18 @@ struct Entry {
     at_ns: u64,
     /// The wait after the next failure.
     retry_ns: u64,
-    /// The name of the command that waits for its answer.
-    unanswered: Option<Name>,
+    /// The command that waits for its answer.
+    unanswered: Option<Unanswered>,
+    /// Its last command was refused because another one had overtaken it.
+    is_overtaken: bool,
+}
+
+/// A command that waits for its answer.
+#[derive(Debug, Clone)]
+struct Unanswered {
+    name: Name,
+    /// The time that it was signed with.
+    time_ms: u64,
 }
 
 /// Keeps somebody informed. Pure: the caller sends what [`Readvertise::poll`] gives.
@@ -152,6 +173,10 @@ pub struct Readvertise {
     nonce: u64,
     /// The time that was signed last.
     time_ms: u64,
+    /// The latest time that was signed in a command that is answered.
+    answered_time_ms: u64,
+    /// The signer looks a key up; nothing can be sent until it knows more.
+    is_signer_busy: bool,
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -173,6 +198,8 @@ impl Readvertise {
             unanswered: BTreeMap::new(),
             nonce: 0,
             time_ms: 0,
+            answered_time_ms: 0,
+            is_signer_busy: false,
         }
     }
 
@@ -223,6 +250,7 @@ impl Readvertise {
                     at_ns: now.monotonic_ns,
                     retry_ns,
                     unanswered: None,
+                    is_overtaken: false,
                 };
                 self.due.insert((entry.at_ns, prefix.clone()));
                 self.entries.insert(prefix.clone(), entry);
@@ -241,16 +269,18 @@ impl Readvertise {
         }
     }
 
-    /// When [`Readvertise::poll`] has something to do.
+    /// When [`Readvertise::poll`] has something to do. While the signer looks a key up, only the end of
+    /// patience counts: it tells its owner when to try again.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        let due = self.due.first().filter(|_| self.has_room());
+        let due = self.due.first().filter(|_| self.has_room() && !self.is_signer_busy);
         let next = due.into_iter().chain(self.waiting.first()).map(|(at_ns, _)| *at_ns).min()?;
         self.is_available.then_some(next)
     }
 
     /// The next command to be sent.
     pub fn poll(&mut self, now: Now, signer: &mut dyn CommandSigner) -> Option<Vec<u8>> {
+        self.is_signer_busy = false;
         while let Some((at_ns, prefix)) = self.waiting.first().cloned()
             && at_ns <= now.monotonic_ns
         {
@@ -261,13 +291,24 @@ impl Readvertise {
             if at_ns > now.monotonic_ns {
                 return None;
             }
-            let Some((wire, name)) = self.sign(now, &prefix, signer) else {
+            let signing = self.sign(now, &prefix, signer);
+            self.is_signer_busy = signing == Signing::Later;
+            let wire = match signing {
+                Signing::Signed(wire) => wire,
+                Signing::Later => return None,
+                Signing::Impossible => {
+                    self.failed(now, &prefix);
+                    continue;
+                }
+            };
+            let Ok(name) = Interest::parse(&wire).map(|interest| interest.name().to_name()) else {
                 self.failed(now, &prefix);
                 continue;
             };
             let patience_ns = nanos(self.options.timeout);
+            let time_ms = self.time_ms;
             self.update(&prefix, |entry| {
-                entry.unanswered = Some(name);
+                entry.unanswered = Some(Unanswered { name, time_ms });
                 entry.at_ns = now.monotonic_ns.saturating_add(patience_ns);
             });
             return Some(wire);
@@ -289,16 +330,11 @@ impl Readvertise {
         });
     }
 
-    /// The command about a prefix, with its name.
-    fn sign(
-        &mut self,
-        now: Now,
-        prefix: &Name,
-        signer: &mut dyn CommandSigner,
-    ) -> Option<(Vec<u8>, Name)> {
+    /// The command about a prefix.
+    fn sign(&mut self, now: Now, prefix: &Name, signer: &mut dyn CommandSigner) -> Signing {
         self.nonce += 1;
         self.time_ms = now.unix_ms().max(self.time_ms + 1);
-        let entry = self.entries.get(prefix.value())?;
+        let Some(entry) = self.entries.get(prefix.value()) else { return Signing::Impossible };
         let is_wanted = entry.is_wanted;
         let verb = if is_wanted { Verb::RibRegister } else { Verb::RibUnregister };
         let parameters = ControlParameters {
@@ -310,22 +346,31 @@ impl Readvertise {
         let nonce = now.unix_us.rotate_left(20) ^ self.nonce;
         let (builder, time_ms) = (&self.commands, self.time_ms);
         let command = UnsignedCommand { builder, verb, parameters: &parameters, nonce, time_ms };
-        let wire = signer.sign(now, &command, entry.identity.as_ref())?;
-        let name = Interest::parse(&wire).ok()?.name().to_name();
-        Some((wire, name))
+        signer.sign(now, &command, entry.identity.as_ref())
     }
 
     /// Takes an answer; false if it is to something else.
     pub fn handle_data(&mut self, now: Now, name: NameRef<'_>, content: &[u8]) -> bool {
         let Some(prefix) = self.unanswered.get(name.value()).cloned() else { return false };
         let is_ok = ControlResponse::decode(content).is_ok_and(|response| response.is_ok());
-        let is_wanted = self.entries.get(prefix.value()).is_some_and(|entry| entry.is_wanted);
+        let Some(entry) = self.entries.get(prefix.value()) else { return false };
+        let is_wanted = entry.is_wanted;
+        let time_ms = entry.unanswered.as_ref().map_or(0, |command| command.time_ms);
+        // Replay protection lets the times of a key's commands only grow.
+        let is_overtaken = time_ms < self.answered_time_ms && !entry.is_overtaken;
+        self.answered_time_ms = self.answered_time_ms.max(time_ms);
         let (refresh_ns, retry_ns) = (nanos(self.options.refresh), nanos(self.options.retry_min));
         match (is_ok, is_wanted) {
+            (false, _) if is_overtaken => self.update(&prefix, |entry| {
+                entry.unanswered = None;
+                entry.is_overtaken = true;
+                entry.at_ns = now.monotonic_ns;
+            }),
             (false, _) => self.failed(now, &prefix),
             (true, false) => self.forget(&prefix),
             (true, true) => self.update(&prefix, |entry| {
                 entry.unanswered = None;
+                entry.is_overtaken = false;
                 entry.at_ns = now.monotonic_ns.saturating_add(refresh_ns);
                 entry.retry_ns = retry_ns;
             }),
@@ -343,8 +388,8 @@ impl Readvertise {
         self.unschedule(prefix, &entry);
         change(&mut entry);
         let place = (entry.at_ns, prefix.clone());
-        if let Some(name) = &entry.unanswered {
-            self.unanswered.insert(name.clone(), prefix.clone());
+        if let Some(command) = &entry.unanswered {
+            self.unanswered.insert(command.name.clone(), prefix.clone());
             self.waiting.insert(place);
         } else {
             self.due.insert(place);
@@ -356,9 +401,9 @@ impl Readvertise {
     fn unschedule(&mut self, prefix: &Name, entry: &Entry) {
         let place = (entry.at_ns, prefix.clone());
         match &entry.unanswered {
-            Some(name) => {
+            Some(command) => {
                 self.waiting.remove(&place);
-                self.unanswered.remove(name.value());
+                self.unanswered.remove(command.name.value());
             }
             None => {
                 self.due.remove(&place);

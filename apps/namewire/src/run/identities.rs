@@ -1,53 +1,177 @@
 //! Who the forwarder is where it issues commands itself: the key chain.
+//!
+//! The key chain is files that other programs lock, so a thread of its own reads it
+//! ([`read_for`]); the control thread asks it, goes on, and is woken by the answer.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use ndn_keychain::{Access, KeyChain, KeyChainError, Locations};
 use ndn_management::Now;
-use ndn_management::readvertise::{CommandSigner, DigestCommandSigner, UnsignedCommand};
+use ndn_management::readvertise::{CommandSigner, DigestCommandSigner, Signing, UnsignedCommand};
 use ndn_packet::{Name, SignatureInfo};
 use ndn_security::{KeySigner, Signer};
+use ndn_sys::poll::Waker;
 use tracing::{info, warn};
 
 /// How long what was read is taken for true, so that thousands of routes do not read it as often.
 const TRUSTED_NS: u64 = 10_000_000_000;
+/// How soon a key chain that another program holds is tried again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(250);
+
+/// What is to be read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Question {
+    /// Which identities there are.
+    Identities,
+    /// The key of an identity; of the default one if there is none.
+    Key(Option<Name>),
+}
+
+/// What was read.
+#[derive(Debug, Clone)]
+enum Found {
+    Identities(Vec<Name>),
+    Key(Arc<KeySigner>),
+    /// There is no key chain, or nobody in it, and nobody has asked for a key.
+    Digest,
+    /// The key cannot be used.
+    Nothing,
+}
+
+type Reading = Result<Found, KeyChainError>;
+/// Reads the key chain.
+type Reader = dyn Fn(&Question) -> Reading + Send;
+
+/// What is known about a question.
+#[derive(Debug, Default)]
+struct Known {
+    found: Option<Found>,
+    read_at_ns: u64,
+    /// The answer is on its way.
+    is_asked: bool,
+}
 
 /// Signs as identities of the key chain, which is read when it is needed.
-#[derive(Debug, Default)]
 pub(super) struct KeyChainSigner {
-    /// Who signs where nobody else is asked for; the key chain's default identity if there is none.
-    default: Option<Name>,
-    read_at_ns: Option<u64>,
-    identities: Vec<Name>,
-    /// By identity; none is the default one.
-    signers: HashMap<Option<Name>, Option<Arc<KeySigner>>>,
+    /// The thread that reads is started with the first question.
+    reader: Option<Box<Reader>>,
+    questions: Option<Sender<Question>>,
+    answers: Option<Receiver<(Question, Reading)>>,
+    waker: Arc<Waker>,
+    known: HashMap<Question, Known>,
+    /// Another program holds the key chain.
+    is_locked: bool,
     /// What was wrong with the key chain when it was read last.
     complaint: Option<String>,
 }
 
+impl std::fmt::Debug for KeyChainSigner {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("KeyChainSigner").finish_non_exhaustive()
+    }
+}
+
 impl KeyChainSigner {
-    /// `default` signs where nobody else is asked for.
-    pub(super) fn new(default: Option<Name>) -> Self {
-        Self { default, ..Self::default() }
+    /// `default` signs where nobody else is asked for; the key chain's default identity if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Those of `eventfd(2)`.
+    pub(super) fn new(default: Option<Name>) -> io::Result<Self> {
+        Self::reading(Box::new(move |question| read(question, default.as_ref())))
     }
 
-    /// Forgets what was read too long ago.
-    fn expire(&mut self, now: Now) {
-        let is_recent = |at_ns: u64| now.monotonic_ns.saturating_sub(at_ns) < TRUSTED_NS;
-        if self.read_at_ns.is_some_and(is_recent) {
-            return;
+    fn reading(reader: Box<Reader>) -> io::Result<Self> {
+        Ok(Self {
+            reader: Some(reader),
+            questions: None,
+            answers: None,
+            waker: Arc::new(Waker::new()?),
+            known: HashMap::new(),
+            is_locked: false,
+            complaint: None,
+        })
+    }
+
+    /// Called when something was read.
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// What is known by now; none if it is being read. The key that was read before is good enough
+    /// while another program holds the key chain; that there was none is not.
+    fn look(&mut self, now: Now, question: &Question) -> Option<Found> {
+        self.take_answers(now);
+        let known = self.known.entry(question.clone()).or_default();
+        let is_recent = now.monotonic_ns.saturating_sub(known.read_at_ns) < TRUSTED_NS;
+        if is_recent && known.found.is_some() {
+            return known.found.clone();
         }
-        self.read_at_ns = Some(now.monotonic_ns);
-        self.signers.clear();
-        let read = open().and_then(|chain| chain.identities());
-        let complaint = match &read {
-            Ok(identities) if identities.is_empty() => Some("it has no identity".to_owned()),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
+        if !std::mem::replace(&mut known.is_asked, true) && !self.ask(question) {
+            self.known.remove(question);
+            return Some(Found::Nothing);
+        }
+        let known = self.known.get(question)?;
+        let is_usable = |found: &Found| self.is_locked && !matches!(found, Found::Digest);
+        known.found.clone().filter(is_usable)
+    }
+
+    /// Asks the thread that reads, which is started when there is none.
+    fn ask(&mut self, question: &Question) -> bool {
+        if let Some(reader) = self.reader.take() {
+            let (questions, received) = channel();
+            let (sender, answers) = channel();
+            let waker = self.waker();
+            let serve = move || read_for(&received, &sender, &waker, &*reader);
+            match std::thread::Builder::new().name("key chain".to_owned()).spawn(serve) {
+                Ok(_) => (self.questions, self.answers) = (Some(questions), Some(answers)),
+                Err(error) => warn!(%error, "no thread can be started to read the key chain"),
+            }
+        }
+        self.questions.as_ref().is_some_and(|questions| questions.send(question.clone()).is_ok())
+    }
+
+    fn take_answers(&mut self, now: Now) {
+        let answers: Vec<_> =
+            self.answers.as_ref().map(|all| all.try_iter().collect()).unwrap_or_default();
+        for (question, reading) in answers {
+            if let Err(error @ KeyChainError::Locked(_)) = &reading {
+                if !std::mem::replace(&mut self.is_locked, true) {
+                    warn!(%error, "commands of the forwarder wait, or are signed as before");
+                }
+                continue;
+            }
+            if std::mem::take(&mut self.is_locked) {
+                info!("the key chain is not locked any more");
+            }
+            self.complain(&question, &reading);
+            let found = reading.unwrap_or(match question {
+                Question::Identities => Found::Identities(Vec::new()),
+                Question::Key(_) => Found::Nothing,
+            });
+            let known = Known { found: Some(found), read_at_ns: now.monotonic_ns, is_asked: false };
+            self.known.insert(question, known);
+        }
+    }
+
+    /// Says what is wrong with the key chain, once, and when it is no longer.
+    fn complain(&mut self, question: &Question, reading: &Reading) {
+        let complaint = match (question, reading) {
+            (Question::Key(_), Err(error)) => {
+                warn!(%error, "a command of the forwarder cannot be signed");
+                return;
+            }
+            (Question::Key(_), Ok(_)) => return,
+            (Question::Identities, Ok(Found::Identities(all))) if all.is_empty() => {
+                Some("it has no identity".to_owned())
+            }
+            (Question::Identities, Ok(_)) => None,
+            (Question::Identities, Err(error)) => Some(error.to_string()),
         };
-        self.identities =
-            read.unwrap_or_default().into_iter().map(|identity| identity.name).collect();
         match (&complaint, &self.complaint) {
             (Some(reason), earlier) if Some(reason) != earlier.as_ref() => {
                 warn!(reason, "the key chain has nobody to sign commands of the forwarder");
@@ -57,37 +181,56 @@ impl KeyChainSigner {
         }
         self.complaint = complaint;
     }
+}
 
-    fn signer(&mut self, identity: Option<&Name>) -> Option<Arc<KeySigner>> {
-        let key = identity.cloned();
-        if let Some(known) = self.signers.get(&key) {
-            return known.clone();
+/// The thread that reads: answers questions until nobody asks any more. What another program holds is
+/// said to be locked, and tried again.
+fn read_for(
+    questions: &Receiver<Question>,
+    answers: &Sender<(Question, Reading)>,
+    waker: &Waker,
+    reader: &Reader,
+) {
+    while let Ok(question) = questions.recv() {
+        loop {
+            let reading = reader(&question);
+            let is_locked = matches!(reading, Err(KeyChainError::Locked(_)));
+            if answers.send((question.clone(), reading)).is_err() {
+                return;
+            }
+            waker.wake();
+            if !is_locked {
+                break;
+            }
+            std::thread::sleep(LOCKED_PAUSE);
         }
-        let wanted = identity.or(self.default.as_ref());
-        let loaded = open().and_then(|chain| match wanted {
-            Some(name) => chain.signer(name.as_ref()),
-            None => chain.signer(chain.default_identity()?.as_ref()),
-        });
-        let signer = match loaded {
-            Ok(signer) => Some(Arc::new(signer)),
-            // Who has no key chain at all is content with a digest, as with ndn-cxx.
-            Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity)
-                if wanted.is_none() =>
-            {
-                None
-            }
-            Err(error) => {
-                warn!(%error, "a command of the forwarder cannot be signed");
-                None
-            }
-        };
-        self.signers.insert(key, signer.clone());
-        signer
     }
 }
 
-fn open() -> Result<KeyChain, KeyChainError> {
-    KeyChain::open(Locations::from_environment()?, Access::Read)
+fn read(question: &Question, default: Option<&Name>) -> Reading {
+    let open = || KeyChain::open(Locations::from_environment()?, Access::Read);
+    let identity = match question {
+        Question::Identities => {
+            let all = open()?.identities()?.into_iter();
+            return Ok(Found::Identities(all.map(|identity| identity.name).collect()));
+        }
+        Question::Key(identity) => identity.as_ref(),
+    };
+    let wanted = identity.or(default);
+    let signer = open().and_then(|chain| match wanted {
+        Some(name) => chain.signer(name.as_ref()),
+        None => chain.signer(chain.default_identity()?.as_ref()),
+    });
+    match signer {
+        Ok(signer) => Ok(Found::Key(Arc::new(signer))),
+        // Who has no key chain at all is content with a digest, as with ndn-cxx.
+        Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity)
+            if wanted.is_none() =>
+        {
+            Ok(Found::Digest)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl CommandSigner for KeyChainSigner {
@@ -96,14 +239,12 @@ impl CommandSigner for KeyChainSigner {
         now: Now,
         command: &UnsignedCommand<'_>,
         identity: Option<&Name>,
-    ) -> Option<Vec<u8>> {
-        self.expire(now);
-        let Some(signer) = self.signer(identity) else {
-            // As somebody, or with a digest where that was never asked for.
-            return match self.default.as_ref().or(identity) {
-                Some(_) => None,
-                None => DigestCommandSigner.sign(now, command, None),
-            };
+    ) -> Signing {
+        let signer = match self.look(now, &Question::Key(identity.cloned())) {
+            None => return Signing::Later,
+            Some(Found::Key(signer)) => signer,
+            Some(Found::Digest) => return DigestCommandSigner.sign(now, command, None),
+            Some(Found::Nothing | Found::Identities(_)) => return Signing::Impossible,
         };
         let UnsignedCommand { builder, verb, parameters, nonce, time_ms } = *command;
         let nonce_bytes = nonce.to_be_bytes();
@@ -115,11 +256,146 @@ impl CommandSigner for KeyChainSigner {
         };
         let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
         let (nonce, length) = (u32::from_be_bytes([a, b, c, d]), signer.signature_len_max());
-        builder.signed_interest(verb, parameters, nonce, &info, length, sign).ok()
+        match builder.signed_interest(verb, parameters, nonce, &info, length, sign) {
+            Ok(wire) => Signing::Signed(wire),
+            Err(_) => Signing::Impossible,
+        }
     }
 
-    fn identities(&mut self, now: Now) -> Vec<Name> {
-        self.expire(now);
-        self.identities.clone()
+    fn identities(&mut self, now: Now) -> Option<Vec<Name>> {
+        match self.look(now, &Question::Identities)? {
+            Found::Identities(all) => Some(all),
+            Found::Key(_) | Found::Digest | Found::Nothing => Some(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::VecDeque;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use ndn_management::client::CommandBuilder;
+    use ndn_management::{ControlParameters, Verb};
+    use ndn_packet::{Interest, SignatureType};
+    use ndn_security::{KeyType, Locator, PrivateKey};
+    use ndn_sys::poll::{Events, Interest as Wish, Poller};
+
+    use super::*;
+
+    /// A key chain that gives these answers, one after the other.
+    struct Scene {
+        signer: KeyChainSigner,
+        readings: Arc<Mutex<VecDeque<Reading>>>,
+        poller: Poller,
+        now: Now,
+        time_ms: u64,
+    }
+
+    fn locked() -> Reading {
+        Err(KeyChainError::Locked(PathBuf::from("pib.db")))
+    }
+
+    fn key() -> Found {
+        let key = PrivateKey::generate(KeyType::Ecdsa).unwrap();
+        let locator = Locator::Name("/me/KEY/k".parse().unwrap());
+        Found::Key(Arc::new(KeySigner::new(Arc::new(key), locator)))
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let readings: Arc<Mutex<VecDeque<Reading>>> = Arc::default();
+            let shared = Arc::clone(&readings);
+            let read =
+                move |_: &Question| shared.lock().unwrap().pop_front().unwrap_or_else(locked);
+            let signer = KeyChainSigner::reading(Box::new(read)).unwrap();
+            let poller = Poller::new().unwrap();
+            poller.add(&*signer.waker(), 0, Wish::Readable).unwrap();
+            let now = Now { monotonic_ns: 1 << 40, unix_us: 1 << 50 };
+            Self { signer, readings, poller, now, time_ms: 0 }
+        }
+
+        fn read_next(&self, reading: Reading) {
+            self.readings.lock().unwrap().push_back(reading);
+        }
+
+        fn sign(&mut self) -> Signing {
+            self.time_ms += 1;
+            let command = UnsignedCommand {
+                builder: &CommandBuilder::default(),
+                verb: Verb::RibRegister,
+                parameters: &ControlParameters::default(),
+                nonce: self.time_ms,
+                time_ms: self.time_ms,
+            };
+            self.signer.sign(self.now, &command, None)
+        }
+
+        /// What becomes of a command once the thread has said so often enough.
+        fn signed(&mut self, done: impl Fn(&Signing, &KeyChainSigner) -> bool) -> Signing {
+            loop {
+                let signing = self.sign();
+                if done(&signing, &self.signer) {
+                    return signing;
+                }
+                let mut events = Events::with_capacity(1);
+                self.poller.wait(&mut events, Some(Duration::from_secs(60))).unwrap();
+                assert!(!events.is_empty(), "the thread says nothing");
+                self.signer.waker.reset();
+            }
+        }
+
+        fn wait(&mut self) {
+            self.now.monotonic_ns += TRUSTED_NS;
+        }
+    }
+
+    fn kind(signing: &Signing) -> SignatureType {
+        let Signing::Signed(wire) = signing else { panic!("{signing:?}") };
+        Interest::parse(wire).unwrap().signature_info().unwrap().unwrap().signature_type
+    }
+
+    #[test]
+    fn while_the_key_chain_is_locked_commands_wait_and_never_carry_a_digest() {
+        let mut scene = Scene::new();
+        assert_eq!(scene.sign(), Signing::Later);
+        assert_eq!(scene.signed(|_, signer| signer.is_locked), Signing::Later);
+        scene.read_next(Ok(key()));
+        let signing = scene.signed(|signing, _| *signing != Signing::Later);
+        assert_eq!(kind(&signing), SignatureType::SHA256_WITH_ECDSA);
+        assert!(!scene.signer.is_locked);
+        // Later, what was read before is good enough while it is locked, and only then.
+        scene.wait();
+        assert_eq!(scene.sign(), Signing::Later);
+        let signing = scene.signed(|signing, _| *signing != Signing::Later);
+        assert_eq!(kind(&signing), SignatureType::SHA256_WITH_ECDSA);
+        assert!(scene.signer.is_locked);
+        scene.read_next(Err(KeyChainError::NotFound("/me".to_owned())));
+        scene.signed(|signing, _| *signing == Signing::Impossible);
+    }
+
+    #[test]
+    fn who_has_no_key_chain_is_content_with_a_digest() {
+        let mut scene = Scene::new();
+        scene.read_next(Ok(Found::Digest));
+        let signing = scene.signed(|signing, _| *signing != Signing::Later);
+        assert_eq!(kind(&signing), SignatureType::DIGEST_SHA256);
+        // There may be one by now.
+        scene.wait();
+        assert_eq!(scene.signed(|_, signer| signer.is_locked), Signing::Later);
+    }
+
+    #[test]
+    fn a_key_chain_that_fails_is_asked_again_later() {
+        let mut scene = Scene::new();
+        scene.read_next(Err(KeyChainError::NotFound("/me".to_owned())));
+        scene.signed(|signing, _| *signing == Signing::Impossible);
+        assert_eq!(scene.sign(), Signing::Impossible, "it is not read for every command");
+        scene.wait();
+        scene.read_next(Ok(key()));
+        scene.signed(|signing, _| matches!(signing, Signing::Signed(_)));
     }
 }

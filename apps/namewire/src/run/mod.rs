@@ -71,7 +71,7 @@ pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
 /// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
 /// a fault of its own.
 pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<()> {
-    let Plan { management, places, privileges } = plan;
+    let Plan { management, key_chain, places, privileges } = plan;
     let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
@@ -104,7 +104,8 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
         None => None,
         Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
     };
-    let parts = control::Parts { management, dataplane, tables, listeners, operator: requests };
+    let parts =
+        control::Parts { management, key_chain, dataplane, tables, listeners, operator: requests };
     let mut control = control::Control::new(config, parts)?;
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);

@@ -2,10 +2,12 @@
 //! anything is opened. `namewire config check` asks the same.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::bail;
 use ndn_dataplane::Place;
 use ndn_management::ControlState;
+use ndn_sys::poll::Waker;
 
 use super::privileges::{self, Change};
 use super::{control, directory, placement};
@@ -15,6 +17,8 @@ use crate::config::Config;
 #[derive(Debug)]
 pub struct Plan {
     pub(super) management: ControlState,
+    /// Called when something was read of the key chain.
+    pub(super) key_chain: Arc<Waker>,
     pub(super) places: Vec<Place>,
     pub(super) privileges: Change,
 }
@@ -31,8 +35,8 @@ impl Plan {
         let places = placement::plan(&config.forwarder)?;
         check_socket_places(config)?;
         let privileges = privileges::plan(config)?;
-        let management = control::management(config)?;
-        Ok(Self { management, places, privileges })
+        let (management, key_chain) = control::management(config)?;
+        Ok(Self { management, key_chain, places, privileges })
     }
 }
 

@@ -153,3 +153,25 @@ fn a_daemon_that_comes_back_is_told_everything() {
     scene.readvertise.set_available(scene.now, true);
     assert_eq!(scene.sent().len(), UNANSWERED_MAX);
 }
+
+#[test]
+fn a_command_that_was_overtaken_is_repeated_at_once_but_only_once() {
+    let mut scene = Scene::new();
+    scene.readvertise.set_available(scene.now, true);
+    for uri in ["/a", "/b"] {
+        scene.readvertise.set_wanted(scene.now, &name(uri), true, None);
+    }
+    let sent = scene.sent();
+    assert_eq!(sent.len(), 2);
+    assert!(scene.answer(&sent[1].1, 200));
+    assert!(scene.answer(&sent[0].1, 403), "that was signed earlier");
+    let again = scene.sent();
+    assert_eq!((again.len(), again[0].0.as_str()), (1, "register /a"));
+    scene.readvertise.set_wanted(scene.now, &name("/c"), true, None);
+    let third = scene.sent();
+    assert!(scene.answer(&third[0].1, 200));
+    assert!(scene.answer(&again[0].1, 403));
+    assert!(scene.sent().is_empty(), "it is refused for another reason");
+    let at = scene.readvertise.next_deadline_ns().unwrap();
+    assert_eq!(at - scene.now.monotonic_ns, 50 * SECOND_NS);
+}

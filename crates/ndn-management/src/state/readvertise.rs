@@ -1,6 +1,6 @@
 //! The RIB told to a routing daemon, and to the router that `/localhop/nfd` leads to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{Component, Data, Name, NameRef};
 
@@ -32,12 +32,25 @@ struct Gateway {
     registered: BTreeMap<Name, Name>,
     /// How many prefixes with routes each of those stands for.
     users: BTreeMap<Name, usize>,
+    /// Prefixes that have changed while it was not known which identities there are.
+    unresolved: BTreeSet<Name>,
 }
 
 impl Gateway {
     fn new(options: ReadvertiseOptions) -> Self {
         let readvertise = Readvertise::new(options);
-        Self { readvertise, registered: BTreeMap::new(), users: BTreeMap::new() }
+        let (registered, users) = (BTreeMap::new(), BTreeMap::new());
+        Self { readvertise, registered, users, unresolved: BTreeSet::new() }
+    }
+
+    /// Looks again at what waits for the identities, if they are known by now.
+    fn resolve(&mut self, now: Now, rib: &Rib, signer: &mut dyn CommandSigner) {
+        if self.unresolved.is_empty() || signer.identities(now).is_none() {
+            return;
+        }
+        for prefix in std::mem::take(&mut self.unresolved) {
+            self.prefix_changed(now, &prefix, rib, signer);
+        }
     }
 
     /// Routes of `prefix` have changed.
@@ -58,10 +71,12 @@ impl Gateway {
         let is_served = is_for_others && !rib.routes(prefix.as_ref()).is_empty();
         match (is_served, self.registered.contains_key(prefix)) {
             (true, false) => {
-                let Some((identity, short)) = shortest_identity(prefix.as_ref(), signer, now)
-                else {
+                let Some(identities) = signer.identities(now) else {
+                    self.unresolved.insert(prefix.clone());
                     return;
                 };
+                let shortest = shortest_identity(prefix.as_ref(), identities);
+                let Some((identity, short)) = shortest else { return };
                 let users = self.users.entry(short.clone()).or_insert(0);
                 *users += 1;
                 if *users == 1 {
@@ -84,12 +99,8 @@ impl Gateway {
 }
 
 /// The identity that stands for the shortest prefix of `name`, and that prefix.
-fn shortest_identity(
-    name: NameRef<'_>,
-    signer: &mut dyn CommandSigner,
-    now: Now,
-) -> Option<(Name, Name)> {
-    let prefixes = signer.identities(now).into_iter().map(|identity| {
+fn shortest_identity(name: NameRef<'_>, identities: Vec<Name>) -> Option<(Name, Name)> {
+    let prefixes = identities.into_iter().map(|identity| {
         let length = identity.len();
         let is_ignored = length > 0 && identity.as_ref().component(length - 1) == Some(IGNORED);
         let prefix = identity.as_ref().prefix(length - usize::from(is_ignored)).to_name();
@@ -143,6 +154,9 @@ impl ControlState {
             return;
         }
         let signer = &mut *self.collaborators.commands;
+        if let Some(gateway) = gateway {
+            gateway.resolve(now, &self.rib, signer);
+        }
         for prefix in self.rib.take_changed() {
             if let Some(daemon) = daemon {
                 daemon_prefix_changed(daemon, now, &prefix, &self.rib);

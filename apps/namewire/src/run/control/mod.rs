@@ -19,6 +19,7 @@ mod websocket;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -35,7 +36,7 @@ use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
 use ndn_sys::clock;
 use ndn_sys::netlink::LinkMonitor;
-use ndn_sys::poll::{Events, Interest, Poller};
+use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
 use tracing::{info, warn};
 
@@ -67,6 +68,7 @@ const TOKEN_INTERNAL: u64 = 1;
 const TOKEN_STOP: u64 = 2;
 const TOKEN_OPERATOR: u64 = 3;
 const TOKEN_LINKS: u64 = 4;
+const TOKEN_KEY_CHAIN: u64 = 5;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
@@ -97,6 +99,7 @@ struct Attempt {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) management: ControlState,
+    pub(super) key_chain: Arc<Waker>,
     pub(super) dataplane: Dataplane,
     pub(super) tables: ForwardingTables,
     pub(super) listeners: Listeners,
@@ -131,6 +134,7 @@ pub(super) struct Control {
     /// Tells that interfaces have changed; without it they are looked at now and then.
     link_monitor: Option<LinkMonitor>,
     operator: OperatorRequests,
+    key_chain: Arc<Waker>,
     /// Replies that the internal face had no room for.
     unsent: VecDeque<Vec<u8>>,
     captures: Captures,
@@ -151,18 +155,19 @@ pub(super) struct Control {
 impl Control {
     /// Sets everything up; nothing is answered before [`run`](Self::run).
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let Parts { management, mut dataplane, tables, listeners, operator } = parts;
+        let Parts { management, key_chain, mut dataplane, tables, listeners, operator } = parts;
         let poller = Poller::new()?;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
         poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
         poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
+        poller.add(&*key_chain, TOKEN_KEY_CHAIN, Interest::Readable)?;
         let link_monitor = LinkMonitor::new().ok();
         if let Some(monitor) = &link_monitor {
             poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
         }
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
-        dataplane.send(Command::SetRegions(std::sync::Arc::new(regions)));
+        dataplane.send(Command::SetRegions(Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {
             capacity_packets: Some(config.tables.cs.capacity_packets),
             admit: Some(config.tables.cs.admit),
@@ -192,6 +197,7 @@ impl Control {
             ethernet: EthernetPorts::default(),
             link_monitor,
             operator,
+            key_chain,
             unsent: VecDeque::new(),
             captures: Captures::default(),
             is_tapped: false,
@@ -227,6 +233,8 @@ impl Control {
                     TOKEN_INTERNAL => self.internal.reset(),
                     TOKEN_OPERATOR => self.serve_operator(),
                     TOKEN_LINKS => self.note_links(),
+                    // Whoever waits for a key looks again with every time-out.
+                    TOKEN_KEY_CHAIN => self.key_chain.reset(),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
                     listener => self.accept(now, listener - TOKEN_LISTENERS),
@@ -409,11 +417,12 @@ fn face_schemes(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Management, with the keys, certificates and rules that the configuration names.
+/// Management, with the keys, certificates and rules that the configuration names, and what is called
+/// when something was read of the key chain.
 ///
 /// # Errors
 /// One of them cannot be used, by the name of its file.
-pub(super) fn management(config: &Config) -> anyhow::Result<ControlState> {
+pub(super) fn management(config: &Config) -> anyhow::Result<(ControlState, Arc<Waker>)> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
@@ -428,16 +437,18 @@ pub(super) fn management(config: &Config) -> anyhow::Result<ControlState> {
         ..ControlConfig::default()
     };
     let access = access::access_control(&config.management.access)?;
+    let commands = KeyChainSigner::new(config.management.identity.clone())?;
+    let key_chain = commands.waker();
     let collaborators = Collaborators {
         authorizer: Box::new(access),
         signer: signer(config)?,
-        commands: Box::new(KeyChainSigner::new(config.management.identity.clone())),
+        commands: Box::new(commands),
         ..Collaborators::with_strategies(Catalog::default())
     };
     let mut state = ControlState::new(control, collaborators);
     state.set_readvertise_nlsr(config.management.readvertise_nlsr);
     state.set_propagate(propagate(&config.management));
-    Ok(state)
+    Ok((state, key_chain))
 }
 
 /// How the prefixes of this host are registered with a router, if they are.

@@ -1,11 +1,14 @@
 //! Routes of applications, told to a routing daemon.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ndn_packet::{ContentType, KeyLocator, SignatureInfo, SignatureType};
 use ndn_security::{KeySigner, KeyType, Signer};
 
 use super::*;
 use crate::access::tests::Identity;
-use crate::readvertise::{CommandSigner, ReadvertiseOptions, UnsignedCommand};
+use crate::readvertise::{CommandSigner, ReadvertiseOptions, Signing, UnsignedCommand};
 use crate::sign::digest_signature;
 use crate::types::route_origin;
 
@@ -110,12 +113,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct KeyChain {
     identities: Vec<(Name, KeySigner)>,
     last_ms: u64,
+    /// Somebody else holds it.
+    is_locked: Arc<AtomicBool>,
 }
 
 impl KeyChain {
     fn with(uris: &[&str]) -> Self {
         let signer = |uri: &&str| (name(uri), Identity::new(uri, KeyType::Ecdsa).signer());
-        Self { identities: uris.iter().map(signer).collect(), last_ms: 0 }
+        Self { identities: uris.iter().map(signer).collect(), ..Self::default() }
     }
 }
 
@@ -125,11 +130,15 @@ impl CommandSigner for KeyChain {
         now: Now,
         command: &UnsignedCommand<'_>,
         identity: Option<&Name>,
-    ) -> Option<Vec<u8>> {
+    ) -> Signing {
         let UnsignedCommand { builder, verb, parameters, nonce, time_ms } = *command;
         assert!(time_ms > self.last_ms && time_ms >= now.unix_ms());
         self.last_ms = time_ms;
-        let (_, signer) = self.identities.iter().find(|(name, _)| Some(name) == identity)?;
+        if self.is_locked.load(Ordering::Relaxed) {
+            return Signing::Later;
+        }
+        let found = self.identities.iter().find(|(name, _)| Some(name) == identity);
+        let Some((_, signer)) = found else { return Signing::Impossible };
         let nonce = nonce.to_be_bytes();
         let info = SignatureInfo {
             nonce: Some(&nonce),
@@ -138,11 +147,12 @@ impl CommandSigner for KeyChain {
         };
         let length = signer.signature_len_max();
         let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
-        builder.signed_interest(verb, parameters, 1, &info, length, sign).ok()
+        Signing::Signed(builder.signed_interest(verb, parameters, 1, &info, length, sign).unwrap())
     }
 
-    fn identities(&mut self, _now: Now) -> Vec<Name> {
-        self.identities.iter().map(|(name, _)| name.clone()).collect()
+    fn identities(&mut self, _now: Now) -> Option<Vec<Name>> {
+        let is_locked = self.is_locked.load(Ordering::Relaxed);
+        (!is_locked).then(|| self.identities.iter().map(|(name, _)| name.clone()).collect())
     }
 }
 
@@ -290,5 +300,62 @@ fn prefixes_without_identity_are_looked_at_again_when_that_is_asked_for() {
     assert!(host.registered(true).is_empty(), "it is known");
     host.state.set_propagate(None);
     host.command(APP, Verb::RibUnregister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
+}
+
+#[test]
+fn a_prefix_that_is_not_answered_holds_up_nobody() {
+    let mut host = host(&["/a", "/b", "/c"]);
+    for uri in [GATEWAY, "/a/x"] {
+        host.command(APP, Verb::RibRegister, &named(uri));
+    }
+    assert_eq!(host.registered(false), ["register /a by /a/KEY/k"]);
+    host.command(APP, Verb::RibRegister, &named("/b/x"));
+    assert_eq!(host.registered(true), ["register /b by /b/KEY/k"]);
+    host.wait(1);
+    host.command(APP, Verb::RibRegister, &named("/c/x"));
+    assert_eq!(host.registered(true), ["register /c by /c/KEY/k"]);
+    host.wait(25);
+    let again = ["register /b by /b/KEY/k", "register /c by /c/KEY/k"];
+    assert_eq!(host.registered(true), again, "refreshed, while /a waits to be tried again");
+}
+
+#[test]
+fn commands_wait_for_a_key_chain_that_somebody_else_holds() {
+    let mut host = Harness::new();
+    let keys = KeyChain::with(&["/site"]);
+    let is_locked = Arc::clone(&keys.is_locked);
+    is_locked.store(true, Ordering::Relaxed);
+    host.state.collaborators.commands = Box::new(keys);
+    host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
+    host.command(APP, Verb::RibRegister, &named(GATEWAY));
+    host.command(APP, Verb::RibRegister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
+    assert_eq!(host.state.next_deadline_ns(), None, "whoever owns the signer says when to go on");
+    is_locked.store(false, Ordering::Relaxed);
+    assert_eq!(host.registered(true), ["register /site by /site/KEY/k"]);
+    // The identities are known, the key is not.
+    is_locked.store(true, Ordering::Relaxed);
+    host.wait(25);
+    assert!(host.registered(true).is_empty());
+    assert_eq!(host.state.next_deadline_ns(), None);
+    is_locked.store(false, Ordering::Relaxed);
+    assert_eq!(host.registered(true), ["register /site by /site/KEY/k"], "and without a penalty");
+}
+
+#[test]
+fn what_ends_while_the_identities_are_unknown_is_not_registered() {
+    let mut host = Harness::new();
+    let keys = KeyChain::with(&["/site"]);
+    let is_locked = Arc::clone(&keys.is_locked);
+    is_locked.store(true, Ordering::Relaxed);
+    host.state.collaborators.commands = Box::new(keys);
+    host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
+    host.command(APP, Verb::RibRegister, &named(GATEWAY));
+    host.command(APP, Verb::RibRegister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
+    host.command(APP, Verb::RibUnregister, &named("/site/a"));
+    assert!(host.registered(true).is_empty());
+    is_locked.store(false, Ordering::Relaxed);
     assert!(host.registered(true).is_empty());
 }
