@@ -20,6 +20,9 @@ pub use plot::plot;
 
 /// Share of the Interests that are satisfied at a sustainable rate.
 const SUSTAINED_MIN: f64 = 0.99;
+/// The same when the rate is measured again with the others: if less, it is not sustainable. In between,
+/// it is a little too high, and so are its multiples: what is left of the peak is no less than they say.
+const BORNE_OUT_MIN: f64 = 0.9;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -47,7 +50,7 @@ impl Default for OverloadOptions {
     fn default() -> Self {
         Self {
             ratios: vec![0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0],
-            stretch: Duration::from_secs(1),
+            stretch: Duration::from_secs(3),
             rounds: 3,
             payloads: vec![100, 1000],
             burst: 8,
@@ -134,10 +137,13 @@ pub struct OverloadRun {
     pub workers: usize,
     /// Bytes of content in a Data.
     pub payload: usize,
-    /// Whether the sustainable rate is one: with answers first, the row at it has 99 % satisfied. If not
+    /// Whether the sustainable rate is one: with answers first, the row at it has 90 % satisfied. If not
     /// even after a second search, the multiples are of something else. Without such a row, nobody has
     /// looked, and it is taken for one.
     pub valid: bool,
+    /// Share of the Interests that were satisfied in that row. If less than 99 %, the rate is too high, and
+    /// what is left of the peak is at least what is told.
+    pub satisfied_at_1: Option<f64>,
     /// The largest rate offered in an open loop of which 99 % are satisfied before the end of the
     /// stretch, answers first.
     pub sustainable_per_s: f64,
@@ -171,9 +177,14 @@ impl OverloadCase {
         (self.ratio - ratio).abs() < 1e-9
     }
 
-    /// Whether this row is no proof that the sustainable rate, as found, is not one.
-    fn bears_out(&self) -> bool {
-        !self.answers_first || !self.is_at(1.0) || self.satisfied >= SUSTAINED_MIN
+    /// Whether this is the row that tells whether the sustainable rate, as found, is one.
+    fn is_touchstone(&self) -> bool {
+        self.answers_first && self.is_at(1.0)
+    }
+
+    /// Whether this row is no proof that so much of the sustainable rate, as found, is not satisfied.
+    fn bears_out(&self, satisfied_min: f64) -> bool {
+        !self.is_touchstone() || self.satisfied >= satisfied_min
     }
 }
 
@@ -261,7 +272,7 @@ mod tests {
     fn only_the_row_at_the_sustainable_rate_can_refute_it() {
         let bears_out = |answers_first, ratio, satisfied| {
             let row = plot::tests::case(answers_first, ratio, 1e5);
-            OverloadCase { satisfied, ..row }.bears_out()
+            OverloadCase { satisfied, ..row }.bears_out(SUSTAINED_MIN)
         };
         assert!(bears_out(true, 1.0, 0.99) && !bears_out(true, 1.0, 0.98));
         assert!(bears_out(false, 1.0, 0.5) && bears_out(true, 1.25, 0.5));

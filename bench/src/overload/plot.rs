@@ -183,6 +183,7 @@ pub(super) mod tests {
             workers: 1,
             payload: 100,
             valid: true,
+            satisfied_at_1: None,
             sustainable_per_s: 1e5,
             closed_loop_per_s: 2e5,
             generator_per_s: 1e6,

@@ -4,7 +4,9 @@ use ndn_traffic::{Arrivals, Load};
 
 use super::offer::{Outcome, Subject, to_f64};
 use super::search::largest_sustained;
-use super::{Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadRun, SUSTAINED_MIN};
+use super::{
+    BORNE_OUT_MIN, Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadRun, SUSTAINED_MIN,
+};
 use crate::median;
 
 /// Share of the time that the host may take away before a round is discarded.
@@ -59,6 +61,8 @@ pub(super) fn run(
         progress(&format!("{here}: {sustainable_per_s:.0}/s are not sustained, search again"));
         start_per_s = sustainable_per_s;
     };
+    let touchstone = rows.iter().flatten().find(|row| row.is_touchstone());
+    let satisfied_at_1 = touchstone.map(|row| row.satisfied);
     let (mut cases, mut modes) = (Vec::new(), Vec::new());
     for (mut rows, answers_first) in rows.into_iter().zip([true, false]) {
         modes.push(OverloadMode::of(&mut rows, answers_first, is_valid));
@@ -68,6 +72,7 @@ pub(super) fn run(
         workers,
         payload,
         valid: is_valid,
+        satisfied_at_1,
         sustainable_per_s,
         closed_loop_per_s,
         generator_per_s,
@@ -104,7 +109,7 @@ fn measure(
                 "{here}, {mode}: {ratio:.2} x, {:.0}/s sent, {:.0}/s satisfied",
                 row.offered_per_s, row.satisfied_per_s
             ));
-            is_valid &= row.bears_out();
+            is_valid &= row.bears_out(if is_last { BORNE_OUT_MIN } else { SUSTAINED_MIN });
             rows.push(row);
         }
         if !is_valid && !is_last {

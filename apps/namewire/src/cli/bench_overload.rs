@@ -103,7 +103,7 @@ fn print_overload(report: &OverloadReport) -> Outcome {
             grouped(run.sustainable_per_s as u64),
             grouped(run.closed_loop_per_s as u64),
             grouped(run.generator_per_s as u64),
-            if run.valid { "" } else { ", INVALID: less than 99 % are satisfied at that rate" },
+            if run.valid { "" } else { ", INVALID: less than 90 % are satisfied at that rate" },
         ))?;
         let mut table = Table::new(&headings);
         for case in &run.cases {

@@ -127,6 +127,17 @@ impl Outbound {
         self.touched |= all.fold(0, |set, worker| set | 1 << worker);
     }
 
+    /// Shows the others what they were sent since the last time, and leaves those who sleep asleep.
+    #[inline]
+    pub fn publish(&mut self) {
+        let mut touched = self.touched;
+        while touched != 0 {
+            let worker = touched.trailing_zeros() as usize;
+            touched &= touched - 1;
+            self.rings[worker].iter_mut().flatten().for_each(Producer::publish);
+        }
+    }
+
     /// Shows the others what they were sent since the last time, and wakes those of them that sleep.
     #[inline]
     pub fn wake(&mut self) {

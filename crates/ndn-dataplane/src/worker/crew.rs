@@ -262,7 +262,7 @@ impl Worker {
         self.count_unflushed(now, 1);
     }
 
-    /// Sends what the shard has to say to others, and wakes those who sleep.
+    /// Sends what the shard has to say to others. Those who sleep are woken later, see [`Self::flush`].
     pub(super) fn send_crossings(&mut self, now: Timestamp) {
         let mut to_itself = Vec::new();
         if let Some(crew) = &mut self.crew {
@@ -277,7 +277,7 @@ impl Worker {
                     crew.exchange.outbound.send(to, message, &self.pool);
                 }
             }
-            crew.exchange.outbound.wake();
+            crew.exchange.outbound.publish();
         }
         for content in to_itself {
             self.process_crossing(now, content);

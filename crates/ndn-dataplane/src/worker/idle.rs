@@ -19,6 +19,9 @@ const KERNEL_PAUSE_OF_BUSY: Duration = Duration::from_micros(10);
 /// A pause counts as so many times the longest polling at most, so that a few short ones outweigh it.
 const PAUSE_MAX: u32 = 4;
 
+/// Who has not run for so long between two looks was not let run.
+const TAKEN_AWAY: Duration = Duration::from_micros(30);
+
 /// When a worker polls.
 #[derive(Debug)]
 pub(crate) struct Idle {
@@ -75,6 +78,17 @@ impl Idle {
         now < self.until
     }
 
+    /// Polling has gone on, this long after the last look. If that was long, the processor was taken by
+    /// somebody else, who needs it more: there is no polling for the next while.
+    #[inline]
+    fn note_polling(&mut self, since: Duration) {
+        if since >= TAKEN_AWAY {
+            let pause = self.polling_max * PAUSE_MAX;
+            self.mean_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+            self.until = Timestamp::ZERO;
+        }
+    }
+
     /// Whether it is time to ask the kernel again, which was asked so long ago at least; if so, it is
     /// asked now.
     #[inline]
@@ -116,7 +130,9 @@ impl Worker {
                 return Ok(has_asked);
             }
             std::hint::spin_loop();
+            let before = now;
             now = Timestamp::from_nanos(clock::now());
+            self.idle.note_polling(now.since(before));
         }
     }
 }
@@ -171,6 +187,28 @@ mod tests {
         idle.rest(micros(60));
         assert!(idle.polls(micros(61)));
         assert!(!idle.polls(micros(60).plus(POLLING)));
+    }
+
+    #[test]
+    fn nobody_polls_on_a_processor_that_others_need() {
+        let mut idle = Idle::new(POLLING);
+        let mut time = 0;
+        let mut exchange = |idle: &mut Idle| {
+            idle.begin(micros(time));
+            idle.note_packets(micros(time + 2));
+            idle.rest(micros(time + 3));
+            time += 3;
+            micros(time)
+        };
+        let now = exchange(&mut idle);
+        idle.note_polling(TAKEN_AWAY / 2);
+        assert!(idle.polls(now));
+        idle.note_polling(TAKEN_AWAY);
+        assert!(!idle.polls(now));
+        let now = exchange(&mut idle);
+        assert!(!idle.polls(now), "forgotten at once");
+        let last = (0..30).map(|_| exchange(&mut idle)).last();
+        assert!(last.is_some_and(|now| idle.polls(now)), "for ever");
     }
 
     #[test]

@@ -371,8 +371,11 @@ impl Worker {
         }
     }
 
+    /// Writes what was sent. Others are woken before: once for so many packets and no more often, since
+    /// who is woken by the first of them finds little to do, and sleeps again.
     fn flush(&mut self, now: Timestamp) {
         self.state.unflushed = 0;
+        self.wake_others();
         self.faces.flush(now, &self.pool);
     }
 

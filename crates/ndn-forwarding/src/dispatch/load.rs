@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ndn_ring::prefetch_slice;
 use ndn_table::NDT_ENTRIES;
 
 /// One packet in so many is counted. A prime, so that no pattern of traffic keeps step with it.
@@ -31,6 +32,12 @@ impl NdtLoads {
         let load = &self.0[usize::from(entry)];
         load.count.store(load.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         load.components.store(u32::try_from(components).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Fetches from memory what counting a packet of an entry writes.
+    #[inline]
+    pub fn prefetch(&self, entry: u16) {
+        prefetch_slice(&self.0, usize::from(entry));
     }
 
     /// Packets counted of an entry so far; starts over after 2^32.

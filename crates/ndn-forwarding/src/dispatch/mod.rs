@@ -41,13 +41,22 @@ pub struct Dispatcher {
     loads: Arc<NdtLoads>,
     /// Packets until the next one is counted.
     until_sample: u32,
+    /// The one that is counted next: its entry, and its components.
+    sampled: Option<(u16, usize)>,
 }
 
 impl Dispatcher {
     /// A dispatcher by this table, for the worker of shard `own`.
     #[must_use]
     pub fn new(ndt: Arc<Ndt>, own: u8) -> Self {
-        Self { own, depth: ndt.depth(), ndt, loads: Arc::default(), until_sample: LOAD_SAMPLE }
+        Self {
+            own,
+            depth: ndt.depth(),
+            ndt,
+            loads: Arc::default(),
+            until_sample: LOAD_SAMPLE,
+            sampled: None,
+        }
     }
 
     /// What was dispatched, by entry.
@@ -125,7 +134,11 @@ impl Dispatcher {
     fn sample(&mut self, entry: u16, components: usize) {
         if self.until_sample == 0 {
             self.until_sample = LOAD_SAMPLE;
-            self.loads.note(entry, components);
+            // Counted at the next one, when it has come from memory.
+            if let Some((entry, components)) = self.sampled.replace((entry, components)) {
+                self.loads.note(entry, components);
+            }
+            self.loads.prefetch(entry);
         }
     }
 
