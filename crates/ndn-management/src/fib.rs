@@ -4,9 +4,11 @@
 //! the FIB by adding and removing single next hops, exactly those that changed in the RIB.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use ndn_packet::{Name, NameRef};
 
+use crate::listing::Listing;
 use crate::rib::{FibUpdate, NextHop};
 
 /// The FIB holds as many entries as it may.
@@ -33,6 +35,7 @@ pub struct Fib {
     entries_max: usize,
     entry_count: usize,
     generation: u64,
+    pub(crate) listing: Listing,
 }
 
 impl Fib {
@@ -41,13 +44,14 @@ impl Fib {
 
     /// An empty FIB that takes at most `entries_max` entries.
     #[must_use]
-    pub const fn new(entries_max: usize) -> Self {
+    pub fn new(entries_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
             faces: BTreeSet::new(),
             entries_max,
             entry_count: 0,
             generation: 0,
+            listing: Listing::default(),
         }
     }
 
@@ -73,6 +77,24 @@ impl Fib {
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[NextHop])> {
         let entries = self.entries.iter().map(|(prefix, entry)| (prefix, &entry.next_hops[..]));
         entries.filter(|(_, next_hops)| !next_hops.is_empty())
+    }
+
+    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
+    pub(crate) fn go_on_listing(
+        &mut self,
+        work: usize,
+        encode: impl Fn(&mut Vec<u8>, NameRef<'_>, &[NextHop]),
+    ) -> bool {
+        let Self { entries, listing, .. } = self;
+        let from = |start: &[u8]| {
+            let entries = entries.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+            let named = entries.map(|(prefix, entry)| (prefix.value(), (prefix, entry)));
+            named.filter(|(_, (_, entry))| !entry.next_hops.is_empty())
+        };
+        listing.go_on(work, from, |out, _, (prefix, entry)| {
+            encode(out, prefix.as_ref(), &entry.next_hops);
+            false
+        })
     }
 
     /// The next hops of exactly this prefix.
@@ -162,6 +184,7 @@ impl Fib {
             return None;
         }
         self.generation += 1;
+        self.listing.changed(prefix.value());
         self.index(prefix, &before, &after);
         match (before.is_empty(), after.is_empty()) {
             (true, false) => self.entry_count += 1,

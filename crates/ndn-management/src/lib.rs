@@ -32,6 +32,7 @@ pub mod dataset;
 pub mod dispatch;
 pub mod face_uri;
 pub mod fib;
+mod listing;
 pub mod notification;
 pub mod numbers;
 pub mod parameters;

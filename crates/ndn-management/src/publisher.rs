@@ -1,11 +1,12 @@
 //! Versions of status datasets, kept so that all segments of one version stay consistent while the
 //! tables change (NFD wiki, `StatusDataset`).
 //!
-//! A version is encoded once and cut into segments when they are asked for: publishing a large
-//! dataset costs one pass over the table, and every segment after that costs the same whatever the
-//! size. Memory is bounded by a number of versions, of prefixes and of bytes.
+//! A version is encoded once and cut into segments when they are asked for: every segment costs the
+//! same whatever the size. Memory is bounded by a number of versions, of prefixes and of bytes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ndn_packet::{ComponentType, DataBuilder, Name, NameRef};
 
@@ -44,10 +45,67 @@ impl Default for PublisherLimits {
     }
 }
 
+/// The bytes of a version, in runs that other versions may share.
+#[derive(Debug, Clone, Default)]
+pub struct Content {
+    runs: Vec<Arc<[u8]>>,
+    /// Where each run ends.
+    ends: Vec<usize>,
+}
+
+impl Content {
+    /// Bytes in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes from `start` to `end`, both within the length.
+    fn bytes(&self, start: usize, end: usize) -> Cow<'_, [u8]> {
+        let first = self.ends.partition_point(|run_end| *run_end <= start);
+        let mut bytes = Vec::new();
+        for (run, &run_end) in self.runs.iter().zip(&self.ends).skip(first) {
+            let run_start = run_end - run.len();
+            let part = &run[start.saturating_sub(run_start)..end.min(run_end) - run_start];
+            if run_start <= start && end <= run_end {
+                return Cow::Borrowed(part);
+            }
+            bytes.extend_from_slice(part);
+            if end <= run_end {
+                break;
+            }
+        }
+        Cow::Owned(bytes)
+    }
+}
+
+impl FromIterator<Arc<[u8]>> for Content {
+    fn from_iter<I: IntoIterator<Item = Arc<[u8]>>>(runs: I) -> Self {
+        let mut content = Self::default();
+        for run in runs.into_iter().filter(|run| !run.is_empty()) {
+            content.ends.push(content.len() + run.len());
+            content.runs.push(run);
+        }
+        content
+    }
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        std::iter::once(Arc::from(bytes)).collect()
+    }
+}
+
 #[derive(Debug)]
 struct Version {
     version: u64,
-    content: Vec<u8>,
+    content: Content,
     /// Generation of the table at that time, where the table has one.
     generation: Option<u64>,
     created_ns: u64,
@@ -60,7 +118,7 @@ pub struct Segment<'a> {
     /// With version and segment number.
     pub name: Name,
     /// The bytes of the segment.
-    pub content: &'a [u8],
+    pub content: Cow<'a, [u8]>,
     /// Number of the last segment.
     pub last_segment: u64,
 }
@@ -72,7 +130,7 @@ impl Segment<'_> {
         DataBuilder::new(&self.name)
             .freshness_ms(FRESHNESS_MS)
             .final_segment(self.last_segment)
-            .content(self.content)
+            .content(&self.content)
     }
 }
 
@@ -140,12 +198,13 @@ impl DatasetPublisher {
         &mut self,
         now: Now,
         prefix: NameRef<'_>,
-        content: Vec<u8>,
+        content: impl Into<Content>,
         generation: Option<u64>,
     ) -> Segment<'_> {
         self.last_version = now.unix_us.max(self.last_version + 1);
         self.drop_idle(now);
         self.make_room(prefix);
+        let content = content.into();
         self.version_count += 1;
         self.byte_count += content.len();
         let versions = self.datasets.entry(prefix.to_name()).or_default();
@@ -219,7 +278,7 @@ impl DatasetPublisher {
 
 impl Version {
     /// An empty dataset has one empty segment.
-    const fn last_segment(&self) -> u64 {
+    fn last_segment(&self) -> u64 {
         (self.content.len().saturating_sub(1) / SEGMENT_SIZE) as u64
     }
 
@@ -233,7 +292,7 @@ impl Version {
         name.push_version(self.version).push_segment(segment);
         Some(Segment {
             name,
-            content: &self.content[start..end],
+            content: self.content.bytes(start, end),
             last_segment: self.last_segment(),
         })
     }
@@ -242,7 +301,7 @@ impl Version {
         let mut name = prefix.to_name();
         name.push_version(self.version).push_segment(0);
         let end = self.content.len().min(SEGMENT_SIZE);
-        Segment { name, content: &self.content[..end], last_segment: self.last_segment() }
+        Segment { name, content: self.content.bytes(0, end), last_segment: self.last_segment() }
     }
 }
 

@@ -18,7 +18,7 @@ fn fetch(publisher: &mut DatasetPublisher, now: Now, first: &Name) -> Option<Vec
         name.push_segment(segment);
         let found = publisher.find(now, name.as_ref())?;
         assert_eq!(found.name, name);
-        content.extend_from_slice(found.content);
+        content.extend_from_slice(&found.content);
         if segment == found.last_segment {
             break;
         }
@@ -74,7 +74,7 @@ fn a_segment_as_data_fits_the_largest_packet() {
     assert_eq!(data.name(), segment.name);
     assert_eq!(data.freshness_ms(), Some(1000));
     assert_eq!(data.final_block_id().unwrap().as_segment(), Some(299));
-    assert_eq!(data.content(), Some(segment.content));
+    assert_eq!(data.content(), Some(&*segment.content));
 }
 
 #[test]
@@ -140,4 +140,16 @@ fn idle_versions_go_and_a_fetch_keeps_them() {
     publisher.drop_idle(at(60));
     assert_eq!((publisher.version_count(), publisher.byte_count()), (0, 0));
     assert_eq!(publisher.next_deadline_ns(), None);
+}
+
+#[test]
+fn segments_are_put_together_from_runs() {
+    let runs: Vec<Vec<u8>> =
+        (0..100_usize).map(|n| vec![u8::try_from(n).unwrap(); n * 37 % 5000]).collect();
+    let whole: Vec<u8> = runs.concat();
+    let content: Content = runs.into_iter().map(Arc::from).collect();
+    assert_eq!(content.len(), whole.len());
+    let mut publisher = DatasetPublisher::default();
+    let first = publisher.publish(at(1), name("/p").as_ref(), content, None).name;
+    assert_eq!(fetch(&mut publisher, at(1), &first), Some(whole));
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
 
+use crate::listing::Listing;
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
 pub use entry::{NextHop, Route};
 
@@ -74,6 +75,7 @@ pub struct Rib {
     route_count: usize,
     routes_max: usize,
     generation: u64,
+    pub(crate) listing: Listing,
 }
 
 impl Default for Rib {
@@ -88,7 +90,7 @@ impl Rib {
 
     /// An empty RIB that takes at most `routes_max` routes.
     #[must_use]
-    pub const fn new(routes_max: usize) -> Self {
+    pub fn new(routes_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
             faces: BTreeSet::new(),
@@ -98,6 +100,7 @@ impl Rib {
             route_count: 0,
             routes_max,
             generation: 0,
+            listing: Listing::default(),
         }
     }
 
@@ -128,6 +131,23 @@ impl Rib {
     /// Prefixes in canonical order with their routes in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[Route])> {
         self.entries.iter().map(|(key, entry)| (name(key), entry.routes()))
+    }
+
+    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
+    pub(crate) fn go_on_listing(
+        &mut self,
+        work: usize,
+        encode: impl Fn(&mut Vec<u8>, NameRef<'_>, &[Route]),
+    ) -> bool {
+        let Self { entries, listing, .. } = self;
+        let from = |start: &[u8]| {
+            let entries = entries.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+            entries.map(|(key, entry)| (&**key, entry.routes()))
+        };
+        listing.go_on(work, from, |out, key, routes| {
+            encode(out, name(key), routes);
+            routes.iter().any(|route| route.expires_at_ns.is_some())
+        })
     }
 
     /// Adds a route, or gives the one with the same prefix, face and origin a new cost, flags and
@@ -280,6 +300,7 @@ impl Rib {
         change: impl FnOnce(&mut Entry) -> T,
     ) -> T {
         self.generation += 1;
+        self.listing.changed(key);
         if let Some(changed) = &mut self.changed {
             changed.insert(Arc::clone(key));
         }

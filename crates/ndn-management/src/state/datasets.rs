@@ -1,6 +1,9 @@
 //! What the datasets hold at the moment.
+//!
+//! The FIB and the RIB may be large: what has changed in them since their last version is encoded a
+//! slice at a time, and other requests are served between slices ([`Listings`]).
 
-use ndn_packet::NameRef;
+use ndn_packet::{Name, NameRef};
 
 use super::{ControlState, FaceRecord, Telemetry};
 use crate::dataset::{
@@ -8,12 +11,55 @@ use crate::dataset::{
     StrategyChoice, append_entry,
 };
 use crate::dispatch::Dataset;
+use crate::publisher::Content;
 use crate::types::cs_flag;
-use crate::{Now, Route};
+use crate::{NextHop, Now, Route};
+
+/// What is encoded at a time, bytes: one or two milliseconds.
+const SLICE: usize = 256 << 10;
+/// Where tables change faster than slices follow, a version is ended in one go after so many slices
+/// more than one pass over the table takes.
+const SLICES_MORE_MAX: usize = 256;
+
+/// Large tables, as their datasets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    Fib,
+    Rib,
+}
+
+/// A version that is being made.
+#[derive(Debug)]
+struct Unfinished {
+    /// What it was asked for as.
+    prefix: Name,
+    /// Slices until it is ended in one go.
+    slices_left: usize,
+}
+
+/// Versions of large tables: one of each is made at a time, for all who ask meanwhile. It is what the
+/// table is in the moment in which it is complete, so whoever has seen a command succeed before asking
+/// finds it there.
+#[derive(Debug, Default)]
+pub(super) struct Listings {
+    fib: Option<Unfinished>,
+    rib: Option<Unfinished>,
+    /// When either was last asked for; forgotten when that is long ago.
+    used_ns: u64,
+}
+
+impl Listings {
+    const fn of(&mut self, listed: Listed) -> &mut Option<Unfinished> {
+        match listed {
+            Listed::Fib => &mut self.fib,
+            Listed::Rib => &mut self.rib,
+        }
+    }
+}
 
 impl ControlState {
     /// Publishes a new version of a dataset, unless the last one still holds, and sends its first
-    /// segment.
+    /// segment; that of a large table later, see [`ControlState::go_on_listing`].
     pub(super) fn publish(
         &mut self,
         now: Now,
@@ -28,11 +74,92 @@ impl ControlState {
             let wire = self.collaborators.signer.sign(&segment.data());
             return self.send(wire, false);
         }
+        match self.content_of(now, dataset, telemetry) {
+            Ok(content) => self.publish_content(now, prefix, content.into(), generation),
+            Err(listed) => self.begin_listing(now, listed, prefix),
+        }
+    }
+
+    fn publish_content(
+        &mut self,
+        now: Now,
+        prefix: NameRef<'_>,
+        content: Content,
+        generation: Option<u64>,
+    ) {
         self.counters.datasets += 1;
-        let content = self.content_of(now, dataset, telemetry);
         let segment = self.publisher.publish(now, prefix, content, generation);
         let wire = self.collaborators.signer.sign(&segment.data());
         self.send(wire, false);
+    }
+
+    /// Begins with a version, unless one is being made: that will do for this request, too.
+    fn begin_listing(&mut self, now: Now, listed: Listed, prefix: NameRef<'_>) {
+        self.listings.used_ns = now.monotonic_ns;
+        if self.listings.of(listed).is_some() {
+            return;
+        }
+        let entry_count = match listed {
+            Listed::Fib => {
+                self.fib.listing.begin();
+                self.fib.len()
+            }
+            Listed::Rib => {
+                self.rib.listing.begin();
+                self.rib.route_count()
+            }
+        };
+        // Long names take more than that, but not many times as much.
+        let slices_left = entry_count * 64 / SLICE + SLICES_MORE_MAX;
+        *self.listings.of(listed) = Some(Unfinished { prefix: prefix.to_name(), slices_left });
+        self.slice(now, listed);
+    }
+
+    /// Encodes one slice of each version that is being made.
+    pub(super) fn go_on_listing(&mut self, now: Now) {
+        for listed in [Listed::Fib, Listed::Rib] {
+            self.slice(now, listed);
+        }
+        if self.listings_deadline_ns().is_some_and(|deadline| deadline <= now.monotonic_ns)
+            && !self.is_listing()
+        {
+            self.fib.listing.forget();
+            self.rib.listing.forget();
+        }
+    }
+
+    fn is_listing(&self) -> bool {
+        self.listings.fib.is_some() || self.listings.rib.is_some()
+    }
+
+    /// When there is something to do: at once while a version is being made.
+    pub(super) fn listings_deadline_ns(&self) -> Option<u64> {
+        if self.is_listing() {
+            return Some(0);
+        }
+        let is_kept = self.fib.listing.is_kept() || self.rib.listing.is_kept();
+        is_kept.then(|| self.listings.used_ns.saturating_add(self.config.publisher.idle_ns))
+    }
+
+    fn slice(&mut self, now: Now, listed: Listed) {
+        let Some(unfinished) = self.listings.of(listed) else { return };
+        let work = if unfinished.slices_left == 0 { usize::MAX } else { SLICE };
+        unfinished.slices_left = unfinished.slices_left.saturating_sub(1);
+        let is_complete = match listed {
+            Listed::Fib => self.fib.go_on_listing(work, append_fib_entry),
+            Listed::Rib => self.rib.go_on_listing(work, |out, prefix, routes| {
+                append_entry(out, prefix, routes.iter().map(|route| route_record(now, route)));
+            }),
+        };
+        if !is_complete {
+            return;
+        }
+        let Some(Unfinished { prefix, .. }) = self.listings.of(listed).take() else { return };
+        let (content, generation) = match listed {
+            Listed::Fib => (self.fib.listing.runs().collect(), self.fib.generation()),
+            Listed::Rib => (self.rib.listing.runs().collect(), self.rib.generation()),
+        };
+        self.publish_content(now, prefix.as_ref(), content, Some(generation));
     }
 
     /// Sends a segment of a version that is still kept.
@@ -57,8 +184,14 @@ impl ControlState {
         }
     }
 
-    fn content_of(&self, now: Now, dataset: &Dataset, telemetry: &dyn Telemetry) -> Vec<u8> {
-        match dataset {
+    /// The content of a small dataset, or which large table it is about.
+    fn content_of(
+        &self,
+        now: Now,
+        dataset: &Dataset,
+        telemetry: &dyn Telemetry,
+    ) -> Result<Vec<u8>, Listed> {
+        Ok(match dataset {
             Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
             Dataset::FaceList => self.face_list(telemetry, |_| true),
             Dataset::FaceQuery(filter) => {
@@ -67,8 +200,8 @@ impl ControlState {
             Dataset::ChannelList => encode_all(
                 telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
             ),
-            Dataset::FibList => self.fib_list(),
-            Dataset::RibList => self.rib_list(now),
+            Dataset::FibList => return Err(Listed::Fib),
+            Dataset::RibList => return Err(Listed::Rib),
             Dataset::CsInfo => self.cs_info(telemetry).to_vec(),
             Dataset::StrategyChoiceList => {
                 encode_all(self.strategy_choices.iter().map(|(name, strategy)| StrategyChoice {
@@ -76,25 +209,7 @@ impl ControlState {
                     strategy: strategy.clone(),
                 }))
             }
-        }
-    }
-
-    fn fib_list(&self) -> Vec<u8> {
-        let mut content = Vec::new();
-        for (prefix, next_hops) in self.fib.iter() {
-            let records =
-                next_hops.iter().map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost });
-            append_entry(&mut content, prefix.as_ref(), records);
-        }
-        content
-    }
-
-    fn rib_list(&self, now: Now) -> Vec<u8> {
-        let mut content = Vec::new();
-        for (prefix, routes) in self.rib.iter() {
-            append_entry(&mut content, prefix, routes.iter().map(|route| route_record(now, route)));
-        }
-        content
+        })
     }
 
     fn face_list(
@@ -138,6 +253,12 @@ impl ControlState {
             counters: telemetry.forwarder(),
         }
     }
+}
+
+fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {
+    let records =
+        next_hops.iter().map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost });
+    append_entry(out, prefix, records);
 }
 
 fn route_record(now: Now, route: &Route) -> RouteRecord {

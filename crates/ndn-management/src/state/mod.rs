@@ -38,6 +38,7 @@ use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
+use datasets::Listings;
 use faces::FaceTable;
 use learning::LearntRoutes;
 use pending::PendingTable;
@@ -82,6 +83,7 @@ pub struct ControlState {
     strategy_generation: u64,
     cs: CsConfiguration,
     publisher: DatasetPublisher,
+    listings: Listings,
     events: NotificationStream,
     pending: PendingTable,
     waiting: WaitingTable,
@@ -109,6 +111,7 @@ impl ControlState {
             strategy_generation: 0,
             cs: config.cs,
             publisher: DatasetPublisher::new(config.publisher),
+            listings: Listings::default(),
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
@@ -261,6 +264,7 @@ impl ControlState {
             self.rib.next_deadline_ns(),
             self.pending.next_deadline_ns(),
             self.publisher.next_deadline_ns(),
+            self.listings_deadline_ns(),
             self.waiting.next_deadline_ns(),
             self.learnt.next_deadline_ns(),
             self.readvertise_deadline_ns(),
@@ -276,6 +280,7 @@ impl ControlState {
         }
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
+        self.go_on_listing(now);
         self.give_up_waiting(now);
         self.give_up_announcements(now);
         self.readvertise(now);

@@ -157,3 +157,130 @@ fn an_unchanged_table_is_not_encoded_again_within_a_second() {
     assert_ne!(first_segment(&mut harness, &prefix).1, second);
     assert_eq!(harness.state.counters().datasets, 3);
 }
+
+/// Enough routes for several slices: names of 300 bytes.
+fn fill(harness: &mut Harness, count: u64) {
+    for number in 0..count {
+        let route =
+            crate::Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at_ns: None };
+        harness.state.rib.register(long_name(number).as_ref(), route).unwrap();
+    }
+    harness.state.rib_changed();
+    harness.run();
+}
+
+fn long_name(number: u64) -> Name {
+    let mut name = name("/long");
+    name.push_segment(number).push_generic([7; 300]);
+    name
+}
+
+fn discover(harness: &mut Harness, uri: &str) {
+    let prefix = name(uri);
+    let builder = InterestBuilder::new(&prefix).can_be_prefix(true).must_be_fresh(true);
+    let handled = harness.interest(&builder.to_vec().unwrap(), APP);
+    assert_eq!(handled, Handled::Data { answered: true });
+}
+
+/// The version whose first segment is the last Data sent.
+fn published(harness: &mut Harness) -> Vec<u8> {
+    let (wire, _) = harness.sent.pop().unwrap();
+    let first = Data::parse(&wire).unwrap().name().parent().to_name();
+    assert!(harness.sent.is_empty());
+    fetch_version(harness, &first)
+}
+
+fn fetch_version(harness: &mut Harness, version: &Name) -> Vec<u8> {
+    let mut content = Vec::new();
+    for segment in 0.. {
+        let mut name = version.clone();
+        name.push_segment(segment);
+        harness.interest(&InterestBuilder::new(&name).to_vec().unwrap(), APP);
+        let (wire, _) = harness.sent.remove(0);
+        let data = Data::parse(&wire).unwrap();
+        content.extend_from_slice(data.content().unwrap());
+        if data.final_block_id() == data.name().last() {
+            return content;
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn commands_are_handled_between_the_slices_of_a_large_table() {
+    for (uri, is_fib) in [("/localhost/nfd/fib/list", true), ("/localhost/nfd/rib/list", false)] {
+        let mut harness = Harness::new();
+        fill(&mut harness, 3000);
+        discover(&mut harness, uri);
+        assert!(harness.sent.is_empty(), "that is more than one slice");
+        assert_eq!(harness.state.next_deadline_ns(), Some(0));
+        harness.state.handle_timeout(harness.now);
+        harness.run();
+        assert!(harness.sent.is_empty(), "and more than two");
+        // What is done before and behind the place that has been reached, and who asks once more.
+        harness.command(APP, Verb::RibRegister, &named("/a"));
+        harness.command(APP, Verb::RibRegister, &named("/z"));
+        let parameters = ControlParameters { name: Some(long_name(0)), ..named("/") };
+        harness.command(APP, Verb::RibUnregister, &parameters);
+        discover(&mut harness, uri);
+        let mut slices = 0;
+        while harness.sent.is_empty() {
+            harness.state.handle_timeout(harness.now);
+            harness.run();
+            slices += 1;
+            assert!(slices < 100);
+        }
+        assert_ne!(harness.state.next_deadline_ns(), Some(0));
+        assert_eq!(harness.state.counters().datasets, 1, "one version for both");
+        let content = published(&mut harness);
+        let names: Vec<Name> = if is_fib {
+            let entries = decode_dataset::<FibEntry>(&content).unwrap();
+            entries.into_iter().map(|entry| entry.name).collect()
+        } else {
+            let entries = decode_dataset::<RibEntry>(&content).unwrap();
+            entries.into_iter().map(|entry| entry.name).collect()
+        };
+        let mut expected: Vec<Name> = (1..3000).map(long_name).collect();
+        expected.extend([name("/a"), name("/z")]);
+        expected.sort();
+        assert!(names == expected, "it is of the moment in which it was complete");
+        // From now on a change costs no more than itself.
+        harness.command(APP, Verb::RibRegister, &named("/b"));
+        discover(&mut harness, uri);
+        assert_eq!(harness.sent.len(), 1);
+    }
+}
+
+#[test]
+fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
+    let mut harness = Harness::new();
+    fill(&mut harness, 2000);
+    discover(&mut harness, "/localhost/nfd/rib/list");
+    let mut rounds = 0;
+    while harness.sent.is_empty() {
+        for number in 0..2000 {
+            harness.state.rib.listing.changed(long_name(number).value());
+        }
+        harness.state.handle_timeout(harness.now);
+        harness.run();
+        rounds += 1;
+        assert!(rounds < 1000);
+    }
+    let content = published(&mut harness);
+    assert_eq!(decode_dataset::<RibEntry>(&content).unwrap().len(), 2000);
+}
+
+#[test]
+fn what_remains_of_a_route_is_told_anew_and_an_idle_table_is_forgotten() {
+    let mut harness = Harness::new();
+    let parameters = ControlParameters { expiration_period_ms: Some(100_000), ..named("/a") };
+    harness.command(APP, Verb::RibRegister, &parameters);
+    for remaining_ms in [100_000, 98_000, 96_000] {
+        let rib: Vec<RibEntry> = list(&mut harness, "/localhost/nfd/rib/list");
+        assert_eq!(rib[0].routes[0].expiration_period_ms, Some(remaining_ms));
+        harness.advance(2 * SECOND_NS);
+    }
+    assert!(harness.state.rib.listing.is_kept());
+    harness.advance(60 * SECOND_NS);
+    assert!(!harness.state.rib.listing.is_kept());
+}

@@ -1,0 +1,247 @@
+//! A table as the blocks of its dataset, encoded a part at a time and kept from one version to the next.
+//!
+//! The blocks of some dozens of consecutive entries are a run. A change of an entry makes its run stale,
+//! and [`Listing::go_on`] encodes stale runs until there is none: in that moment the runs are what the
+//! table is, and their bytes, shared from then on, are a version of one moment. A version after few
+//! changes costs few runs, and versions share what they have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Entries of one run, at most.
+const RUN_ENTRIES_MAX: usize = 64;
+/// A run that has become as long as this takes no further entry, bytes.
+const RUN_LENGTH: usize = 8192;
+/// What a run costs beside its bytes, in bytes.
+const RUN_WORK: usize = 256;
+
+/// The value of a Name TLV, which sorts as the name does.
+type Key = Box<[u8]>;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// By the least key that belongs there; that of the first is empty. No runs: nothing is kept.
+    runs: BTreeMap<Key, Arc<[u8]>>,
+    /// Runs to be encoded.
+    stale: BTreeSet<Key>,
+    /// Runs that change with time alone.
+    timed: BTreeSet<Key>,
+}
+
+impl Listing {
+    /// Whether anything is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Forgets the runs.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The entry of this name is new, different or gone.
+    pub(crate) fn changed(&mut self, key: &[u8]) {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        if let Some((start, _)) = self.runs.range::<[u8], _>(up_to).next_back()
+            && !self.stale.contains(start)
+        {
+            self.stale.insert(start.clone());
+        }
+    }
+
+    /// Begins a version: what depends on the time is encoded anew.
+    pub(crate) fn begin(&mut self) {
+        if self.runs.is_empty() {
+            self.runs.insert(Key::default(), Arc::default());
+            self.stale.insert(Key::default());
+        }
+        self.stale.extend(self.timed.iter().cloned());
+    }
+
+    /// Encodes stale runs, about `work` bytes of them; true once there are none. `entries` are those of
+    /// the table from a key on, in order; `encode` appends one, and says whether it changes with time.
+    pub(crate) fn go_on<'t, E, I: Iterator<Item = (&'t [u8], E)>>(
+        &mut self,
+        work: usize,
+        entries: impl Fn(&[u8]) -> I,
+        encode: impl Fn(&mut Vec<u8>, &'t [u8], E) -> bool,
+    ) -> bool {
+        let mut done = 0;
+        while done < work
+            && let Some(start) = self.stale.pop_first()
+        {
+            let behind = (Bound::Excluded(&*start), Bound::Unbounded);
+            let end = self.runs.range::<[u8], _>(behind).next().map(|(key, _)| key.clone());
+            let (mut bytes, mut is_timed, mut rest) = (Vec::new(), false, None);
+            for (count, (key, entry)) in entries(&start).enumerate() {
+                if end.as_deref().is_some_and(|end| key >= end) {
+                    break;
+                }
+                if count >= RUN_ENTRIES_MAX || bytes.len() >= RUN_LENGTH {
+                    rest = Some(Key::from(key));
+                    break;
+                }
+                is_timed |= encode(&mut bytes, key, entry);
+            }
+            done += bytes.len() + RUN_WORK;
+            if let Some(rest) = rest {
+                self.runs.insert(rest.clone(), Arc::default());
+                self.stale.insert(rest);
+            }
+            self.put(start, bytes, is_timed);
+        }
+        self.stale.is_empty()
+    }
+
+    fn put(&mut self, start: Key, bytes: Vec<u8>, is_timed: bool) {
+        if is_timed {
+            self.timed.insert(start.clone());
+        } else {
+            self.timed.remove(&start);
+        }
+        // The first one stays, so that every key belongs somewhere.
+        if bytes.is_empty() && !start.is_empty() {
+            self.runs.remove(&start);
+        } else {
+            self.runs.insert(start, bytes.into());
+        }
+    }
+
+    /// The bytes, in order; those of the table if nothing is stale.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Arc<[u8]>> {
+        self.runs.values().filter(|run| !run.is_empty()).map(Arc::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Table = BTreeMap<Key, Vec<u8>>;
+
+    fn entry(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        out.push(u8::try_from(key.len()).unwrap());
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+        out.push(0xFF);
+    }
+
+    fn go_on(listing: &mut Listing, table: &Table, time: u8, work: usize) -> bool {
+        let entries = |start: &[u8]| {
+            let from = (Bound::Included(start), Bound::Unbounded);
+            table.range::<[u8], _>(from).map(|(key, value)| (&**key, value))
+        };
+        listing.go_on(work, entries, |out, key, value| {
+            // An empty value stands for what changes with time.
+            let value = if value.is_empty() { &[time][..] } else { value };
+            entry(out, key, value);
+            value == [time]
+        })
+    }
+
+    fn content(listing: &Listing) -> Vec<u8> {
+        listing.runs().flat_map(|run| run.to_vec()).collect()
+    }
+
+    fn naive(table: &Table, time: u8) -> Vec<u8> {
+        let mut content = Vec::new();
+        for (key, value) in table {
+            let value = if value.is_empty() { &[time][..] } else { value };
+            entry(&mut content, key, value);
+        }
+        content
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Set(Vec<u8>, Vec<u8>),
+        Remove(Vec<u8>),
+        Begin,
+        GoOn(usize),
+        Forget,
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let key = || prop::collection::vec(0..4_u8, 0..5);
+        let value = prop_oneof![
+            3 => prop::collection::vec(100..200_u8, 1..4),
+            1 => Just(Vec::new()),
+            1 => Just(vec![7; RUN_LENGTH]),
+        ];
+        prop_oneof![
+            8 => (key(), value).prop_map(|(key, value)| Operation::Set(key, value)),
+            4 => key().prop_map(Operation::Remove),
+            1 => Just(Operation::Begin),
+            3 => (1..3 * RUN_LENGTH).prop_map(Operation::GoOn),
+            1 => Just(Operation::Forget),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_complete_is_the_table_of_that_moment(
+            operations in prop::collection::vec(operation(), 1..400)
+        ) {
+            let (mut listing, mut table, mut time) = (Listing::default(), Table::new(), 0);
+            for operation in operations {
+                match operation {
+                    Operation::Set(key, value) => {
+                        listing.changed(&key);
+                        table.insert(key.into(), value);
+                    }
+                    Operation::Remove(key) => {
+                        table.remove(&key[..]);
+                        listing.changed(&key);
+                    }
+                    Operation::Begin => {
+                        time = (time + 1) % 100;
+                        listing.begin();
+                    }
+                    Operation::GoOn(work) => {
+                        if go_on(&mut listing, &table, time, work) && listing.is_kept() {
+                            prop_assert_eq!(content(&listing), naive(&table, time));
+                        }
+                    }
+                    Operation::Forget => listing.forget(),
+                }
+                prop_assert!(listing.runs.is_empty() || listing.runs.contains_key(&[][..]));
+                prop_assert!(listing.stale.iter().all(|key| listing.runs.contains_key(key)));
+                prop_assert!(listing.timed.iter().all(|key| listing.runs.contains_key(key)));
+            }
+            listing.begin();
+            prop_assert!(go_on(&mut listing, &table, time, usize::MAX));
+            prop_assert_eq!(content(&listing), naive(&table, time));
+        }
+    }
+
+    #[test]
+    fn few_changes_cost_few_runs_and_the_others_are_shared() {
+        let mut table = Table::new();
+        for number in 0..10_000_u32 {
+            table.insert(number.to_be_bytes().as_slice().into(), vec![1; 10]);
+        }
+        let mut listing = Listing::default();
+        listing.begin();
+        assert!(!go_on(&mut listing, &table, 0, 10_000), "that is more than was asked for");
+        assert!(go_on(&mut listing, &table, 0, usize::MAX));
+        let before: Vec<Arc<[u8]>> = listing.runs().collect();
+        table.insert(5000_u32.to_be_bytes().as_slice().into(), vec![2; 10]);
+        listing.changed(&5000_u32.to_be_bytes());
+        listing.begin();
+        assert!(go_on(&mut listing, &table, 0, 1));
+        let after: Vec<Arc<[u8]>> = listing.runs().collect();
+        let shared = after.iter().filter(|run| before.iter().any(|old| Arc::ptr_eq(old, run)));
+        assert_eq!(shared.count(), before.len() - 1);
+        assert_eq!(content(&listing), naive(&table, 0));
+        // What was there before stays as it was.
+        let old: Vec<u8> = before.iter().flat_map(|run| run.to_vec()).collect();
+        assert_eq!(old.len(), content(&listing).len());
+        assert_ne!(old, content(&listing));
+    }
+}
