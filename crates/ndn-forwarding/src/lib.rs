@@ -50,7 +50,7 @@ pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
 pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use dispatch::{
-    Answer, Content, Crossing, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel, Tour,
+    Answer, Content, Crossing, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel, Sampled, Tour,
 };
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};

@@ -1,7 +1,7 @@
 //! Skewed traffic in simulated time: how even the shards are, and how soon.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "tests")]
 
-use ndn_forwarding::{LOAD_SAMPLE, NdtLoads};
+use ndn_forwarding::{LOAD_SAMPLE, NdtLoads, Sampled};
 use ndn_packet::Name;
 use ndn_table::{NameHasher, PREFIX_HASHES_MAX};
 
@@ -57,7 +57,8 @@ impl Simulation {
             self.until_sample -= 1;
             if self.until_sample == 0 {
                 self.until_sample = LOAD_SAMPLE;
-                self.loads.note(route.entry, count - 1);
+                let components = u16::try_from(count - 1).unwrap();
+                self.loads.note(Sampled::new(route.entry, components));
             }
         }
         self.now = self.now.plus_millis(PERIOD_MS);

@@ -27,7 +27,7 @@ use crate::{Burst, PacketKind};
 
 pub(crate) use crossing::Stage;
 pub use crossing::{Answer, Content, Crossing, DataVisit, Tour};
-pub use load::{LOAD_SAMPLE, NdtLoads};
+pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
 pub use parcel::Parcel;
 
 /// Finds the shard of each received packet.
@@ -41,8 +41,8 @@ pub struct Dispatcher {
     loads: Arc<NdtLoads>,
     /// Packets until the next one is counted.
     until_sample: u32,
-    /// The one that is counted next: its entry, and its components.
-    sampled: Option<(u16, usize)>,
+    /// The one that is counted next, when what counts it has come from memory.
+    sampled: Sampled,
 }
 
 impl Dispatcher {
@@ -55,7 +55,7 @@ impl Dispatcher {
             ndt,
             loads: Arc::default(),
             until_sample: LOAD_SAMPLE,
-            sampled: None,
+            sampled: Sampled::NONE,
         }
     }
 
@@ -85,10 +85,10 @@ impl Dispatcher {
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         self.until_sample -= 1;
         let descriptor = burst.descriptor(index);
-        let components = usize::from(descriptor.components);
+        let components = u16::from(descriptor.components);
         // On a Data the flag of refused Interests says something else, which is as rare.
         if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.and(Flags::REFUSED))
-            && components >= self.depth
+            && usize::from(components) >= self.depth
             && let Some((shard, entry)) =
                 self.ndt.find_settled(burst.hash_at(descriptor, self.depth))
             && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, shard))
@@ -114,7 +114,7 @@ impl Dispatcher {
         let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
         let name = NameRef::from_validated(value, u16::from(descriptor.components));
         let route = self.ndt.find(name, burst.prefix_hashes(index));
-        self.sample(route.entry, usize::from(descriptor.components));
+        self.sample(route.entry, u16::from(descriptor.components));
         let is_wide =
             route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;
@@ -129,16 +129,14 @@ impl Dispatcher {
         first
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`].
+    /// Counts one packet in [`LOAD_SAMPLE`]: now the one that was chosen before this.
     #[inline]
-    fn sample(&mut self, entry: u16, components: usize) {
+    fn sample(&mut self, entry: u16, components: u16) {
         if self.until_sample == 0 {
             self.until_sample = LOAD_SAMPLE;
-            // Counted at the next one, when it has come from memory.
-            if let Some((entry, components)) = self.sampled.replace((entry, components)) {
-                self.loads.note(entry, components);
-            }
-            self.loads.prefetch(entry);
+            let sampled = Sampled::new(entry, components);
+            self.loads.prefetch(sampled);
+            self.loads.note(std::mem::replace(&mut self.sampled, sampled));
         }
     }
 
