@@ -5,15 +5,21 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ndn_packet::tlv::frame_len;
+use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
+use super::frames::{self, FrameOutput};
 
 const READ_BUFFER: usize = 256 * 1024;
+/// The EtherType of NDN.
+const ETHER_TYPE: u16 = 0x8624;
+/// Memory for frames that nobody has read yet.
+const FRAME_RING: usize = 16 << 20;
 
-/// A connected, non-blocking stream or datagram socket.
+/// A connected, non-blocking stream or datagram socket, or one for the frames of a station.
 #[derive(Debug)]
 pub struct Endpoint {
     socket: Socket,
@@ -26,13 +32,19 @@ pub struct Endpoint {
 enum Socket {
     Stream(OwnedFd),
     Datagram(UdpSocket),
+    Frames(PacketSocket),
 }
 
 /// The receiving half.
 #[derive(Debug)]
 enum Input {
-    Stream { buffer: Vec<u8>, filled: usize },
+    Stream {
+        buffer: Vec<u8>,
+        filled: usize,
+    },
     Datagram(DatagramInput),
+    /// They are read where they lie.
+    Frames,
 }
 
 /// The sending half: packets queued since the last flush.
@@ -45,6 +57,8 @@ enum Queue {
     Stream { bytes: Vec<u8>, sent: usize },
     /// UDP: bytes and where each packet ends.
     Datagram(DatagramOutput),
+    /// Ethernet: the same.
+    Frames(FrameOutput),
 }
 
 /// System calls and the packets that they moved, since the start.
@@ -112,6 +126,28 @@ impl Endpoint {
         })
     }
 
+    /// A socket for the frames of NDN from and to the station `peer` on a network device, by the kernel's
+    /// number, that takes payloads of `mtu` bytes.
+    ///
+    /// # Errors
+    /// Without the capability `CAP_NET_RAW`, or when there is no such device.
+    pub fn frames(interface: u32, mtu: usize, peer: [u8; 6]) -> io::Result<Self> {
+        let socket = PacketSocket::open(&PacketSocketOptions {
+            interface,
+            protocol: ETHER_TYPE,
+            group: None,
+            payload_max: mtu,
+            ring_bytes: FRAME_RING,
+        })?;
+        let to = LinkAddress { interface, protocol: ETHER_TYPE, mac: peer };
+        Ok(Self {
+            socket: Socket::Frames(socket),
+            input: Input::Frames,
+            output: Output(Queue::Frames(FrameOutput::new(to))),
+            calls: Calls::default(),
+        })
+    }
+
     /// Lets the kernel cut a message into so many packets at most (as many as it can by default):
     /// with 1, what the other side receives comes one by one at any rate. No effect on a stream.
     pub fn set_packets_per_message(&mut self, packets: usize) {
@@ -124,7 +160,7 @@ impl Endpoint {
     #[must_use]
     pub fn receive_drops(&self) -> u64 {
         match &self.input {
-            Input::Stream { .. } => 0,
+            Input::Stream { .. } | Input::Frames => 0,
             Input::Datagram(input) => u64::from(input.drops()),
         }
     }
@@ -139,7 +175,7 @@ impl Endpoint {
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            Socket::Stream(_) => None,
+            Socket::Stream(_) | Socket::Frames(_) => None,
             Socket::Datagram(socket) => socket.local_address().ok(),
         }
     }
@@ -161,6 +197,7 @@ impl Endpoint {
                 flush_stream(socket, bytes, sent, calls)
             }
             (Socket::Datagram(socket), Queue::Datagram(output)) => output.flush(socket, calls),
+            (Socket::Frames(socket), Queue::Frames(output)) => output.flush(socket, calls),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -173,19 +210,21 @@ impl Endpoint {
     /// When the socket fails or the other side closes it, or sends what is no TLV.
     pub fn receive(&mut self, mut handle: impl FnMut(&[u8], &mut Output)) -> io::Result<bool> {
         let output = &mut self.output;
-        self.calls.receive_calls += 1;
-        let frames = &mut self.calls.received_frames;
+        // Frames lie in a ring that is shared with the kernel.
+        self.calls.receive_calls += u64::from(!matches!(self.input, Input::Frames));
+        let received = &mut self.calls.received_frames;
         let mut handle = |packet: &[u8]| {
-            *frames += 1;
+            *received += 1;
             handle(packet, output);
         };
-        match (&self.socket, &mut self.input) {
+        match (&mut self.socket, &mut self.input) {
             (Socket::Stream(socket), Input::Stream { buffer, filled }) => {
                 receive_stream(socket, buffer, filled, &mut handle)
             }
             (Socket::Datagram(socket), Input::Datagram(input)) => {
                 input.receive(socket, &mut handle)
             }
+            (Socket::Frames(socket), Input::Frames) => Ok(frames::receive(socket, &mut handle)),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -196,6 +235,7 @@ impl Endpoint {
         match &self.output.0 {
             Queue::Stream { bytes, sent } => bytes.len() - sent,
             Queue::Datagram(output) => output.backlog(),
+            Queue::Frames(output) => output.backlog(),
         }
     }
 
@@ -205,6 +245,7 @@ impl Endpoint {
         match &self.socket {
             Socket::Stream(socket) => socket.as_fd(),
             Socket::Datagram(socket) => socket.as_fd(),
+            Socket::Frames(socket) => socket.as_fd(),
         }
     }
 }
@@ -215,6 +256,7 @@ impl Output {
         match &mut self.0 {
             Queue::Stream { bytes, .. } => write(bytes),
             Queue::Datagram(output) => output.push(write),
+            Queue::Frames(output) => output.push(write),
         }
     }
 }

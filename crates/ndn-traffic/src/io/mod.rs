@@ -3,6 +3,7 @@
 mod datagram;
 mod driver;
 mod endpoint;
+mod frames;
 mod threads;
 
 pub use driver::{RunFigures, run_consumer, run_producer};
