@@ -1,26 +1,35 @@
 //! The configuration that benches give to this project's forwarder.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
-/// A Unix socket, perhaps a UDP port on the IPv4 loopback address, a cache of `cs_packets`
+/// A Unix socket, perhaps UDP and TCP ports on these addresses (of one port each), a cache of `cs_packets`
 /// packets, so many workers, and nothing else that listens.
 pub(crate) fn namewire(
     socket: &Path,
-    udp_port: Option<u16>,
+    udp: &[SocketAddr],
+    tcp: &[SocketAddr],
     cs_packets: u32,
     workers: usize,
 ) -> String {
-    let udp = match udp_port {
-        Some(port) => format!("enabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n"),
-        None => "enabled = false\n".to_owned(),
-    };
+    let (udp, tcp) = (listener(udp), listener(tcp));
     format!(
         "[listeners.unix]\npath = \"{}\"\n\
-         [listeners.tcp]\nenabled = false\n\
+         [listeners.tcp]\n{tcp}\
          [listeners.udp]\n{udp}\
          [forwarder]\nworkers = {workers}\n\
          [tables.cs]\ncapacity_packets = {cs_packets}\n\
          [log]\nlevel = \"warn\"\n",
         socket.display()
     )
+}
+
+/// The settings of a listener.
+fn listener(addresses: &[SocketAddr]) -> String {
+    let Some(port) = addresses.first().map(SocketAddr::port) else {
+        return "enabled = false\n".to_owned();
+    };
+    let quoted = addresses.iter().map(|address| format!("\"{}\"", address.ip()));
+    let quoted = quoted.collect::<Vec<_>>().join(", ");
+    format!("enabled = true\naddresses = [{quoted}]\nport = {port}\n")
 }

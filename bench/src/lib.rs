@@ -23,7 +23,8 @@ pub use pipeline::{
 };
 pub use relay::{
     Change, CpuOfWorkers, ManagementCase, ManagementOptions, ManagementReport, RelayCase,
-    RelayOptions, RelayReport, relay_udp, relay_unix, run_management, run_relay,
+    RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp, relay_unix,
+    run_management, run_relay,
 };
 pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};
 

@@ -16,6 +16,7 @@ use ndn_traffic::{
 use serde::Deserialize;
 
 use super::{Losses, OverloadOptions};
+use crate::relay::Transport;
 use crate::relay::attach::register_udp_face;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
@@ -128,7 +129,8 @@ impl<'a> Subject<'a> {
             consumer_ports: (0..consumers * FACES_PER_CONSUMER)
                 .map(|one| first + 2 + one)
                 .collect(),
-            udp: true,
+            transport: Transport::Udp,
+            link: None,
             settings: if answers_first { ANSWERS_FIRST } else { AS_IT_COMES },
             workers,
         };

@@ -34,12 +34,35 @@ pub(super) fn register_own_face(socket: &UnixStream, prefixes: u32) -> anyhow::R
 /// # Errors
 /// When the forwarder does not answer or refuses.
 pub(crate) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Result<()> {
-    let parameters = ControlParameters {
-        uri: Some(format!("udp4://127.0.0.1:{port}")),
-        ..ControlParameters::default()
-    };
+    register_face(operator, format!("udp4://127.0.0.1:{port}"), None)
+}
+
+/// Makes a face and routes the prefix there.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn register_face(
+    operator: &UnixStream,
+    remote: String,
+    local: Option<String>,
+) -> anyhow::Result<()> {
+    let face_id = create_face(operator, remote, local)?;
+    register(operator, Some(face_id), None)
+}
+
+/// Makes a face and returns its number.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn create_face(
+    operator: &UnixStream,
+    remote: String,
+    local: Option<String>,
+) -> anyhow::Result<u64> {
+    let parameters =
+        ControlParameters { uri: Some(remote), local_uri: local, ..ControlParameters::default() };
     let created = command(operator, "faces", "create", &parameters)?;
-    register(operator, Some(created.face_id.context("faces/create names no face")?), None)
+    created.face_id.context("faces/create names no face")
 }
 
 fn register(socket: &UnixStream, face_id: Option<u64>, number: Option<u32>) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 //! one process on one core. It frames packets and reads the consumer's number at a fixed place.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -36,23 +37,44 @@ pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Resul
     relay(endpoints, producer, &statistics)
 }
 
-/// Relays between UDP sockets: consumer `i` sends from port `consumer_ports[i]` to port
-/// `listen_port + i`; the producer is at `producer_port`. It tells its figures to whoever connects to
-/// `statistics`, from when it relays.
+/// Relays between TCP sockets: the producer connects to the port above that of `address`, and then
+/// `consumers` connections come to `address`. It tells its figures to whoever connects to `statistics`.
+///
+/// # Errors
+/// When a socket cannot be made or fails; a peer that closes ends the relay.
+pub fn relay_tcp(address: SocketAddr, consumers: usize, statistics: &Path) -> io::Result<()> {
+    let statistics = UnixListener::bind(statistics)?;
+    let producer_address = SocketAddr::new(address.ip(), address.port() + 1);
+    let producer_listener = TcpListener::bind(producer_address)?;
+    let consumer_listener = TcpListener::bind(address)?;
+    let accept = |listener: &TcpListener| {
+        let stream = listener.accept()?.0;
+        stream.set_nodelay(true)?;
+        Endpoint::stream(OwnedFd::from(stream))
+    };
+    let producer = accept(&producer_listener)?;
+    let mut endpoints = Vec::with_capacity(consumers);
+    for _ in 0..consumers {
+        endpoints.push(accept(&consumer_listener)?);
+    }
+    relay(endpoints, producer, &statistics)
+}
+
+/// Relays between UDP sockets, each given by its own address and that of the only peer: that of the
+/// producer, then those of the consumers. It tells its figures to whoever connects to `statistics`, from
+/// when it relays.
 ///
 /// # Errors
 /// When a socket cannot be made or fails.
-pub fn relay_udp(
-    listen_port: u16,
-    consumer_ports: &[u16],
-    producer_port: u16,
-    statistics: &Path,
-) -> io::Result<()> {
-    let mut endpoints = Vec::with_capacity(consumer_ports.len());
-    for (offset, &port) in (0u16..).zip(consumer_ports) {
-        endpoints.push(Endpoint::datagram(listen_port + 1 + offset, port)?);
+pub fn relay_udp(sockets: &[(SocketAddr, SocketAddr)], statistics: &Path) -> io::Result<()> {
+    let mut endpoints = Vec::with_capacity(sockets.len());
+    for &(local, remote) in sockets {
+        endpoints.push(Endpoint::connected_datagram(local, remote)?);
     }
-    let producer = Endpoint::datagram(listen_port, producer_port)?;
+    if endpoints.is_empty() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let producer = endpoints.remove(0);
     relay(endpoints, producer, &UnixListener::bind(statistics)?)
 }
 

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use super::programs::Program;
-use super::{FIB_ENTRIES, RelayOptions};
+use super::{FIB_ENTRIES, RelayOptions, Transport};
 
 /// Sockets that stay the same over several cases.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// Whether the exchanges go over UDP, else over Unix stream sockets.
-    pub(super) udp: bool,
+    /// What the exchanges go over.
+    pub(super) transport: Transport,
     /// Consumer faces.
     pub(super) faces: u32,
     /// What is measured over them.
@@ -49,17 +49,12 @@ pub(super) struct CaseShape {
 }
 
 impl Layout {
-    /// `unix` or `udp`.
-    pub(super) fn transport(&self) -> &'static str {
-        if self.udp { "udp" } else { "unix" }
-    }
-
     /// The name of a case, without its program.
     pub(super) fn case_name(&self, shape: CaseShape) -> String {
         let twin = if shape.mixed { "-mixed" } else { "" };
         format!(
             "{}-{} window {} faces {}{twin}",
-            self.transport(),
+            self.transport.name(),
             shape.payload,
             shape.window,
             self.faces
@@ -72,12 +67,19 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     if !options.workers.is_empty() {
         let shape = |window| CaseShape { payload: 100, window, mixed: false };
         let cases = vec![shape(256), shape(4096)];
-        return vec![Layout { udp: false, faces: 4, cases, prefixes: FIB_ENTRIES }];
+        return vec![Layout { transport: Transport::Unix, faces: 4, cases, prefixes: FIB_ENTRIES }];
+    }
+    if !options.transports.is_empty() {
+        return options
+            .transports
+            .iter()
+            .map(|&transport| by_transport(options, transport))
+            .collect();
     }
     let mut layouts = Vec::new();
-    for udp in [false, true] {
+    for transport in [Transport::Unix, Transport::Udp] {
         for (faces, windows) in [(1, &[1, 16, 256, 4096][..]), (100, &[400][..])] {
-            let mut layout = Layout { udp, faces, cases: Vec::new(), prefixes: 1 };
+            let mut layout = Layout { transport, faces, cases: Vec::new(), prefixes: 1 };
             for payload in [100, 4000] {
                 for &window in windows {
                     for mixed in [false, true] {
@@ -97,22 +99,44 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     layouts
 }
 
-/// The programs that can be run here, and the names of those that cannot. Where `workers` are
+/// One consumer over `transport`, with the payloads and windows that the options tell.
+fn by_transport(options: &RelayOptions, transport: Transport) -> Layout {
+    let mut layout = Layout { transport, faces: 1, cases: Vec::new(), prefixes: 1 };
+    for &payload in &options.payloads {
+        for &window in &options.windows {
+            layout.cases.push(CaseShape { payload, window, mixed: false });
+            if options.mixed {
+                layout.cases.push(CaseShape { payload, window, mixed: true });
+            }
+        }
+    }
+    layout
+}
+
+/// The programs that can be run here over this transport, and which cannot and why. Where `workers` are
 /// compared, the dumb relay does not take part: it finds the consumer by the name.
-pub(super) fn contenders(workers: &[usize]) -> (Vec<Contender>, Vec<String>) {
+pub(super) fn contenders(workers: &[usize], transport: Transport) -> (Vec<Contender>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for program in [Program::Namewire, Program::Dumb, Program::Nfd, Program::Ndnd] {
+    for program in [Program::Namewire, Program::Dumb, Program::Testpmd, Program::Nfd, Program::Ndnd]
+    {
         let counts = match (program, workers) {
             (Program::Namewire, [_, ..]) => workers,
             (Program::Dumb, [_, ..]) => &[],
             _ => &[1],
         };
-        match program.locate() {
-            Some(path) => found.extend(counts.iter().map(|&workers| {
+        let (name, over) = (program.name(), transport.name());
+        match (transport.excludes(program), program.locate()) {
+            // One dumb relay is enough.
+            (Some(_), _) if program.is_dumb() => {}
+            (Some(reason), _) => missing.push(format!("{name} over {over}: {reason}")),
+            (None, Some(path)) => found.extend(counts.iter().map(|&workers| {
                 let executable = path.clone();
                 Contender { program, executable, workers }
             })),
-            None => missing.push(program.name().to_owned()),
+            (None, None) => {
+                let executable = program.executable_name();
+                missing.push(format!("{name} over {over}: {executable} was not found on PATH"));
+            }
         }
     }
     (found, missing)

@@ -7,13 +7,17 @@
 
 pub(crate) mod attach;
 pub(crate) mod clock;
+mod connect;
 mod dumb;
 mod generator;
 mod layout;
+pub(crate) mod link;
 mod management;
 pub(crate) mod programs;
 mod rounds;
 pub(crate) mod statistics;
+mod testpmd;
+mod transport;
 mod window;
 pub(crate) mod wire;
 
@@ -21,8 +25,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use dumb::{relay_udp, relay_unix};
+pub use dumb::{relay_tcp, relay_udp, relay_unix};
+pub use link::enter_namespace;
 pub use management::{Change, ManagementCase, ManagementOptions, ManagementReport, run_management};
+pub use transport::Transport;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -40,6 +46,14 @@ pub struct RelayOptions {
     /// Instead of the usual cases, this project's forwarder with so many workers each, and
     /// 10,000 routes in every program.
     pub workers: Vec<usize>,
+    /// Instead of the usual cases, one consumer over each of these, with `payloads` and `windows`.
+    pub transports: Vec<Transport>,
+    /// Bytes of content in a Data, where transports are chosen.
+    pub payloads: Vec<usize>,
+    /// Exchanges in flight, where transports are chosen.
+    pub windows: Vec<u32>,
+    /// Add the twins with names of different lengths, where transports are chosen.
+    pub mixed: bool,
 }
 
 impl Default for RelayOptions {
@@ -51,6 +65,10 @@ impl Default for RelayOptions {
             cpus: (0, 1),
             first_port: 26_363,
             workers: Vec::new(),
+            transports: Vec::new(),
+            payloads: vec![100, 1200, 8000],
+            windows: vec![256],
+            mixed: false,
         }
     }
 }
@@ -60,8 +78,12 @@ impl Default for RelayOptions {
 pub struct RelayCase {
     /// `<program>-<transport>-<payload>`.
     pub case: String,
-    /// `namewire`, `nfd`, `ndnd` or `dumb`.
+    /// `namewire`, `nfd`, `ndnd`, `dumb` or `testpmd`.
     pub program: &'static str,
+    /// What the exchanges go over.
+    pub transport: &'static str,
+    /// Bytes of content in a Data.
+    pub payload: usize,
     /// Exchanges in flight, over all faces.
     pub window: u32,
     /// Consumer faces.
@@ -78,8 +100,12 @@ pub struct RelayCase {
     pub exchanges_per_s: f64,
     /// Interests and Data that the forwarder received per second.
     pub packets_per_s: f64,
-    /// CPU time of the forwarder, user and kernel, per exchange.
+    /// Data that consumers received, in Gbit/s: the packets without what carries them.
+    pub data_gbit_per_s: f64,
+    /// CPU time of the forwarder, user and kernel, per exchange. A program that polls is never idle.
     pub cpu_us_per_exchange: f64,
+    /// The same in nanoseconds.
+    pub cpu_ns_per_exchange: f64,
     /// Packets received per system call that receives, where the program says so.
     pub packets_per_read: Option<f64>,
     /// Packets sent per system call that sends, where the program says so.
@@ -95,7 +121,7 @@ pub struct RelayCase {
     /// The generator may have been the limit: it was busy for 80 % or more, and not shown to be
     /// 1.5 times as fast against the dumb relay.
     pub generator_bound: bool,
-    /// `exchanges_per_s` over that of the dumb relay in the same case.
+    /// `exchanges_per_s` over that of the dumb relay (or testpmd) in the same case.
     pub share_of_dumb: Option<f64>,
     /// Resident memory of the program after the case, in MiB.
     pub resident_mib: f64,
@@ -114,7 +140,7 @@ pub struct RelayReport {
     pub machine: crate::Machine,
     /// The rows.
     pub cases: Vec<RelayCase>,
-    /// Forwarders that were not found on PATH.
+    /// Programs that did not take part, and why.
     pub skipped: Vec<String>,
     /// The processor of the generator.
     pub generator_cpu: usize,
@@ -144,12 +170,15 @@ pub fn run_relay(
     options: &RelayOptions,
     mut progress: impl FnMut(&str),
 ) -> anyhow::Result<RelayReport> {
-    let (contenders, skipped) = layout::contenders(&options.workers);
-    for name in &skipped {
-        progress(&format!("skipping {name}: not found on PATH"));
-    }
-    let mut cases = Vec::new();
+    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
     for layout in layout::layouts(options) {
+        let (contenders, missing) = layout::contenders(&options.workers, layout.transport);
+        for reason in missing {
+            if !skipped.contains(&reason) {
+                progress(&format!("skipping {reason}"));
+                skipped.push(reason);
+            }
+        }
         cases.extend(rounds::run_layout(options, &layout, &contenders, &mut progress)?);
     }
     Ok(RelayReport {

@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::clock;
 use super::dumb::PRODUCER_SUFFIX;
+use super::link::{Link, Side};
+use super::{Transport, clock, testpmd};
 
 /// The cache of every program, in packets.
 pub(crate) const CS_CAPACITY: u32 = 65_536;
@@ -28,6 +31,9 @@ pub(crate) enum Program {
     Nfd,
     /// ndnd (YaNFD).
     Ndnd,
+    /// DPDK's `dpdk-testpmd`, which copies frames from each of two ports to the other: the dumb relay of
+    /// transports that it has.
+    Testpmd,
 }
 
 impl Program {
@@ -38,16 +44,30 @@ impl Program {
             Self::Dumb => "dumb",
             Self::Nfd => "nfd",
             Self::Ndnd => "ndnd",
+            Self::Testpmd => "testpmd",
         }
+    }
+
+    /// The name of its executable.
+    pub(super) fn executable_name(self) -> &'static str {
+        match self {
+            Self::Testpmd => "dpdk-testpmd",
+            Self::Namewire | Self::Dumb | Self::Nfd | Self::Ndnd => self.name(),
+        }
+    }
+
+    /// Whether it knows nothing of NDN.
+    pub(super) fn is_dumb(self) -> bool {
+        matches!(self, Self::Dumb | Self::Testpmd)
     }
 
     /// Where its executable is, if it can be had.
     pub(crate) fn locate(self) -> Option<PathBuf> {
         match self {
             Self::Namewire | Self::Dumb => std::env::current_exe().ok(),
-            Self::Nfd | Self::Ndnd => std::env::var_os("PATH").and_then(|path| {
+            Self::Nfd | Self::Ndnd | Self::Testpmd => std::env::var_os("PATH").and_then(|path| {
                 std::env::split_paths(&path)
-                    .map(|folder| folder.join(self.name()))
+                    .map(|folder| folder.join(self.executable_name()))
                     .find(|candidate| candidate.is_file())
             }),
         }
@@ -59,14 +79,16 @@ impl Program {
 pub(crate) struct Addresses {
     /// A folder of our own for sockets, configuration and logs.
     pub(crate) folder: PathBuf,
-    /// The UDP port that the program listens on.
+    /// The UDP or TCP port that the program listens on.
     pub(crate) udp_port: u16,
     /// The UDP port of the producer.
     pub(crate) producer_port: u16,
     /// The UDP ports of the consumers.
     pub(crate) consumer_ports: Vec<u16>,
-    /// Whether the exchanges go over UDP.
-    pub(crate) udp: bool,
+    /// What the exchanges go over.
+    pub(crate) transport: Transport,
+    /// The devices that lead to the program, if the transport takes any.
+    pub(crate) link: Option<Arc<Link>>,
     /// Further lines of this project's configuration.
     pub(crate) settings: &'static str,
     /// Workers of this project's forwarder.
@@ -84,7 +106,43 @@ impl Addresses {
         match program {
             Program::Namewire => Some(self.socket().with_extension("control.sock")),
             Program::Dumb => Some(self.folder.join("statistics.sock")),
-            Program::Nfd | Program::Ndnd => None,
+            Program::Nfd | Program::Ndnd | Program::Testpmd => None,
+        }
+    }
+
+    /// Where the program listens for this side.
+    pub(super) fn program_address(&self, side: Side) -> SocketAddr {
+        let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.far_ip(side));
+        SocketAddr::from((ip, self.udp_port))
+    }
+
+    /// The generator's address on this side.
+    pub(super) fn generator_address(&self, side: Side, port: u16) -> SocketAddr {
+        let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.near_ip(side));
+        SocketAddr::from((ip, port))
+    }
+
+    /// Where the producer is.
+    pub(super) fn producer_address(&self) -> SocketAddr {
+        self.generator_address(Side::Producer, self.producer_port)
+    }
+
+    /// The ends of each of the dumb relay's UDP sockets: the producer's, then the consumers'.
+    pub(super) fn dumb_sockets(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        let mut sockets = vec![(self.program_address(Side::Producer), self.producer_address())];
+        for (port, &consumer) in (self.udp_port + 1..).zip(&self.consumer_ports) {
+            let mut local = self.program_address(Side::Consumer);
+            local.set_port(port);
+            sockets.push((local, self.generator_address(Side::Consumer, consumer)));
+        }
+        sockets
+    }
+
+    /// A command that runs a program where the generator's packets come to.
+    fn command(&self, executable: &Path) -> Command {
+        match &self.link {
+            Some(link) => link.inside(executable),
+            None => Command::new(executable),
         }
     }
 
@@ -114,7 +172,7 @@ impl Running {
         cpus: &[usize],
     ) -> anyhow::Result<Self> {
         let log = addresses.folder.join(format!("{}.log", program.name()));
-        let mut command = Command::new(executable);
+        let mut command = addresses.command(executable);
         match program {
             Program::Namewire => {
                 let config = addresses.folder.join("namewire.toml");
@@ -124,16 +182,7 @@ impl Running {
             Program::Dumb => {
                 command.args(["bench", "dumb-relay", "--statistics"]);
                 command.args(addresses.statistics_socket(program));
-                if addresses.udp {
-                    let ports: Vec<String> =
-                        addresses.consumer_ports.iter().map(u16::to_string).collect();
-                    command.args(["--listen-port", &addresses.udp_port.to_string()]);
-                    command.args(["--producer-port", &addresses.producer_port.to_string()]);
-                    command.args(["--consumer-ports", &ports.join(",")]);
-                } else {
-                    command.arg("--unix").arg(addresses.socket());
-                    command.args(["--consumers", &addresses.consumer_ports.len().to_string()]);
-                }
+                dumb_arguments(&mut command, addresses);
             }
             Program::Nfd => {
                 let config = addresses.folder.join("nfd.conf");
@@ -146,6 +195,7 @@ impl Running {
                 command.args(["fw", "run"]).arg(config);
                 command.env("GOMAXPROCS", "1");
             }
+            Program::Testpmd => command = testpmd::command(executable, addresses, cpus)?,
         }
         let mut running = Self::spawn(command, log, cpus)
             .with_context(|| format!("cannot start {}", executable.display()))?;
@@ -156,7 +206,8 @@ impl Running {
     /// Starts `command` on these processors; what it says goes into `log`.
     pub(super) fn spawn(mut command: Command, log: PathBuf, cpus: &[usize]) -> io::Result<Self> {
         let out = fs::File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        // Some end when their input does.
+        command.stdin(Stdio::piped()).stdout(out.try_clone()?).stderr(out);
         let child = pinned(cpus, || command.spawn())?;
         Ok(Self { child, log })
     }
@@ -168,7 +219,11 @@ impl Running {
         addresses: &Addresses,
     ) -> anyhow::Result<()> {
         let socket = match addresses.statistics_socket(program) {
-            Some(statistics) if program == Program::Dumb && addresses.udp => statistics,
+            Some(statistics)
+                if program == Program::Dumb && addresses.transport != Transport::Unix =>
+            {
+                statistics
+            }
             Some(_) | None => addresses.producer_socket(program),
         };
         let start = clock::monotonic_ns();
@@ -180,6 +235,9 @@ impl Running {
             // The dumb relay takes its first connection for the producer: only look for the file.
             let ready = match program {
                 Program::Dumb => socket.exists(),
+                Program::Testpmd => {
+                    fs::read_to_string(&self.log).is_ok_and(|said| said.contains(testpmd::READY))
+                }
                 Program::Namewire | Program::Nfd | Program::Ndnd => {
                     UnixStream::connect(&socket).is_ok()
                 }
@@ -190,6 +248,23 @@ impl Running {
             clock::pause(Duration::from_millis(5));
         }
         bail!("{} does not listen on {} after 10 s", program.name(), socket.display())
+    }
+
+    /// Has it do nothing, or go on.
+    pub(super) fn set_paused(&self, paused: bool) {
+        let signal = match paused {
+            true => rustix::process::Signal::STOP,
+            false => rustix::process::Signal::CONT,
+        };
+        self.signal(signal);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended by itself: then there is nobody to tell.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
     }
 
     /// CPU time of all its threads so far, user and kernel, in nanoseconds.
@@ -228,12 +303,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(pid) =
-            i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
-        {
-            // It may have ended by itself: then there is nothing to end.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        self.signal(rustix::process::Signal::TERM);
+        self.set_paused(false);
         let start = clock::monotonic_ns();
         while clock::monotonic_ns() - start < 2_000_000_000 {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -257,30 +328,60 @@ fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Resul
     result
 }
 
+fn dumb_arguments(command: &mut Command, addresses: &Addresses) {
+    match addresses.transport {
+        Transport::Unix => {
+            command.arg("--unix").arg(addresses.socket());
+        }
+        Transport::Tcp => {
+            command.args(["--tcp", &addresses.program_address(Side::Consumer).to_string()]);
+        }
+        Transport::Udp | Transport::UdpVeth => {
+            let sockets = addresses.dumb_sockets().into_iter();
+            let sockets: Vec<_> = sockets.map(|(own, peer)| format!("{own}-{peer}")).collect();
+            command.args(["--udp", &sockets.join(",")]);
+        }
+        Transport::Ether => {}
+    }
+    command.args(["--consumers", &addresses.consumer_ports.len().to_string()]);
+}
+
 fn namewire_config(addresses: &Addresses) -> String {
-    let text = crate::config_text::namewire(
-        &addresses.socket(),
-        addresses.udp.then_some(addresses.udp_port),
-        CS_CAPACITY,
-        addresses.workers,
-    );
+    let listening = match addresses.link {
+        // It has two addresses, and the namespace to itself.
+        Some(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, addresses.udp_port)),
+        None => addresses.program_address(Side::Consumer),
+    };
+    let listening = [listening];
+    let (udp, tcp) = match addresses.transport {
+        Transport::Udp | Transport::UdpVeth => (&listening[..], &[][..]),
+        Transport::Tcp => (&[][..], &listening[..]),
+        Transport::Unix | Transport::Ether => (&[][..], &[][..]),
+    };
+    let socket = addresses.socket();
+    let text = crate::config_text::namewire(&socket, udp, tcp, CS_CAPACITY, addresses.workers);
     text + addresses.settings
 }
 
 fn nfd_config(addresses: &Addresses) -> String {
-    let udp = if addresses.udp {
-        format!(
-            "  udp\n  {{\n    listen yes\n    port {}\n    enable_v6 no\n    mcast no\n  }}\n",
-            addresses.udp_port
-        )
-    } else {
-        String::new()
+    let port = addresses.udp_port;
+    let faces = match addresses.transport {
+        Transport::Unix => String::new(),
+        Transport::Tcp => {
+            format!("  tcp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n  }}\n")
+        }
+        Transport::Udp | Transport::UdpVeth => format!(
+            "  udp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n    mcast no\n  }}\n"
+        ),
+        Transport::Ether => {
+            "  ether\n  {\n    listen yes\n    idle_timeout 600\n    mcast no\n  }\n".to_owned()
+        }
     };
     format!(
         "log\n{{\n  default_level NONE\n}}\n\
          tables\n{{\n  cs_max_packets {CS_CAPACITY}\n  cs_policy lru\n\
          \x20 strategy_choice\n  {{\n    / /localhost/nfd/strategy/best-route\n  }}\n}}\n\
-         face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n{udp}}}\n\
+         face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n{faces}}}\n\
          authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
          faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
          rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n}}\n",
@@ -295,14 +396,15 @@ fn ndnd_config(addresses: &Addresses) -> String {
         "core:\n  log_level: ERROR\n\
          faces:\n  queue_size: 4096\n\
          \x20 udp:\n    enabled_unicast: {udp}\n    enabled_multicast: false\n    port_unicast: {port}\n    default_mtu: 8800\n\
-         \x20 tcp:\n    enabled: false\n\
+         \x20 tcp:\n    enabled: {tcp}\n    port_unicast: {port}\n\
          \x20 unix:\n    enabled: true\n    socket_path: {socket}\n\
          \x20 websocket:\n    enabled: false\n\
          \x20 http3:\n    enabled: false\n\
          fw:\n  threads: 1\n  queue_size: 4096\n\
          tables:\n  content_store:\n    capacity: 65535\n    admit: true\n    serve: true\n\
          \x20   replacement_policy: lru\n  rib:\n    readvertise_nlsr: false\n",
-        udp = addresses.udp,
+        udp = addresses.transport.is_udp(),
+        tcp = addresses.transport == Transport::Tcp,
         port = addresses.udp_port,
         socket = addresses.socket().display(),
     )

@@ -1,20 +1,20 @@
 //! Starts the programs of one layout and measures its cases in turn.
 
 use std::fs;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use ndn_traffic::io::{Calls, Endpoint};
+use ndn_traffic::io::Calls;
 
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
+use super::link::Link;
 use super::programs::{Addresses, CS_CAPACITY, Program, Running};
 use super::statistics::{CallFigures, to_f64};
-use super::{RelayCase, RelayOptions, attach};
+use super::{RelayCase, RelayOptions, connect, wire};
 
 /// The window while a cache is filled.
 const WARM_WINDOW: u32 = 256;
@@ -39,6 +39,8 @@ struct Subject {
     /// Processors that it runs on.
     cpus: Vec<usize>,
     running: Running,
+    /// Ended after the program.
+    _link: Option<Arc<Link>>,
     generator: Generator,
     folder: PathBuf,
     /// Where it tells its figures.
@@ -76,11 +78,11 @@ pub(super) fn run_layout(
 ) -> anyhow::Result<Vec<RelayCase>> {
     pin(options.cpus.1)?;
     let mut subjects = Vec::new();
-    for (number, contender) in (0u16..).zip(contenders) {
+    for (number, contender) in (0_u8..).zip(contenders) {
         let name = contender.name();
-        progress(&format!("{} {name}: start and warm", layout.transport()));
+        progress(&format!("{} {name}: start and warm", layout.transport.name()));
         let subject = start(options, layout, number, contender)
-            .with_context(|| format!("{name} over {}", layout.transport()))?;
+            .with_context(|| format!("{name} over {}", layout.transport.name()))?;
         subjects.push(subject);
     }
     let mut cases = Vec::new();
@@ -113,44 +115,58 @@ pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
 fn start(
     options: &RelayOptions,
     layout: &Layout,
-    number: u16,
+    number: u8,
     contender: &Contender,
 ) -> anyhow::Result<Subject> {
     let Contender { program, ref executable, workers } = *contender;
     let folder = std::env::temp_dir().join(format!(
         "namewire-relay-{}-{}-{}-{workers}",
         std::process::id(),
-        layout.transport(),
+        layout.transport.name(),
         program.name()
     ));
     fs::create_dir_all(&folder)?;
     // The ports of one program: its own and those that the dumb relay binds per consumer, the
     // producer's, the consumers'.
-    let first = options.first_port + number * 512;
+    let first = options.first_port + u16::from(number) * 512;
     let faces = u16::try_from(layout.faces)?;
     let addresses = Addresses {
         folder: folder.clone(),
         udp_port: first,
         producer_port: first + 200,
         consumer_ports: (0..faces).map(|face| first + 201 + face).collect(),
-        udp: layout.udp,
+        transport: layout.transport,
+        link: layout
+            .transport
+            .needs_devices()
+            .then(|| Link::new(number))
+            .transpose()?
+            .map(Arc::new),
         settings: "",
         workers,
     };
     let cpus = forwarder_cpus(options, workers)?;
     let running = Running::start(program, executable, &addresses, &cpus)?;
-    let (consumers, producer) = if layout.udp {
-        connect_udp(program, &addresses)?
-    } else {
-        connect_unix(program, &addresses, layout.prefixes)?
-    };
+    let (consumers, producer) = connect::connect(program, &addresses, layout.prefixes)?;
     let mut generator = Generator::new(consumers, producer, layout.prefixes);
     // Every program sees the same names; every start takes fresh ones.
     let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
     generator.reshape(WARM_WINDOW, cached_payload, false);
     generator.run(Duration::ZERO, WARM_TURNS)?;
     let statistics = addresses.statistics_socket(program);
-    Ok(Subject { program, workers, cpus, running, generator, folder, statistics, cached_payload })
+    running.set_paused(true);
+    let link = addresses.link;
+    Ok(Subject {
+        program,
+        workers,
+        cpus,
+        running,
+        _link: link,
+        generator,
+        folder,
+        statistics,
+        cached_payload,
+    })
 }
 
 /// The processors of a forwarder with so many workers: its own, then those that nobody uses, and the
@@ -160,44 +176,6 @@ fn forwarder_cpus(options: &RelayOptions, workers: usize) -> anyhow::Result<Vec<
     let others = ndn_sys::cpu::allowed_cpus()?;
     let others = others.into_iter().filter(|cpu| ![own, generator].contains(cpu));
     Ok([own].into_iter().chain(others).chain([generator]).cycle().take(workers).collect())
-}
-
-fn connect_unix(
-    program: Program,
-    addresses: &Addresses,
-    prefixes: u32,
-) -> anyhow::Result<(Vec<Endpoint>, Endpoint)> {
-    let producer = UnixStream::connect(addresses.producer_socket(program))?;
-    if program != Program::Dumb {
-        attach::register_own_face(&producer, prefixes)?;
-    }
-    let consumers = addresses
-        .consumer_ports
-        .iter()
-        .map(|_| Endpoint::stream(OwnedFd::from(UnixStream::connect(addresses.socket())?)))
-        .collect::<Result<_, _>>()?;
-    Ok((consumers, Endpoint::stream(OwnedFd::from(producer))?))
-}
-
-fn connect_udp(
-    program: Program,
-    addresses: &Addresses,
-) -> anyhow::Result<(Vec<Endpoint>, Endpoint)> {
-    let producer = Endpoint::datagram(addresses.producer_port, addresses.udp_port)?;
-    let mut consumers = Vec::with_capacity(addresses.consumer_ports.len());
-    for (offset, &port) in (0u16..).zip(&addresses.consumer_ports) {
-        // The dumb relay has one connected socket per consumer, a forwarder one for all.
-        let remote = match program {
-            Program::Dumb => addresses.udp_port + 1 + offset,
-            Program::Namewire | Program::Nfd | Program::Ndnd => addresses.udp_port,
-        };
-        consumers.push(Endpoint::datagram(port, remote)?);
-    }
-    if program != Program::Dumb {
-        let operator = UnixStream::connect(addresses.socket())?;
-        attach::register_udp_face(&operator, addresses.producer_port)?;
-    }
-    Ok((consumers, producer))
 }
 
 fn run_case(
@@ -210,8 +188,11 @@ fn run_case(
     for _ in 0..options.rounds {
         for (subject, rounds) in subjects.iter_mut().zip(&mut rounds) {
             let name = subject.program.name();
-            let round = run_round(options, shape, subject)
-                .with_context(|| format!("{name} in {}", layout.case_name(shape)))?;
+            subject.running.set_paused(false);
+            let round = run_round(options, shape, subject);
+            // Some never wait: they would take the processor from the next one.
+            subject.running.set_paused(true);
+            let round = round.with_context(|| format!("{name} in {}", layout.case_name(shape)))?;
             rounds.push(round);
         }
     }
@@ -221,7 +202,7 @@ fn run_case(
     }
     let dumb = subjects
         .iter()
-        .position(|subject| subject.program == Program::Dumb)
+        .position(|subject| subject.program.is_dumb())
         .map(|index| rows[index].exchanges_per_s);
     for row in &mut rows {
         row.share_of_dumb = dumb.map(|dumb| row.exchanges_per_s / dumb);
@@ -280,17 +261,23 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
     };
     let rates = kept.iter().map(|round| round.exchanges_per_s);
     RelayCase {
-        case: format!("{}-{}-{}", subject.program.name(), layout.transport(), shape.payload),
+        case: format!("{}-{}-{}", subject.program.name(), layout.transport.name(), shape.payload),
         program: subject.program.name(),
         workers: subject.workers,
         cpus: subject.cpus.clone(),
         fib_entries: layout.prefixes,
+        transport: layout.transport.name(),
+        payload: shape.payload,
+        data_gbit_per_s: median(|round| round.exchanges_per_s)
+            * to_f64(wire::data_length(shape.payload, shape.mixed))
+            * 8e-9,
         packets_per_s: 2.0 * median(|round| round.exchanges_per_s),
         window: shape.window,
         faces: layout.faces,
         mixed: shape.mixed,
         exchanges_per_s: median(|round| round.exchanges_per_s),
         cpu_us_per_exchange: median(|round| round.cpu_us),
+        cpu_ns_per_exchange: median(|round| round.cpu_us) * 1e3,
         packets_per_read: median_of_known(|(read, _)| *read),
         packets_per_write: median_of_known(|(_, write)| *write),
         loss: median(|round| round.loss),

@@ -99,6 +99,22 @@ pub(super) fn write_data(out: &mut Vec<u8>, name: &[u8], pit_token: &[u8], paylo
     out.extend_from_slice(&[0; 32]);
 }
 
+/// Mean length of the Data that answer the Interests of [`write_interest`], in bytes.
+pub(super) fn data_length(payload_length: usize, mixed: bool) -> u64 {
+    let mut interest = [0; INTEREST_LENGTH_MAX];
+    let sequences = if mixed { 32 } else { 1 };
+    let payload = vec![0; payload_length];
+    let lengths = (0..sequences).map(|sequence| {
+        write_interest(&mut interest, 0, 0, sequence, mixed);
+        let mut data = Vec::new();
+        if let Frame::Interest { name, .. } = read_frame(&interest) {
+            write_data(&mut data, name, &[], &payload);
+        }
+        data.len() as u64
+    });
+    lengths.sum::<u64>() / sequences
+}
+
 fn push_header(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
     match u16::try_from(length) {

@@ -12,6 +12,7 @@ use ndn_security::{KeyType, PrivateKey};
 
 use super::cases::{Case, Mode, What};
 use super::{CpuByProcess, Served};
+use crate::relay::Transport;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
 use crate::relay::programs::{Addresses, Program, Running};
 
@@ -218,7 +219,8 @@ pub(super) fn forwarder(
         udp_port,
         producer_port: 0,
         consumer_ports: Vec::new(),
-        udp: udp_port != 0,
+        transport: if udp_port == 0 { Transport::Unix } else { Transport::Udp },
+        link: None,
         settings: "",
         workers: 1,
     };

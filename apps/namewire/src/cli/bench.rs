@@ -1,5 +1,6 @@
 //! `namewire bench`: measures this program, beside others.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use clap::{Args, Subcommand};
 use namewire_bench::{
     Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, PipelineOptions,
     PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions, SkewReport, TraceReport,
-    TransferOptions, relay_udp, relay_unix, run_distance, run_idle, run_pipeline, run_relay,
-    run_shards, run_skew, run_trace_cost, run_transfer,
+    TransferOptions, Transport, enter_namespace, relay_tcp, relay_udp, relay_unix, run_distance,
+    run_idle, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost, run_transfer,
 };
 
 use super::bench_files;
@@ -17,6 +18,9 @@ use super::bench_overload;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
+
+/// Content of a Data of the bench: a packet has 8800 bytes at most.
+const PAYLOAD_MAX: usize = 8600;
 
 /// Measure the forwarder, beside others
 #[derive(Args, Debug)]
@@ -79,6 +83,24 @@ enum Bench {
         /// routes in every program
         #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with = "filter")]
         workers: Vec<usize>,
+        /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
+        /// devices), ether (AF_PACKET on them)
+        ///
+        /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
+        #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
+        transport: Vec<Transport>,
+        /// Bytes of content in a Data, with --transport
+        #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = RelayOptions::default().payloads, value_parser = payload)]
+        payload: Vec<usize>,
+        /// Exchanges in flight, with --transport
+        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_values_t = RelayOptions::default().windows, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        window: Vec<u32>,
+        /// With --transport, add cases with names, and so packets, of different lengths
+        #[arg(long, requires = "transport")]
+        mixed: bool,
+        /// Says that this process has a network namespace to itself
+        #[arg(long, hide = true)]
+        in_namespace: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -161,18 +183,15 @@ enum Bench {
         /// Listen on this Unix socket
         #[arg(long)]
         unix: Option<PathBuf>,
-        /// Consumers that will connect to it
+        /// Listen on this TCP address, and on the port above for the producer
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        tcp: Option<SocketAddr>,
+        /// Connected UDP sockets, the producer's first: OWN-PEER,OWN-PEER,...
+        #[arg(long, value_delimiter = ',', value_parser = pair_of_addresses)]
+        udp: Vec<(SocketAddr, SocketAddr)>,
+        /// Consumers that will connect
         #[arg(long, default_value_t = 1)]
         consumers: usize,
-        /// Listen on this UDP port
-        #[arg(long)]
-        listen_port: Option<u16>,
-        /// UDP port of the producer
-        #[arg(long, default_value_t = 0)]
-        producer_port: u16,
-        /// UDP ports of the consumers
-        #[arg(long, value_delimiter = ',')]
-        consumer_ports: Vec<u16>,
         /// Tell figures to whoever connects to this Unix socket
         #[arg(long)]
         statistics: PathBuf,
@@ -199,7 +218,23 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_pipeline(&pipeline, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_pipeline(&report) }
         }
-        Bench::Relay { filter, stretch, rounds, cpus, first_port, workers, json } => {
+        Bench::Relay {
+            filter,
+            stretch,
+            rounds,
+            cpus,
+            first_port,
+            workers,
+            transport,
+            payload,
+            window,
+            mixed,
+            in_namespace,
+            json,
+        } => {
+            if !in_namespace && transport.iter().any(|transport| transport.needs_devices()) {
+                return Err(Failure::from(enter_namespace()));
+            }
             let relay = RelayOptions {
                 filter: filter.clone(),
                 stretch: *stretch,
@@ -207,6 +242,10 @@ pub(super) fn run(options: &Options) -> Outcome {
                 cpus: (cpus[0], cpus[1]),
                 first_port: *first_port,
                 workers: workers.clone(),
+                transports: transport.clone(),
+                payloads: payload.clone(),
+                windows: window.clone(),
+                mixed: *mixed,
             };
             let report = run_relay(&relay, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_relay(&report) }
@@ -243,22 +282,32 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         Bench::Overload(options) => bench_overload::run(options),
         Bench::Management(options) => bench_management::run(options),
-        Bench::DumbRelay {
-            unix,
-            consumers,
-            listen_port,
-            producer_port,
-            consumer_ports,
-            statistics,
-        } => {
-            let ended = match (unix, listen_port) {
-                (Some(path), None) => relay_unix(path, *consumers, statistics),
-                (None, Some(port)) => relay_udp(*port, consumer_ports, *producer_port, statistics),
-                _ => return Err(Failure::Usage("give either --unix or --listen-port".to_owned())),
+        Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {
+            let ended = match (unix, tcp, &udp[..]) {
+                (Some(path), None, []) => relay_unix(path, *consumers, statistics),
+                (None, Some(address), []) => relay_tcp(*address, *consumers, statistics),
+                (None, None, [_, ..]) => relay_udp(udp, statistics),
+                _ => return Err(Failure::Usage("give one of --unix, --tcp, --udp".to_owned())),
             };
             ended.map_err(|error| Failure::Failed(format!("the dumb relay ended: {error}")))
         }
     }
+}
+
+/// Content that a Data has room for, and the bench's own headers.
+fn payload(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().map_err(|_| "no number".to_owned())?;
+    if bytes > PAYLOAD_MAX {
+        return Err(format!("at most {PAYLOAD_MAX} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// Two addresses with a hyphen between them.
+fn pair_of_addresses(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
+    let (own, peer) = text.split_once('-').ok_or("no hyphen between two addresses")?;
+    let address = |text: &str| text.parse().map_err(|_| format!("{text}: no address and port"));
+    Ok((address(own)?, address(peer)?))
 }
 
 pub(super) fn print_json(report: &impl serde::Serialize) -> Outcome {
@@ -370,6 +419,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
         ">FACES",
         "NAMES",
         ">EXCH/S",
+        ">Gbit/s",
         ">CPU µs",
         ">OF DUMB",
         ">PKT/READ",
@@ -389,6 +439,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
             case.faces.to_string(),
             if case.mixed { "mixed" } else { "equal" }.to_owned(),
             grouped(case.exchanges_per_s as u64),
+            format!("{:.2}", case.data_gbit_per_s),
             format!("{:.2}", case.cpu_us_per_exchange),
             case.share_of_dumb.map_or_else(String::new, |share| format!("{:.0}%", share * 100.0)),
             case.packets_per_read.map_or_else(String::new, |packets| format!("{packets:.1}")),

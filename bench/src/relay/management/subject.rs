@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use ndn_traffic::io::Endpoint;
 use super::super::programs::{Addresses, CS_CAPACITY, Program, Running};
 use super::super::statistics::to_f64;
 use super::super::wire::{PREFIX, split_tlv};
-use super::super::{attach, clock};
+use super::super::{Transport, attach, clock};
 use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
 
 /// Commands on their way while the tables are filled.
@@ -52,7 +53,8 @@ impl Subject {
             udp_port: options.first_port,
             producer_port: options.first_port,
             consumer_ports: Vec::new(),
-            udp: true,
+            transport: Transport::Udp,
+            link: None,
             settings: "",
             workers: 1,
         };
@@ -199,11 +201,10 @@ fn anchor() -> anyhow::Result<String> {
 /// Faces and FIB are anybody's on this host, which fills the tables; routes are those of the
 /// operator, whose certificate has to be followed.
 fn configuration(options: &ManagementOptions, addresses: &Addresses) -> String {
-    let port = options.first_port;
-    let tcp = format!("[listeners.tcp]\naddresses = [\"127.0.0.1\"]\nport = {port}");
+    let listening = [SocketAddr::from((Ipv4Addr::LOCALHOST, options.first_port))];
     let cpu = format!("[forwarder]\ncpus = [{}]\n", options.cpus[0]);
-    let base = crate::config_text::namewire(&addresses.socket(), Some(port), CS_CAPACITY, 1)
-        .replace("[listeners.tcp]\nenabled = false", &tcp)
+    let socket = addresses.socket();
+    let base = crate::config_text::namewire(&socket, &listening, &listening, CS_CAPACITY, 1)
         .replace("[forwarder]\n", &cpu);
     format!(
         "{base}\n[management]\nlocalhost_rib = '''\n{RULES}\

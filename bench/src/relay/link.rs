@@ -1,0 +1,210 @@
+//! Network devices between the generator and a forwarder, in namespaces of their own.
+//!
+//! The bench runs in one network namespace and each forwarder in another. Two pairs of virtual Ethernet
+//! devices join them: one for consumers, one for the producer. A relay that knows nothing of addresses
+//! and copies each frame to its other device is understood, too: what it takes from one pair is
+//! addressed to the generator's end of the other, because both pairs have the same two addresses, the
+//! other way round.
+
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+/// The longest packets of the bench fit into one frame.
+pub(super) const MTU: usize = 9000;
+/// The last argument of a bench that runs in its namespace.
+const IN_NAMESPACE: &str = "--in-namespace";
+
+/// Starts this program again with the same arguments and [`IN_NAMESPACE`] in place of this process, in
+/// namespaces of its own that end with it. Who is not root becomes it there.
+///
+/// # Errors
+/// When the kernel or the lack of a tool forbids it; else it does not return.
+pub fn enter_namespace() -> anyhow::Error {
+    let script = "mount -t sysfs sysfs /sys 2>/dev/null; ip link set lo up && exec \"$@\"";
+    let isolate = |command: &mut Command| {
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--net", "--mount"]);
+    };
+    for tool in ["unshare", "nsenter", "setpriv", "ip"] {
+        if !is_on_path(tool) {
+            return anyhow::anyhow!("this transport takes `{tool}`, which is not on PATH");
+        }
+    }
+    let mut probe = Command::new("unshare");
+    isolate(&mut probe);
+    probe.args(["ip", "link", "add", "probe0", "type", "veth"]);
+    match probe.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return anyhow::anyhow!(
+                "this transport takes a network namespace with virtual Ethernet devices, which takes \
+                 root or user namespaces: {}",
+                said.trim()
+            );
+        }
+        Err(error) => return error.into(),
+    }
+    let executable = match std::env::current_exe() {
+        Ok(executable) => executable,
+        Err(error) => return error.into(),
+    };
+    let mut command = Command::new("unshare");
+    isolate(&mut command);
+    command.args(["sh", "-c", script, "sh"]).arg(executable);
+    command.args(std::env::args_os().skip(1)).arg(IN_NAMESPACE);
+    command.exec().into()
+}
+
+/// Whether there is a program of this name.
+fn is_on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// What joins the generator to one forwarder.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Holds the forwarder's namespace for as long as it can read, which ends with this process.
+    holder: Child,
+    number: u8,
+}
+
+/// Who is on the other side of the forwarder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Consumer,
+    Producer,
+}
+
+impl Side {
+    const BOTH: [Self; 2] = [Self::Consumer, Self::Producer];
+
+    fn letter(self) -> char {
+        match self {
+            Self::Consumer => 'c',
+            Self::Producer => 'p',
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The devices go with the namespace, which goes with its last process.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+impl Link {
+    /// Makes the `number`-th link of this process.
+    pub(super) fn new(number: u8) -> anyhow::Result<Self> {
+        let mut holder = Command::new("unshare");
+        holder.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
+        let holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut link = Self { holder, number };
+        let mut line = [0];
+        let stdout = link.holder.stdout.as_mut().context("a pipe")?;
+        stdout.read_exact(&mut line).context("no network namespace")?;
+        for side in Side::BOTH {
+            link.plug(side)?;
+        }
+        Ok(link)
+    }
+
+    fn plug(&self, side: Side) -> anyhow::Result<()> {
+        let (near, far) = (self.near_device(side), Self::far_device(side));
+        let (near_mac, far_mac) = (mac_text(Self::near_mac(side)), mac_text(Self::far_mac(side)));
+        let (near_ip, far_ip) = (self.near_ip(side), self.far_ip(side));
+        let pid = self.holder.id();
+        run(
+            Command::new("ip"),
+            &format!(
+                "link add {near} address {near_mac} mtu {MTU} type veth \
+                 peer name {far} address {far_mac} mtu {MTU} netns {pid}"
+            ),
+        )?;
+        run(Command::new("ip"), &format!("addr add {near_ip}/24 dev {near}"))?;
+        run(self.inside("ip"), &format!("addr add {far_ip}/24 dev {far}"))?;
+        run(Command::new("ip"), &format!("link set {near} up"))?;
+        run(self.inside("ip"), &format!("link set {far} up"))
+    }
+
+    /// A command whose program runs in the forwarder's namespace, under the same process id, and ends
+    /// with this thread.
+    pub(super) fn inside(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
+        command.args(["setpriv", "--pdeathsig", "KILL"]).arg(program.as_ref());
+        command
+    }
+
+    /// Among the links of this process.
+    pub(super) fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// The generator's device.
+    pub(super) fn near_device(&self, side: Side) -> String {
+        format!("{}{}", side.letter(), self.number)
+    }
+
+    /// The forwarder's device.
+    pub(super) fn far_device(side: Side) -> &'static str {
+        match side {
+            Side::Consumer => "consumer",
+            Side::Producer => "producer",
+        }
+    }
+
+    /// The generator's hardware address.
+    pub(super) fn near_mac(side: Side) -> [u8; 6] {
+        match side {
+            Side::Consumer => [2, 0, 0, 0, 0, 0xc],
+            Side::Producer => [2, 0, 0, 0, 0, 0xf],
+        }
+    }
+
+    /// The forwarder's: that of the generator on the other side.
+    pub(super) fn far_mac(side: Side) -> [u8; 6] {
+        match side {
+            Side::Consumer => Self::near_mac(Side::Producer),
+            Side::Producer => Self::near_mac(Side::Consumer),
+        }
+    }
+
+    /// The generator's address.
+    pub(super) fn near_ip(&self, side: Side) -> Ipv4Addr {
+        self.ip(side, 1)
+    }
+
+    /// The forwarder's address.
+    pub(super) fn far_ip(&self, side: Side) -> Ipv4Addr {
+        self.ip(side, 2)
+    }
+
+    fn ip(&self, side: Side, host: u8) -> Ipv4Addr {
+        let net = self.number * 2 + u8::from(side == Side::Producer);
+        Ipv4Addr::new(10, 77, net, host)
+    }
+}
+
+/// As in URIs and for `ip`.
+pub(super) fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn run(mut command: Command, arguments: &str) -> anyhow::Result<()> {
+    command.args(arguments.split_ascii_whitespace());
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`{arguments}`: {}", said.trim());
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! What exchanges go over.
+
+use std::str::FromStr;
+
+use super::programs::Program;
+
+/// What the exchanges of a case go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Unix stream sockets.
+    Unix,
+    /// TCP over the loopback interface.
+    Tcp,
+    /// UDP over the loopback interface.
+    Udp,
+    /// UDP over pairs of virtual Ethernet devices.
+    UdpVeth,
+    /// Frames (AF_PACKET) over pairs of virtual Ethernet devices.
+    Ether,
+}
+
+/// Each by its name.
+const NAMES: [(Transport, &str); 5] = [
+    (Transport::Unix, "unix"),
+    (Transport::Tcp, "tcp"),
+    (Transport::Udp, "udp"),
+    (Transport::UdpVeth, "udp-veth"),
+    (Transport::Ether, "ether"),
+];
+
+impl Transport {
+    /// As it is called on the command line and in cases.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether it takes network devices, and so a namespace of its own.
+    #[must_use]
+    pub fn needs_devices(self) -> bool {
+        match self {
+            Self::Unix | Self::Tcp | Self::Udp => false,
+            Self::UdpVeth | Self::Ether => true,
+        }
+    }
+
+    /// Whether the forwarder takes datagrams.
+    pub(crate) fn is_udp(self) -> bool {
+        matches!(self, Self::Udp | Self::UdpVeth)
+    }
+
+    /// Why a program cannot take part, if so.
+    pub(super) fn excludes(self, program: Program) -> Option<&'static str> {
+        match (program, self) {
+            (Program::Ndnd, Self::Ether) => Some("has no faces over Ethernet"),
+            (Program::Dumb, Self::Ether) => Some("testpmd takes its place"),
+            (Program::Testpmd, Self::Unix | Self::Tcp | Self::Udp | Self::UdpVeth) => {
+                Some("the dumb relay takes its place")
+            }
+            (
+                Program::Namewire | Program::Nfd | Program::Dumb | Program::Testpmd | Program::Ndnd,
+                _,
+            ) => None,
+        }
+    }
+}
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(transport, _)| *transport).ok_or_else(|| {
+            let names: Vec<_> = NAMES.iter().map(|(_, name)| *name).collect();
+            format!("transports are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_transports() {
+        for (transport, name) in NAMES {
+            assert_eq!((transport.name(), name.parse()), (name, Ok(transport)));
+        }
+        assert!("carrier-pigeon".parse::<Transport>().unwrap_err().contains("udp-veth"));
+    }
+}
