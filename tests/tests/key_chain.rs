@@ -74,7 +74,7 @@ fn keys_are_made_requested_certified_and_installed() {
     // What is issued is no request: its key has not signed it.
     let (status, _, error) = run(program(), root, &["cert", "sign"], &issued);
     assert_eq!(status, Some(5), "{error}");
-    ours(site, &["key", "delete", "/root/site"], "");
+    ours(site, &["key", "delete", "/root/site", "--yes"], "");
     assert_eq!(ours(site, &["key", "list"], ""), "");
 }
 
@@ -158,7 +158,7 @@ fn what_ndnsec_makes_is_used_here() {
         assert_eq!(ndnsec(home, &["get-default"], "").trim(), "/second");
         ours(home, &["key", "default", "/theirs"], "");
         assert_eq!(ndnsec(home, &["get-default"], "").trim(), "/theirs");
-        ours(home, &["key", "delete", "/theirs"], "");
+        ours(home, &["key", "delete", "/theirs", "--yes"], "");
         let listed = ndnsec(home, &["list"], "");
         assert!(!listed.contains("/theirs") && listed.contains("/second"), "{listed}");
     }
@@ -199,7 +199,7 @@ fn what_python_ndn_makes_is_used_here() {
         ours(home, &["key", "gen", "/ours"], "");
         let listed = python_key_chain(home, &["list"]);
         assert!(listed.contains("/ours/KEY/") && listed.contains("/python/KEY/"), "{listed}");
-        ours(home, &["key", "delete", "/python"], "");
+        ours(home, &["key", "delete", "/python", "--yes"], "");
         let listed = python_key_chain(home, &["list"]);
         assert!(!listed.contains("/python"), "{listed}");
     }

@@ -114,7 +114,8 @@ fn a_lost_forwarder_is_told() {
     let mut server = forwarder.spawn("server", &["ping-server", "/lost/ping"]);
     server.wait_for_output("answering");
     // Nobody answers there, so that it is waiting when the forwarder goes.
-    let slow = ["get", "/lost/file/v=1", "-o", "-", "--discover", "none", "--lifetime", "60s"];
+    let mut slow = vec!["get", "/lost/file/v=1", "-o", "-", "--discover", "none"];
+    slow.extend(["--lifetime", "15s", "--retries", "0"]);
     let mut get = forwarder.spawn("get", &slow);
     wait_until("the Interest of get", || {
         let workers = forwarder.json(&["workers", "--seconds", "0.05"]);

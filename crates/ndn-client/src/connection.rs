@@ -20,8 +20,9 @@ use crate::produce::{Handler, Request};
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
 use crate::transport::Socket;
 
-/// First and longest pause between attempts to reconnect.
-const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// First and longest pause between attempts to reconnect. One that fails costs next to nothing, and who
+/// serves is away for as long as this.
+const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Datagrams are received into pieces of a buffer of this size.
 const DATAGRAM_BUFFER_LEN: usize = 256 * 1024;
 /// Largest datagram.
@@ -132,7 +133,11 @@ impl Connection {
             match Socket::connect(candidates).await {
                 Ok((socket, address)) => {
                     tracing::info!(%address, "connected to the forwarder again");
-                    self.shared.lock().output.set_connected(true);
+                    {
+                        let mut tables = self.shared.lock();
+                        tables.output.set_connected(true);
+                        tables.reconnected_at = Some(Instant::now());
+                    }
                     self.shared.set_state(ConnectionState::Connected);
                     (self.on_reconnect)();
                     return Some(socket);
@@ -189,12 +194,14 @@ impl Connection {
                 }
                 match socket.try_recv_buf(&mut buffer) {
                     Ok(_) => {
+                        self.shared.set_refused(false);
                         let frame = buffer.split().freeze();
                         self.dispatch(&mut reassembler, now, &frame, &mut served);
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     // An ICMP error about an earlier datagram: the forwarder may come back.
                     Err(error) => {
+                        self.note_refusal(&error);
                         tracing::debug!(%error, "receiving a datagram");
                         break;
                     }
@@ -312,7 +319,7 @@ impl Connection {
             };
             rest = tail;
             if frame.len() <= self.mtu {
-                send_datagram(socket, frame).await?;
+                self.send_datagram(socket, frame).await?;
                 continue;
             }
             datagrams.clear();
@@ -322,10 +329,26 @@ impl Connection {
                 tracing::debug!(%error, "a packet to be sent is malformed");
             }
             for datagram in &datagrams {
-                send_datagram(socket, datagram).await?;
+                self.send_datagram(socket, datagram).await?;
             }
         }
         Ok(())
+    }
+
+    /// Sends one datagram. A refusal by the other side is no reason to give up: UDP loses packets.
+    async fn send_datagram(&self, socket: &UdpSocket, datagram: &[u8]) -> std::io::Result<()> {
+        match socket.send(datagram).await {
+            Err(error) if self.note_refusal(&error) => Ok(()),
+            sent => sent.map(|_| ()),
+        }
+    }
+
+    fn note_refusal(&self, error: &std::io::Error) -> bool {
+        let is_refusal = error.kind() == std::io::ErrorKind::ConnectionRefused;
+        if is_refusal {
+            self.shared.set_refused(true);
+        }
+        is_refusal
     }
 }
 
@@ -373,12 +396,4 @@ async fn write_parts(
         }
     }
     Ok(())
-}
-
-/// Sends one datagram. A refusal by the other side is no reason to give up: UDP loses packets.
-async fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> std::io::Result<()> {
-    match socket.send(datagram).await {
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionRefused => Err(error),
-        _ => Ok(()),
-    }
 }

@@ -19,6 +19,8 @@ use crate::pending::{Answer, Key, ReceivedData};
 
 /// First pause after a congestion Nack; it doubles with each.
 const CONGESTION_PAUSE: Duration = Duration::from_millis(10);
+/// First and longest pause after a Nack by a forwarder that has only come back; it doubles with each.
+const SETTLING_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Why there is no Data.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,6 +44,9 @@ pub enum ExpressError {
         /// Reason.
         reason: NackReason,
     },
+    /// Datagrams are refused where the forwarder should be.
+    #[error("nobody listens at the forwarder's UDP port")]
+    NobodyListens,
     /// The connection to the forwarder has ended for good.
     #[error("the connection to the forwarder has ended")]
     Closed,
@@ -79,6 +84,7 @@ pub struct InterestRequest {
     verifier: Option<Arc<dyn Verifier>>,
     retransmissions: u32,
     retransmission_interval: Option<Duration>,
+    is_patient: bool,
 }
 
 impl InterestRequest {
@@ -97,6 +103,7 @@ impl InterestRequest {
             verifier: None,
             retransmissions: 0,
             retransmission_interval: None,
+            is_patient: true,
         }
     }
 
@@ -170,6 +177,14 @@ impl InterestRequest {
         self
     }
 
+    /// Takes a Nack for an answer even if the forwarder has only come back; see
+    /// [`Endpoint::express_encoded`].
+    #[must_use]
+    pub fn believe_nacks(mut self) -> Self {
+        self.is_patient = false;
+        self
+    }
+
     /// The name without digests that encoding adds.
     #[must_use]
     pub fn name(&self) -> NameRef<'_> {
@@ -234,7 +249,8 @@ impl Endpoint {
     pub async fn express(&self, request: &InterestRequest) -> Result<ReceivedData, ExpressError> {
         let wire = request.encode()?;
         let wait = request.retransmission_interval.unwrap_or(request.lifetime);
-        let received = self.express_encoded(wire, request.retransmissions, wait).await?;
+        let (retransmissions, is_patient) = (request.retransmissions, request.is_patient);
+        let received = self.express_wire(wire, retransmissions, wait, is_patient).await?;
         if let Some(verifier) = &request.verifier {
             let data = received.data();
             verify_data(&data, verifier.as_ref()).map_err(|reason| ExpressError::Verification {
@@ -246,24 +262,36 @@ impl Endpoint {
     }
 
     /// Sends an encoded Interest, again up to `retransmissions` times with another Nonce when `wait`
-    /// has passed, and waits for its Data.
+    /// has passed, and waits for its Data. That there is no route is not believed until a forwarder has
+    /// been back for some seconds.
     ///
     /// # Errors
-    /// `Timeout`, `Nack`, `Closed`; `TooLong`; `Encode` if `wire` is not an Interest.
+    /// `Timeout`, `Nack`, `NobodyListens`, `Closed`; `TooLong`; `Encode` if `wire` is not an Interest.
     pub async fn express_encoded(
+        &self,
+        wire: Vec<u8>,
+        retransmissions: u32,
+        wait: Duration,
+    ) -> Result<ReceivedData, ExpressError> {
+        self.express_wire(wire, retransmissions, wait, true).await
+    }
+
+    async fn express_wire(
         &self,
         mut wire: Vec<u8>,
         retransmissions: u32,
         wait: Duration,
+        is_patient: bool,
     ) -> Result<ReceivedData, ExpressError> {
         if wire.len() > MAX_PACKET_SIZE {
             return Err(ExpressError::TooLong(wire.len()));
         }
         let mut pending: Option<Pending<'_>> = None;
-        let mut congestion_pause = CONGESTION_PAUSE;
+        let (mut congestion_pause, mut settling_pause) = (CONGESTION_PAUSE, SETTLING_PAUSE.0);
         let mut waited = Duration::ZERO;
-        for attempt in 0..=retransmissions {
-            if attempt > 0 {
+        let (mut attempt, mut is_first) = (0, true);
+        while attempt <= retransmissions {
+            if !std::mem::take(&mut is_first) {
                 renew_nonce(&mut wire)?;
             }
             let last = attempt == retransmissions;
@@ -276,22 +304,35 @@ impl Endpoint {
                 None => pending.insert(self.insert_pending(&interest)),
             };
             self.shared().send(|output| output.push(&LpHeader::default(), &wire));
-            waited += wait;
             match tokio::time::timeout(wait, &mut current.receiver).await {
                 // The entry stays: the answer to either transmission will do.
-                Err(_) => continue,
+                Err(_) => {
+                    waited += wait;
+                    attempt += 1;
+                    continue;
+                }
                 Ok(Ok(Answer::Data(data))) => return Ok(data),
                 Ok(Ok(Answer::Closed) | Err(_)) => return Err(ExpressError::Closed),
-                Ok(Ok(Answer::Nack(NackReason::DUPLICATE))) if !last => {}
+                Ok(Ok(Answer::Nack(NackReason::NO_ROUTE)))
+                    if is_patient && self.shared().is_settling() =>
+                {
+                    tokio::time::sleep(settling_pause).await;
+                    settling_pause = (settling_pause * 2).min(SETTLING_PAUSE.1);
+                }
+                Ok(Ok(Answer::Nack(NackReason::DUPLICATE))) if !last => attempt += 1,
                 Ok(Ok(Answer::Nack(NackReason::CONGESTION))) if !last => {
                     tokio::time::sleep(congestion_pause).await;
                     congestion_pause *= 2;
+                    attempt += 1;
                 }
                 Ok(Ok(Answer::Nack(reason))) => {
                     return Err(ExpressError::Nack { name: interest.name().to_uri(), reason });
                 }
             }
             pending = None;
+        }
+        if self.shared().is_refused() {
+            return Err(ExpressError::NobodyListens);
         }
         let name = Interest::parse(&wire).map_or_else(|_| String::new(), |i| i.name().to_uri());
         Err(ExpressError::Timeout { name, attempts: retransmissions + 1, waited })

@@ -68,19 +68,23 @@ impl Pinger {
     /// Sends one ping and waits for its outcome.
     ///
     /// # Errors
-    /// Those of [`Endpoint::express`] other than `Timeout` and `Nack`.
+    /// Those of [`Endpoint::express`] other than `Timeout`, `NobodyListens` and `Nack`.
     pub async fn ping(&self, number: u64) -> Result<PingOutcome, ExpressError> {
         let mut name = self.base.clone();
         name.push_generic(number.to_string());
-        let request =
-            InterestRequest::new(name).must_be_fresh(self.must_be_fresh).lifetime(self.lifetime);
+        let request = InterestRequest::new(name)
+            .must_be_fresh(self.must_be_fresh)
+            .lifetime(self.lifetime)
+            .believe_nacks();
         let start = Instant::now();
         match self.endpoint.express(&request).await {
             Ok(_) => Ok(PingOutcome::Answer(start.elapsed())),
             Err(ExpressError::Nack { reason, .. }) => {
                 Ok(PingOutcome::Nack(reason, start.elapsed()))
             }
-            Err(ExpressError::Timeout { .. }) => Ok(PingOutcome::Timeout),
+            Err(ExpressError::Timeout { .. } | ExpressError::NobodyListens) => {
+                Ok(PingOutcome::Timeout)
+            }
             Err(error) => Err(error),
         }
     }

@@ -29,10 +29,10 @@ pub enum RegisterError {
     },
 }
 
-/// Pause before prefixes that could not be registered again are tried once more.
-const REGISTER_PAUSE: Duration = Duration::from_secs(1);
+/// First and longest pause before prefixes that could not be registered again are tried once more.
+const REGISTER_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Attempts to register a prefix again.
-const REGISTER_ATTEMPTS: u32 = 10;
+const REGISTER_ATTEMPTS: u32 = 20;
 
 impl Endpoint {
     /// Serves `prefix` and registers it at the forwarder, so that Interests come. A prefix has one
@@ -143,6 +143,7 @@ async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), Comma
 /// Registers all prefixes of `endpoint` again after a reconnection.
 pub(crate) async fn register_again(endpoint: Endpoint) {
     let mut prefixes = endpoint.shared().lock().routes.registered();
+    let mut pause = REGISTER_PAUSE.0;
     for attempt in 1..=REGISTER_ATTEMPTS {
         let mut failed = Vec::new();
         for prefix in prefixes {
@@ -155,6 +156,7 @@ pub(crate) async fn register_again(endpoint: Endpoint) {
             return;
         }
         prefixes = failed;
-        tokio::time::sleep(REGISTER_PAUSE * attempt).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(REGISTER_PAUSE.1);
     }
 }

@@ -1,11 +1,13 @@
 //! What the connection's task and the handles share: tables, output, state.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::output::Output;
 use crate::pending::PendingTable;
@@ -13,6 +15,10 @@ use crate::produce::Handler;
 
 /// Above this many bytes of output, no further Interests are served until some are written.
 pub(crate) const OUTPUT_HIGH: usize = 1024 * 1024;
+
+/// So long after a reconnection applications are still registering their prefixes again, and that there is
+/// no route means nothing yet.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Whether there is a connection to the forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +107,8 @@ pub(crate) struct Tables {
     pub(crate) pending: PendingTable,
     pub(crate) routes: Routes,
     pub(crate) output: Output,
+    /// When the forwarder came back last.
+    pub(crate) reconnected_at: Option<Instant>,
 }
 
 /// Shared between the connection's task and the handles.
@@ -116,6 +124,8 @@ pub(crate) struct Shared {
     /// Handles of the application; at zero the connection ends.
     handles: AtomicUsize,
     pub(crate) no_handles: Notify,
+    /// The last datagram was refused: nobody has that port.
+    is_refused: AtomicBool,
 }
 
 impl Shared {
@@ -128,6 +138,7 @@ impl Shared {
             state: watch::Sender::new(state),
             handles: AtomicUsize::new(0),
             no_handles: Notify::new(),
+            is_refused: AtomicBool::new(false),
         })
     }
 
@@ -166,6 +177,20 @@ impl Shared {
         if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.no_handles.notify_one();
         }
+    }
+
+    /// Whether the forwarder came back a short time ago, so that routes may be missing still.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.lock().reconnected_at.is_some_and(|at| at.elapsed() < SETTLING)
+    }
+
+    /// Notes whether somebody has the port that datagrams are sent to.
+    pub(crate) fn set_refused(&self, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_state(&self, state: ConnectionState) {

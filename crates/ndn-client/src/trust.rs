@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ndn_packet::{ContentType, Data, Name, SignatureInfo};
+use ndn_packet::{ContentType, Data, KeyLocator, Name, NameRef, SignatureInfo};
 use ndn_security::trust::{CHAIN_MAX, SignedPacket, TrustError, TrustPolicy, Validation};
 use ndn_security::{Certificate, Verifier, VerifyError};
 
@@ -248,8 +248,22 @@ impl Verifier for CertificateVerifier {
         if !self.certificate.validity().contains(now) {
             return Err(untrusted(TrustError::expired(&self.certificate, now)));
         }
-        self.certificate.public_key().verify(info, parts, signature)
+        let checked = self.certificate.public_key().verify(info, parts, signature);
+        checked.map_err(|error| match info.key_locator {
+            Some(KeyLocator::Name(signer))
+                if !is_about_key(signer, self.certificate.key_name()) =>
+            {
+                VerifyError::OtherKey(signer.to_uri())
+            }
+            _ => error,
+        })
     }
+}
+
+/// Whether a KeyLocator may mean this key: it is its name, that of a certificate of it, or the beginning
+/// of it, such as the identity.
+fn is_about_key(locator: NameRef<'_>, key: NameRef<'_>) -> bool {
+    locator.starts_with(key) || key.starts_with(locator)
 }
 
 impl std::fmt::Debug for CertificateVerifier {

@@ -105,6 +105,9 @@ pub enum VerifyError {
     /// The signature does not match the packet and the key.
     #[error("the {0} does not match the packet")]
     Mismatch(SignatureType),
+    /// Nor could it: the packet says that another key has signed it.
+    #[error("it is signed with another key, {0}")]
+    OtherKey(String),
     /// The Interest has ApplicationParameters or a ParametersSha256Digest component, but not both.
     #[error(
         "the Interest has ApplicationParameters or a ParametersSha256Digest component, not both"

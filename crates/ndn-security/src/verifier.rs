@@ -2,7 +2,7 @@
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ndn_packet::interest::ParametersDigest;
-use ndn_packet::{Data, Interest, SignatureInfo, SignatureType};
+use ndn_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 
 use crate::digest::{sha256, sha256_parts};
 use crate::{HmacKey, PublicKey, VerifyError};
@@ -58,8 +58,15 @@ impl Verifier for PublicKey {
         signature: &[u8],
     ) -> Result<(), VerifyError> {
         let expected = self.key_type().signature_type();
-        check_type(info, expected)?;
-        accept_if(self.matches(parts, signature), expected)
+        let checked = check_type(info, expected)
+            .and_then(|()| accept_if(self.matches(parts, signature), expected));
+        checked.map_err(|error| match info.key_locator {
+            Some(KeyLocator::Digest(digest)) if digest != &self.key_digest()[..] => {
+                let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+                VerifyError::OtherKey(format!("of the digest {}", digits.collect::<String>()))
+            }
+            _ => error,
+        })
     }
 }
 

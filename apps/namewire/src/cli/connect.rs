@@ -1,6 +1,6 @@
 //! How commands find and reach a forwarder.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,10 @@ use super::interrupt::or_interrupted;
 use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
 use crate::config::parse_duration;
+
+/// The forwarder that was reached. A command has one connection, and what may be wrong where there is no
+/// answer depends on its kind.
+static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
 
 /// Which forwarder to use.
 #[derive(Args, Debug)]
@@ -58,10 +62,14 @@ impl ConnectOptions {
             command_signer,
             ..EndpointOptions::default()
         };
-        Endpoint::connect(options).await.map_err(|error| match error {
+        let endpoint = Endpoint::connect(options).await.map_err(|error| match error {
             OpenError::Address(error) => Failure::Usage(error.to_string()),
             OpenError::Connect(error) => Failure::Unreachable(error.to_string()),
-        })
+        })?;
+        if let Some(address) = endpoint.address() {
+            REACHED.get_or_init(|| address.clone());
+        }
+        Ok(endpoint)
     }
 
     /// What signs Data: the identity if there is one, else what `--sign` names.
@@ -117,7 +125,7 @@ pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
         Failure::NoAnswer
     } else if matches!(error, ExpressError::Verification { .. }) {
         Failure::Unverified
-    } else if matches!(error, ExpressError::Closed) {
+    } else if matches!(error, ExpressError::Closed | ExpressError::NobodyListens) {
         Failure::Unreachable
     } else {
         Failure::Failed
@@ -167,13 +175,25 @@ impl From<ExpressError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        // Management is for local applications, and nobody is local over UDP.
         let unanswered = matches!(kind_of_command(&error)(String::new()), Failure::NoAnswer(_));
-        let hint = match unanswered {
-            true => " (does the forwarder take us for a local application? Over UDP it never does)",
-            false => "",
-        };
+        let hint = REACHED.get().filter(|_| unanswered).map_or("", hint_of_silence);
         kind_of_command(&error)(format!("{error}{hint}"))
+    }
+}
+
+/// Why a forwarder of this address may not answer.
+const fn hint_of_silence(address: &ForwarderAddress) -> &'static str {
+    match address {
+        ForwarderAddress::Unix(_) => {
+            " (it has taken the connection: it is busy, or hangs, or management is turned off)"
+        }
+        ForwarderAddress::Tcp { .. } => {
+            " (does the forwarder take us for a local application? Over TCP it does so from loopback \
+             addresses only, and if it is configured to)"
+        }
+        ForwarderAddress::Udp { .. } => {
+            " (does the forwarder take us for a local application? Over UDP it never does)"
+        }
     }
 }
 

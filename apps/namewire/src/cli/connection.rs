@@ -7,9 +7,6 @@ use ndn_client::{ConnectionState, Endpoint};
 use super::failure::{Failure, Outcome};
 use super::output;
 
-/// A forwarder that is started again is back within this time.
-const ABSENCE_MAX: Duration = Duration::from_secs(5);
-
 /// Tells when the connection is lost and when it is back, for as long as it is polled.
 pub(super) async fn tell_losses(endpoint: &Endpoint) {
     let mut state = endpoint.state();
@@ -23,9 +20,10 @@ pub(super) async fn tell_losses(endpoint: &Endpoint) {
     std::future::pending().await
 }
 
-/// Does `work`, but no longer than a forwarder that has gone may take to come back.
+/// Does `work`, but waits for a forwarder that has gone for no longer than `patience`.
 pub(super) async fn while_connected<T>(
     endpoint: &Endpoint,
+    patience: Duration,
     work: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
     let gone = || Failure::Unreachable(format!("the forwarder{} is gone", address(endpoint)));
@@ -33,7 +31,7 @@ pub(super) async fn while_connected<T>(
         let mut state = endpoint.state();
         while wait_for(&mut state, false).await {
             note(endpoint, "the connection to", "is lost; trying again");
-            match tokio::time::timeout(ABSENCE_MAX, wait_for(&mut state, true)).await {
+            match tokio::time::timeout(patience, wait_for(&mut state, true)).await {
                 Ok(true) => note(endpoint, "the connection to", "is back"),
                 Ok(false) | Err(_) => return,
             }

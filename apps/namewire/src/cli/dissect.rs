@@ -44,8 +44,11 @@ enum Format {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let input = read_input(&options.input)?;
-    let wire = decode(&input, options.format)
-        .map_err(|reason| Failure::Usage(format!("{}: {reason}", describe(&options.input))))?;
+    let wire = decode(&input, options.format).map_err(|reason| {
+        let is_file = options.input == "-" || Path::new(&options.input).exists();
+        let hint = if is_file { "" } else { ", and there is no such file" };
+        Failure::Usage(format!("{}: {reason}{hint}", describe(&options.input)))
+    })?;
     let dissection = dissect(&wire);
     let error = dissection.error();
     if options.json {

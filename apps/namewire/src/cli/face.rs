@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::connect::block_on;
 use super::failure::{Failure, Outcome};
-use super::manage::{CommonOptions, FaceArgument, Switch, command, find_face, words_of};
+use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, words_of};
 use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
 use super::resolve::canonical;
 use crate::control_socket::{ControlClient, LinkCounters, Request};
@@ -42,6 +42,7 @@ enum Command {
     /// Create a face to a peer, or find the one that exists
     Create {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
+        #[arg(value_parser = face_uri)]
         uri: FaceUri,
         /// Of an Ethernet face (`ether://[08:00:27:01:02:03]`), the network interface: dev://eth1
         local: Option<FaceUri>,

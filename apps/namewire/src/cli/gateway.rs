@@ -40,7 +40,7 @@ pub(super) struct Options {
     ///
     /// Whoever can connect can read all that PREFIX has: there is neither TLS nor a password. Other
     /// addresses than those of this machine are for networks that you trust.
-    #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "IP:PORT")]
+    #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "IP:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
@@ -88,6 +88,16 @@ pub(super) struct Options {
     json: bool,
     #[command(flatten)]
     connect: ConnectOptions,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.trim_start_matches(':');
+    if port.parse::<u16>().is_ok() {
+        return Err(format!(
+            "which address? 127.0.0.1:{port} is for this machine alone, 0.0.0.0:{port} for the network"
+        ));
+    }
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:8080".to_owned())
 }
 
 pub(super) fn run(options: &Options) -> Outcome {

@@ -59,8 +59,9 @@ pub(super) struct Options {
     lifetime: Duration,
     /// Give up after asking for a segment so many times again
     ///
-    /// Silence is borne for the lifetime times one more than this at most; and, before that, for as
-    /// long again until the version is found (for four lifetimes at most).
+    /// Silence is borne for the lifetime times one more than this at most, and so is a forwarder that is
+    /// gone; and, before that, for as long again until the version is found (for four lifetimes at most).
+    /// That there is no route is not believed until a forwarder has been back for ten seconds.
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
     /// Fetch a directory of a file server with all that is in it, into the directory -o
@@ -140,7 +141,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        while_connected(&endpoint, async {
+        while_connected(&endpoint, patience(options), async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
@@ -180,7 +181,8 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
         let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
-        while_connected(&endpoint, tree.fetch(&options.name, output)).await
+        let work = tree.fetch(&options.name, output);
+        while_connected(&endpoint, patience(options), work).await
     });
     kept.tell();
     let fetched = fetched?;
@@ -208,6 +210,11 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         ));
     }
     fetched.failure.map_or(Ok(()), Err)
+}
+
+/// How long silence is borne.
+fn patience(options: &Options) -> Duration {
+    options.lifetime.saturating_mul(options.retries.saturating_add(1))
 }
 
 fn fetch_options(options: &Options) -> Outcome<FetchOptions> {

@@ -1,7 +1,7 @@
 //! `namewire key`: identities and their keys in ndn-cxx's key chain.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -90,11 +90,16 @@ pub(super) struct ImportOptions {
 }
 
 /// Delete an identity with its keys, a key with its certificates, or a certificate
+///
+/// Says what that is and asks first. A private key that is deleted is gone.
 #[derive(Args, Debug)]
 pub(super) struct DeleteOptions {
     /// Identity, key or certificate
     #[arg(value_parser = name)]
     name: Name,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
 }
 
 /// Show the default identity, or make an identity, key or certificate the default one
@@ -111,9 +116,7 @@ pub(super) fn run(command: &Command) -> Outcome {
         Command::List(options) => list(options),
         Command::Export(options) => export(options),
         Command::Import(options) => import(options),
-        Command::Delete(options) => {
-            open(Access::Write)?.delete(options.name.as_ref()).map_err(failure)
-        }
+        Command::Delete(options) => delete(options),
         Command::Default(options) => default(options),
     }
 }
@@ -224,6 +227,52 @@ fn import(options: &ImportOptions) -> Outcome {
     Ok(())
 }
 
+fn delete(options: &DeleteOptions) -> Outcome {
+    let mut chain = open(Access::Write)?;
+    let doomed = doomed(&tree(&chain).map_err(failure)?, &options.name.to_uri());
+    if !doomed.is_empty() && !options.yes {
+        let what = doomed.join("\n  ");
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::Usage(format!(
+                "standard input is no terminal to ask at: --yes deletes\n  {what}"
+            )));
+        }
+        eprint!("Delete\n  {what}\nfor ever? [y/N] ");
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        read.map_err(|error| Failure::file("standard input", &error))?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(Failure::Failed("nothing was deleted".to_owned()));
+        }
+    }
+    // It says what is wrong with names of nothing.
+    chain.delete(options.name.as_ref()).map_err(failure)?;
+    doomed.iter().for_each(|entry| eprintln!("deleted {entry}"));
+    Ok(())
+}
+
+/// What goes with an identity, a key or a certificate, itself first.
+fn doomed(tree: &[Value], name: &str) -> Vec<String> {
+    fn collect(entry: &Value, kinds: &[&str], name: &str, is_below: bool, found: &mut Vec<String>) {
+        let [kind, below @ ..] = kinds else { return };
+        let own = entry["name"].as_str().unwrap_or_default();
+        let is_doomed = is_below || own == name;
+        if is_doomed {
+            found.push(format!("{kind} {own}"));
+        }
+        for inner in ["keys", "certificates"] {
+            for entry in entry[inner].as_array().into_iter().flatten() {
+                collect(entry, below, name, is_doomed, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for identity in tree {
+        collect(identity, &["identity", "key", "certificate"], name, false, &mut found);
+    }
+    found
+}
+
 fn default(options: &DefaultOptions) -> Outcome {
     match &options.name {
         Some(name) => open(Access::Write)?.set_default(name.as_ref()).map_err(failure),
@@ -231,5 +280,29 @@ fn default(options: &DefaultOptions) -> Outcome {
             let identity = open(Access::Read)?.default_identity().map_err(failure)?;
             Ok(output::print_line(&identity.to_uri())?)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_deleted_is_told_with_what_belongs_to_it() {
+        let certificate = |name: &str| json!({"name": name});
+        let tree = [
+            json!({"name": "/a", "keys": [
+                {"name": "/a/KEY/1", "certificates": [certificate("/a/KEY/1/self/v=1")]},
+                {"name": "/a/KEY/2", "certificates": []},
+            ]}),
+            json!({"name": "/a/b", "keys": []}),
+        ];
+        assert_eq!(
+            doomed(&tree, "/a"),
+            ["identity /a", "key /a/KEY/1", "certificate /a/KEY/1/self/v=1", "key /a/KEY/2",]
+        );
+        assert_eq!(doomed(&tree, "/a/KEY/1"), ["key /a/KEY/1", "certificate /a/KEY/1/self/v=1"]);
+        assert_eq!(doomed(&tree, "/a/KEY/1/self/v=1"), ["certificate /a/KEY/1/self/v=1"]);
+        assert!(doomed(&tree, "/nothing").is_empty());
     }
 }

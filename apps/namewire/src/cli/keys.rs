@@ -108,9 +108,14 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
         if is_of_a_kind || matches!(error, KeyError::PassphraseNeeded) {
             return unusable(file, &error);
         }
+        let is_rules = text.contains("trust-anchor") || text.contains("[[rule]]");
+        let hint = match is_rules {
+            true => format!(" (trust rules are given as rules:{file})"),
+            false => String::new(),
+        };
         Failure::Usage(format!(
             "{file} holds no key: it is neither PEM, nor a certificate, nor a private key or \
-             SafeBag as ndnsec exports them"
+             SafeBag as ndnsec exports them{hint}"
         ))
     })?;
     let locator = Locator::Digest(key.key_digest());
@@ -191,6 +196,11 @@ mod tests {
                 "{argument}"
             );
         }
+        let name: Name = "/a".parse().unwrap();
+        let wire = sign_data(&DataBuilder::new(&name), signer.as_ref()).unwrap();
+        let refused = verification(&other).unwrap().check(&Data::parse(&wire).unwrap());
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("signed with another key"), "{said}");
         assert!(check(signer.as_ref(), &verification("digest").unwrap()), "taken as it is");
         assert!(
             !check(&DigestSigner, &verification(&own).unwrap()),

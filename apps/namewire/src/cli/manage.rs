@@ -42,6 +42,27 @@ pub(super) fn accepted(response: &ControlResponse) -> Outcome<ControlParameters>
     })
 }
 
+/// A face URI on the command line.
+pub(super) fn face_uri(text: &str) -> Result<FaceUri, String> {
+    FaceUri::parse(text).map_err(|error| format!("{error}{}", hint_of_scheme(text)))
+}
+
+/// What to write instead of an address alone.
+fn hint_of_scheme(text: &str) -> String {
+    match is_address(text) {
+        true => format!(" (a UDP neighbour is udp://{text}, a TCP neighbour tcp://{text})"),
+        false => String::new(),
+    }
+}
+
+/// Whether this is an address, or a host name with dots, with or without a port.
+fn is_address(text: &str) -> bool {
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    let is_host_name = host.contains('.')
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+    is_host_name || text.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[')
+}
+
 /// A face on the command line: its number, or the URI of its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FaceArgument {
@@ -56,9 +77,10 @@ impl std::str::FromStr for FaceArgument {
         if let Ok(id) = text.parse() {
             return Ok(Self::Id(id));
         }
-        let uri = FaceUri::parse(text)
-            .map_err(|_| "that is neither a FaceId nor a face URI".to_owned())?;
-        Ok(Self::Uri(uri))
+        let uri = FaceUri::parse(text).map_err(|_| {
+            format!("that is neither a FaceId nor a face URI{}", hint_of_scheme(text))
+        });
+        uri.map(Self::Uri)
     }
 }
 

@@ -24,6 +24,7 @@ mod failure;
 mod fetch_file;
 mod gateway;
 mod get;
+mod groups;
 mod interfaces;
 mod interrupt;
 mod key;
@@ -54,7 +55,7 @@ mod workers;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome};
 
 /// NDN forwarder and tools
@@ -113,7 +114,9 @@ enum Command {
 
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(companions::arguments());
+    let program = groups::with_groups(Arguments::command());
+    let matches = program.get_matches_from(companions::arguments());
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
         // It has exit statuses of its own.
         return nfdc::run(options);

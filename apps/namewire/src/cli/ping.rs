@@ -86,7 +86,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         if !options.quiet && !options.json {
             output::print_line(&format!("pinging {}", options.prefix))?;
         }
-        let ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics).await;
+        let ended = tokio::select! {
+            ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics) => ended,
+            () = super::connection::tell_losses(&endpoint) => Ok(()),
+        };
         if options.json {
             output::print_json(&statistics.json())?;
         } else {

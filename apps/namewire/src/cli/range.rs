@@ -1,6 +1,7 @@
 //! `namewire get --range`: some bytes of a file.
 
 use ndn_client::Endpoint;
+use ndn_client::fetch::FetchProgress;
 use ndn_files::FileMetadata;
 use ndn_packet::Name;
 
@@ -72,7 +73,8 @@ pub(super) async fn fetch(
         offset += length;
     }
     let name = stream.name().clone();
-    let progress = *progress.borrow();
+    // What was asked for, not the segments that it lies in.
+    let progress = FetchProgress { bytes: end - range.first, ..*progress.borrow() };
     Ok(Fetched { name, already: Already::default(), progress, refused: progress.refused })
 }
 

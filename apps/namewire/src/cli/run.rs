@@ -106,7 +106,7 @@ fn configuration(options: &Options) -> Outcome<Config> {
         apply_log(&mut config, directive)
             .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
     }
-    config.check().map_err(Failure::Usage)?;
+    config.check().map_err(|contradiction| Failure::Usage(contradiction.reason))?;
     Ok(config)
 }
 

@@ -125,7 +125,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
         let certificates = serve_certificates(&endpoint, certificates).await?;
         tell_serving(options, &described)?;
-        interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;
+        tokio::select! {
+            signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
+            () = super::connection::tell_losses(&endpoint) => (),
+        }
         tell_served(options, &server)?;
         // The forwarder drops the routes with the connection, whether or not it answers now.
         let _ = server.stop().await;
@@ -234,7 +237,21 @@ fn tell_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
             output::print_line(&format!("serving {directory} as {prefix}"))?;
         }
     }
+    let left_out = left_out(options);
+    if !options.json && options.directory.is_some() && !left_out.is_empty() {
+        output::note(&format_args!("namewire: left out: {}", left_out.join(", ")));
+    }
     Ok(())
+}
+
+/// What of a directory is not served, with the option that serves it.
+fn left_out(options: &Options) -> Vec<&'static str> {
+    let parts = [
+        (options.hidden, "names that begin with a period (--hidden)"),
+        (options.symlinks, "symbolic links (--symlinks)"),
+        (options.other_file_systems, "other file systems (--other-file-systems)"),
+    ];
+    parts.into_iter().filter_map(|(is_served, what)| (!is_served).then_some(what)).collect()
 }
 
 fn tell_served(options: &Options, server: &FileServer) -> Outcome {

@@ -10,77 +10,108 @@ use super::{
 /// Longest path of a Unix socket, bytes (`sun_path` of unix(7), with its last zero byte).
 const SOCKET_PATH_LEN_MAX: usize = 107;
 
+/// Settings that cannot be together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The settings, as dotted paths; the one that is at fault first.
+    pub keys: Vec<&'static str>,
+    /// Why they cannot.
+    pub reason: String,
+}
+
+impl Contradiction {
+    fn of<T>(keys: &[&'static str], reason: impl Into<String>) -> Result<T, Self> {
+        Err(Self { keys: keys.to_vec(), reason: reason.into() })
+    }
+}
+
+impl std::fmt::Display for Contradiction {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
+
 impl Config {
     /// Checks what neither the types nor the reader of single settings can: bounds of settings that
     /// the command line changed, and settings that exclude each other.
     ///
     /// # Errors
     /// What is wrong.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Contradiction> {
         let capacity = self.tables.cs.capacity_packets;
         if capacity > TABLE_ENTRIES_MAX {
-            return Err(format!(
+            let reason = format!(
                 "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
-            ));
+            );
+            return Contradiction::of(&["tables.cs.capacity_packets"], reason);
         }
         if !self.listeners.any() {
-            return Err("every listener is turned off: nobody could use the forwarder".to_owned());
+            let reason = "every listener is turned off: nobody could use the forwarder";
+            return Contradiction::of(&["listeners"], reason);
         }
         check_overload(&self.overload)?;
         check_ports(&self.listeners)?;
         self.check_socket_paths()?;
         if self.privileges.user.is_none() && self.privileges.group.is_some() {
             let reason = "privileges.group: without `user`, root would stay root; name both";
-            return Err(reason.to_owned());
+            return Contradiction::of(&["privileges.group"], reason);
         }
         let propagates = self.management.propagate.enabled;
         if propagates && self.management.access.localhop_rib != TrustRules::Nobody {
             let reason = "management.propagate: with `localhop_rib` the forwarder would register \
                           prefixes with itself; leave one of the two out";
-            return Err(reason.to_owned());
+            let keys = ["management.propagate.enabled", "management.localhop_rib"];
+            return Contradiction::of(&keys, reason);
         }
         Ok(())
     }
 
-    fn check_socket_paths(&self) -> Result<(), String> {
+    fn check_socket_paths(&self) -> Result<(), Contradiction> {
         let (unix, control) = (self.socket_path(), self.control_socket_path());
         for (key, path) in [("listeners.unix.path", &unix), ("control.path", &control)] {
             let Some(path) = path else { continue };
             if path.as_os_str().len() > SOCKET_PATH_LEN_MAX {
-                return Err(format!(
+                let reason = format!(
                     "{key}: {} is too long for a socket: at most {SOCKET_PATH_LEN_MAX} bytes",
                     path.display()
-                ));
+                );
+                // That of the control socket follows from the other one.
+                return Contradiction::of(&[key, "listeners.unix.path"], reason);
             }
             if path.file_name().is_none() {
-                return Err(format!("{key}: {} is a directory", path.display()));
+                let reason = format!("{key}: {} is a directory", path.display());
+                return Contradiction::of(&[key], reason);
             }
         }
         let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         match (unix, control) {
-            (Some(unix), Some(control)) if place(&unix) == place(&control) => Err(format!(
-                "control.path: {} is the socket of applications already",
-                control.display()
-            )),
+            (Some(unix), Some(control)) if place(&unix) == place(&control) => {
+                let reason = format!(
+                    "control.path: {} is the socket of applications already",
+                    control.display()
+                );
+                Contradiction::of(&["control.path", "listeners.unix.path"], reason)
+            }
             _ => Ok(()),
         }
     }
 }
 
-fn check_overload(overload: &Overload) -> Result<(), String> {
+fn check_overload(overload: &Overload) -> Result<(), Contradiction> {
     if overload.shed != Shed::Never && overload.shed_after < overload.mark_after {
-        return Err(format!(
+        let reason = format!(
             "overload.shed_after: {} is below mark_after, which is {}: Interests would be refused \
              before any is marked",
             format_duration(overload.shed_after),
             format_duration(overload.mark_after)
-        ));
+        );
+        return Contradiction::of(&["overload.shed_after", "overload.mark_after"], reason);
     }
     Ok(())
 }
 
 /// Refuses two sockets at one place.
-fn check_ports(listeners: &Listeners) -> Result<(), String> {
+fn check_ports(listeners: &Listeners) -> Result<(), Contradiction> {
     let of = |name, is_enabled: bool, addresses: &[std::net::IpAddr], port| {
         let addresses = if is_enabled { addresses } else { &[] };
         addresses.iter().map(|address| (name, SocketAddr::new(*address, port))).collect::<Vec<_>>()
@@ -100,20 +131,23 @@ fn check_ports(listeners: &Listeners) -> Result<(), String> {
     });
     match shared {
         Some(group) => {
-            Err(format!("listeners.multicast: the group {group} has the port of listeners.udp"))
+            let reason =
+                format!("listeners.multicast: the group {group} has the port of listeners.udp");
+            Contradiction::of(&["listeners.multicast", "listeners.udp"], reason)
         }
         None => Ok(()),
     }
 }
 
-fn check_overlap(kind: &str, sockets: &[(&str, SocketAddr)]) -> Result<(), String> {
+fn check_overlap(kind: &str, sockets: &[(&'static str, SocketAddr)]) -> Result<(), Contradiction> {
     for (index, (name, address)) in sockets.iter().enumerate() {
         let earlier = sockets[..index].iter().find(|(_, other)| overlap(*other, *address));
         if let Some((other_name, other)) = earlier {
-            return Err(format!(
+            let reason = format!(
                 "{name}: {address} cannot be listened on beside {other} of {other_name}: it is the \
                  same {kind} port"
-            ));
+            );
+            return Contradiction::of(&[name, other_name], reason);
         }
     }
     Ok(())
@@ -132,6 +166,38 @@ mod tests {
 
     fn refused(text: &str) -> String {
         parse("test", text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn both_lines_of_a_contradiction_are_told() {
+        let lines = |text: &str| -> Vec<usize> {
+            let error = parse("test", text).expect_err(text);
+            error.problems().iter().map(|problem| error.position(problem.span.start).0).collect()
+        };
+        let text = "[overload]\nmark_after = \"20ms\"\n\nshed_after = \"10ms\"\n";
+        assert_eq!(lines(text), [2, 4]);
+        // Where one of them is the default, the other is at fault.
+        assert_eq!(lines("\n\noverload.shed_after = \"20us\""), [3]);
+        let text = "[listeners.tcp]\nport = 9696\n[listeners.websocket]\nenabled = true\n";
+        assert_eq!(lines(text), [1, 3]);
+        let text = "\nlisteners.unix.path = \"/tmp/a.sock\"\ncontrol.path = \"/tmp/a.sock\"";
+        assert_eq!(lines(text), [2, 3]);
+        let face = |more: &str| format!("[[static_faces]]\nuri = \"udp4://192.0.2.1\"\n{more}");
+        let text = face("mtu = 1400\n") + &face("mtu = 1500\n") + &face("mtu = 1500\n");
+        assert_eq!(lines(&text), [2, 5, 8], "{}", refused(&text));
+        parse("test", &(face("") + &face(""))).unwrap();
+        let choice = |strategy: &str| {
+            format!("[[strategy_choices]]\nprefix = \"/a\"\nstrategy = \"{strategy}\"\n")
+        };
+        let text = choice("multicast") + &choice("asf");
+        assert_eq!(lines(&text), [3, 6], "{}", refused(&text));
+        parse("test", &(choice("asf") + &choice("/localhost/nfd/strategy/asf"))).unwrap();
+        let text = "limits = { faces = 10, faces_per_peer = 20 }";
+        assert_eq!(lines(text), [1, 1], "{}", refused(text));
+        let text = "[tables]\npit_capacity = 1000\n[limits]\npending_interests_per_face = 2000";
+        assert_eq!(lines(text), [2, 4], "{}", refused(text));
+        // The default of a quota gives way.
+        parse("test", "limits.faces = 2\ntables.pit_capacity = 100").unwrap();
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl ConfigError {
 
     pub(super) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.span.start);
+        problems.dedup();
         Self { origin: origin.to_owned(), text: text.to_owned(), problems }
     }
 

@@ -14,16 +14,19 @@ mod interfaces;
 mod listeners;
 pub mod nfd_conf;
 mod origin;
+mod place;
 mod reader;
 mod reference;
 mod schema;
 mod to_toml;
+mod together;
 mod types;
 mod units;
 
 use std::path::{Path, PathBuf};
 
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
+pub use check::Contradiction;
 pub use error::{ConfigError, Problem};
 pub use ethernet::{Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;

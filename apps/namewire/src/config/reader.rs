@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Problem;
+use super::place::Place;
 use super::types::WorkerCount;
 use super::units::{ByteSize, parse_duration};
 
@@ -205,6 +206,13 @@ impl<'a> Section<'a> {
         let span =
             self.table.and_then(|table| table.get(key)).map_or(self.span.clone(), Spanned::span);
         self.reject(key, span, reason);
+    }
+
+    /// Where the value of `key` is, or this table if it is absent.
+    pub(super) fn place(&self, key: &str) -> Place<'a> {
+        let value = self.table.and_then(|table| table.get(key));
+        let span = value.map_or(self.span.clone(), Spanned::span);
+        Place::new(self.findings, self.path_of(key), span)
     }
 
     /// Reports the keys that nothing asked for.

@@ -7,17 +7,16 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::FaceUri;
 use ndn_packet::Name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::InterfaceRule;
 use super::error::Problem;
 use super::reader::{Findings, FromToml, Section, Value, one_of};
 use super::types::*;
 use super::units::{ByteSize, format_duration};
+use super::{Contradiction, InterfaceRule};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -38,8 +37,10 @@ pub(super) fn read_with_values(text: &str) -> (Config, Vec<Problem>, BTreeMap<St
     // What a broken document seems to say is not worth a complaint of its own.
     if syntax_errors.is_empty() {
         read_document(&findings, &document, &mut config);
-        if let Err(reason) = config.check() {
-            findings.report(0..0, reason, None);
+        if let Err(Contradiction { keys, reason }) = config.check() {
+            for span in super::place::find(&document, &keys) {
+                findings.report(span, reason.clone(), None);
+            }
         }
     }
     let (problems, values) = findings.into_parts();
@@ -85,10 +86,7 @@ fn read_document<'a>(
     read_log(root.section("log"), &mut config.log);
     config.bound_faces =
         root.sections("bound_faces").into_iter().filter_map(read_bound_faces).collect();
-    config.strategy_choices =
-        root.sections("strategy_choices").into_iter().filter_map(read_strategy_choice).collect();
-    config.static_faces =
-        root.sections("static_faces").into_iter().filter_map(read_static_face).collect();
+    super::together::read(&mut root, config);
     config.static_routes =
         root.sections("static_routes").into_iter().filter_map(read_static_route).collect();
     root.finish();
@@ -298,39 +296,6 @@ fn read_log(mut section: Section<'_>, log: &mut Log) {
     let modules = section.section("modules").entries(check_module);
     log.modules = modules.into_iter().collect::<BTreeMap<_, _>>();
     section.finish();
-}
-
-fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
-    let prefix = section.read_required("prefix");
-    let strategy = section.read_required_checked("strategy", |name: &Name| {
-        let known = StrategyTable::default().insert(name.as_ref());
-        known.map(|_| ()).map_err(|error| error.to_string())
-    });
-    section.finish();
-    Some(StrategyChoice { prefix: prefix?, strategy: strategy? })
-}
-
-fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
-    let uri: Option<FaceUri> = section.read_required("uri");
-    let mut interface = None;
-    section.read_optional("interface", &mut interface);
-    let is_ethernet = uri.as_ref().is_some_and(|uri| uri.scheme() == "ether");
-    if is_ethernet && interface.is_none() {
-        section.object("uri", "an Ethernet face needs an `interface`, such as \"eth1\"");
-    } else if !is_ethernet && interface.is_some() {
-        section.object("interface", "only Ethernet faces have one");
-    }
-    let mut persistency = Persistency::Permanent;
-    section.read("persistency", &mut persistency);
-    let mut mtu = None;
-    section.read_optional("mtu", &mut mtu);
-    if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
-        section.object("mtu", &format!("it must lie between {MTU_MIN} and {MTU_MAX}"));
-    }
-    let mut pit_tokens = PitTokens::Auto;
-    section.read("pit_tokens", &mut pit_tokens);
-    section.finish();
-    Some(StaticFace { uri: uri?, interface, persistency, mtu, pit_tokens })
 }
 
 fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {

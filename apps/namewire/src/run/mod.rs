@@ -13,6 +13,7 @@
 //! | `control` | the control thread's loop |
 //! | `balance` | which worker has which names: looked at, evened out, told |
 //! | `faces` | faces as management sees them; making new ones |
+//! | `missing` | interfaces that are named and not there |
 //! | `bound`, `multicast` | faces that come and go with network interfaces |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
@@ -35,6 +36,7 @@ mod ethernet;
 mod faces;
 mod identities;
 mod listeners;
+mod missing;
 mod multicast;
 mod operator;
 pub(crate) mod placement;
@@ -80,6 +82,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let signals = stop::Signals::new()?;
     let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
     tracing::info!(workers = places.len(), with_faces, "starting");
+    missing::warn_of_interfaces(config);
     let mut listeners = listeners::Listeners::open(config, with_faces)?;
     let control_socket = open_control_socket(config, &mut listeners)?;
     // Before there are threads, which would keep rights of their own.

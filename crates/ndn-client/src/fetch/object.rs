@@ -104,7 +104,8 @@ impl Endpoint {
             }
             ExpressError::Nack { .. } => failed(FetchFailure::Nack { segment }),
             ExpressError::Closed => FetchError::Closed,
-            other @ (ExpressError::Encode(_)
+            other @ (ExpressError::NobodyListens
+            | ExpressError::Encode(_)
             | ExpressError::TooLong(_)
             | ExpressError::Sign(_)
             | ExpressError::Verification { .. }) => FetchError::Discovery(other),

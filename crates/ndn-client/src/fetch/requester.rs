@@ -94,6 +94,12 @@ impl Requester {
     ) -> Option<(u64, ReceivedData)> {
         match event {
             FlowEvent::Data(data) => self.handle_data(now, data, check),
+            FlowEvent::Nack { segment, reason: NackReason::NO_ROUTE }
+                if self.flow.endpoint().shared().is_settling() =>
+            {
+                self.state.handle_too_early(now, segment);
+                None
+            }
             FlowEvent::Nack { segment, reason } => {
                 self.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
                 None

@@ -5,6 +5,7 @@
 //! calls `handle_timeout`. Contents stay with the driver, which reports through `set_consumed` how
 //! far it has passed them on.
 
+mod early;
 mod refused;
 
 use std::cmp::Reverse;
@@ -99,6 +100,8 @@ pub struct FetchState {
     /// Why segments were asked for again that did not verify.
     refusals: BTreeMap<u64, FetchFailure>,
     failure: Option<FetchFailure>,
+    /// Since when Interests come too early.
+    early_since: Option<Duration>,
     progress: FetchProgress,
 }
 
@@ -124,6 +127,7 @@ impl FetchState {
             doubts: (0, 0),
             refusals: BTreeMap::new(),
             failure: None,
+            early_since: None,
             progress: FetchProgress::default(),
         }
     }
@@ -157,6 +161,7 @@ impl FetchState {
         final_segment: Option<u64>,
         marked: bool,
     ) -> DataOutcome {
+        self.early_since = None;
         if let Some(last) = final_segment {
             self.learn_end(segment, last);
         }

@@ -127,6 +127,33 @@ async fn a_nack_names_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_route_is_believed_once_a_forwarder_has_been_back_for_some_seconds() {
+    let forwarder = FakeForwarder::new(Behaviour::default());
+    let (producer, consumer) = (forwarder.attach(), forwarder.attach());
+    let come_back = |endpoint: &crate::Endpoint| {
+        endpoint.shared().lock().reconnected_at = Some(tokio::time::Instant::now());
+    };
+    come_back(&consumer);
+    let asked = {
+        let consumer = consumer.clone();
+        tokio::spawn(async move { consumer.express(&InterestRequest::new(name("/late/x"))).await })
+    };
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let _served = producer.produce(&name("/late"), echo("")).await.unwrap();
+    asked.await.unwrap().unwrap();
+
+    come_back(&consumer);
+    let start = tokio::time::Instant::now();
+    let nowhere = InterestRequest::new(name("/nowhere"));
+    let refused = ExpressError::Nack { name: "/nowhere".into(), reason: NackReason::NO_ROUTE };
+    assert_eq!(consumer.express(&nowhere.clone().believe_nacks()).await.unwrap_err(), refused);
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(consumer.express(&nowhere).await.unwrap_err(), refused);
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(12), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn congestion_and_duplicates_are_tried_again() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let forwarder = FakeForwarder::new(Behaviour::default());

@@ -246,6 +246,11 @@ async fn the_key_of_a_certificate_counts_while_that_is_valid() {
         lab.now.store(time, Ordering::Relaxed);
         assert_eq!(lab.consumer.express(&request).await.is_ok(), accepted, "{time}");
     }
+    // A key that is not the signer's is told as that.
+    let other = Arc::clone(&lab.site.certificate);
+    let request = request.verifier(Arc::new(CertificateVerifier::with_clock(other, || NOW)));
+    let error = lab.consumer.express(&request).await.unwrap_err().to_string();
+    assert!(error.contains("signed with another key, /lab/a/server/KEY/"), "{error}");
 }
 
 fn issue(

@@ -93,3 +93,13 @@ async fn tokens_and_fragmentation_go_together_and_commands_use_localhop() {
     assert_eq!(returned, token);
     assert_eq!(ndn_packet::Data::parse(&wire).unwrap().content(), Some(&[7; 5000][..]));
 }
+
+#[tokio::test]
+async fn a_port_that_nobody_has_is_told() {
+    let (forwarder, endpoint) = connect().await;
+    drop(forwarder);
+    let request =
+        InterestRequest::new(name("/udp")).lifetime(Duration::from_millis(100)).retransmissions(3);
+    let error = endpoint.express(&request).await.unwrap_err();
+    assert_eq!(error, crate::ExpressError::NobodyListens);
+}

@@ -120,9 +120,9 @@ impl<'d> Reader<'d> {
         let Self { config, warnings, errors, .. } = self;
         let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
         if problems.is_empty()
-            && let Err(reason) = config.check()
+            && let Err(contradiction) = config.check()
         {
-            problems.push(reason);
+            problems.push(contradiction.reason);
         }
         if problems.is_empty() {
             Ok(NfdConf { config, warnings })

@@ -1,0 +1,74 @@
+//! `namewire --help`: the commands by what they are for.
+
+use std::fmt::Write;
+
+/// Headings, with the commands below them. What is in none of them comes last.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("The forwarder", &["run", "start", "stop", "config"]),
+    ("Its tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
+    ("Data", &["get", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
+    ("Keys", &["key", "cert"]),
+    (
+        "Looking inside",
+        &["dissect", "capture", "log", "workers", "interfaces", "ndt", "trace", "traffic", "bench"],
+    ),
+    ("Companions", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),
+];
+
+/// Lists the commands of `program` in groups.
+pub(super) fn with_groups(program: clap::Command) -> clap::Command {
+    let list = list(&program);
+    let template = format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\
+         Options:\n{{options}}{{after-help}}"
+    );
+    program.help_template(template)
+}
+
+fn list(program: &clap::Command) -> String {
+    let all: Vec<(&str, String)> = program
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| {
+            (command.get_name(), command.get_about().map(ToString::to_string).unwrap_or_default())
+        })
+        .collect();
+    let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let rest: Vec<&str> = all.iter().map(|(name, _)| *name).filter(|name| !grouped(name)).collect();
+    let mut text = String::new();
+    for (heading, names) in GROUPS.into_iter().chain([("Others", rest.as_slice())]) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{heading}:");
+        for (name, about) in names.iter().filter_map(|name| all.iter().find(|(own, _)| own == name))
+        {
+            let _ = writeln!(text, "  {name:width$}  {about}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_listed_once_and_every_listed_one_is_there() {
+        let program = super::super::Arguments::command();
+        let list = list(&program);
+        for command in program.get_subcommands() {
+            let line = format!("\n  {} ", command.get_name());
+            assert_eq!(list.matches(&line).count(), 1, "{}", command.get_name());
+        }
+        for name in GROUPS.iter().flat_map(|(_, names)| names.iter()) {
+            assert!(program.find_subcommand(name).is_some(), "{name}");
+        }
+        let mut program = with_groups(program);
+        let help = program.render_long_help().to_string();
+        assert!(help.contains("Keys:\n  key "), "{help}");
+        assert!(help.contains("--version") && help.contains("Exit status:"), "{help}");
+    }
+}

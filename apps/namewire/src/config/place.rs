@@ -1,0 +1,57 @@
+//! Where settings stand in a file.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::reader::Findings;
+
+/// Where a setting stands, to be objected to once others have been read.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    findings: &'a Findings,
+    path: String,
+    span: Range<usize>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) const fn new(findings: &'a Findings, path: String, span: Range<usize>) -> Self {
+        Self { findings, path, span }
+    }
+
+    pub(super) fn object(&self, reason: &str) {
+        self.findings.report(self.span.clone(), format!("`{}`: {reason}", self.path), None);
+    }
+}
+
+/// Where these settings stand, given as dotted paths. Where none of them is written down, the nearest
+/// table above the first one.
+pub(super) fn find(document: &Spanned<DeTable<'_>>, keys: &[&str]) -> Vec<Range<usize>> {
+    let mut exact = Vec::new();
+    let mut near = 0..0;
+    for (index, key) in keys.iter().enumerate() {
+        let (span, is_exact) = find_one(document, key);
+        if is_exact && !exact.contains(&span) {
+            exact.push(span);
+        } else if index == 0 {
+            near = span;
+        }
+    }
+    if exact.is_empty() {
+        exact.push(near);
+    }
+    exact
+}
+
+fn find_one(document: &Spanned<DeTable<'_>>, key: &str) -> (Range<usize>, bool) {
+    let (mut table, mut span) = (Some(document.get_ref()), 0..0);
+    for part in key.split('.') {
+        let found = table.and_then(|table| table.get_key_value(part));
+        let Some((name, value)) = found else { return (span, false) };
+        // Tables of several lines are where their name is.
+        span = name.span();
+        table = value.get_ref().as_table();
+    }
+    (span, true)
+}

@@ -1,0 +1,127 @@
+//! Settings that are looked at together: faces and strategies that are there twice, and quotas with what
+//! they are parts of.
+
+use ndn_forwarding::strategy::StrategyTable;
+use ndn_management::FaceUri;
+use ndn_packet::Name;
+use toml::de::DeValue;
+
+use super::place::Place;
+use super::reader::{FromToml, Section};
+use super::types::*;
+
+pub(super) fn read(root: &mut Section<'_>, config: &mut Config) {
+    read_strategy_choices(root, config);
+    read_static_faces(root, config);
+    check_quotas(root, config);
+}
+
+fn read_strategy_choices(root: &mut Section<'_>, config: &mut Config) {
+    let mut seen: Vec<(Place, StrategyChoice)> = Vec::new();
+    for section in root.sections("strategy_choices") {
+        let place = section.place("strategy");
+        let Some(choice) = read_strategy_choice(section) else { continue };
+        let earlier = seen.iter().find(|(_, other)| other.prefix == choice.prefix);
+        if let Some((earlier, _)) = earlier.filter(|(_, other)| other.strategy != choice.strategy) {
+            let reason = format!("{} has two strategies", choice.prefix);
+            earlier.object(&reason);
+            place.object(&reason);
+        }
+        seen.push((place, choice));
+    }
+    config.strategy_choices = seen.into_iter().map(|(_, choice)| choice).collect();
+}
+
+fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
+    let prefix = section.read_required("prefix");
+    let strategy = section.read_required_checked("strategy", |name: &StrategyName| {
+        let known = StrategyTable::default().insert(name.0.as_ref());
+        known.map(|_| ()).map_err(|error| error.to_string())
+    });
+    section.finish();
+    Some(StrategyChoice { prefix: prefix?, strategy: strategy?.0 })
+}
+
+fn read_static_faces(root: &mut Section<'_>, config: &mut Config) {
+    let mut seen: Vec<(Place, StaticFace)> = Vec::new();
+    for section in root.sections("static_faces") {
+        let place = section.place("uri");
+        let Some(face) = read_static_face(section) else { continue };
+        let is_same =
+            |other: &StaticFace| other.uri == face.uri && other.interface == face.interface;
+        let earlier = seen.iter().find(|(_, other)| is_same(other));
+        if let Some((earlier, _)) = earlier.filter(|(_, other)| *other != face) {
+            let reason = format!("{} is there twice, with different settings", face.uri);
+            earlier.object(&reason);
+            place.object(&reason);
+        }
+        seen.push((place, face));
+    }
+    config.static_faces = seen.into_iter().map(|(_, face)| face).collect();
+}
+
+/// Quotas that are set have to be less than what they are parts of; those that are not set give way.
+fn check_quotas(root: &mut Section<'_>, config: &Config) {
+    let (limits, pit) = (&config.limits, config.tables.pit_capacity);
+    let per_face = limits.pending_interests_per_face;
+    let per_face = per_face.and_then(|most| usize::try_from(most).ok()).unwrap_or(0);
+    let parts = [
+        ("limits", "faces_per_peer", limits.faces_per_peer, "limits", "faces", limits.faces),
+        ("limits", "pending_interests_per_face", per_face, "tables", "pit_capacity", pit),
+    ];
+    for (section, key, part, whole_section, whole_key, whole) in parts {
+        let quotas = root.section(section);
+        if part <= whole || !quotas.has(key) {
+            continue;
+        }
+        let reason = format!("{part} is more than {whole_section}.{whole_key}, which is {whole}");
+        quotas.object(key, &reason);
+        let of = root.section(whole_section);
+        if of.has(whole_key) {
+            of.object(whole_key, &format!("{section}.{key} is more than that: {part}"));
+        }
+    }
+}
+
+fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
+    let uri: Option<FaceUri> = section.read_required("uri");
+    let mut interface = None;
+    section.read_optional("interface", &mut interface);
+    let is_ethernet = uri.as_ref().is_some_and(|uri| uri.scheme() == "ether");
+    if is_ethernet && interface.is_none() {
+        section.object("uri", "an Ethernet face needs an `interface`, such as \"eth1\"");
+    } else if !is_ethernet && interface.is_some() {
+        section.object("interface", "only Ethernet faces have one");
+    }
+    let mut persistency = Persistency::Permanent;
+    section.read("persistency", &mut persistency);
+    let mut mtu = None;
+    section.read_optional("mtu", &mut mtu);
+    if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
+        section.object("mtu", &format!("it must lie between {MTU_MIN} and {MTU_MAX}"));
+    }
+    let mut pit_tokens = PitTokens::Auto;
+    section.read("pit_tokens", &mut pit_tokens);
+    section.finish();
+    Some(StaticFace { uri: uri?, interface, persistency, mtu, pit_tokens })
+}
+
+/// A strategy; `multicast` stands for `/localhost/nfd/strategy/multicast`.
+struct StrategyName(Name);
+
+impl FromToml for StrategyName {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = String::from_toml(value)?;
+        if text.starts_with('/') {
+            return Name::from_toml(value).map(Self);
+        }
+        let full = format!("/localhost/nfd/strategy/{text}");
+        let name =
+            Name::from_uri(&full).map_err(|error| format!("`{text}` is no strategy: {error}"));
+        name.map(Self)
+    }
+
+    fn kind() -> String {
+        "strategy, such as `\"multicast\"` or its full name".to_owned()
+    }
+}

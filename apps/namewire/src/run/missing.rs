@@ -1,0 +1,71 @@
+//! Interfaces that the configuration names and that are not there.
+
+use ndn_sys::interface::interfaces;
+use tracing::warn;
+
+use crate::config::{Config, InterfaceRule};
+
+/// Warns about interfaces that are named but not there, or not yet: faces wait for them.
+pub(super) fn warn_of_interfaces(config: &Config) {
+    let Ok(there) = interfaces() else { return };
+    for (setting, name) in named(config) {
+        if !there.iter().any(|interface| interface.name == name) {
+            warn!("{setting}: there is no interface {name}; should one come, it is used");
+        }
+    }
+}
+
+/// Interfaces that are named in full and in use, each with the setting.
+fn named(config: &Config) -> Vec<(&'static str, &str)> {
+    let (multicast, ethernet) = (&config.listeners.multicast, &config.listeners.ethernet);
+    let mut lists = vec![
+        (multicast.enabled, "listeners.multicast.interfaces", &multicast.interfaces),
+        (ethernet.enabled, "listeners.ethernet.interfaces", &ethernet.interfaces),
+        (
+            ethernet.enabled && ethernet.multicast,
+            "listeners.ethernet.multicast_interfaces",
+            &ethernet.multicast_interfaces,
+        ),
+    ];
+    for bound in &config.bound_faces {
+        lists.push((true, "bound_faces.interfaces", &bound.interfaces));
+    }
+    let mut named = Vec::new();
+    for (_, setting, rules) in lists.into_iter().filter(|(is_used, ..)| *is_used) {
+        for rule in rules {
+            if let InterfaceRule::Name(name) = rule
+                && !name.contains(['*', '?'])
+            {
+                named.push((setting, name.as_str()));
+            }
+        }
+    }
+    let faces = config.static_faces.iter().filter_map(|face| face.interface.as_deref());
+    named.extend(faces.map(|name| ("static_faces.interface", name)));
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn interfaces_count_that_are_named_and_in_use() {
+        let text = "listeners.multicast = { enabled = true, interfaces = [\"eth99\", \"en*\"] }\n\
+                    listeners.ethernet = { enabled = false, interfaces = [\"eth98\"] }\n\
+                    [[bound_faces]]\nremotes = [\"udp4://192.0.2.1:6363\"]\ninterfaces = [\"eth97\"]\n\
+                    [[static_faces]]\nuri = \"ether://[02:00:00:00:00:01]\"\ninterface = \"eth96\"\n";
+        let config = parse("test", text).unwrap();
+        assert_eq!(
+            named(&config),
+            [
+                ("listeners.multicast.interfaces", "eth99"),
+                ("bound_faces.interfaces", "eth97"),
+                ("static_faces.interface", "eth96"),
+            ]
+        );
+    }
+}
