@@ -3,6 +3,7 @@
 
 mod config_text;
 mod distance;
+mod link;
 mod live;
 mod machine;
 mod overload;
@@ -11,6 +12,7 @@ mod relay;
 mod transfer;
 
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
+pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
 pub use overload::{

@@ -13,6 +13,7 @@ use namewire_bench::{
 };
 
 use super::bench_files;
+use super::bench_link;
 use super::bench_management;
 use super::bench_overload;
 use super::connect::positive_duration;
@@ -175,6 +176,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    Link(bench_link::Options),
     Overload(bench_overload::Options),
     Management(bench_management::Options),
     /// The yardstick of `bench relay`, which starts it by itself
@@ -280,6 +282,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             let report = run_idle(&idle)?;
             if *json { print_json(&report) } else { print_idle(&report) }
         }
+        Bench::Link(options) => bench_link::run(options),
         Bench::Overload(options) => bench_overload::run(options),
         Bench::Management(options) => bench_management::run(options),
         Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {

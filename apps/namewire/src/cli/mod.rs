@@ -7,6 +7,7 @@
 
 mod bench;
 mod bench_files;
+mod bench_link;
 mod bench_management;
 mod bench_overload;
 mod capture;

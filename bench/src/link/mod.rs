@@ -1,0 +1,301 @@
+//! The link of `ndn_client::link` as a program: a relay between UDP sockets with rate, delay, queue, loss,
+//! reordering and duplication, in real time. It knows nothing of NDN.
+
+mod direction;
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ndn_client::link::LinkOptions;
+use ndn_sys::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use serde::Serialize;
+
+use self::direction::Direction;
+pub use self::direction::LinkCounters;
+
+/// Peers at the near end; datagrams of further ones are dropped.
+const PEERS_MAX: usize = 64;
+/// Datagrams that are read from one socket before others have their turn.
+const READ_BATCH: usize = 64;
+/// Longest datagram.
+const DATAGRAM_LEN_MAX: usize = 65_535;
+/// Kernel's buffers of the sockets, which are no part of the link and should never be full.
+const SOCKET_BUFFER_LEN: usize = 8 << 20;
+/// How soon the relay ends when it is to.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A link between two UDP addresses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkRelayOptions {
+    /// The near end, to which peers send.
+    pub listen: SocketAddr,
+    /// Where the far end leads to.
+    pub to: SocketAddr,
+    /// From the near to the far end.
+    pub there: LinkOptions,
+    /// From the far to the near end.
+    pub back: LinkOptions,
+}
+
+/// What became of the datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// From the near to the far end.
+    pub there: LinkCounters,
+    /// From the far to the near end.
+    pub back: LinkCounters,
+    /// Datagrams of more peers than are served.
+    pub of_further_peers: u64,
+    /// Datagrams that arrived and that the kernel did not take.
+    pub not_taken: u64,
+}
+
+/// A peer at the near end, with the socket by which it is known at the far end.
+struct Peer {
+    address: SocketAddr,
+    far: UdpSocket,
+}
+
+/// The relay.
+pub struct LinkRelay {
+    near: UdpSocket,
+    to: SocketAddr,
+    peers: Vec<Peer>,
+    there: Direction,
+    back: Direction,
+    of_further_peers: u64,
+    not_taken: u64,
+    start_ns: u64,
+}
+
+impl std::fmt::Debug for LinkRelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkRelay").field("near", &self.near).field("to", &self.to).finish()
+    }
+}
+
+impl LinkRelay {
+    /// Opens the near end.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub fn bind(options: &LinkRelayOptions) -> io::Result<Self> {
+        let direction = |options| {
+            Direction::new(options).ok_or_else(|| io::Error::other("no histogram can be made"))
+        };
+        Ok(Self {
+            near: open(options.listen)?,
+            to: options.to,
+            peers: Vec::new(),
+            there: direction(options.there)?,
+            back: direction(options.back)?,
+            of_further_peers: 0,
+            not_taken: 0,
+            start_ns: clock::now(),
+        })
+    }
+
+    /// The address of the near end.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.near.local_addr()
+    }
+
+    /// Relays until `stop` says so.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<LinkReport> {
+        let mut buffer = vec![0; DATAGRAM_LEN_MAX];
+        let mut ready = Vec::with_capacity(PEERS_MAX + 1);
+        while !stop.load(Ordering::Relaxed) {
+            self.wait(&mut ready)?;
+            if ready.first() == Some(&true) {
+                self.read_near(&mut buffer)?;
+            }
+            for peer in (0..self.peers.len()).filter(|peer| ready.get(peer + 1) == Some(&true)) {
+                self.read_far(peer, &mut buffer)?;
+            }
+            self.write_arrived()?;
+        }
+        Ok(LinkReport {
+            there: self.there.counters(),
+            back: self.back.counters(),
+            of_further_peers: self.of_further_peers,
+            not_taken: self.not_taken,
+        })
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(clock::now().saturating_sub(self.start_ns))
+    }
+
+    /// Waits for datagrams, or until one that is under way arrives.
+    fn wait(&self, ready: &mut Vec<bool>) -> io::Result<()> {
+        let next = self.there.next_arrival().into_iter().chain(self.back.next_arrival()).min();
+        let now = self.now();
+        let wait = next.map_or(PATIENCE, |at| at.saturating_sub(now)).min(PATIENCE);
+        let timeout = Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(0),
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        let sockets = std::iter::once(&self.near).chain(self.peers.iter().map(|peer| &peer.far));
+        let mut fds: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ready.clear();
+        ready.extend(fds.iter().map(|fd| !fd.revents().is_empty()));
+        Ok(())
+    }
+
+    fn read_near(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..READ_BATCH {
+            let Some((length, from)) = received(self.near.recv_from(buffer))? else {
+                return Ok(());
+            };
+            let known = self.peers.iter().position(|peer| peer.address == from);
+            let peer = match known {
+                Some(peer) => peer,
+                None if self.peers.len() == PEERS_MAX => {
+                    self.of_further_peers += 1;
+                    continue;
+                }
+                None => {
+                    let any: IpAddr = match self.to {
+                        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+                    };
+                    let far = open((any, 0).into())?;
+                    far.connect(self.to)?;
+                    self.peers.push(Peer { address: from, far });
+                    self.peers.len() - 1
+                }
+            };
+            let now = self.now();
+            self.there.send(now, peer, &buffer[..length]);
+        }
+        Ok(())
+    }
+
+    fn read_far(&mut self, peer: usize, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..READ_BATCH {
+            let read = self.peers[peer].far.recv(buffer).map(|length| (length, self.to));
+            let Some((length, _)) = received(read)? else {
+                return Ok(());
+            };
+            let now = self.now();
+            self.back.send(now, peer, &buffer[..length]);
+        }
+        Ok(())
+    }
+
+    /// Passes on what has arrived.
+    fn write_arrived(&mut self) -> io::Result<()> {
+        let now = self.now();
+        while let Some((peer, bytes)) = self.there.arrive(now) {
+            self.not_taken += u64::from(!taken(self.peers[peer].far.send(&bytes))?);
+        }
+        while let Some((peer, bytes)) = self.back.arrive(now) {
+            let sent = self.near.send_to(&bytes, self.peers[peer].address);
+            self.not_taken += u64::from(!taken(sent)?);
+        }
+        Ok(())
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    // As much as the kernel allows.
+    let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_LEN);
+    let _ = set_socket_send_buffer_size(&socket, SOCKET_BUFFER_LEN);
+    Ok(socket)
+}
+
+/// What was read, if anything was: that nobody listens at the far end is no end of the link.
+fn received(read: io::Result<(usize, SocketAddr)>) -> io::Result<Option<(usize, SocketAddr)>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if is_of_peer(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn taken(sent: io::Result<usize>) -> io::Result<bool> {
+    match sent {
+        Ok(_) => Ok(true),
+        Err(error) if is_of_peer(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_of_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::Interrupted
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    ) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn datagrams_go_there_and_back_to_who_sent_them() {
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let link = LinkOptions { delay: Duration::from_millis(1), ..LinkOptions::default() };
+        let options = LinkRelayOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            to: far.local_addr().unwrap(),
+            there: link,
+            back: LinkOptions { duplication: 1.0, ..link },
+        };
+        let mut relay = LinkRelay::bind(&options).unwrap();
+        let near = relay.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let running = std::thread::spawn(move || relay.run(&stopped));
+        let open = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(near).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            socket
+        };
+        far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let peers = [open(), open()];
+        let mut buffer = [0; 100];
+        for (peer, text) in peers.iter().zip(["one", "other"]) {
+            peer.send(text.as_bytes()).unwrap();
+            let (length, from) = far.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], text.as_bytes());
+            far.send_to(&buffer[..length], from).unwrap();
+        }
+        for (peer, text) in peers.iter().zip(["one", "other"]) {
+            for _ in 0..2 {
+                let length = peer.recv(&mut buffer).unwrap();
+                assert_eq!(&buffer[..length], text.as_bytes());
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let report = running.join().unwrap().unwrap();
+        assert_eq!((report.there.sent, report.there.arrived), (2, 2));
+        assert_eq!((report.back.sent, report.back.arrived, report.back.duplicated), (2, 4, 2));
+        assert_eq!((report.of_further_peers, report.not_taken), (0, 0));
+    }
+}

@@ -1,0 +1,60 @@
+//! A transfer over `namewire bench link`: server, forwarder, a link that loses and reorders, forwarder, client.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+
+use namewire_tests::{Settings, noise};
+use rustix::process::Signal;
+
+#[test]
+fn a_file_comes_whole_over_a_link_that_loses_and_reorders() {
+    let [near, far] = [(); 2].map(|()| Settings::new().udp().start());
+    let served = far.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    let content = noise(1, 1_000_001);
+    fs::write(served.join("file"), &content).unwrap();
+    let directory = served.display().to_string();
+    let mut server = far.spawn("server", &["serve", &directory, "--prefix", "/files"]);
+    server.wait_for_output("serving ");
+
+    let to = format!("127.0.0.1:{}", far.port());
+    let mut link = near.spawn(
+        "link",
+        &[
+            &["bench", "link", "--listen", "127.0.0.1:0", "--to", &to][..],
+            &["--rate", "100Mbit", "--delay", "2ms", "--loss", "3%", "--seed", "7"],
+            &["--reorder", "5%", "--reorder-delay", "3ms", "--duplicate", "3%", "--json"],
+        ]
+        .concat(),
+    );
+    // The last line of the first value.
+    link.wait_for_output("}");
+    let end = values(&link.stdout())[0]["from"].as_str().unwrap().to_owned();
+
+    let _ = near.output(&["nfdc", "route", "add", "/files", &format!("udp4://{end}")]);
+    // Once by way of a forwarder, and once by UDP alone.
+    let udp = format!("udp://{end}");
+    for (name, arguments) in [("forwarded", vec![]), ("direct", vec!["--transport", &udp])] {
+        let out = near.directory().join(name);
+        let path = out.display().to_string();
+        let get = ["get", "/files/file", "-o", &path, "--quiet"];
+        let fetched = near.run(&[&get[..], &arguments].concat());
+        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+        assert!(fs::read(out).unwrap() == content, "{name}");
+    }
+
+    link.signal(Signal::INT);
+    assert!(link.wait().success());
+    let report = values(&link.stdout()).pop().unwrap();
+    for way in ["there", "back"] {
+        let count = |key: &str| report[way][key].as_u64().unwrap();
+        // The same seed does the same to the first hundred or so, however many there are.
+        assert!(count("sent") > 100 && count("lost") > 0 && count("duplicated") > 0, "{report}");
+    }
+    assert!(report["back"]["arrived_bytes"].as_u64() >= Some(1_000_001), "{report}");
+}
+
+/// The JSON values in what was printed.
+fn values(printed: &str) -> Vec<serde_json::Value> {
+    serde_json::Deserializer::from_str(printed).into_iter().map(Result::unwrap).collect()
+}
