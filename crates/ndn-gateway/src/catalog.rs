@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::conditions::Validators;
 use crate::failure::Failure;
+use crate::versions::Versions;
 
 /// Files and directories that are remembered.
 const ENTRIES_MAX: usize = 4096;
@@ -78,15 +79,25 @@ pub(crate) struct Catalog {
     entries: Mutex<HashMap<Name, Shelf>>,
     look_ups: Semaphore,
     manifest_room: Arc<Semaphore>,
+    /// Of what keys vouch for; `None`: older versions are served, too.
+    versions: Option<Mutex<Versions>>,
 }
 
 impl Catalog {
     /// `lifetime` is how long what is found counts without being asked for again.
-    pub(crate) fn new(endpoint: Endpoint, fetching: &FetchOptions, lifetime: Duration) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        fetching: &FetchOptions,
+        lifetime: Duration,
+        allow_older: bool,
+    ) -> Self {
+        let refuse_older = fetching.verification.is_by_key() && !allow_older;
         let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
         let look_ups = Semaphore::new(LOOK_UPS_MAX);
         let manifest_room = Arc::new(Semaphore::new(MANIFEST_ROOM));
-        Self { endpoint, fetching, lifetime, entries: Mutex::default(), look_ups, manifest_room }
+        let versions = refuse_older.then(Mutex::default);
+        let entries = Mutex::default();
+        Self { endpoint, fetching, lifetime, entries, look_ups, manifest_room, versions }
     }
 
     /// What `name` is now, or was within the lifetime.
@@ -152,6 +163,7 @@ impl Catalog {
     async fn look_up(&self, name: &Name, earlier: Option<&Resource>) -> Known {
         let found = self.endpoint.find(name, &self.fetching).await;
         let found = found.map_err(|error| Failure::from(&error))?;
+        self.refuse_older(found.name())?;
         let content = found.metadata().cloned().unwrap_or_default();
         let metadata = match FileMetadata::decode(&content) {
             Ok(metadata) => Some(metadata),
@@ -198,6 +210,17 @@ impl Catalog {
             learnt.map_err(|error| Failure::from(&error))?;
         }
         Ok(Arc::new(resource))
+    }
+
+    /// Refuses a version that is older than one that was verified: who can replay old packets must not
+    /// be able to bring it back.
+    fn refuse_older(&self, name: &Name) -> Result<(), Failure> {
+        let Some(versions) = &self.versions else { return Ok(()) };
+        let noted = versions.lock().unwrap_or_else(PoisonError::into_inner).note(name.as_ref());
+        noted.map_err(|newer| {
+            let text = format!("{name} is older than version {newer}, which was verified before");
+            Failure::new(StatusCode::BAD_GATEWAY, text)
+        })
     }
 
     /// Waits for room for the manifest of so many segments.
@@ -268,7 +291,7 @@ mod tests {
         let (reader, writer) = tokio::io::split(one);
         let options = ndn_client::EndpointOptions::default();
         let endpoint = Endpoint::from_stream(reader, writer, &options);
-        (Catalog::new(endpoint, &FetchOptions::default(), Duration::ZERO), other)
+        (Catalog::new(endpoint, &FetchOptions::default(), Duration::ZERO, false), other)
     }
 
     #[tokio::test(start_paused = true)]

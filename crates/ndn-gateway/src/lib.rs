@@ -19,7 +19,10 @@ mod stall_guard;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod versions;
 
 pub use access_log::{AccessLog, Counters};
 pub use hosts::is_host_allowed;
+pub use path::{PathError, Place, encode, place_of};
+pub use range::{Range, Wanted, wanted};
 pub use server::{Gateway, GatewayOptions, Limits};

@@ -9,27 +9,34 @@ const DEPTH_MAX: usize = 256;
 
 /// Why the path of a URL names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PathError {
+pub enum PathError {
+    /// It does not begin with `/`.
     #[error("the path does not begin with `/`")]
     NotAbsolute,
+    /// A component is empty.
     #[error("a component of the path is empty")]
     Empty,
+    /// A component leads elsewhere.
     #[error("a component of the path is `.` or `..`")]
     Dots,
+    /// A component is no file name.
     #[error("a component of the path holds an encoded `/` or zero byte")]
     Separator,
+    /// An encoded byte cannot be read.
     #[error("a `%` in the path is not followed by two hexadecimal digits")]
     Encoding,
+    /// A component has more than 255 bytes, or there are more than 256.
     #[error("the path is too long")]
     TooLong,
 }
 
 /// What the path of a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) name: Name,
+pub struct Place {
+    /// The name, without version.
+    pub name: Name,
     /// The path ends with `/`: a directory is meant.
-    pub(crate) is_directory: bool,
+    pub is_directory: bool,
 }
 
 /// Reads the path of a URL below `prefix`. Each component becomes a GenericNameComponent of the same
@@ -37,7 +44,10 @@ pub(crate) struct Place {
 ///
 /// Several `/` at the beginning count as one: clients that join an address and an absolute path
 /// (XRootD's proxy among them) send them. Empty components elsewhere are refused.
-pub(crate) fn place_of(prefix: &Name, path: &str) -> Result<Place, PathError> {
+///
+/// # Errors
+/// Why it names nothing.
+pub fn place_of(prefix: &Name, path: &str) -> Result<Place, PathError> {
     let path = path.strip_prefix('/').ok_or(PathError::NotAbsolute)?.trim_start_matches('/');
     let mut name = prefix.clone();
     if path.is_empty() {
@@ -92,7 +102,8 @@ fn hexadecimal(digit: u8) -> Option<u8> {
 }
 
 /// A file name as a component of a URL: all but unreserved characters (RFC 3986, section 2.3) encoded.
-pub(crate) fn encode(file_name: &[u8]) -> String {
+#[must_use]
+pub fn encode(file_name: &[u8]) -> String {
     let mut encoded = String::with_capacity(file_name.len());
     for &byte in file_name {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {

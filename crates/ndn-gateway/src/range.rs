@@ -5,20 +5,24 @@ const RANGES_MAX: usize = 1024;
 
 /// Bytes of a file, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) first: u64,
-    pub(crate) last: u64,
+pub struct Range {
+    /// The first byte, counted from 0.
+    pub first: u64,
+    /// The last byte, not before the first.
+    pub last: u64,
 }
 
 impl Range {
-    pub(crate) fn bytes(self) -> u64 {
+    /// Length in bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
 /// What a request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// All of it: no Range field, or one that is to be ignored.
     Whole,
     /// These, in this order; at least one.
@@ -32,7 +36,8 @@ pub(crate) enum Wanted {
 /// Units other than bytes and what cannot be read are ignored (RFC 9110, section 14.2), and so are too
 /// many ranges, and ranges that add up to more than the file: a few bytes of request are not to cost
 /// many times the file.
-pub(crate) fn wanted(field: &str, size: u64) -> Wanted {
+#[must_use]
+pub fn wanted(field: &str, size: u64) -> Wanted {
     let Some(specifiers) = field.trim().strip_prefix("bytes=") else {
         return Wanted::Whole;
     };

@@ -75,6 +75,9 @@ pub struct GatewayOptions {
     pub fetching: FetchOptions,
     /// How long metadata counts without being asked for again.
     pub metadata_lifetime: Duration,
+    /// Whether an older version is served than one that a key has vouched for before. Otherwise it is
+    /// refused for as long as the gateway lives.
+    pub allow_older: bool,
     /// What clients may take.
     pub limits: Limits,
     /// Names that those who connect over loopback may ask for, beside this machine's own.
@@ -97,10 +100,17 @@ impl Gateway {
     /// A gateway over `endpoint`.
     #[must_use]
     pub fn new(endpoint: Endpoint, options: GatewayOptions) -> Self {
-        let GatewayOptions { prefix, mut fetching, metadata_lifetime, limits, hosts, log } =
-            options;
+        let GatewayOptions {
+            prefix,
+            mut fetching,
+            metadata_lifetime,
+            allow_older,
+            limits,
+            hosts,
+            log,
+        } = options;
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
-        let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime);
+        let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime, allow_older);
         let transfers = Arc::new(Semaphore::new(limits.transfers.max(1)));
         let shared = Arc::new(Shared { endpoint, prefix, catalog, hosts, transfers });
         let peers = Peers::new(limits.connections_per_address, limits.transfers_per_address);

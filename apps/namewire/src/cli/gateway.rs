@@ -47,6 +47,12 @@ pub(super) struct Options {
     /// How long metadata counts without being asked for again
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
     metadata_lifetime: Duration,
+    /// With a key, also serve versions that are older than the highest that was verified in this run
+    ///
+    /// Who can replay old packets cannot bring old versions back. But a file that is replaced by one with an
+    /// older modification time (from a backup) is refused, too, until the gateway is started anew.
+    #[arg(long)]
+    allow_older: bool,
     /// InterestLifetime
     #[arg(long, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
@@ -121,6 +127,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         prefix: options.prefix.clone(),
         fetching,
         metadata_lifetime: options.metadata_lifetime,
+        allow_older: options.allow_older,
         limits,
         hosts: options.host.clone(),
         log,

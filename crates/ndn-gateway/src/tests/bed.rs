@@ -88,6 +88,7 @@ pub(super) fn options() -> GatewayOptions {
         prefix: name("/x"),
         fetching,
         metadata_lifetime: Duration::ZERO,
+        allow_older: false,
         limits: Limits::default(),
         hosts: vec!["gateway".to_owned(), "x".to_owned()],
         log: AccessLog::none(),

@@ -154,6 +154,50 @@ async fn a_manifest_vouches_for_what_is_sent() {
     }
 }
 
+/// Asks for `/a` until the answer has this status and content; the server looks at its files now and then.
+async fn get_until(bed: &Bed, status: u16, content: Option<&[u8]>) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = bed.get("/a", &[]).await;
+        if answer.status == status && content.is_none_or(|content| answer.body == content) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{}: {}", answer.status, answer.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A version that is older than one that was verified is not served, unless that is wanted.
+#[tokio::test]
+async fn old_versions_do_not_come_back() {
+    for allow_older in [false, true] {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let mut options = options();
+        let verifier = Arc::new(key.public_key().unwrap());
+        options.fetching.verification = Verification::Verifier(verifier);
+        options.allow_older = allow_older;
+        let signer = Arc::new(KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest())));
+        let bed = Bed::with(options, ServerOptions { signer, ..ServerOptions::default() }).await;
+        let put = |content: &[u8], seconds: u64| {
+            bed.write("a", content);
+            let file = bed.directory.path().join("a");
+            let file = std::fs::File::options().write(true).open(file).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        };
+        put(b"second", 2_000_000);
+        get_until(&bed, 200, Some(b"second")).await;
+        put(b"first", 1_000_000);
+        if allow_older {
+            get_until(&bed, 200, Some(b"first")).await;
+        } else {
+            get_until(&bed, 502, None).await;
+            assert!(bed.get("/a", &[]).await.text().contains("is older than version 2000000"));
+        }
+        put(b"third", 3_000_000);
+        get_until(&bed, 200, Some(b"third")).await;
+    }
+}
+
 /// Metadata is remembered, yet a file that changed is read in its new version.
 #[tokio::test]
 async fn a_version_that_is_gone_is_looked_up_again() {
