@@ -8,6 +8,7 @@
 mod configuration;
 mod ethernet;
 mod file_service;
+mod gateway;
 mod keys;
 mod link;
 mod management;
@@ -18,6 +19,7 @@ mod trust_rules;
 pub use configuration::configuration;
 pub use ethernet::ethernet;
 pub use file_service::file_service;
+pub use gateway::gateway;
 pub use keys::keys;
 pub use link::link;
 pub use management::management;
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("keys", keys),
     ("file_service", file_service),
     ("trust_rules", trust_rules),
+    ("gateway", gateway),
 ];
 
 /// The target called `name`.

@@ -1,11 +1,13 @@
 //! Judging Data by trust rules. Certificates that these need are fetched by name, and kept.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use ndn_packet::{ContentType, Data, KeyLocator, Name, NameRef, SignatureInfo};
-use ndn_security::trust::{CHAIN_MAX, SignedPacket, TrustError, TrustPolicy, Validation};
+use ndn_security::trust::{
+    AnchorChange, AnchorSource, CHAIN_MAX, Judgement, SignedPacket, TrustError, TrustPolicy,
+    Validation,
+};
 use ndn_security::{Certificate, Verifier, VerifyError};
 
 use crate::endpoint::Endpoint;
@@ -25,17 +27,29 @@ struct Climb {
     asked: bool,
 }
 
-/// Rules, trust anchors, and the certificates that were fetched.
+/// Rules, trust anchors, and the certificates that were fetched. Any number of threads can ask at a time:
+/// none waits while another verifies.
 pub struct Trust {
-    state: Mutex<State>,
+    known: Mutex<Arc<Known>>,
     /// Seconds since 1970.
     clock: Clock,
+    reload: Option<Reload>,
 }
 
-struct State {
+#[derive(Clone)]
+struct Known {
     policy: TrustPolicy,
     /// Certificates that were good once; those that came last, at the end.
-    fetched: VecDeque<Arc<Certificate>>,
+    fetched: Vec<Arc<Certificate>>,
+}
+
+type Load = Box<dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send>;
+
+/// How anchors are read again.
+struct Reload {
+    load: Mutex<Load>,
+    /// Monotonic, nanoseconds.
+    clock: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl Trust {
@@ -50,8 +64,31 @@ impl Trust {
         policy: TrustPolicy,
         clock: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        let state = Mutex::new(State { policy, fetched: VecDeque::new() });
-        Self { state, clock: Box::new(clock) }
+        let known = Mutex::new(Arc::new(Known { policy, fetched: Vec::new() }));
+        Self { known, clock: Box::new(clock), reload: None }
+    }
+
+    /// Reads those anchors again that the rules want to be read again, when it is time, by `load`. Whoever
+    /// asks then reads them, while others go on by those that there were.
+    #[must_use]
+    pub fn with_reload(
+        self,
+        load: impl FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + 'static,
+    ) -> Self {
+        self.with_reload_at(load, ndn_sys::clock::now)
+    }
+
+    /// As [`Self::with_reload`], at the time that `clock` tells in nanoseconds since any moment.
+    #[must_use]
+    pub fn with_reload_at(
+        mut self,
+        load: impl FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + 'static,
+        clock: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.reload = Some(Reload { load: Mutex::new(Box::new(load)), clock: Box::new(clock) });
+        // Time counts from now on.
+        self.refresh();
+        self
     }
 
     /// Judges by what is known: a certificate that was not fetched before is missing.
@@ -124,35 +161,93 @@ impl Trust {
 
     /// Judges by what is kept.
     fn judge(&self, data: &Data<'_>) -> Validation {
+        self.refresh();
         let Some(packet) = SignedPacket::from_data(data) else {
             return no_locator(data);
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { policy, fetched } = &mut *state;
-        policy.validate(&packet, fetched.make_contiguous(), (self.clock)())
+        let judgement = {
+            let known = self.known();
+            known.policy.judge(&packet, &known.fetched, (self.clock)())
+        };
+        let validation = judgement.validation.clone();
+        self.learn(judgement, &[]);
+        validation
     }
 
     /// Judges by what is kept, apart from what has expired and may have been renewed, and by these
     /// certificates; keeps those of them that are good.
     fn judge_with(&self, data: &Data<'_>, came: &[Arc<Certificate>]) -> Validation {
+        self.refresh();
         let Some(packet) = SignedPacket::from_data(data) else {
             return no_locator(data);
         };
         let now = (self.clock)();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { policy, fetched } = &mut *state;
+        let judgement = {
+            let known = self.known();
+            let kept = known.fetched.iter().filter(|kept| kept.validity().contains(now));
+            let all: Vec<_> = kept.chain(came).cloned().collect();
+            known.policy.judge(&packet, &all, now)
+        };
+        let validation = judgement.validation.clone();
+        self.learn(judgement, came);
+        validation
+    }
+
+    /// What is known now. Verifying with it takes no lock.
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what has proved to be good, and keeps those of `came` that have.
+    fn learn(&self, judgement: Judgement, came: &[Arc<Certificate>]) {
+        if !judgement.has_learned() {
+            return;
+        }
+        let now = (self.clock)();
+        let mut known = self.lock();
+        let Known { policy, fetched } = Arc::make_mut(&mut known);
+        policy.learn(judgement);
         fetched.retain(|certificate| certificate.validity().contains(now));
-        let all: Vec<_> = fetched.iter().chain(came).cloned().collect();
-        let verdict = policy.validate(&packet, &all, now);
-        if verdict == Validation::Accepted {
-            for good in came.iter().filter(|certificate| policy.is_verified(certificate)) {
-                if fetched.len() == FETCHED_MAX {
-                    fetched.pop_front();
+        for good in came.iter().filter(|certificate| policy.is_verified(certificate)) {
+            if fetched.len() == FETCHED_MAX {
+                fetched.remove(0);
+            }
+            fetched.push(Arc::clone(good));
+        }
+    }
+
+    /// Reads anchors again if it is time, unless somebody else is about it.
+    fn refresh(&self) {
+        let Some(Reload { load, clock }) = &self.reload else {
+            return;
+        };
+        let now_ns = clock();
+        if self.known().policy.next_refresh_ns().is_none_or(|due_ns| due_ns > now_ns) {
+            return;
+        }
+        let mut load = match load.try_lock() {
+            Ok(load) => load,
+            Err(TryLockError::Poisoned(load)) => load.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut policy = self.known().policy.clone();
+        for change in policy.refresh_anchors(now_ns, &mut *load) {
+            match change {
+                AnchorChange::Changed { path, count } => {
+                    tracing::info!(%path, count, "other trust anchors");
                 }
-                fetched.push_back(Arc::clone(good));
+                AnchorChange::Unreadable { path, reason } => {
+                    tracing::warn!(%path, %reason, "trust anchors stay as they were");
+                }
             }
         }
-        verdict
+        let mut known = self.lock();
+        // What was learned meanwhile is learned again.
+        *known = Arc::new(Known { policy, fetched: known.fetched.clone() });
     }
 
     /// A certificate whose name begins so; a fresh one if the first that comes is not valid.

@@ -1,18 +1,18 @@
 //! What to sign and verify with: `--sign` and `--verify`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndn_client::fetch::Verification;
 use ndn_client::{CertificateVerifier, Trust};
-use ndn_security::trust::TrustPolicy;
+use ndn_security::trust::AnchorSource;
 use ndn_security::{
     Certificate, DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey,
     PublicKey, SafeBag, Signer, Verifier,
 };
 
 use super::failure::{Failure, Outcome};
-use crate::run::access::data_rules;
+use crate::run::access::{DataRules, anchors_beside, data_rules};
 
 /// Holds the passphrase of encrypted keys.
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
@@ -54,7 +54,10 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
         _ => (),
     }
     if let Some(file) = argument.strip_prefix("rules:") {
-        return Ok(Verification::Trust(Arc::new(Trust::new(rules(file)?))));
+        let path = PathBuf::from(file);
+        let reload = move |source: AnchorSource<'_>| anchors_beside(&path, source);
+        let trust = Trust::new(rules(file)?.policy).with_reload(reload);
+        return Ok(Verification::Trust(Arc::new(trust)));
     }
     let verifier: Arc<dyn Verifier> = match argument.strip_prefix("hmac:") {
         Some(file) => Arc::new(hmac_key(file)?),
@@ -69,8 +72,9 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
         return Ok(argument.to_owned());
     }
     if let Some(file) = argument.strip_prefix("rules:") {
-        let mut all = read(file)?.into_bytes();
-        rules(file)?.anchors().for_each(|anchor| all.extend_from_slice(anchor.wire()));
+        let DataRules { policy, texts } = rules(file)?;
+        let mut all = texts.concat().into_bytes();
+        policy.anchors().for_each(|anchor| all.extend_from_slice(anchor.wire()));
         return Ok(format!("rules {}", fingerprint(&all)));
     }
     let (kind, file) = match argument.strip_prefix("hmac:") {
@@ -81,14 +85,14 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
 }
 
 /// Rules and anchors, which are trusted while they are valid.
-fn rules(file: &str) -> Outcome<TrustPolicy> {
-    let policy = data_rules(Path::new(file))
-        .map_err(|error| Failure::Usage(format!("{error:#}")))?
-        .with_anchors_that_expire();
+fn rules(file: &str) -> Outcome<DataRules> {
+    let DataRules { policy, texts } =
+        data_rules(Path::new(file)).map_err(|error| Failure::Usage(format!("{error:#}")))?;
+    let policy = policy.with_anchors_that_expire();
     if policy.anchors().next().is_none() && !policy.accepts_all() {
         return Err(Failure::Usage(format!("{file} names no trust anchor: nothing could verify")));
     }
-    Ok(policy)
+    Ok(DataRules { policy, texts })
 }
 
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
@@ -216,6 +220,22 @@ mod tests {
         let signer = signer(&own).unwrap();
         assert!(check(signer.as_ref(), &verification(&own).unwrap()));
         assert!(!check(signer.as_ref(), &verification(&other).unwrap()));
+    }
+
+    #[test]
+    fn the_identity_of_rules_covers_what_they_include() {
+        let directory = tempfile::tempdir().unwrap();
+        let rule = |id: &str| {
+            format!("rule {{\n id \"{id}\"\n for data\n checker {{\n type hierarchical\n }}\n}}\n")
+        };
+        let anchor = "trust-anchor {\n type any\n}\n";
+        file(&directory, "more.conf", &rule("one"));
+        let text = format!("{anchor}#include \"more.conf\"\n");
+        let rules = format!("rules:{}", file(&directory, "rules.conf", &text));
+        let before = identity(&rules).unwrap();
+        assert_eq!(identity(&rules).unwrap(), before);
+        file(&directory, "more.conf", &rule("two"));
+        assert_ne!(identity(&rules).unwrap(), before);
     }
 
     #[test]

@@ -69,24 +69,47 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
     Ok(TrustPolicy::from_info(&node, &mut load)?)
 }
 
-/// Reads rules about Data, of either format, and the anchors that they name beside them.
+/// Rules about Data, of either format.
+pub(crate) struct DataRules {
+    pub(crate) policy: TrustPolicy,
+    /// What the file says, and then each that it includes.
+    pub(crate) texts: Vec<String>,
+}
+
+/// Reads rules about Data, and the anchors that they name beside them.
 ///
 /// # Errors
 /// A file that cannot be read or does not say what it has to, by its name.
-pub(crate) fn data_rules(path: &Path) -> anyhow::Result<TrustPolicy> {
+pub(crate) fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
     let text = read(path)?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
-    let mut load = |source: AnchorSource<'_>| {
-        let below = |path: &str| directory.join(path).display().to_string();
-        let loaded = match source {
-            AnchorSource::File(file) => anchors(AnchorSource::File(&below(file))),
-            AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&below(path))),
-        };
-        loaded.map_err(|error| format!("{error:#}"))
+    let mut texts = vec![text.clone()];
+    let mut include = |file: &str| {
+        let text = read(&directory.join(file)).map_err(|error| error.to_string())?;
+        texts.push(text.clone());
+        Ok(text)
     };
+    let mut load = |source: AnchorSource<'_>| anchors_beside(path, source);
     let origin = path.display().to_string();
-    Ok(TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?)
+    let policy = TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?;
+    Ok(DataRules { policy, texts })
+}
+
+/// Reads the anchors that the rules in the file `rules` name.
+///
+/// # Errors
+/// What cannot be read, and why.
+pub(crate) fn anchors_beside(
+    rules: &Path,
+    source: AnchorSource<'_>,
+) -> Result<Vec<Arc<Certificate>>, String> {
+    let directory = rules.parent().unwrap_or(Path::new(""));
+    let beside = |path: &str| directory.join(path).display().to_string();
+    let loaded = match source {
+        AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file))),
+        AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&beside(path))),
+    };
+    loaded.map_err(|error| format!("{error:#}"))
 }
 
 fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {

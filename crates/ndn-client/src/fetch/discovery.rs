@@ -112,10 +112,10 @@ pub(crate) async fn discover(
             tokio::select! {
                 biased;
                 found = &mut metadata => match found {
-                    // The producer says so itself, or somebody speaks for it who may not.
-                    Err(error @ (FetchError::NotFound { .. } | FetchError::Verification { .. })) => {
-                        Err(error)
-                    }
+                    // The producer says so itself.
+                    Err(error @ FetchError::NotFound { .. }) => Err(error),
+                    // Somebody speaks for it who may not.
+                    Err(error @ FetchError::Verification { .. }) => prefix.await.map_err(|_| error),
                     Err(_) => prefix.await,
                     found => found,
                 },
@@ -148,13 +148,19 @@ async fn ask(
         .lifetime(options.lifetime)
         .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
-    let received = endpoint.express(&request).await.map_err(FetchError::Discovery)?;
+    let patience = options.lifetime.saturating_mul(options.discovery_attempts());
+    let received = endpoint.express_verified(request, patience, options).await;
+    let received = received.map_err(|error| match error {
+        ExpressError::Verification { name, reason } => FetchError::Verification { name, reason },
+        other @ (ExpressError::Timeout { .. }
+        | ExpressError::Nack { .. }
+        | ExpressError::NobodyListens
+        | ExpressError::Closed
+        | ExpressError::Encode(_)
+        | ExpressError::TooLong(_)
+        | ExpressError::Sign(_)) => FetchError::Discovery(other),
+    })?;
     let data = received.data();
-    options
-        .verification
-        .check_fetching(endpoint, options.lifetime, &data)
-        .await
-        .map_err(|reason| FetchError::Verification { name: data.name().to_uri(), reason })?;
     if data.content_type() == ContentType::NACK {
         let content = received.content();
         return Err(FetchError::NotFound { name: data.name().to_uri(), content });

@@ -11,6 +11,7 @@ mod requester;
 mod rtt;
 mod segments;
 mod state;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use past_cache::PastCache;
 pub use rtt::{RtoBounds, RttEstimator};
-pub use state::{DataOutcome, DeadlineReason, FetchState, Transmit};
+pub use state::{DataOutcome, DeadlineReason, FetchState, PastCacheBy, Refused, Transmit};
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -135,6 +136,15 @@ pub trait PacketVerifier: Send + Sync {
     fn expected(&self, _segment: u64) -> Option<Sha256Digest> {
         None
     }
+
+    /// Whether an application Nack in the place of a segment is believed. One of which nobody knows who
+    /// may sign it is, unless this says otherwise: an object that is gone has to end soon.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn check_nack(&self, _nack: &Data<'_>) -> Result<(), VerifyError> {
+        Ok(())
+    }
 }
 
 /// Which signatures are checked.
@@ -172,6 +182,17 @@ impl Verification {
             Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
             Self::Trust(trust) => trust.check(data),
             Self::Packets(verifier) => verifier.check(data),
+        }
+    }
+
+    /// Checks an application Nack that came in the place of a segment.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
+        match self {
+            Self::Packets(verifier) => verifier.check_nack(nack),
+            Self::Skip | Self::Digest | Self::Verifier(_) | Self::Trust(_) => self.check(nack),
         }
     }
 

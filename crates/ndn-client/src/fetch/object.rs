@@ -1,6 +1,7 @@
 //! What an endpoint offers for objects: to find and to fetch them.
 
-use ndn_packet::{ContentType, Data, Name};
+use ndn_packet::{ContentType, Name};
+use ndn_security::VerifyError;
 
 use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
@@ -110,27 +111,47 @@ impl Endpoint {
             | ExpressError::Sign(_)
             | ExpressError::Verification { .. }) => FetchError::Discovery(other),
         })?;
-        let data = received.data();
-        let is_nack = |data: &Data<'_>| data.content_type() == ContentType::NACK;
         let nack = || failed(FetchFailure::ApplicationNack { segment });
-        // A manifest lists no Nacks, and a version that is gone has to end soon.
-        if is_nack(&data) && !options.verification.is_by_key() {
-            return Err(nack());
-        }
-        let checked = options.verification.check_fetching(self, options.lifetime, &data).await;
-        let reason = match checked {
-            Ok(()) if is_nack(&data) => return Err(nack()),
+        let is_nack = |received: &ReceivedData| received.data().content_type() == ContentType::NACK;
+        let was_nack = is_nack(&received);
+        let reason = match check_segment(self, &received, options).await {
+            Ok(()) if was_nack => return Err(nack()),
             Ok(()) => return Ok(received),
             Err(reason) => reason.to_string(),
         };
-        // A cache may hold a wrong one.
+        // A cache may hold a wrong one. Who has no such segment has no packet of its digest either.
         let past_cache = PastCache::new(self, &found.prefix, options);
         let expected = options.verification.expected(segment);
-        let again = past_cache.fetch(segment, expected.as_ref()).await;
-        let right = again.ok().filter(|again| options.verification.check(&again.data()).is_ok());
-        if right.as_ref().is_some_and(|right| is_nack(&right.data())) {
-            return Err(nack());
+        let fresh_first = was_nack && expected.is_some();
+        for expected in fresh_first.then_some(None).into_iter().chain([expected]) {
+            let Ok(again) = past_cache.fetch(segment, expected.as_ref()).await else { continue };
+            match check_segment(self, &again, options).await {
+                Ok(()) if is_nack(&again) => return Err(nack()),
+                Ok(()) => return Ok(again),
+                Err(_) => {}
+            }
         }
-        right.ok_or_else(|| failed(FetchFailure::Verification { segment, reason }))
+        Err(failed(FetchFailure::Verification { segment, reason }))
     }
+
+    /// Asks for segments of an object again that did not verify.
+    #[must_use]
+    pub fn past_cache(&self, found: &FoundObject, options: &FetchOptions) -> PastCache {
+        PastCache::new(self, &found.prefix, options)
+    }
+}
+
+/// Checks a segment, or an application Nack in its place.
+async fn check_segment(
+    endpoint: &Endpoint,
+    received: &ReceivedData,
+    options: &FetchOptions,
+) -> Result<(), VerifyError> {
+    let (data, verification) = (received.data(), &options.verification);
+    // What vouches for whole packets needs no certificates.
+    if matches!(verification, Verification::Packets(_)) && data.content_type() == ContentType::NACK
+    {
+        return verification.check_nack(&data);
+    }
+    verification.check_fetching(endpoint, options.lifetime, &data).await
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::discovery::FoundObject;
 use super::past_cache::interest_past_cache;
-use super::state::{DataOutcome, FetchState};
+use super::state::{DataOutcome, FetchState, PastCacheBy, Refused};
 use super::{FetchError, FetchFailure, FetchOptions, Verification};
 use crate::endpoint::{Endpoint, Flow};
 use crate::pending::{FlowEvent, ReceivedData};
@@ -58,8 +58,11 @@ impl Requester {
         let prefix_len = self.name.len();
         let mut random = rand::rng();
         while let Some(transmit) = self.state.poll_transmit(now) {
-            if transmit.past_cache {
-                let expected = self.verification.expected(transmit.segment);
+            if let Some(by) = transmit.past_cache {
+                let expected = match by {
+                    PastCacheBy::Digest => self.verification.expected(transmit.segment),
+                    PastCacheBy::Fresh => None,
+                };
                 self.packets.extend(interest_past_cache(
                     &self.name,
                     transmit.segment,
@@ -123,7 +126,8 @@ impl Requester {
             return None;
         }
         if let Err(reason) = check(&data) {
-            self.state.handle_refused(segment, FetchFailure::Verification { segment, reason });
+            let failure = FetchFailure::Verification { segment, reason };
+            self.state.handle_refused(segment, Refused::Content, failure);
             return None;
         }
         let final_segment = data.final_block_id().and_then(|last| last.as_segment());
@@ -132,17 +136,14 @@ impl Requester {
         (outcome == DataOutcome::New).then_some((segment, received))
     }
 
-    /// Anybody can say that there is no such segment: where keys vouch for what is fetched, one who may
-    /// ends the fetch. A manifest lists no Nacks, and a version that is gone has to end soon.
+    /// Anybody can say that there is no such segment: one who may ends the fetch.
     fn handle_application_nack(&mut self, segment: u64, data: &Data<'_>) {
-        let checked =
-            if self.verification.is_by_key() { self.verification.check(data) } else { Ok(()) };
-        match checked {
+        match self.verification.check_nack(data) {
             Ok(()) => self.state.fail(FetchFailure::ApplicationNack { segment }),
             Err(reason) => {
-                let reason = reason.to_string();
+                let reason = format!("an application Nack: {reason}");
                 let failure = FetchFailure::Verification { segment, reason };
-                self.state.handle_refused(segment, failure);
+                self.state.handle_refused(segment, Refused::Nack, failure);
             }
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Slot {
     pub(super) attempts: u32,
     /// How often what came did not verify.
     pub(super) refused: u32,
+    /// Whether that was an application Nack, the last time.
+    pub(super) refused_nack: bool,
     /// Sequence number and time of the last transmission.
     pub(super) sequence: u64,
     pub(super) sent_at: Duration,
@@ -81,6 +83,7 @@ impl Segments {
             status,
             attempts: 0,
             refused: 0,
+            refused_nack: false,
             sequence: 0,
             sent_at: Duration::ZERO,
             given_up: None,

@@ -13,7 +13,9 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{DataOutcome, FetchConfig, FetchFailure, FetchState, RtoBounds, WindowMode};
+use super::{
+    DataOutcome, FetchConfig, FetchFailure, FetchState, PastCacheBy, RtoBounds, WindowMode,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -371,8 +373,22 @@ fn segments_that_contradict_each_other_fail_the_fetch() {
     state.handle_data(MS, 1, Some(5), false);
     assert_eq!(state.final_segment(), Some(5));
     assert_eq!(state.handle_data(MS, 7, Some(5), false), DataOutcome::Unexpected);
-    state.handle_data(MS, 2, Some(6), false);
+    // It is asked for again, past who has it.
+    for _ in 0..4 {
+        assert_eq!(state.failure(), None);
+        assert_eq!(state.handle_data(MS, 2, Some(6), false), DataOutcome::Unexpected);
+        assert_eq!(state.final_segment(), Some(5));
+        if let Some(again) = state.poll_transmit(MS) {
+            assert_eq!((again.segment, again.past_cache), (2, Some(PastCacheBy::Digest)));
+        }
+    }
     assert_eq!(state.failure(), Some(&FetchFailure::FinalBlockIdChanged { known: 5, now: 6 }));
+    let mut state = FetchState::new(FetchConfig::default(), 0, None);
+    while state.poll_transmit(Duration::ZERO).is_some() {}
+    state.handle_data(MS, 1, Some(5), false);
+    state.handle_data(MS, 2, Some(6), false);
+    assert_eq!(state.handle_data(MS, 2, Some(5), false), DataOutcome::New);
+    assert_eq!(state.failure(), None);
     let mut state = FetchState::new(FetchConfig::default(), 0, None);
     while state.poll_transmit(Duration::ZERO).is_some() {}
     state.handle_data(MS, 4, None, false);

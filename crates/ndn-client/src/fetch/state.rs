@@ -17,6 +17,7 @@ use super::congestion::{Answer, Congestion, Controller};
 use super::rtt::RttEstimator;
 use super::segments::{Segments, Slot, Status};
 use super::{FetchFailure, FetchProgress};
+pub use refused::{PastCacheBy, Refused};
 
 /// Smallest distance in sending order at which an unanswered Interest counts as lost.
 const REORDER_MIN: u64 = 3;
@@ -37,8 +38,8 @@ pub struct Transmit {
     pub segment: u64,
     /// 1 for the first time.
     pub attempt: u32,
-    /// Whether a Data of this segment did not verify: whoever holds that one is not to answer.
-    pub past_cache: bool,
+    /// A Data of this segment did not verify: whoever holds that one is not to answer.
+    pub past_cache: Option<PastCacheBy>,
 }
 
 /// What an answer was good for.
@@ -162,8 +163,10 @@ impl FetchState {
         marked: bool,
     ) -> DataOutcome {
         self.early_since = None;
-        if let Some(last) = final_segment {
-            self.learn_end(segment, last);
+        if let Some(last) = final_segment
+            && !self.learn_end(segment, last)
+        {
+            return DataOutcome::Unexpected;
         }
         if segment < self.segments.base() {
             return DataOutcome::Duplicate;
@@ -328,7 +331,7 @@ impl FetchState {
         Transmit {
             segment,
             attempt: before.map_or(1, |slot| slot.attempts + 1),
-            past_cache: before.is_some_and(|slot| slot.refused > 0),
+            past_cache: before.and_then(|slot| slot.past_cache()),
         }
     }
 
@@ -394,21 +397,27 @@ impl FetchState {
         }
     }
 
-    fn learn_end(&mut self, segment: u64, last: u64) {
+    /// Takes the end that a Data states; false if that cannot be the Data that is waited for.
+    fn learn_end(&mut self, segment: u64, last: u64) -> bool {
         let end = last.saturating_add(1);
         match self.end {
-            Some(known) if known == end => return,
+            Some(known) if known == end => return true,
             Some(known) => {
+                // One that somebody made up is not to end the fetch.
                 let known = known.saturating_sub(1);
-                return self.fail(FetchFailure::FinalBlockIdChanged { known, now: last });
+                let failure = FetchFailure::FinalBlockIdChanged { known, now: last };
+                self.handle_refused(segment, Refused::Content, failure);
+                return false;
             }
             None if segment > last || self.segments.received_from(end) => {
-                return self.fail(FetchFailure::BeyondFinalBlock { segment, last });
+                self.fail(FetchFailure::BeyondFinalBlock { segment, last });
+                return true;
             }
             None => self.end = Some(end),
         }
         // Interests beyond the end are forgotten.
         self.segments.truncate(end);
+        true
     }
 
     /// Whether `sent` is the last transmission of a segment that is still waited for.

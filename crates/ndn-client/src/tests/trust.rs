@@ -201,7 +201,8 @@ async fn loops_and_endless_chains_end() {
     let before = lab.asked_for_certificates();
     let said = lab.fetch("/endless", &options).await.unwrap_err();
     assert!(said.contains("more than 25 certificates lead from"), "{said}");
-    assert!(lab.asked_for_certificates() - before <= 26);
+    // By metadata, and by prefix.
+    assert!(lab.asked_for_certificates() - before <= 2 * 26);
 }
 
 /// An old certificate in a cache does not stand in the way of a new one.
@@ -405,4 +406,67 @@ async fn a_false_nack_in_a_cache_is_passed_by() {
     let found = crate::fetch::FoundObject::known(name("/lab/a/o/v=1"), 2);
     let segment = lab.consumer.fetch_segment(&found, 1, &options).await.unwrap();
     assert_eq!(segment.data().content(), Some(b"right".as_slice()));
+}
+
+/// Metadata that somebody made up gives way when it is no longer fresh, and so does a Nack.
+#[tokio::test(start_paused = true)]
+async fn discovery_goes_on_after_what_does_not_verify() {
+    let lab = Lab::new();
+    let _site = lab.site.serve(&lab.producer).await;
+    let _server = lab.server.serve(&lab.producer).await;
+    for content_type in [ContentType::BLOB, ContentType::NACK] {
+        let uri = format!("/lab/a/o{}", content_type.0);
+        let signer = lab.server.signer();
+        let asked = AtomicI64::new(0);
+        let object = name(&uri);
+        let answer = move |request: Request| {
+            if request.name().last().and_then(|last| last.as_segment()).is_some() {
+                let data = DataBuilder::new(request.name()).final_segment(0).content(b"right");
+                return request.answer_with(&data, &signer).unwrap();
+            }
+            let mut metadata = request.name().to_name();
+            metadata.push_version(1).push_segment(0);
+            let mut versioned = object.clone();
+            versioned.push_version(1);
+            let mut content = Vec::new();
+            ndn_packet::tlv::append_name(&mut content, versioned.as_ref());
+            let data = DataBuilder::new(&metadata).final_segment(0).freshness_ms(100);
+            if asked.fetch_add(1, Ordering::Relaxed) < 2 {
+                let data = data.content_type(content_type).content(&content);
+                request.answer_with(&data, &DigestSigner).unwrap();
+            } else {
+                request.answer_with(&data.content(&content), &signer).unwrap();
+            }
+        };
+        let _served = lab.producer.produce(&name(&uri), answer).await.unwrap();
+        let options = lab.options(&Arc::new(lab.trust(RULES)));
+        assert_eq!(lab.fetch(&uri, &options).await.unwrap(), b"right");
+    }
+}
+
+/// Anchors are read again when the rules want it, without anybody else's doing.
+#[tokio::test(start_paused = true)]
+async fn anchors_are_read_again() {
+    let lab = Lab::new();
+    let other = Identity::new("/lab", None, NOW + 1000);
+    let rules = "rule { id all for data checker { type hierarchical } }
+        trust-anchor { type file file-name root.cert refresh 10s }";
+    let mut load = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&lab.root.certificate)]);
+    let mut no_include = |_: &str| Err(String::new());
+    let policy = TrustPolicy::from_rules("rules", rules, &mut no_include, &mut load).unwrap();
+    let clock = Arc::new(AtomicI64::new(5_000_000_000));
+    let now = Arc::clone(&clock);
+    let anchor = Arc::clone(&other.certificate);
+    let reload = move |_: AnchorSource<'_>| Ok(vec![Arc::clone(&anchor)]);
+    let trust = Trust::with_clock(policy, || NOW)
+        .with_reload_at(reload, move || u64::try_from(now.load(Ordering::Relaxed)).unwrap());
+    let signed = |by: &Identity| {
+        ndn_security::sign_data(&DataBuilder::new(&name("/lab/x")), &by.signer()).unwrap()
+    };
+    let check = |packet: &[u8]| trust.check(&ndn_packet::Data::parse(packet).unwrap()).is_ok();
+    let (before, after) = (signed(&lab.root), signed(&other));
+    for (seconds, expected) in [(5, (true, false)), (14, (true, false)), (15, (false, true))] {
+        clock.store(seconds * 1_000_000_000, Ordering::Relaxed);
+        assert_eq!((check(&before), check(&after)), expected, "{seconds} s");
+    }
 }

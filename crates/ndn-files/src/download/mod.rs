@@ -9,7 +9,10 @@ mod workers;
 
 use std::sync::Arc;
 
-use ndn_client::fetch::{FetchError, FetchFailure, PacketStream, ReceivedSegment, Verification};
+use ndn_client::fetch::{
+    FetchError, FetchFailure, PacketStream, ReceivedSegment, Release, Verification,
+};
+use ndn_packet::ContentType;
 use tokio::sync::mpsc;
 
 use self::again::{Again, Refusal};
@@ -17,7 +20,7 @@ use self::part::{Irregular, NoteError};
 use self::workers::{Job, JobError, Outcome};
 
 pub use self::part::{
-    Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name, is_unchanged,
+    Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name, is_unchanged,
 };
 pub use self::workers::Workers;
 
@@ -85,8 +88,8 @@ pub async fn receive(
         waiting: Vec::new(),
         jobs: 0,
         again: Again::new(stream.past_cache()),
+        release: stream.release(),
     };
-    let release = stream.release();
     let mut all_here = false;
     let mut failure = None;
     while receiving.jobs > 0 || (failure.is_none() && !(all_here && receiving.again.is_empty())) {
@@ -94,20 +97,20 @@ pub async fn receive(
             biased;
             Some(outcome) = outcomes.recv() => {
                 receiving.jobs -= 1;
-                release.release(outcome.released);
+                receiving.release.release(outcome.released);
                 if let Err(error) = receiving.finish(outcome) {
                     failure.get_or_insert(error);
                 }
                 observe();
             }
             Some(came) = receiving.again.next(), if failure.is_none() => {
-                match came {
-                    Ok(segment) => receiving.start(vec![segment], 0),
-                    Err(refusal) => failure = Some(receiving.refusal(refusal)),
-                }
+                let taken = came
+                    .map_err(|refusal| receiving.refusal(refusal))
+                    .and_then(|segment| receiving.start_again(segment));
+                failure = taken.err();
             }
             segments = stream.next(), if !all_here && failure.is_none() => match segments {
-                Ok(Some(segments)) => receiving.start_all(segments),
+                Ok(Some(segments)) => failure = receiving.start_all(segments).err(),
                 Ok(None) => all_here = true,
                 Err(error) => failure = Some(error.into()),
             },
@@ -135,20 +138,23 @@ struct Receiving<'a> {
     jobs: usize,
     /// Segments that did not verify.
     again: Again,
+    release: Release,
 }
 
 impl Receiving<'_> {
     /// Has segments of the stream verified and written, as soon as it is known where they belong.
-    fn start_all(&mut self, segments: Vec<ReceivedSegment>) {
+    fn start_all(&mut self, segments: Vec<ReceivedSegment>) -> Result<(), ReceiveError> {
         self.waiting.extend(segments);
         if self.part.segment_len() == 0 {
-            let first = self.waiting.iter().find(|(segment, _)| *segment == 0);
-            let Some((_, first)) = first else {
-                return;
+            let Some(at) = self.waiting.iter().position(|(segment, _)| *segment == 0) else {
+                return Ok(());
             };
-            let length = u64::try_from(first.content_len()).unwrap_or(0);
-            // An empty object has one empty segment.
-            self.part.set_segment_len(length.max(1));
+            let first = self.waiting.swap_remove(at);
+            if !self.learn_segment_len(&first)? {
+                self.release.release(1);
+                return Ok(());
+            }
+            self.waiting.push(first);
         }
         self.waiting.sort_unstable_by_key(|(segment, _)| *segment);
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
@@ -157,6 +163,40 @@ impl Receiving<'_> {
             let released = segments.len();
             self.start(segments, released);
         }
+        Ok(())
+    }
+
+    /// Has the first segment tell how long others are. One that does not verify tells nothing, and is
+    /// asked for again.
+    fn learn_segment_len(
+        &mut self,
+        (segment, first): &ReceivedSegment,
+    ) -> Result<bool, ReceiveError> {
+        if let Err(reason) = self.verification.check(&first.data()) {
+            self.refuse(*segment, reason.to_string())?;
+            return Ok(false);
+        }
+        let length = u64::try_from(first.content_len()).unwrap_or(0);
+        // An empty object has one empty segment.
+        self.part.set_segment_len(length.max(1));
+        Ok(true)
+    }
+
+    /// Goes on with a segment that was asked for again.
+    fn start_again(&mut self, received: ReceivedSegment) -> Result<(), ReceiveError> {
+        let (segment, data) = &received;
+        if data.data().content_type() == ContentType::NACK {
+            return match self.verification.check_nack(&data.data()) {
+                Ok(()) => Err(self.failure(FetchFailure::ApplicationNack { segment: *segment })),
+                Err(reason) => self.refuse(*segment, format!("an application Nack: {reason}")),
+            };
+        }
+        // Only the first segment can have been refused before that is known.
+        if self.part.segment_len() == 0 && !self.learn_segment_len(&received)? {
+            return Ok(());
+        }
+        self.start(vec![received], 0);
+        self.start_all(Vec::new())
     }
 
     fn start(&mut self, segments: Vec<ReceivedSegment>, released: usize) {
@@ -179,9 +219,7 @@ impl Receiving<'_> {
             })?;
         }
         for (segment, reason) in outcome.refused {
-            let expected = self.verification.expected(segment);
-            let asked = self.again.ask(Refusal { segment, reason }, expected);
-            asked.map_err(|refusal| self.refusal(refusal))?;
+            self.refuse(segment, reason)?;
         }
         match outcome.error {
             None => Ok(()),
@@ -191,9 +229,19 @@ impl Receiving<'_> {
         }
     }
 
+    /// Asks for a segment again, unless that was done often enough.
+    fn refuse(&mut self, segment: u64, reason: String) -> Result<(), ReceiveError> {
+        let expected = self.verification.expected(segment);
+        let asked = self.again.ask(Refusal { segment, reason }, expected);
+        asked.map_err(|refusal| self.refusal(refusal))
+    }
+
     fn refusal(&self, refusal: Refusal) -> ReceiveError {
         let Refusal { segment, reason } = refusal;
-        let failure = FetchFailure::Verification { segment, reason };
+        self.failure(FetchFailure::Verification { segment, reason })
+    }
+
+    fn failure(&self, failure: FetchFailure) -> ReceiveError {
         FetchError::Failed { name: self.name.clone(), failure }.into()
     }
 }

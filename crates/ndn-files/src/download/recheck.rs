@@ -63,7 +63,7 @@ impl Template {
     }
 }
 
-/// How many of the segments that `progress` tells of are in `file` as `verification` wants them, from
+/// How many of the segments that `progress`, whose figures are possible, tells of are in `file` as `verification` wants them, from
 /// the first on. Blocks, with several threads.
 ///
 /// # Errors
@@ -77,9 +77,6 @@ pub(super) fn count_verified(
     let Ok(segment_len) = usize::try_from(progress.segment_len) else {
         return Ok(0);
     };
-    if segment_len == 0 || progress.bytes.div_ceil(progress.segment_len) != progress.segments {
-        return Ok(0);
-    }
     let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(progress.segments));
     let check = || -> io::Result<()> {
         let mut content = vec![0; segment_len];

@@ -1,9 +1,11 @@
 //! The consumer's side: a manifest is fetched, checked node by node, and then checks segments.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndn_client::fetch::{FetchError, FetchOptions, FoundObject, PacketVerifier, Verification};
+use ndn_client::fetch::{
+    FetchError, FetchFailure, FetchOptions, FoundObject, PacketVerifier, Verification,
+};
 use ndn_client::{Endpoint, ExpressError, InterestRequest};
 use ndn_packet::{ContentType, Data, Name};
 use ndn_security::{Sha256Digest, VerifyError, sha256};
@@ -11,6 +13,9 @@ use ndn_security::{Sha256Digest, VerifyError, sha256};
 use super::root::{Root, digests_of};
 use super::tree::Tree;
 use crate::metadata::{FileMetadata, MetadataError};
+
+/// Nodes that may be others than those that are listed: more are no accident.
+const WRONG_NODES_MAX: u32 = 256;
 
 /// Why there is no manifest to check segments with.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +78,8 @@ pub struct Manifest {
     size: u64,
     segment_size: u64,
     digests: Vec<Sha256Digest>,
+    /// By which the root was verified.
+    signer: Verification,
 }
 
 impl Manifest {
@@ -127,22 +134,75 @@ impl PacketVerifier for Manifest {
     fn expected(&self, segment: u64) -> Option<Sha256Digest> {
         self.digests.get(usize::try_from(segment).ok()?).copied()
     }
+
+    fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
+        // Who may sign the manifest may say that its object is gone.
+        self.signer.check(nack)
+    }
 }
 
-/// Keeps the implicit digests of the packets that pass.
-#[derive(Default)]
-struct Recorder {
-    digests: Mutex<HashMap<u64, Sha256Digest>>,
+/// Digests that the nodes list: those of the nodes from 1 on, and then those of the segments. They become
+/// known node by node, in order, while later nodes come already.
+struct Nodes {
+    listed: Mutex<Vec<Sha256Digest>>,
+    /// Digests of nodes that came before the nodes that list them; none where several came, and it is not
+    /// known whose content was kept.
+    early: Mutex<HashMap<u64, Option<Sha256Digest>>>,
+    /// Number of nodes.
+    nodes: u64,
+    /// Whose Nacks are believed.
+    signer: Verification,
 }
 
-impl PacketVerifier for Recorder {
+impl Nodes {
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        // No invariant spans a panic.
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listed(&self, node: u64) -> Option<Sha256Digest> {
+        let index = usize::try_from(node.checked_sub(1)?).ok()?;
+        let is_node = node < self.nodes;
+        Self::lock(&self.listed).get(index).copied().filter(|_| is_node)
+    }
+
+    /// Takes what the next node lists.
+    fn extend(&self, digests: &[Sha256Digest]) {
+        Self::lock(&self.listed).extend_from_slice(digests);
+    }
+
+    /// Whether a node that was taken is the one that is listed, now that all before it are known.
+    fn is_right(&self, node: u64) -> bool {
+        let early = Self::lock(&self.early).remove(&node);
+        early.is_none_or(|early| early.is_some() && early == self.listed(node))
+    }
+}
+
+impl PacketVerifier for Nodes {
     fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
         let node = data.name().last().and_then(|last| last.as_segment());
         let node = node.ok_or(VerifyError::NotListed)?;
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first one that comes is the one whose content is kept.
-        digests.entry(node).or_insert_with(|| sha256(data.wire()));
-        Ok(())
+        let digest = sha256(data.wire());
+        match self.listed(node) {
+            Some(listed) if listed == digest => Ok(()),
+            None if (1..self.nodes).contains(&node) => {
+                let mut early = Self::lock(&self.early);
+                let known = early.entry(node).or_insert(Some(digest));
+                if *known != Some(digest) {
+                    *known = None;
+                }
+                Ok(())
+            }
+            Some(_) | None => Err(VerifyError::NotListed),
+        }
+    }
+
+    fn expected(&self, node: u64) -> Option<Sha256Digest> {
+        self.listed(node)
+    }
+
+    fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
+        self.signer.check(nack)
     }
 }
 
@@ -188,7 +248,8 @@ impl ManifestRoot {
     ) -> Result<Arc<Manifest>, ManifestError> {
         let digests = fetch_nodes(endpoint, &self.name, &self.root, &self.tree, options).await?;
         let Root { name, size, segment_size, .. } = self.root;
-        Ok(Arc::new(Manifest { name, size, segment_size, digests }))
+        let signer = options.verification.clone();
+        Ok(Arc::new(Manifest { name, size, segment_size, digests, signer }))
     }
 }
 
@@ -229,12 +290,16 @@ async fn fetch_root(
     let request = InterestRequest::new(root_name)
         .lifetime(options.lifetime)
         .retransmissions(options.config.retransmissions_max);
-    let received = endpoint.express(&request).await.map_err(ManifestError::Unanswered)?;
+    let attempts = options.config.retransmissions_max.saturating_add(1);
+    let patience = options.lifetime.saturating_mul(attempts);
+    let received = endpoint.express_verified(request, patience, options).await;
+    let received = received.map_err(|error| {
+        if let ExpressError::Verification { name, reason } = error {
+            return ManifestError::Untrusted { name, reason };
+        }
+        ManifestError::Unanswered(error)
+    })?;
     let data = received.data();
-    let checked = options.verification.check_fetching(endpoint, options.lifetime, &data).await;
-    if let Err(reason) = checked {
-        return Err(ManifestError::Untrusted { name: uri, reason });
-    }
     if data.content_type() != ContentType::MANIFEST {
         let reason = format!("it is a {}", data.content_type());
         return Err(ManifestError::Malformed { name: uri, reason });
@@ -248,7 +313,8 @@ async fn fetch_root(
     Ok((root, tree))
 }
 
-/// Fetches the other nodes; returns the digests of the segments.
+/// Fetches the other nodes; returns the digests of the segments. A node that is not the one that is listed
+/// is asked for again, by the digest of that one.
 async fn fetch_nodes(
     endpoint: &Endpoint,
     name: &Name,
@@ -256,34 +322,49 @@ async fn fetch_nodes(
     tree: &Tree,
     options: &FetchOptions,
 ) -> Result<Vec<Sha256Digest>, ManifestError> {
-    let mut expected: VecDeque<Sha256Digest> = root.digests.iter().copied().collect();
     if tree.nodes() == 1 {
-        return Ok(expected.into());
+        return Ok(root.digests.clone());
     }
-    let recorder = Arc::new(Recorder::default());
-    let fetching = FetchOptions {
-        verification: Verification::Packets(Arc::<Recorder>::clone(&recorder)),
-        ..options.clone()
-    };
+    let nodes = Arc::new(Nodes {
+        listed: Mutex::new(root.digests.clone()),
+        early: Mutex::default(),
+        nodes: tree.nodes(),
+        signer: options.verification.clone(),
+    });
+    let verification = Verification::Packets(Arc::<Nodes>::clone(&nodes));
+    let fetching = FetchOptions { verification, ..options.clone() };
     let found = FoundObject::known(name.clone(), tree.nodes() - 1);
+    let past_cache = endpoint.past_cache(&found, &fetching);
+    let mut wrong_nodes = 0;
     let mut stream = endpoint.fetch_found(found, 1, &fetching);
     for node in 1..tree.nodes() {
         let wrong = || ManifestError::Node { name: name.to_uri(), node };
-        let content = stream.next().await?.ok_or_else(wrong)?;
-        let received = {
-            let mut digests = recorder.digests.lock().unwrap_or_else(PoisonError::into_inner);
-            digests.remove(&node)
-        };
-        // Nodes list those that come later, and then the segments.
-        let listed = expected.pop_front().ok_or_else(wrong)?;
-        if received != Some(listed) {
-            return Err(wrong());
+        let mut content =
+            stream.next().await.map_err(|error| not_listed(error, name))?.ok_or_else(wrong)?;
+        if !nodes.is_right(node) {
+            wrong_nodes += 1;
+            let listed = nodes.listed(node).filter(|_| wrong_nodes <= WRONG_NODES_MAX);
+            let listed = listed.ok_or_else(wrong)?;
+            let again = past_cache.fetch(node, Some(&listed)).await.map_err(|_| wrong())?;
+            if sha256(again.wire()) != listed {
+                return Err(wrong());
+            }
+            content = again.content();
         }
         let digests = digests_of(&content).ok_or_else(wrong)?;
         if u64::try_from(digests.len()) != Ok(tree.digests_of(node)) {
             return Err(wrong());
         }
-        expected.extend(digests);
+        nodes.extend(&digests);
     }
-    Ok(expected.into())
+    let mut listed = std::mem::take(&mut *Nodes::lock(&nodes.listed));
+    let inner = usize::try_from(tree.nodes() - 1).unwrap_or(usize::MAX);
+    Ok(listed.split_off(inner.min(listed.len())))
+}
+
+fn not_listed(error: FetchError, name: &Name) -> ManifestError {
+    if let FetchError::Failed { failure: FetchFailure::Verification { segment, .. }, .. } = error {
+        return ManifestError::Node { name: name.to_uri(), node: segment };
+    }
+    error.into()
 }

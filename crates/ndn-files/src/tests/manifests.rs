@@ -209,6 +209,113 @@ async fn nodes_that_are_not_listed_are_refused() {
     assert!(matches!(refused, ManifestError::Node { node: 2, .. }), "{refused}");
 }
 
+/// How a cache between server and consumer answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    /// Root, nodes and one segment are others than those of the server, unless fresh ones or those of a
+    /// digest are asked for.
+    Wrong,
+    /// In the place of one segment there is a Nack that nobody signed.
+    Nack,
+    /// The version is gone: whatever is asked for, unless by a digest, the server says so.
+    Gone,
+}
+
+/// A file of 50 segments at `/file` behind a cache, with the honest packets of a server.
+async fn cached(cache: Cache) -> (Bed, Arc<Manifest>, FetchOptions, Vec<u8>) {
+    let (signer, options) = key();
+    let serving = ServerOptions { signer: Arc::clone(&signer), ..ServerOptions::default() };
+    let bed = Bed::with(RootOptions::default(), serving, Some(200)).await;
+    let content = bytes(1, 10_000);
+    bed.write("file", &content);
+    let honest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    let metadata = bed.metadata_of("/x/file").await;
+    for prefix in [honest.object().clone(), metadata.manifest.unwrap()] {
+        let (mut segment, mut last) = (0, 0);
+        while segment <= last {
+            let mut name = prefix.clone();
+            name.push_segment(segment);
+            let request = ndn_client::InterestRequest::new(name);
+            let received = bed.consumer.express(&request).await.unwrap();
+            last = received.data().final_block_id().unwrap().as_segment().unwrap();
+            packets.push(received.wire().to_vec());
+            segment += 1;
+        }
+    }
+    // From now on the cache answers, for all but metadata.
+    let answer = move |request: Request| {
+        let asked = request.name();
+        let by_digest = asked.implicit_digest().is_some();
+        let plain = if by_digest { asked.parent() } else { asked };
+        let segment = plain.last().and_then(|last| last.as_segment()).unwrap();
+        let is_node = plain.components().any(|part| part == crate::request::MANIFEST);
+        let honest = packets.iter().find(|packet| Data::parse(packet).unwrap().name() == plain);
+        let honest = honest.unwrap();
+        let past_cache = by_digest || request.interest().must_be_fresh();
+        if !is_node && cache != Cache::Wrong && (segment == 7 || cache == Cache::Gone) {
+            let nack = DataBuilder::new(plain).content_type(ContentType::NACK);
+            if cache == Cache::Gone {
+                if !by_digest {
+                    request.answer_with(&nack, signer.as_ref()).unwrap();
+                }
+                return;
+            }
+            if !past_cache {
+                request.answer_with(&nack, &DigestSigner).unwrap();
+                return;
+            }
+        }
+        if cache == Cache::Wrong && !past_cache && (is_node || segment == 9) {
+            let data = Data::parse(honest).unwrap();
+            let forged = DataBuilder::new(plain)
+                .content_type(data.content_type())
+                .final_segment(segment)
+                .content(data.content().unwrap());
+            request.answer_with(&forged, &DigestSigner).unwrap();
+            return;
+        }
+        request.answer(honest);
+    };
+    let path = honest.object().clone();
+    let below = [path, name("/x/file/32=manifest")];
+    for prefix in below {
+        // It lives as long as the connection.
+        std::mem::forget(bed.producer().attach(&prefix, answer.clone()).unwrap());
+    }
+    (bed, honest, options, content)
+}
+
+#[tokio::test]
+async fn wrong_roots_nodes_and_segments_in_a_cache_are_passed_by() {
+    let (bed, honest, options, content) = cached(Cache::Wrong).await;
+    let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    assert_eq!((manifest.size(), manifest.segments()), (honest.size(), honest.segments()));
+    assert!(fetch(&bed, &manifest, &options).await.unwrap() == content);
+}
+
+#[tokio::test]
+async fn a_nack_that_nobody_signed_does_not_end_a_fetch_by_manifest() {
+    let (bed, manifest, options, content) = cached(Cache::Nack).await;
+    assert!(fetch(&bed, &manifest, &options).await.unwrap() == content);
+    let options = FetchOptions { verification: manifest.verification(), ..options };
+    let segment = bed.consumer.fetch_segment(&manifest.to_found(), 7, &options).await.unwrap();
+    assert!(segment.content() == content[1400..1600]);
+}
+
+#[tokio::test]
+async fn a_version_that_is_gone_ends_a_fetch_by_manifest() {
+    let (bed, manifest, options, _) = cached(Cache::Gone).await;
+    let gone = |error: FetchError| {
+        let failure = FetchFailure::ApplicationNack { segment: 0 };
+        let FetchError::Failed { failure: found, .. } = &error else { panic!("{error}") };
+        assert_eq!(std::mem::discriminant(found), std::mem::discriminant(&failure), "{error}");
+    };
+    gone(fetch(&bed, &manifest, &options).await.unwrap_err());
+    let options = FetchOptions { verification: manifest.verification(), ..options };
+    gone(bed.consumer.fetch_segment(&manifest.to_found(), 7, &options).await.unwrap_err());
+}
+
 /// Metadata, a root that lists two nodes, and only the first of those.
 fn forged_manifest(
     manifest: &Name,

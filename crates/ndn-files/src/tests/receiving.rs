@@ -197,3 +197,20 @@ async fn a_verifier_that_panics_ends_the_fetch_and_no_more() {
     received.unwrap();
     part.complete().unwrap();
 }
+
+/// The first segment tells how long all are: one that somebody made up does not.
+#[tokio::test]
+async fn a_wrong_first_segment_tells_nothing() {
+    let object = Object::with(&[0], true).await;
+    let verification = object.verification();
+    let found = FoundObject::known(object.name.clone(), SEGMENTS - 1);
+    let options = object.options(verification.clone());
+    let stream = object.bed.consumer.fetch_packets(found, 0, &options);
+    let mut part = PartFile::open(object.bed.path("object")).unwrap();
+    part.begin(None).unwrap();
+    let workers = Workers::start().unwrap();
+    let received = receive(stream, &mut part, &verification, None, &workers, || {}).await.unwrap();
+    assert_eq!(received.refused, 1);
+    part.complete().unwrap();
+    assert!(std::fs::read(object.bed.path("object")).unwrap() == object.content);
+}

@@ -21,6 +21,8 @@ pub(super) struct Climber<'p> {
     followed: Vec<*const Certificate>,
     /// Certificates from the packet on; once an anchor is reached, those that are good.
     pub(super) chain: Vec<Arc<Certificate>>,
+    /// How long what the chain ends at needs no further proof.
+    pub(super) until_unix_s: i64,
 }
 
 impl<'p> Climber<'p> {
@@ -30,7 +32,8 @@ impl<'p> Climber<'p> {
         unix_s: i64,
         subject: NameRef<'p>,
     ) -> Self {
-        Self { policy, fetched, unix_s, subject, followed: Vec::new(), chain: Vec::new() }
+        let (followed, chain) = (Vec::new(), Vec::new());
+        Self { policy, fetched, unix_s, subject, followed, chain, until_unix_s: i64::MAX }
     }
 
     /// `None`: the packet is good; otherwise the name of a certificate that is missing.
@@ -46,9 +49,13 @@ impl<'p> Climber<'p> {
         self.policy.check_rules(packet, Signer::of_locator(key.as_ref()), sort)?;
         let (mut missing, mut refusal) = (None, None);
         let policy = self.policy;
-        for trusted in policy.trusted().filter(|one| is_of_key(one, key.as_ref())) {
+        let trusted = policy.trusted(self.unix_s);
+        for (trusted, until_unix_s) in trusted.filter(|(one, _)| is_of_key(one, key.as_ref())) {
             match self.check_trusted(packet, key.as_ref(), sort, trusted) {
-                Ok(()) => return Ok(None),
+                Ok(()) => {
+                    self.until_unix_s = until_unix_s;
+                    return Ok(None);
+                }
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }

@@ -136,8 +136,44 @@ pub struct TrustPolicy {
     groups: Vec<AnchorGroup>,
     /// Whether anchors are trusted at times at which they are valid only.
     anchors_expire: bool,
-    /// Certificates below the anchors that were found good, with the time when.
-    verified: VecDeque<(Arc<Certificate>, i64)>,
+    /// Certificates below the anchors that were found good.
+    verified: VecDeque<Verified>,
+    /// How often other certificates have become anchors.
+    anchor_changes: u64,
+}
+
+/// A certificate that was found good.
+#[derive(Debug, Clone)]
+struct Verified {
+    certificate: Arc<Certificate>,
+    /// The last second, since 1970, at which nothing that it rests on has expired.
+    until_unix_s: i64,
+}
+
+impl Verified {
+    fn is_good_at(&self, unix_s: i64) -> bool {
+        unix_s <= self.until_unix_s && self.certificate.validity().contains(unix_s)
+    }
+}
+
+/// What [`TrustPolicy::judge`] has come to.
+#[derive(Debug, Clone)]
+pub struct Judgement {
+    /// What the policy thinks of the packet.
+    pub validation: Validation,
+    /// Certificates that were found good on the way.
+    learned: Vec<Verified>,
+    unix_s: i64,
+    /// Of the policy, at that time.
+    anchor_changes: u64,
+}
+
+impl Judgement {
+    /// Whether certificates were found good that the policy does not remember.
+    #[must_use]
+    pub fn has_learned(&self) -> bool {
+        !self.learned.is_empty()
+    }
 }
 
 impl TrustPolicy {
@@ -188,6 +224,7 @@ impl TrustPolicy {
         let changes: Vec<AnchorChange> = changes.collect();
         if changes.iter().any(|change| matches!(change, AnchorChange::Changed { .. })) {
             self.verified.clear();
+            self.anchor_changes += 1;
         }
         changes
     }
@@ -200,46 +237,86 @@ impl TrustPolicy {
         self.groups.iter().try_for_each(|group| group.check(load))
     }
 
-    /// Judges a packet. `fetched` are the certificates that were asked for so far, in any order;
-    /// `unix_s` is the time in seconds since 1970.
+    /// Judges a packet, and remembers the certificates that have proved to be good. `fetched` are the
+    /// certificates that were asked for so far, in any order; `unix_s` is the time in seconds since 1970.
     pub fn validate(
         &mut self,
         packet: &SignedPacket<'_>,
         fetched: &[Arc<Certificate>],
         unix_s: i64,
     ) -> Validation {
-        if self.accepts_all {
-            return Validation::Accepted;
+        let judgement = self.judge(packet, fetched, unix_s);
+        let validation = judgement.validation.clone();
+        self.learn(judgement);
+        validation
+    }
+
+    /// As [`Self::validate`], and leaves it to [`Self::learn`] to remember: several threads can judge
+    /// packets by the same policy.
+    #[must_use]
+    pub fn judge(
+        &self,
+        packet: &SignedPacket<'_>,
+        fetched: &[Arc<Certificate>],
+        unix_s: i64,
+    ) -> Judgement {
+        let end = if self.accepts_all {
+            Ok(Climbed::Good(Vec::new()))
+        } else {
+            self.climb(packet, fetched, unix_s)
+        };
+        let (validation, learned) = match end {
+            Ok(Climbed::Good(learned)) => (Validation::Accepted, learned),
+            Ok(Climbed::Missing(name)) => (Validation::NeedsCertificate(name), Vec::new()),
+            Err(error) => (Validation::Refused(error), Vec::new()),
+        };
+        Judgement { validation, learned, unix_s, anchor_changes: self.anchor_changes }
+    }
+
+    /// Remembers the certificates that have proved to be good; nothing if the anchors are others by now.
+    pub fn learn(&mut self, judgement: Judgement) {
+        let Judgement { learned, unix_s, anchor_changes, .. } = judgement;
+        if learned.is_empty() || anchor_changes != self.anchor_changes {
+            return;
         }
-        match self.climb(packet, fetched, unix_s) {
-            Ok(Some(missing)) => Validation::NeedsCertificate(missing),
-            Ok(None) => Validation::Accepted,
-            Err(error) => Validation::Refused(error),
+        self.verified.retain(|verified| verified.is_good_at(unix_s));
+        for verified in learned {
+            // Another thread may have been quicker.
+            if self.is_verified(&verified.certificate) {
+                continue;
+            }
+            if self.verified.len() == VERIFIED_MAX {
+                self.verified.pop_front();
+            }
+            self.verified.push_back(verified);
         }
     }
 
     fn climb(
-        &mut self,
+        &self,
         packet: &SignedPacket<'_>,
         fetched: &[Arc<Certificate>],
         unix_s: i64,
-    ) -> Result<Option<Name>, TrustError> {
+    ) -> Result<Climbed, TrustError> {
         if packet.info.signature_type == SignatureType::DIGEST_SHA256 {
             let key = packet.key_name()?;
             self.check_rules(packet, Signer::of_locator(key.as_ref()), PacketSort::Other)?;
-            return packet.is_verified_by(&DigestVerifier, key.as_ref()).map(|()| None);
+            packet.is_verified_by(&DigestVerifier, key.as_ref())?;
+            return Ok(Climbed::Good(Vec::new()));
         }
-        let oldest = unix_s - VERIFIED_LIFETIME_S;
-        self.verified.retain(|(certificate, when)| {
-            *when > oldest && certificate.validity().contains(unix_s)
-        });
         let mut climber = Climber::new(self, fetched, unix_s, packet.name);
-        let missing = climber.climb(packet, PacketSort::Other)?;
-        let chain = climber.chain;
-        if missing.is_none() {
-            self.remember(chain, unix_s);
+        if let Some(missing) = climber.climb(packet, PacketSort::Other)? {
+            return Ok(Climbed::Missing(missing));
         }
-        Ok(missing)
+        // Each is good no longer than what it rests on.
+        let mut until_unix_s = climber.until_unix_s.min(unix_s + VERIFIED_LIFETIME_S - 1);
+        let mut learned = Vec::with_capacity(climber.chain.len());
+        for certificate in climber.chain.into_iter().rev() {
+            let not_after = certificate.validity().not_after_unix_s().unwrap_or(unix_s);
+            until_unix_s = until_unix_s.min(not_after);
+            learned.push(Verified { certificate, until_unix_s });
+        }
+        Ok(Climbed::Good(learned))
     }
 
     fn check_rules(
@@ -267,25 +344,30 @@ impl TrustPolicy {
         })
     }
 
-    /// Certificates that need no further proof.
-    fn trusted(&self) -> impl Iterator<Item = &Arc<Certificate>> {
-        self.anchors().chain(self.verified.iter().map(|(certificate, _)| certificate))
+    /// Certificates that need no further proof, each with the last second at which that is so.
+    fn trusted(&self, unix_s: i64) -> impl Iterator<Item = (&Arc<Certificate>, i64)> {
+        let until = |anchor: &Certificate| {
+            let not_after = anchor.validity().not_after_unix_s();
+            not_after.filter(|_| self.anchors_expire).unwrap_or(i64::MAX)
+        };
+        let anchors = self.anchors().map(move |anchor| (anchor, until(anchor)));
+        let verified = self.verified.iter().filter(move |verified| verified.is_good_at(unix_s));
+        anchors.chain(verified.map(|verified| (&verified.certificate, verified.until_unix_s)))
     }
 
     /// Whether a packet was trusted by this certificate a short while ago.
     #[must_use]
     pub fn is_verified(&self, certificate: &Arc<Certificate>) -> bool {
-        self.verified.iter().any(|(verified, _)| Arc::ptr_eq(verified, certificate))
+        self.verified.iter().any(|verified| Arc::ptr_eq(&verified.certificate, certificate))
     }
+}
 
-    fn remember(&mut self, chain: Vec<Arc<Certificate>>, unix_s: i64) {
-        for certificate in chain {
-            if self.verified.len() == VERIFIED_MAX {
-                self.verified.pop_front();
-            }
-            self.verified.push_back((certificate, unix_s));
-        }
-    }
+/// Where the way from a packet ends.
+enum Climbed {
+    /// At an anchor, by way of these certificates.
+    Good(Vec<Verified>),
+    /// At a certificate that is not there.
+    Missing(Name),
 }
 
 /// The rules that there are, as far as there is room for them.

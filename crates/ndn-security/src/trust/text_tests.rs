@@ -64,6 +64,72 @@ fn a_chain_of_three_is_trusted() {
     assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
 }
 
+/// What is remembered of a chain ends with the first of its certificates that expires.
+#[test]
+fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
+    let root = Identity::new("/lab", None, NOW + 1000);
+    let site = Identity::new("/lab/a", Some(&root), NOW + 200);
+    let server = Identity::new("/lab/a/server", Some(&site), NOW + 500);
+    let fetched = [Arc::clone(&server.certificate), Arc::clone(&site.certificate)];
+    let wire = data("/lab/a/files/x", &server.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    let mut rules = policy(RULES, &root).unwrap();
+    assert_eq!(rules.validate(&packet, &fetched, NOW), Validation::Accepted);
+    assert_eq!(rules.validate(&packet, &[], NOW + 200), Validation::Accepted, "the last second");
+    let needs = Validation::NeedsCertificate(server.certificate.key_name().to_name());
+    assert_eq!(rules.validate(&packet, &[], NOW + 201), needs);
+    let said = refusal(rules.validate(&packet, &fetched, NOW + 201));
+    assert!(said.starts_with("certificate /lab/a/KEY/key-1/NA/v=1 is valid from"), "{said}");
+    // An anchor that expires bounds what rests on it as well.
+    let root = Identity::new("/lab", None, NOW + 100);
+    let site = Identity::new("/lab/a", Some(&root), NOW + 1000);
+    let server = Identity::new("/lab/a/server", Some(&site), NOW + 1000);
+    let fetched = [Arc::clone(&server.certificate), Arc::clone(&site.certificate)];
+    let wire = data("/lab/a/files/x", &server.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    for (expires, expected) in [(true, false), (false, true)] {
+        let mut rules = policy(RULES, &root).unwrap();
+        if expires {
+            rules = rules.with_anchors_that_expire();
+        }
+        assert_eq!(rules.validate(&packet, &fetched, NOW), Validation::Accepted);
+        let later = rules.validate(&packet, &[], NOW + 101);
+        assert_eq!(later == Validation::Accepted, expected, "{later:?}");
+    }
+}
+
+/// What was judged by anchors that are gone is not remembered.
+#[test]
+fn what_was_learned_before_anchors_changed_is_forgotten() {
+    let lab = Lab::new();
+    let other = Identity::new("/lab", None, NOW + 1000);
+    let mut no_include = |_: &str| Err(String::new());
+    let mut load = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&lab.root.certificate)]);
+    let mut policy =
+        TrustPolicy::from_rules("rules", INFO_RULES, &mut no_include, &mut load).unwrap();
+    let wire = data("/lab/a/files/x", &lab.site.signer());
+    let packet = Data::parse(&wire).unwrap();
+    let packet = SignedPacket::from_data(&packet).unwrap();
+    let fetched = [Arc::clone(&lab.site.certificate)];
+    let judgement = policy.judge(&packet, &fetched, NOW);
+    assert_eq!(judgement.validation, Validation::Accepted);
+    assert!(judgement.has_learned());
+    let mut reload = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&other.certificate)]);
+    policy.refresh_anchors(0, &mut reload);
+    assert_eq!(policy.refresh_anchors(1_000_000_000, &mut reload).len(), 1);
+    policy.learn(judgement);
+    assert!(!policy.is_verified(&lab.site.certificate));
+    let needs = Validation::NeedsCertificate(lab.site.certificate.key_name().to_name());
+    assert_eq!(policy.validate(&packet, &[], NOW), needs);
+}
+
+const INFO_RULES: &str = r#"
+rule { id "all" for data filter { type name regex ^<>*$ } checker { type hierarchical } }
+trust-anchor { type file file-name root.cert refresh 1s }
+"#;
+
 #[test]
 fn a_refusal_says_what_would_have_been_taken() {
     let lab = Lab::new();

@@ -13,6 +13,8 @@ use super::{PartError, Progress};
 /// Longest file name that gets a hidden name with itself in it; file systems allow 255 bytes.
 const FILE_NAME_LEN_MAX: usize = 215;
 
+/// Longest sidecar: it holds a name, and little more.
+const SIDECAR_LEN_MAX: u64 = 1 << 20;
 /// Mode of sidecars.
 pub(super) const SIDECAR_MODE: u32 = 0o600;
 
@@ -94,8 +96,10 @@ fn cannot_be_made(path: &Path, error: &io::Error) -> PartError {
     PartError::CannotBeMade { path: path.to_owned(), reason }
 }
 
+/// Neither follows a link nor waits for the other end of a pipe.
 fn no_follow() -> i32 {
-    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default()
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    i32::try_from(flags.bits()).unwrap_or_default()
 }
 
 /// Refuses a file that somebody else may have put there.
@@ -114,13 +118,13 @@ fn check_own(file: &File) -> io::Result<()> {
 /// What the sidecar says, if nobody else can have written it. Whatever else this user makes (copies,
 /// files fetched from somebody) seldom has a mode as narrow as that of sidecars.
 pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
-    let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
+    let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
     check_own(&file).ok()?;
     if file.metadata().ok()?.mode() & !SIDECAR_MODE & 0o777 != 0 {
         return None;
     }
     let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
+    file.take(SIDECAR_LEN_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 

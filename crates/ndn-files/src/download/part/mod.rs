@@ -28,7 +28,7 @@ pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
 use self::progress::check;
-pub use self::progress::{Left, Origin, Progress, Unusable};
+pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
 pub use self::version::is_unchanged;
 use super::checksum::{Chain, xxh64};
 
@@ -57,6 +57,8 @@ pub struct PartFile {
     durable: bool,
     /// `None`: cannot be gone on with.
     origin: Option<Origin>,
+    /// What is fetched, if not all.
+    extent: Option<Extent>,
     segment_len: u64,
     segments: u64,
     bytes: u64,
@@ -87,6 +89,7 @@ impl PartFile {
             begun: false,
             durable: true,
             origin: None,
+            extent: None,
             segment_len: 0,
             segments: 0,
             bytes: 0,
@@ -102,6 +105,12 @@ impl PartFile {
         self.durable = durable;
     }
 
+    /// Only these bytes of the object are fetched: segments are counted from the one that has the first of
+    /// them, and [`Self::write_segment`] takes what is within.
+    pub fn set_extent(&mut self, extent: Extent) {
+        self.extent = Some(extent);
+    }
+
     /// What an interrupted fetch of `origin` left here, if what is told of it fits: see
     /// [`Self::resume`].
     #[must_use]
@@ -111,6 +120,9 @@ impl PartFile {
         };
         if progress.origin.name != origin.name {
             return Left::Unusable { progress, reason: Unusable::OfAnother };
+        }
+        if progress.extent != self.extent {
+            return Left::Unusable { progress, reason: Unusable::OtherExtent };
         }
         if progress.origin != *origin {
             return Left::Unusable { progress, reason: Unusable::OtherVerification };
@@ -215,8 +227,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Writes the content of a segment to its place: for who needs no threads for it. The first one, or
-    /// [`Self::resume`], tells how long segments are.
+    /// Writes the content of a segment to its place: for who needs no threads for it. The first one,
+    /// [`Self::set_segment_len`] or [`Self::resume`] tells how long segments are.
     ///
     /// # Errors
     /// `Io`, also for a segment behind one that is shorter.
@@ -225,7 +237,7 @@ impl PartFile {
         if self.segment_len == 0 {
             self.segment_len = length.max(1);
         }
-        let offset = segment.saturating_mul(self.segment_len);
+        let offset = segment.saturating_mul(self.segment_len).saturating_sub(self.skipped());
         self.file.write_all_at(content, offset).map_err(|error| self.error(error))?;
         match self.note(Stored { segment, length, checksum: Some(xxh64(content, 0)) }) {
             Err(NoteError::Irregular(_)) => Err(self.error(io::ErrorKind::InvalidInput.into())),
@@ -248,8 +260,15 @@ impl PartFile {
         self.segment_len
     }
 
-    pub(super) fn set_segment_len(&mut self, length: u64) {
+    /// Tells how long the content of each segment but the last is.
+    pub fn set_segment_len(&mut self, length: u64) {
         self.segment_len = length;
+    }
+
+    /// Bytes of the first segment that are not wanted.
+    fn skipped(&self) -> u64 {
+        let first = self.extent.map_or(0, |extent| extent.first);
+        first.checked_rem(self.segment_len).unwrap_or(0)
     }
 
     /// Number of the first segment that is not there.
@@ -268,7 +287,8 @@ impl PartFile {
         }
         self.ahead[index] = Some(stored);
         while let Some(&Some(stored)) = self.ahead.front() {
-            if self.bytes != self.segments.saturating_mul(self.segment_len) {
+            let before = self.segments.saturating_mul(self.segment_len);
+            if self.bytes != before.saturating_sub(self.skipped()) {
                 // Something follows a segment that is shorter.
                 return Err(NoteError::Irregular(Irregular));
             }
@@ -316,7 +336,8 @@ impl PartFile {
             if let Ok(before) = fs::metadata(&self.path) {
                 take_after(&self.file, &before)?;
             }
-            if let Some(origin) = &self.origin {
+            // A part of an object is no version of it.
+            if let (Some(origin), None) = (&self.origin, self.extent) {
                 version::write(&self.file, origin);
             }
             // A file system may otherwise give an empty file the name, if the power fails then.
@@ -367,6 +388,7 @@ impl PartFile {
         };
         let progress = Progress {
             origin: origin.clone(),
+            extent: self.extent,
             segment_len: self.segment_len,
             segments: self.segments,
             bytes: self.bytes,

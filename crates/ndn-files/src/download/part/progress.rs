@@ -13,6 +13,8 @@ use super::super::recheck::{Template, count_verified};
 
 /// Most bytes that are read at a time.
 const READ_BUFFER_LEN: usize = 1 << 20;
+/// Longest content of a segment that a sidecar may tell of; packets are shorter by far.
+const SEGMENT_LEN_MAX: u64 = READ_BUFFER_LEN as u64;
 
 /// What the content is of: parts of something else are not gone on with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,21 +25,50 @@ pub struct Origin {
     pub verification: String,
 }
 
+/// Bytes of an object, counted from 0: what is fetched of it, if that is not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// The first one.
+    pub first: u64,
+    /// One past the last one.
+    pub end: u64,
+}
+
 /// What the sidecar says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// What it is of.
     #[serde(flatten)]
     pub origin: Origin,
+    /// Which bytes of it are fetched; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<Extent>,
     /// Content bytes of each segment but the last.
     pub segment_len: u64,
-    /// The segments before this one are there.
+    /// So many segments are there: the first ones of the object, or of the extent.
     pub segments: u64,
     /// Content bytes of those.
     pub bytes: u64,
     /// Checksum of those, unless the digests of their packets are known wherever the fetch goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) xxh64: Option<String>,
+}
+
+impl Progress {
+    /// Whether the figures fit together, so that reading what is there takes no more memory than that of
+    /// any fetch.
+    fn is_possible(&self) -> bool {
+        let extent = self.extent.unwrap_or(Extent { first: 0, end: u64::MAX });
+        (1..=SEGMENT_LEN_MAX).contains(&self.segment_len)
+            && self.bytes <= extent.end.saturating_sub(extent.first)
+            && (self.bytes.saturating_add(self.skipped())).div_ceil(self.segment_len)
+                == self.segments
+    }
+
+    /// Bytes of the first segment that are not wanted.
+    fn skipped(&self) -> u64 {
+        self.extent.map_or(0, |extent| extent.first.checked_rem(self.segment_len).unwrap_or(0))
+    }
 }
 
 /// What an earlier fetch has left.
@@ -72,6 +103,8 @@ impl Left {
 pub enum Unusable {
     /// It is of another object, or another version.
     OfAnother,
+    /// It is another part of it.
+    OtherExtent,
     /// It was verified otherwise.
     OtherVerification,
     /// There is less than there should be, or something else.
@@ -82,6 +115,7 @@ impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::OfAnother => "it is of another version",
+            Self::OtherExtent => "it is another part",
             Self::OtherVerification => "it was verified otherwise",
             Self::Damaged => "it is damaged",
         })
@@ -104,10 +138,15 @@ pub(super) fn check(
     segment: Option<&ReceivedData>,
     verification: &Verification,
 ) -> io::Result<Option<(Option<Chain>, Progress)>> {
+    if !progress.is_possible() {
+        return Ok(None);
+    }
     if let Some(checksum) = &progress.xxh64 {
         let chain = chain_of(file, progress)?.filter(|chain| chain.to_hex() == *checksum);
         return Ok(chain.map(|chain| (Some(chain), progress.clone())));
     }
+    // Packets are made again from whole contents.
+    let segment = segment.filter(|_| progress.extent.is_none());
     let Some(template) = segment.and_then(|segment| Template::of(&segment.data())) else {
         return Ok(None);
     };
@@ -122,22 +161,23 @@ fn chain_of(file: &File, progress: &Progress) -> io::Result<Option<Chain>> {
     let Ok(segment_len) = usize::try_from(progress.segment_len) else {
         return Ok(None);
     };
-    if segment_len == 0 || progress.bytes.div_ceil(progress.segment_len) != progress.segments {
-        return Ok(None);
-    }
-    if file.metadata()?.len() < progress.bytes || segment_len > READ_BUFFER_LEN {
+    if file.metadata()?.len() < progress.bytes {
         return Ok(None);
     }
     let mut buffer = vec![0; READ_BUFFER_LEN / segment_len * segment_len];
     let mut offset = 0;
+    // The first segment may be shorter, and then is read by itself.
+    let skipped = usize::try_from(progress.skipped()).unwrap_or(0);
+    let mut room = if skipped > 0 { segment_len - skipped } else { buffer.len() };
     while offset < progress.bytes {
         let left = usize::try_from(progress.bytes - offset).unwrap_or(usize::MAX);
-        let length = left.min(buffer.len());
+        let length = left.min(room);
         file.read_exact_at(&mut buffer[..length], offset)?;
         for segment in buffer[..length].chunks(segment_len) {
             chain.push(xxh64(segment, 0));
         }
         offset += u64::try_from(length).unwrap_or(0);
+        room = buffer.len();
     }
     Ok(Some(chain))
 }

@@ -247,3 +247,105 @@ fn a_sidecar_with_the_mode_of_other_files_is_not_believed() {
     }
     assert!(resumed_with(0o600));
 }
+
+fn make_pipe(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+/// Opening a pipe waits for somebody who writes to it, unless told not to.
+#[test]
+fn pipes_in_the_place_of_files_are_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    make_pipe(&path);
+    assert!(!is_unchanged(&path, &origin(1), 0));
+    make_pipe(&directory.path().join(".object.part.json"));
+    let part = PartFile::open(path).unwrap();
+    assert_eq!(part.left(&origin(1)), Left::Nothing);
+}
+
+/// Figures that no fetch has written are not believed, whatever they ask for.
+#[test]
+fn a_sidecar_with_impossible_figures_is_not_gone_on_with() {
+    let (directory, path) = interrupted();
+    let sidecar = directory.path().join(".object.part.json");
+    let text = fs::read_to_string(&sidecar).unwrap();
+    let with_checksum: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut without = with_checksum.clone();
+    without.as_object_mut().unwrap().remove("xxh64").unwrap();
+    for value in [with_checksum, without] {
+        for (segment_len, segments, bytes) in [
+            (1 << 40, 1, 1 << 40),
+            (u64::MAX, 1, u64::MAX),
+            (0, 2, 12),
+            (6, 3, 12),
+            ((1 << 20) + 1, 1, 12),
+        ] {
+            let mut value = value.clone();
+            value["segment_len"] = segment_len.into();
+            value["segments"] = segments.into();
+            value["bytes"] = bytes.into();
+            fs::write(&sidecar, value.to_string()).unwrap();
+            let mut part = PartFile::open(path.clone()).unwrap();
+            assert_eq!(refusal(&mut part, &origin(1)), Some(Unusable::Damaged), "{value}");
+        }
+    }
+}
+
+/// Some bytes from the middle: the first segment is cut, and so is the last.
+#[test]
+fn a_part_of_an_object_is_gone_on_with_as_well() {
+    let object = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    for (first, end) in [(0, 36), (7, 30), (10, 30), (19, 21), (12, 15), (5, 36)] {
+        let extent = Extent { first, end };
+        let segments: Vec<&[u8]> = (first / 10..end.div_ceil(10))
+            .map(|segment| {
+                let from = usize::try_from(first.max(segment * 10)).unwrap();
+                &object[from..usize::try_from(end.min(segment * 10 + 10)).unwrap()]
+            })
+            .collect();
+        // Interrupted after each.
+        for (number, content) in segments.iter().enumerate() {
+            let mut part = PartFile::open(path.clone()).unwrap();
+            part.set_extent(extent);
+            let left = part.resume(&origin(1), None, &Verification::Skip).unwrap().progress();
+            let there = left.map_or(0, |left| left.segments);
+            assert_eq!(there, u64::try_from(number).unwrap(), "{extent:?}");
+            if there == 0 {
+                part.begin(Some(origin(1))).unwrap();
+                part.set_segment_len(10);
+            }
+            put(&mut part, there, content);
+            assert!(part.keep().is_some());
+        }
+        // What is left of a part is not gone on with for another one, nor for the whole.
+        for other in [None, Some(Extent { first, end: end + 1 })] {
+            let mut part = PartFile::open(path.clone()).unwrap();
+            part.extent = other;
+            assert_eq!(refusal(&mut part, &origin(1)), Some(Unusable::OtherExtent));
+            part.keep();
+        }
+        // Nor if it is damaged.
+        let hidden = directory.path().join(".object.part");
+        let whole = fs::read(&hidden).unwrap();
+        let mut damaged = whole.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        for (there, expected) in [(&damaged, Some(Unusable::Damaged)), (&whole, None)] {
+            fs::write(&hidden, there).unwrap();
+            let mut part = PartFile::open(path.clone()).unwrap();
+            part.set_extent(extent);
+            assert_eq!(refusal(&mut part, &origin(1)), expected);
+            if expected.is_some() {
+                part.keep();
+                continue;
+            }
+            part.complete().unwrap();
+        }
+        let (from, to) = (usize::try_from(first).unwrap(), usize::try_from(end).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), &object[from..to], "{extent:?}");
+        assert_eq!(version::read(&path), None, "a part is no version");
+    }
+}

@@ -1,12 +1,12 @@
 //! Which version a file is: kept beside it by file systems that have extended attributes.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use ndn_packet::Name;
-use rustix::fs::XattrFlags;
+use rustix::fs::{OFlags, XattrFlags};
 
 use super::Origin;
 
@@ -42,19 +42,28 @@ fn state(metadata: &fs::Metadata, origin: &Origin) -> String {
     format!("{size} {mtime}.{nanoseconds:09} {verification}")
 }
 
+/// Opens what is there; of what is no file (a pipe has nobody who writes to it) nothing is awaited.
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 /// Whether the file at `path` is `origin`, of `size` bytes, fetched and verified as it would be now,
 /// and was not written to since. False where the file system cannot tell.
 #[must_use]
 pub fn is_unchanged(path: &Path, origin: &Origin, size: u64) -> bool {
     let found = || -> io::Result<bool> {
-        let file = File::open(path)?;
+        let file = open_without_waiting(path)?;
         let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
         let mut there = [0; URI_LEN_MAX];
         let length = rustix::fs::fgetxattr(&file, ATTRIBUTE, &mut there[..])?;
         let same_object = there.get(..length) == Some(origin.name.as_bytes());
         let length = rustix::fs::fgetxattr(&file, STATE, &mut there[..])?;
         let same_state = there.get(..length) == Some(state(&metadata, origin).as_bytes());
-        Ok(metadata.is_file() && metadata.size() == size && same_object && same_state)
+        Ok(metadata.size() == size && same_object && same_state)
     };
     found().unwrap_or(false)
 }

@@ -1,0 +1,78 @@
+//! Single Data that have to verify: what does not is asked for again, as what is wrong may be gone soon.
+
+use std::time::Duration;
+
+use ndn_security::VerifyError;
+use ndn_security::trust::TrustError;
+
+use super::FetchOptions;
+use crate::endpoint::Endpoint;
+use crate::express::{ExpressError, InterestRequest};
+use crate::pending::ReceivedData;
+
+/// How often a Data may not verify.
+const REFUSED_MAX: u32 = 3;
+/// Longest pause before it is asked for again.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Whether finding out that it does not verify took so many certificates that it is not done again.
+fn is_costly(refusal: &ExpressError) -> bool {
+    let ExpressError::Verification { reason: VerifyError::Untrusted(reason), .. } = refusal else {
+        return false;
+    };
+    matches!(**reason, TrustError::TooLong { .. })
+}
+
+impl Endpoint {
+    /// Expresses an Interest and verifies its answer as `options` say. One that does not verify is asked
+    /// for again, as a fresh one, a few times: when its FreshnessPeriod is over, or after a second, so that
+    /// caches that hold it do not answer. `request` has `patience` for all that together.
+    ///
+    /// # Errors
+    /// `Verification` for what came first, if nothing else verifies; otherwise as [`Self::express`].
+    pub async fn express_verified(
+        &self,
+        request: InterestRequest,
+        patience: Duration,
+        options: &FetchOptions,
+    ) -> Result<ReceivedData, ExpressError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let (mut came, mut refusal) = self.check_answer(&request, options).await?;
+        let request = request.must_be_fresh(true);
+        for _ in 1..REFUSED_MAX {
+            if refusal.as_ref().is_none_or(is_costly) {
+                break;
+            }
+            let again = async {
+                let fresh = Duration::from_millis(came.data().freshness_ms().unwrap_or(0));
+                tokio::time::sleep(fresh.min(PAUSE_MAX)).await;
+                self.check_answer(&request, options).await
+            };
+            // That nobody has another one is no reason of its own.
+            let Ok(Ok((other, judged))) = tokio::time::timeout_at(deadline, again).await else {
+                break;
+            };
+            came = other;
+            if judged.is_none() {
+                refusal = None;
+            }
+        }
+        refusal.map_or(Ok(came), Err)
+    }
+
+    /// The answer, and why it is not believed.
+    async fn check_answer(
+        &self,
+        request: &InterestRequest,
+        options: &FetchOptions,
+    ) -> Result<(ReceivedData, Option<ExpressError>), ExpressError> {
+        let received = self.express(request).await?;
+        let data = received.data();
+        let checked = options.verification.check_fetching(self, options.lifetime, &data).await;
+        let refusal = checked.err().map(|reason| {
+            let name = data.name().to_uri();
+            ExpressError::Verification { name, reason }
+        });
+        Ok((received, refusal))
+    }
+}
