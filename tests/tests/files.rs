@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use namewire_tests::{Forwarder, Peer, Process, Settings, Transport, noise, require, run_to_end};
-use ndn_files::{Origin, PartFile};
+use ndn_files::{Extent, Origin, PartFile};
 use rustix::process::Signal;
 
 const FILE_BYTES: usize = 3 * 1024 * 1024 + 77;
@@ -279,6 +279,26 @@ fn parts_of_a_file_are_fetched() {
         assert!(found.status.success() && found.stdout == whole[expected], "{range}");
     }
     assert_eq!(get(&format!("{FILE_BYTES}-")).status.code(), Some(2));
+
+    // Interrupted, and gone on with.
+    let out = bed.forwarder.directory().join("part");
+    let path = out.display().to_string();
+    let into_file = ["get", "/files/large", "-o", &path, "--range", "100000-300000"];
+    let once = bed.forwarder.json(&into_file);
+    assert!(fs::read(&out).unwrap() == whole[100_000..300_001]);
+    let name = once["name"].as_str().unwrap().to_owned();
+    let mut part = PartFile::open(out.clone()).unwrap();
+    part.set_extent(Extent { first: 100_000, end: 300_001 });
+    part.begin(Some(Origin { name, verification: "digest".to_owned() })).unwrap();
+    part.set_segment_len(8192);
+    part.write_segment(0, &whole[100_000..13 * 8192]).unwrap();
+    part.write_segment(1, &whole[13 * 8192..14 * 8192]).unwrap();
+    let there = u64::try_from(14 * 8192 - 100_000).unwrap();
+    assert_eq!(part.keep(), Some(there));
+    fs::remove_file(&out).unwrap();
+    let again = bed.forwarder.json(&into_file);
+    assert_eq!((&again["resumed_bytes"], &again["resumed_segments"]), (&there.into(), &2.into()));
+    assert!(fs::read(&out).unwrap() == whole[100_000..300_001]);
 }
 
 #[test]

@@ -30,8 +30,8 @@ use super::{range, tree};
 /// A file appears under its name when it is complete and verified; one that exists keeps its mode.
 /// When a fetch is interrupted or gets no answer, what has come stays beside it as .FILE.part, with a
 /// .FILE.part.json that says what it is; the same command goes on from there. It starts over if there
-/// is a newer version, if --verify was another, if the object has other segments, or if the part is
-/// damaged. Parts are gone on with as they were verified when they came.
+/// is a newer version, if --verify or --range was another, if the object has other segments, or if the
+/// part is damaged. Parts are gone on with as they were verified when they came.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, with or without version

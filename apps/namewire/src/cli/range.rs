@@ -2,11 +2,13 @@
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::FetchProgress;
-use ndn_files::FileMetadata;
+use ndn_files::{Extent, FileMetadata, Origin, PartFile, Progress};
 use ndn_packet::Name;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Fetched, Known, Policy, failure, under_manifest};
+use super::fetch_file::{
+    Already, Fetched, Known, Policy, failure, say_start_over, under_manifest, usable,
+};
 use super::target::Target;
 
 /// Bytes of a file, counted from 0.
@@ -55,27 +57,73 @@ pub(super) async fn fetch(
         under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
     fetching.config.last_wanted = Some((end - 1) / segment_size);
+    let mut already = Already::default();
     if let Target::File(part) = target {
-        // A part of a file is no beginning of it.
-        part.begin(None)?;
+        part.set_extent(Extent { first: range.first, end });
+        let origin = policy.origin(&found);
+        match resume(part, &origin, segment_size, policy)? {
+            Some(progress) => {
+                already = Already { segments: progress.segments, bytes: progress.bytes };
+            }
+            None => {
+                part.begin(Some(origin))?;
+                part.set_segment_len(segment_size);
+            }
+        }
     }
-    let mut stream = endpoint.fetch_found(found, first_segment, &fetching);
+    let mut segment = first_segment + already.segments;
+    if segment * segment_size >= end {
+        let progress = FetchProgress::default();
+        return Ok(Fetched { name: found.name().clone(), already, progress, refused: 0 });
+    }
+    let mut stream = endpoint.fetch_found(found, segment, &fetching);
     let progress = stream.progress();
-    let mut offset = first_segment * segment_size;
-    while offset < end {
+    while segment * segment_size < end {
         let chunk = stream.next().await.map_err(failure)?;
         let chunk = chunk.ok_or_else(|| Failure::Failed(format!("{name} ends too early")))?;
+        let offset = segment * segment_size;
         let length = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        if length != segment_size.min(size - offset) {
+            let other =
+                format!("{name}: segment {segment} has another length than its metadata says");
+            return Err(Failure::Failed(other));
+        }
         let within = |position: u64| {
             usize::try_from(position.saturating_sub(offset).min(length)).unwrap_or(chunk.len())
         };
-        target.write(&chunk[within(range.first)..within(end)])?;
-        offset += length;
+        let wanted = &chunk[within(range.first)..within(end)];
+        if let Target::File(part) = target {
+            part.write_segment(segment - first_segment, wanted)?;
+        } else {
+            target.write(wanted)?;
+        }
+        segment += 1;
     }
     let name = stream.name().clone();
     // What was asked for, not the segments that it lies in.
-    let progress = FetchProgress { bytes: end - range.first, ..*progress.borrow() };
-    Ok(Fetched { name, already: Already::default(), progress, refused: progress.refused })
+    let bytes = end - range.first - already.bytes;
+    let progress = FetchProgress { bytes, ..*progress.borrow() };
+    Ok(Fetched { name, already, progress, refused: progress.refused })
+}
+
+/// What an interrupted fetch of the same bytes has left.
+fn resume(
+    part: &mut PartFile,
+    origin: &Origin,
+    segment_size: u64,
+    policy: &Policy,
+) -> Outcome<Option<Progress>> {
+    if policy.restart {
+        return Ok(None);
+    }
+    let Some(progress) = usable(part.left(origin)) else {
+        return Ok(None);
+    };
+    if progress.segment_len != segment_size {
+        say_start_over(&progress, &"the object has other segments");
+        return Ok(None);
+    }
+    Ok(usable(part.resume(origin, None, &policy.fetching.verification)?))
 }
 
 #[cfg(test)]
