@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{Key, Lru};
 use crate::counters::Event;
-use crate::manifest::{BuildFailure, Built, DiskCache, build, weight_of};
+use crate::manifest::{BuildFailure, Built, DiskCache, build, store_for};
 use crate::packet::Layout;
 use crate::place::{Place, Refused, failed_to_stat};
 use crate::request::Wanted;
@@ -37,8 +37,9 @@ impl ManifestCache {
 impl Service {
     /// Whether a file has a manifest.
     pub(crate) fn has_manifest(&self, layout: &Layout) -> bool {
-        let bytes_max = self.manifests.as_ref().map_or(0, |manifests| manifests.bytes_max);
-        usize::try_from(weight_of(layout)).is_ok_and(|weight| weight <= bytes_max)
+        self.manifests.as_ref().is_some_and(|manifests| {
+            store_for(layout, manifests.bytes_max, manifests.disk.as_ref()).is_some()
+        })
     }
 
     /// The manifest of a version, if it is made.
@@ -47,6 +48,13 @@ impl Service {
         let (stat, built) = manifests.find(file.layout.name.value())?;
         // Another file may have been given the same modification time.
         stat.is_same_content(&file.opened.stat).then(|| Arc::clone(built))
+    }
+
+    /// Gives up what is kept of the manifest of a version.
+    fn forget(&self, file: &OpenFile) {
+        if let Some(manifests) = &self.manifests {
+            manifests.built().remove(file.layout.name.value());
+        }
     }
 
     /// Answers with a node, or lets it wait until the manifest is made.
@@ -92,8 +100,16 @@ impl Service {
         let Some(built) = self.built(&file) else {
             return Ok(false);
         };
-        let packet = built.packet(node).ok_or(Refused::silently(Event::NotFound))?;
-        scratch.answers.push(&job.request, packet);
+        let packet = match built.packet(node) {
+            Ok(packet) => packet.ok_or(Refused::silently(Event::NotFound))?,
+            Err(error) => {
+                tracing::warn!(name = %file.layout.name, node, %error, "a node cannot be made");
+                // It is made anew for who asks next.
+                self.forget(&file);
+                return Err(Refused::silently(Event::Failed));
+            }
+        };
+        scratch.answers.push(&job.request, &packet);
         self.counters.add(Event::ManifestNode, 1);
         Ok(true)
     }
@@ -129,13 +145,17 @@ impl Service {
         let Some(manifests) = &self.manifests else {
             return Err(Refused::silently(Event::NotFound));
         };
-        if self.built(&file).is_some() || !self.has_manifest(&file.layout) {
+        let (bytes_max, disk) = (manifests.bytes_max, manifests.disk.as_ref());
+        let Some(store) = store_for(&file.layout, bytes_max, disk) else {
+            return Ok(());
+        };
+        if self.built(&file).is_some() {
             return Ok(());
         }
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let limits = &place.mount.limits;
-        let (opened, layout, disk) = (&file.opened, &file.layout, manifests.disk.as_ref());
-        let built = build(opened, layout, limits, self.signer.as_ref(), threads, disk);
+        let (opened, layout) = (&file.opened, &file.layout);
+        let built = build(opened, layout, limits, self.signer.as_ref(), threads, disk, store);
         let mut built = match built {
             Ok(built) => built,
             Err(error) => {

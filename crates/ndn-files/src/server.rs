@@ -74,7 +74,8 @@ pub struct ServerOptions {
     /// Whether files have manifests, which `signer` signs; their segments then have DigestSha256.
     /// Without, `signer` signs every segment.
     pub manifests: bool,
-    /// Bytes of manifests that are kept. Files whose manifest would be larger have none.
+    /// Bytes of manifests that are kept in memory. Larger ones are served from `manifest_directory`; without
+    /// it, such files have none.
     pub manifest_bytes_max: usize,
     /// Where digests are kept for the next time; a directory that nobody else may write to.
     pub manifest_directory: Option<PathBuf>,

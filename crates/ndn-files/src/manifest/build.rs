@@ -1,5 +1,6 @@
 //! Making manifests: every segment is read, made into its packet and hashed, on all processors.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -7,10 +8,11 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ndn_packet::{ContentType, DataBuilder, EncodeError, Name};
-use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
+use ndn_packet::{EncodeError, Name};
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256};
 
-use super::disk::{DiskCache, Hashed};
+use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
+use super::nodes::{Leaves, NodeForm, Nodes};
 use super::root::{Root, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::packet::{Layout, PacketLimits, Seal};
@@ -20,6 +22,8 @@ use crate::stat::FileStat;
 
 /// Segments that a thread takes at a time.
 const RUN: u64 = 32;
+/// A root is a packet.
+const ROOT_LEN_MAX: u64 = ndn_packet::MAX_PACKET_SIZE as u64;
 
 /// Why there is no manifest.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +46,21 @@ impl From<EncodeError> for BuildFailure {
 /// The manifest of a version, as packets, and the DigestSha256 of its segments.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Nodes by their numbers.
-    packets: Vec<Vec<u8>>,
+    nodes: Nodes,
+    /// None where they are on disk.
     signatures: Vec<Sha256Digest>,
-    /// Digests of the segments, if they are still to be stored.
-    unstored: Option<Vec<Sha256Digest>>,
+    unstored: Unstored,
     from_disk: bool,
+}
+
+/// Digests that are not stored for the next time yet.
+#[derive(Debug)]
+enum Unstored {
+    None,
+    /// Those of the segments; their signatures are in memory.
+    Digests(Vec<Sha256Digest>),
+    /// All are in the file, which has no name yet.
+    File(Unfinished),
 }
 
 impl Built {
@@ -58,9 +71,12 @@ impl Built {
         layout: &Layout,
         stat: &FileStat,
     ) -> io::Result<()> {
-        match self.unstored.take() {
-            Some(digests) => disk.store(layout, stat, &(self.signatures.clone(), digests)),
-            None => Ok(()),
+        match std::mem::replace(&mut self.unstored, Unstored::None) {
+            Unstored::None => Ok(()),
+            Unstored::Digests(digests) => {
+                disk.store(layout, stat, &(self.signatures.clone(), digests))
+            }
+            Unstored::File(unfinished) => unfinished.finish(),
         }
     }
 
@@ -70,24 +86,51 @@ impl Built {
     }
 
     /// The packet of a node.
-    pub(crate) fn packet(&self, node: u64) -> Option<&[u8]> {
-        self.packets.get(usize::try_from(node).ok()?).map(Vec::as_slice)
+    ///
+    /// # Errors
+    /// It cannot be made again from what is on disk.
+    pub(crate) fn packet(&self, node: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
+        self.nodes.packet(node)
     }
 
-    /// SignatureValue of a segment.
+    /// SignatureValue of a segment, if it is in memory.
     pub(crate) fn signature(&self, segment: u64) -> Option<&Sha256Digest> {
         self.signatures.get(usize::try_from(segment).ok()?)
     }
 
     /// Bytes of memory.
     pub(crate) fn weight(&self) -> usize {
-        self.packets.iter().map(Vec::len).sum::<usize>() + self.signatures.len() * SHA256_LEN
+        self.nodes.weight() + self.signatures.len() * SHA256_LEN
     }
 }
 
-/// Bytes that the manifest of a file takes, about.
-pub(crate) fn weight_of(layout: &Layout) -> u64 {
-    (layout.final_segment + 1).saturating_mul(2 * 32 + 2)
+/// Where the digests of a manifest are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// In memory.
+    Memory,
+    /// On disk, apart from those of the nodes.
+    Disk,
+}
+
+/// Where the manifest of a file is to be, of which `bytes_max` bytes may be in memory; `None` if there is
+/// no room for it.
+pub(crate) fn store_for(
+    layout: &Layout,
+    bytes_max: usize,
+    disk: Option<&DiskCache>,
+) -> Option<Store> {
+    let segments = layout.final_segment + 1;
+    let fits = |bytes: u64| usize::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
+    if fits(segments.saturating_mul(2 * 32 + 2)) {
+        return Some(Store::Memory);
+    }
+    // Of each leaf its digest, twice, and a root. A leaf has at least as much room as half a segment.
+    let fanout = u64::try_from(layout.segment_len / (2 * SHA256_LEN)).unwrap_or(u64::MAX);
+    let leaves = segments / fanout.clamp(2, FANOUT_MAX);
+    let in_memory = leaves.saturating_mul(2 * 32 + 2).saturating_add(ROOT_LEN_MAX);
+    let on_disk = disk.is_some_and(|disk| disk.can_hold(segments));
+    (fits(in_memory) && on_disk).then_some(Store::Disk)
 }
 
 /// Makes the manifest of `file`, whose segments are those of `layout`, with the digests of `disk` if it
@@ -100,19 +143,55 @@ pub(crate) fn build(
     signer: &dyn Signer,
     threads: NonZero<usize>,
     disk: Option<&DiskCache>,
+    store: Store,
 ) -> Result<Built, BuildFailure> {
     let name = manifest_name(&layout.name);
     let fanout = fanout(&name, layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
     let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
+    let form = NodeForm { name, freshness_ms: limits.freshness_ms, tree };
+    if store == Store::Disk {
+        let disk = disk.ok_or(BuildFailure::TooLarge)?;
+        return build_on_disk(file, layout, form, signer, threads, disk);
+    }
     let stored = disk.and_then(|disk| disk.load(layout, &file.stat));
     let from_disk = stored.is_some();
-    let hashed = match stored {
+    let (signatures, digests) = match stored {
         Some(hashed) => hashed,
         None => hash_segments(&file.file, layout, threads)?,
     };
-    let packets = nodes(&name, layout, limits, signer, &tree, hashed.1.clone())?;
-    let unstored = (disk.is_some() && !from_disk).then_some(hashed.1);
-    Ok(Built { packets, signatures: hashed.0, unstored, from_disk })
+    let packets = form.nodes_from(layout, signer, 0, digests.clone())?;
+    let unstored = match disk.is_some() && !from_disk {
+        true => Unstored::Digests(digests),
+        false => Unstored::None,
+    };
+    Ok(Built { nodes: Nodes { packets, leaves: None }, signatures, unstored, from_disk })
+}
+
+/// As [`build`], with the digests of segments on disk only.
+fn build_on_disk(
+    file: &Opened,
+    layout: &Layout,
+    form: NodeForm,
+    signer: &dyn Signer,
+    threads: NonZero<usize>,
+    disk: &DiskCache,
+) -> Result<Built, BuildFailure> {
+    let (digests, unstored) = match disk.open_stored(layout, &file.stat) {
+        Some(stored) => (stored, Unstored::None),
+        None => {
+            let unfinished = disk.create(layout, &file.stat)?;
+            hash_all(&file.file, layout, threads, |first, hashed| {
+                unfinished.write(first, &hashed)
+            })?;
+            (unfinished.file.try_clone()?, Unstored::File(unfinished))
+        }
+    };
+    let offset = offset_of_digests(layout.final_segment + 1);
+    let leaves = Leaves::new(form.clone(), digests, offset)?;
+    let packets = form.nodes_from(layout, signer, 1, leaves.digests().to_vec())?;
+    let from_disk = matches!(unstored, Unstored::None);
+    let nodes = Nodes { packets, leaves: Some(leaves) };
+    Ok(Built { nodes, signatures: Vec::new(), unstored, from_disk })
 }
 
 /// Digests that fit a packet, the root with its other elements and its signature.
@@ -137,9 +216,30 @@ fn hash_segments(
     layout: &Layout,
     threads: NonZero<usize>,
 ) -> Result<Hashed, BuildFailure> {
+    let runs = Mutex::new(BTreeMap::new());
+    hash_all(file, layout, threads, |first, hashed| {
+        runs.lock().unwrap_or_else(PoisonError::into_inner).insert(first, hashed);
+        Ok(())
+    })?;
+    let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut signatures, mut digests) = (Vec::new(), Vec::new());
+    for (_, (run_signatures, run_digests)) in runs {
+        signatures.extend(run_signatures);
+        digests.extend(run_digests);
+    }
+    Ok((signatures, digests))
+}
+
+/// Hashes all segments, run by run in any order; `keep` gets the first segment of each run with what came
+/// of it.
+fn hash_all(
+    file: &File,
+    layout: &Layout,
+    threads: NonZero<usize>,
+    keep: impl Fn(u64, Hashed) -> io::Result<()> + Sync,
+) -> Result<(), BuildFailure> {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
-    let runs = Mutex::new(BTreeMap::new());
     let work = || -> Result<(), BuildFailure> {
         let seal = Seal::new(&DigestSigner)?;
         let mut scratch = Scratch::new(layout, &seal);
@@ -149,14 +249,11 @@ fn hash_segments(
                 break;
             }
             let last = (first + RUN - 1).min(layout.final_segment);
-            match scratch.hash_run(file, layout, &seal, first, last) {
-                Ok(hashed) => {
-                    runs.lock().unwrap_or_else(PoisonError::into_inner).insert(first, hashed);
-                }
-                Err(error) => {
-                    failed.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
+            let hashed = scratch.hash_run(file, layout, &seal, first, last);
+            let kept = hashed.and_then(|hashed| Ok(keep(first, hashed)?));
+            if kept.is_err() {
+                failed.store(true, Ordering::Relaxed);
+                return kept;
             }
         }
         Ok(())
@@ -167,14 +264,7 @@ fn hash_segments(
         let own = work();
         let others = others.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
         others.fold(own, Result::and)
-    })?;
-    let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (mut signatures, mut digests) = (Vec::new(), Vec::new());
-    for (_, (run_signatures, run_digests)) in runs {
-        signatures.extend(run_signatures);
-        digests.extend(run_digests);
-    }
-    Ok((signatures, digests))
+    })
 }
 
 /// Buffers of a thread that hashes.
@@ -218,46 +308,4 @@ impl Scratch {
         }
         Ok((signatures, digests))
     }
-}
-
-/// Makes the nodes from the leaves up.
-fn nodes(
-    name: &Name,
-    layout: &Layout,
-    limits: &PacketLimits,
-    signer: &dyn Signer,
-    tree: &Tree,
-    mut digests: Vec<Sha256Digest>,
-) -> Result<Vec<Vec<u8>>, BuildFailure> {
-    let packet = |number: u64, content: &[u8], signer: &dyn Signer| {
-        let mut full = name.clone();
-        full.push_segment(number);
-        let data = DataBuilder::new(&full)
-            .content_type(ContentType::MANIFEST)
-            .freshness_ms(limits.freshness_ms)
-            .final_segment(tree.nodes() - 1)
-            .content(content);
-        sign_data(&data, signer)
-    };
-    let too_large = |_| BuildFailure::TooLarge;
-    let mut packets = vec![Vec::new(); usize::try_from(tree.nodes()).map_err(too_large)?];
-    let fanout = usize::try_from(tree.fanout).map_err(too_large)?;
-    for level in 0..tree.levels.len() {
-        let mut above = Vec::new();
-        for (number, listed) in (tree.first_of(level)..).zip(digests.chunks(fanout)) {
-            let node = packet(number, listed.as_flattened(), &DigestSigner)?;
-            above.push(sha256(&node));
-            packets[usize::try_from(number).map_err(too_large)?] = node;
-        }
-        digests = above;
-    }
-    let root = Root {
-        name: layout.name.clone(),
-        size: layout.size,
-        segment_size: u64::try_from(layout.segment_len).map_err(too_large)?,
-        fanout: tree.fanout,
-        digests,
-    };
-    packets[0] = packet(0, &root.encode(), signer)?;
-    Ok(packets)
 }

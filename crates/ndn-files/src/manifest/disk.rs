@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ndn_security::{SHA256_LEN, Sha256, Sha256Digest, sha256};
@@ -15,11 +15,71 @@ use crate::stat::FileStat;
 
 /// What files begin with: the format, and its version.
 const MAGIC: &[u8; 8] = b"NWMANI\0\x01";
+const MAGIC_LEN: u64 = MAGIC.len() as u64;
+const DIGEST_LEN: u64 = SHA256_LEN as u64;
 /// How the names of the files end.
 const EXTENSION: &str = "manifest";
 
 /// Signatures and implicit digests of all segments.
 pub(super) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
+
+/// Digests that are being stored, segment by segment; what is not finished is removed.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) file: File,
+    segments: u64,
+    unfinished: PathBuf,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// Stores the digests of the segments from `first` on.
+    pub(super) fn write(&self, first: u64, hashed: &Hashed) -> io::Result<()> {
+        let (signatures, digests) = hashed;
+        let at = MAGIC_LEN + first * DIGEST_LEN;
+        self.file.write_all_at(signatures.as_flattened(), at)?;
+        self.file.write_all_at(digests.as_flattened(), at + self.segments * DIGEST_LEN)
+    }
+
+    /// Gives the file its name, now that all digests are in it.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.file.write_all_at(MAGIC, 0)?;
+        let length = stored_len(self.segments) - DIGEST_LEN;
+        self.file.write_all_at(&digest_of(&self.file, length)?, length)?;
+        fs::rename(&self.unfinished, &self.path)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Gone already, if it was finished.
+        let _ = fs::remove_file(&self.unfinished);
+    }
+}
+
+/// Bytes that the digests of so many segments take.
+fn stored_len(segments: u64) -> u64 {
+    MAGIC_LEN.saturating_add(segments.saturating_mul(2 * DIGEST_LEN)).saturating_add(DIGEST_LEN)
+}
+
+/// Where the implicit digests begin.
+pub(super) fn offset_of_digests(segments: u64) -> u64 {
+    MAGIC_LEN + segments * DIGEST_LEN
+}
+
+/// SHA-256 of the first `length` bytes.
+fn digest_of(file: &File, length: u64) -> io::Result<Sha256Digest> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < length {
+        let left = usize::try_from(length - offset).unwrap_or(usize::MAX).min(buffer.len());
+        file.read_exact_at(&mut buffer[..left], offset)?;
+        digest.update(&buffer[..left]);
+        offset += u64::try_from(left).unwrap_or(0);
+    }
+    Ok(digest.finish())
+}
 
 /// A directory of digests.
 #[derive(Debug)]
@@ -41,6 +101,7 @@ impl DiskCache {
             let reason = "others may write to this directory: they could forge files";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
+        remove_abandoned(directory)?;
         Ok(Self { directory: directory.to_owned(), bytes_max })
     }
 
@@ -78,6 +139,36 @@ impl DiskCache {
         Some((signatures.to_vec(), digests.to_vec()))
     }
 
+    /// Whether there may be room for the digests of so many segments.
+    pub(super) fn can_hold(&self, segments: u64) -> bool {
+        stored_len(segments) <= self.bytes_max
+    }
+
+    /// The file of what was stored, checked without holding it in memory; `None` if nothing was, or if it
+    /// is damaged.
+    pub(super) fn open_stored(&self, layout: &Layout, stat: &FileStat) -> Option<File> {
+        let file = File::open(self.path(layout, stat)).ok()?;
+        let length = stored_len(layout.final_segment + 1);
+        if file.metadata().ok()?.len() != length {
+            return None;
+        }
+        let (mut magic, mut check) = ([0; MAGIC.len()], [0; SHA256_LEN]);
+        file.read_exact_at(&mut magic, 0).ok()?;
+        file.read_exact_at(&mut check, length - DIGEST_LEN).ok()?;
+        let is_whole = digest_of(&file, length - DIGEST_LEN).ok()? == check;
+        (magic == *MAGIC && is_whole).then_some(file)
+    }
+
+    /// Makes a file for the digests of all segments, and gives up the oldest ones that do not fit any more.
+    pub(super) fn create(&self, layout: &Layout, stat: &FileStat) -> io::Result<Unfinished> {
+        let segments = layout.final_segment + 1;
+        self.make_room(stored_len(segments))?;
+        let path = self.path(layout, stat);
+        let (file, unfinished) = open_unfinished(&path)?;
+        file.set_len(stored_len(segments))?;
+        Ok(Unfinished { file, segments, unfinished, path })
+    }
+
     /// Stores digests, and gives up the oldest ones that do not fit any more.
     pub(super) fn store(
         &self,
@@ -95,11 +186,7 @@ impl DiskCache {
         }
         self.make_room(length)?;
         let path = self.path(layout, stat);
-        // Several servers may use the directory.
-        let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
-        let _ = fs::remove_file(&unfinished);
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        let (mut file, unfinished) = open_unfinished(&path)?;
         let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &path));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -128,6 +215,31 @@ impl DiskCache {
         }
         Ok(())
     }
+}
+
+/// Removes what servers that are gone had begun to store.
+fn remove_abandoned(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let owner = path.file_stem().and_then(|stem| Path::new(stem).extension());
+        let is_unfinished = path.extension().is_some_and(|extension| extension == "tmp");
+        if let (true, Some(owner)) = (is_unfinished, owner)
+            && !Path::new("/proc").join(owner).exists()
+        {
+            // Somebody else may have been quicker.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// A new file beside `path`. Several servers may use the directory.
+fn open_unfinished(path: &Path) -> io::Result<(File, PathBuf)> {
+    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = fs::remove_file(&unfinished);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    Ok((options.open(&unfinished)?, unfinished))
 }
 
 #[cfg(test)]
@@ -193,6 +305,36 @@ mod tests {
         assert!(cache.load(&layout, &stat).is_some());
     }
 
+    /// What is stored piece by piece is the same as what is stored at once.
+    #[test]
+    fn large_ones_are_stored_piece_by_piece() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let (layout, stat) = (layout(1, 5000), stat());
+        let digests = |seed: u8| (0..5).map(|index| [seed + index; 32]).collect::<Vec<_>>();
+        let hashed = (digests(10), digests(20));
+        assert!(cache.open_stored(&layout, &stat).is_none());
+        let part =
+            |from: usize, to: usize| (hashed.0[from..to].to_vec(), hashed.1[from..to].to_vec());
+        drop(cache.create(&layout, &stat).unwrap());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "nothing is left");
+        let unfinished = cache.create(&layout, &stat).unwrap();
+        unfinished.write(3, &part(3, 5)).unwrap();
+        unfinished.write(0, &part(0, 3)).unwrap();
+        unfinished.finish().unwrap();
+        assert_eq!(cache.load(&layout, &stat), Some(hashed.clone()));
+        let file = cache.open_stored(&layout, &stat).unwrap();
+        let mut digest = [0; 32];
+        file.read_exact_at(&mut digest, offset_of_digests(5) + 64).unwrap();
+        assert_eq!(digest, hashed.1[2]);
+        let path = cache.path(&layout, &stat);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[100] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert!(cache.open_stored(&layout, &stat).is_none());
+        assert!(cache.can_hold(1000) && !cache.can_hold(1 << 20));
+    }
+
     #[test]
     fn the_oldest_make_room() {
         let directory = tempfile::tempdir().unwrap();
@@ -206,6 +348,21 @@ mod tests {
         assert!(cache.load(&layout(5, 10), &stat).is_some());
         cache.store(&layout(6, 5000), &stat, &hashed(5)).unwrap();
         assert!(cache.load(&layout(6, 5000), &stat).is_none());
+    }
+
+    #[test]
+    fn what_a_server_that_was_killed_has_left_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = format!("a.{}.tmp", std::process::id());
+        // No process has such a number (proc(5): pid_max).
+        for name in ["a.4194305.tmp", "a.manifest", own.as_str()] {
+            fs::write(directory.path().join(name), "digests").unwrap();
+        }
+        DiskCache::open(directory.path(), 1000).unwrap();
+        assert!(!directory.path().join("a.4194305.tmp").exists());
+        assert!(
+            directory.path().join("a.manifest").exists() && directory.path().join(own).exists()
+        );
     }
 
     #[test]

@@ -3,11 +3,12 @@
 mod build;
 mod disk;
 mod fetch;
+mod nodes;
 mod root;
 mod tree;
 
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
-pub(crate) use build::{BuildFailure, Built, build, weight_of};
+pub(crate) use build::{BuildFailure, Built, build, store_for};
 pub(crate) use disk::DiskCache;
 pub(crate) use root::manifest_name;

@@ -110,6 +110,51 @@ async fn a_server_that_starts_again_does_not_hash_again() {
     }
 }
 
+/// A manifest that does not fit the memory for manifests is served from the disk, where there is one for it.
+#[tokio::test]
+async fn manifests_larger_than_memory_are_served_from_disk() {
+    let served = tempfile::tempdir().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let content = bytes(1, 200_000);
+    std::fs::write(served.path().join("file"), &content).unwrap();
+    let stored = || {
+        let entries = std::fs::read_dir(cache.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    for (round, disk) in [(0, false), (0, true), (1, true), (2, true)] {
+        let (signer, options) = key();
+        let serving = ServerOptions {
+            signer,
+            manifest_bytes_max: 30_000,
+            manifest_directory: disk.then(|| cache.path().to_owned()),
+            packet_len_max: Some(500),
+            ..ServerOptions::default()
+        };
+        let bed = Bed::of(served.path(), serving).await;
+        let found = manifest(&bed, "/x/file", &options).await.unwrap();
+        assert_eq!(found.is_some(), disk, "one that is too large is not offered");
+        let Some(found) = found else { continue };
+        assert!(fetch(&bed, &found, &options).await.unwrap() == content);
+        let event = if round == 1 { Event::ManifestLoaded } else { Event::ManifestBuilt };
+        assert_eq!(bed.count(event), 1, "round {round}");
+        let [file] = stored().try_into().unwrap();
+        // What is on disk is not believed: neither while it is used, nor at the next start.
+        if round > 0 {
+            let mut changed = std::fs::read(&file).unwrap();
+            let middle = changed.len() * 3 / 4;
+            changed[middle] ^= 1;
+            use std::os::unix::fs::FileExt;
+            let open = std::fs::File::options().write(true).open(&file).unwrap();
+            open.write_all_at(&changed, 0).unwrap();
+        }
+        if round == 2 {
+            let again = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+            assert!(fetch(&bed, &again, &options).await.unwrap() == content);
+            assert!(bed.count(Event::Failed) > 0 && bed.count(Event::ManifestBuilt) == 2);
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_signed_with_another_key_is_not_believed() {
     let (bed, _) = with_key(1000).await;

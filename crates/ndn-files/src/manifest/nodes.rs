@@ -1,0 +1,168 @@
+//! Nodes as packets, and where those of a version are kept: in memory, or made again from digests on disk.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use ndn_packet::{ContentType, DataBuilder, Name};
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
+
+use super::build::BuildFailure;
+use super::root::Root;
+use super::tree::Tree;
+use crate::packet::Layout;
+
+/// What the nodes of a manifest have in common.
+#[derive(Debug, Clone)]
+pub(super) struct NodeForm {
+    pub(super) name: Name,
+    pub(super) freshness_ms: u64,
+    pub(super) tree: Tree,
+}
+
+impl NodeForm {
+    fn packet(
+        &self,
+        number: u64,
+        content: &[u8],
+        signer: &dyn Signer,
+    ) -> Result<Vec<u8>, SignError> {
+        let mut full = self.name.clone();
+        full.push_segment(number);
+        let data = DataBuilder::new(&full)
+            .content_type(ContentType::MANIFEST)
+            .freshness_ms(self.freshness_ms)
+            .final_segment(self.tree.nodes() - 1)
+            .content(content);
+        sign_data(&data, signer)
+    }
+
+    fn fanout(&self) -> Result<usize, BuildFailure> {
+        usize::try_from(self.tree.fanout).map_err(|_| BuildFailure::TooLarge)
+    }
+
+    /// Makes the nodes from `first_level` up, counted from the leaves, which list `digests`. They are in
+    /// the order of their numbers, the root first.
+    pub(super) fn nodes_from(
+        &self,
+        layout: &Layout,
+        signer: &dyn Signer,
+        first_level: usize,
+        mut digests: Vec<Sha256Digest>,
+    ) -> Result<Vec<Vec<u8>>, BuildFailure> {
+        let mut levels = Vec::new();
+        for level in first_level..self.tree.levels.len() {
+            let (mut packets, mut above) = (Vec::new(), Vec::new());
+            for (number, listed) in
+                (self.tree.first_of(level)..).zip(digests.chunks(self.fanout()?))
+            {
+                let node = self.packet(number, listed.as_flattened(), &DigestSigner)?;
+                above.push(sha256(&node));
+                packets.push(node);
+            }
+            digests = above;
+            levels.push(packets);
+        }
+        let root = Root {
+            name: layout.name.clone(),
+            size: layout.size,
+            segment_size: u64::try_from(layout.segment_len).map_err(|_| BuildFailure::TooLarge)?,
+            fanout: self.tree.fanout,
+            digests,
+        };
+        let mut all = vec![self.packet(0, &root.encode(), signer)?];
+        all.extend(levels.into_iter().rev().flatten());
+        Ok(all)
+    }
+}
+
+/// Leaves of a manifest that is too large for memory: they are made when they are asked for, from the
+/// digests of the segments in a file.
+#[derive(Debug)]
+pub(super) struct Leaves {
+    form: NodeForm,
+    file: File,
+    /// Where the digests begin in it.
+    offset: u64,
+    /// Digests of the leaves: the file is not believed.
+    digests: Vec<Sha256Digest>,
+}
+
+impl Leaves {
+    /// The leaves that list the digests at `offset` of `file`; `None` for a tree without.
+    pub(super) fn new(form: NodeForm, file: File, offset: u64) -> Result<Self, BuildFailure> {
+        let count = form.tree.levels.first().copied().ok_or(BuildFailure::TooLarge)?;
+        let mut leaves = Self { form, file, offset, digests: Vec::new() };
+        for index in 0..count {
+            let leaf = leaves.make(index)?;
+            leaves.digests.push(sha256(&leaf));
+        }
+        Ok(leaves)
+    }
+
+    /// Digests of the leaves, from left to right.
+    pub(super) fn digests(&self) -> &[Sha256Digest] {
+        &self.digests
+    }
+
+    /// The leaf of this number, if the number is that of one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or was changed.
+    pub(super) fn packet(&self, node: u64) -> io::Result<Option<Vec<u8>>> {
+        let index = node.checked_sub(self.form.tree.first_of(0));
+        let listed = index.and_then(|index| self.digests.get(usize::try_from(index).ok()?));
+        let Some((index, listed)) = index.zip(listed) else {
+            return Ok(None);
+        };
+        let packet = self.make(index).map_err(|error| match error {
+            BuildFailure::Read(error) => error,
+            other @ (BuildFailure::Sign(_) | BuildFailure::TooLarge) => io::Error::other(other),
+        })?;
+        if sha256(&packet) != *listed {
+            let reason = "the stored digests are not those that were stored";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        Ok(Some(packet))
+    }
+
+    fn make(&self, index: u64) -> Result<Vec<u8>, BuildFailure> {
+        let tree = &self.form.tree;
+        let first = index * tree.fanout;
+        let count = tree.segments.saturating_sub(first).min(tree.fanout);
+        let length = usize::try_from(count).map_err(|_| BuildFailure::TooLarge)? * SHA256_LEN;
+        let mut content = vec![0; length];
+        self.file.read_exact_at(&mut content, self.offset + first * 32)?;
+        Ok(self.form.packet(tree.first_of(0) + index, &content, &DigestSigner)?)
+    }
+}
+
+/// Nodes by their numbers.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    /// From the root on: all, or those above the leaves.
+    pub(super) packets: Vec<Vec<u8>>,
+    pub(super) leaves: Option<Leaves>,
+}
+
+impl Nodes {
+    /// The packet of a node.
+    ///
+    /// # Errors
+    /// It cannot be made again.
+    pub(super) fn packet(&self, node: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
+        let kept = usize::try_from(node).ok().and_then(|node| self.packets.get(node));
+        match (kept, &self.leaves) {
+            (Some(kept), _) => Ok(Some(Cow::Borrowed(kept))),
+            (None, Some(leaves)) => Ok(leaves.packet(node)?.map(Cow::Owned)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn weight(&self) -> usize {
+        let leaves = self.leaves.as_ref().map_or(0, |leaves| leaves.digests.len() * SHA256_LEN);
+        self.packets.iter().map(Vec::len).sum::<usize>() + leaves
+    }
+}
