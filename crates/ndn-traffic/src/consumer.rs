@@ -1,6 +1,7 @@
 //! The consumer: when to send which Interest, and what became of it.
 
 use hdrhistogram::Histogram;
+use ndn_packet::NackReason;
 
 use crate::outstanding::{Outstanding, Pending, Ticket};
 use crate::random::{Alias, Random};
@@ -15,6 +16,25 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: f64 = 1e9;
 
+/// Nacks by reason; there are others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NackCounts {
+    /// Congestion.
+    pub congestion: u64,
+    /// NoRoute.
+    pub no_route: u64,
+}
+
+impl NackCounts {
+    fn note(&mut self, reason: NackReason) {
+        match reason {
+            NackReason::CONGESTION => self.congestion += 1,
+            NackReason::NO_ROUTE => self.no_route += 1,
+            _ => {}
+        }
+    }
+}
+
 /// What became of the Interests of a pattern.
 #[derive(Debug, Clone)]
 pub struct PatternCounters {
@@ -24,6 +44,8 @@ pub struct PatternCounters {
     pub satisfied: u64,
     /// Those that a Nack came for.
     pub nacked: u64,
+    /// Nacks with the reasons Congestion and NoRoute, among those.
+    pub nacked_for: NackCounts,
     /// Those that nothing came for in their lifetime.
     pub timed_out: u64,
     /// From the scheduled time of sending to the Data, in nanoseconds.
@@ -36,6 +58,8 @@ impl PatternCounters {
         self.sent += other.sent;
         self.satisfied += other.satisfied;
         self.nacked += other.nacked;
+        self.nacked_for.congestion += other.nacked_for.congestion;
+        self.nacked_for.no_route += other.nacked_for.no_route;
         self.timed_out += other.timed_out;
         // The bounds are the same.
         let _ = self.latency_ns.add(&other.latency_ns);
@@ -220,9 +244,9 @@ impl Consumer {
 
     /// Takes what came in by `face`; `now_ns` is when it came.
     pub fn handle_frame(&mut self, face: usize, frame: &[u8], now_ns: u64) {
-        let (token, satisfied) = match read_frame(frame) {
-            Frame::Data { token } => (token, true),
-            Frame::Nack { token } => (token, false),
+        let (token, nack) = match read_frame(frame) {
+            Frame::Data { token } => (token, None),
+            Frame::Nack { token, reason } => (token, Some(NackReason(reason))),
             Frame::Interest { .. } | Frame::Other => {
                 self.unexpected += 1;
                 return;
@@ -236,12 +260,13 @@ impl Consumer {
             closed = true;
             next = pending.older;
             let counters = &mut self.patterns[usize::from(pending.pattern)].counters;
-            if satisfied {
+            if let Some(reason) = nack {
+                counters.nacked += 1;
+                counters.nacked_for.note(reason);
+            } else {
                 counters.satisfied += 1;
                 let latency = now_ns.saturating_sub(pending.scheduled_ns).max(1);
                 counters.latency_ns.saturating_record(latency);
-            } else {
-                counters.nacked += 1;
             }
         }
         self.unexpected += u64::from(!closed);
@@ -366,6 +391,7 @@ impl Pattern {
                 sent: 0,
                 satisfied: 0,
                 nacked: 0,
+                nacked_for: NackCounts::default(),
                 timed_out: 0,
                 latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
                     .unwrap_or_else(|_| unreachable!("the bounds are valid constants")),

@@ -10,7 +10,7 @@ mod scenario;
 mod template;
 mod wire;
 
-pub use consumer::{Consumer, ConsumerTotals, PatternCounters};
+pub use consumer::{Consumer, ConsumerTotals, NackCounts, PatternCounters};
 pub use producer::{Producer, ProducerCounters};
 pub use scenario::{
     Arrivals, ConsumerPattern, ConsumerScenario, Load, Names, ProducerPattern, ProducerScenario,

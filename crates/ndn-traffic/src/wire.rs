@@ -27,7 +27,7 @@ pub(crate) enum Frame<'a> {
     /// A Data with this PIT token.
     Data { token: &'a [u8] },
     /// A Nack with this PIT token.
-    Nack { token: &'a [u8] },
+    Nack { token: &'a [u8], reason: u64 },
     /// Anything else.
     Other,
 }
@@ -36,14 +36,17 @@ pub(crate) enum Frame<'a> {
 pub(crate) fn read_frame(frame: &[u8]) -> Frame<'_> {
     let Ok(outer) = Reader::new(frame).read() else { return Frame::Other };
     if outer.ty() != LP_PACKET {
-        return network(outer.ty(), frame, &[], false);
+        return network(outer.ty(), frame, &[], None);
     }
-    let (mut token, mut nack): (&[u8], bool) = (&[], false);
+    let (mut token, mut nack): (&[u8], Option<u64>) = (&[], None);
     let mut fields = Reader::new(outer.value());
     while let Ok(Some(field)) = fields.next_tlv() {
         match field.ty() {
             LP_PIT_TOKEN => token = field.value(),
-            LP_NACK => nack = true,
+            LP_NACK => {
+                let reason = field.reader().read_if(LP_NACK_REASON).ok().flatten();
+                nack = Some(reason.and_then(|reason| reason.number().ok()).unwrap_or(0));
+            }
             LP_FRAGMENT => {
                 let packet = field.value();
                 let ty = Reader::new(packet).read().map_or(0, |inner| inner.ty());
@@ -55,11 +58,11 @@ pub(crate) fn read_frame(frame: &[u8]) -> Frame<'_> {
     Frame::Other
 }
 
-fn network<'a>(ty: u32, packet: &'a [u8], token: &'a [u8], nack: bool) -> Frame<'a> {
+fn network<'a>(ty: u32, packet: &'a [u8], token: &'a [u8], nack: Option<u64>) -> Frame<'a> {
     match (ty, nack) {
-        (INTEREST, false) => Frame::Interest { token, packet },
-        (INTEREST, true) => Frame::Nack { token },
-        (DATA, false) => Frame::Data { token },
+        (INTEREST, None) => Frame::Interest { token, packet },
+        (INTEREST, Some(reason)) => Frame::Nack { token, reason },
+        (DATA, None) => Frame::Data { token },
         _ => Frame::Other,
     }
 }

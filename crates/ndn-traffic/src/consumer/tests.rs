@@ -246,6 +246,8 @@ fn nacks_and_silence_come_as_often_as_they_should() {
     consumer.handle_timeout(u64::MAX);
     let counters = first(&consumer);
     assert!((200..300).contains(&counters.nacked), "{counters:?}");
+    let NackCounts { no_route, congestion } = counters.nacked_for;
+    assert_eq!((no_route, congestion), (counters.nacked, 0), "that is what producers say");
     assert!((200..300).contains(&counters.timed_out), "{counters:?}");
     assert_eq!(counters.satisfied + counters.nacked + counters.timed_out, 1000);
     let answers = producer.counters()[0];

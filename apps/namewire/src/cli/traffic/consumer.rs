@@ -10,7 +10,7 @@ use ndn_packet::Name;
 use ndn_sys::clock;
 use ndn_traffic::io::{Endpoint, RunFigures, divide, run_consumers};
 use ndn_traffic::{
-    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, ConsumerTotals, Load, Names,
+    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, ConsumerTotals, Load, NackCounts, Names,
     PatternCounters,
 };
 use serde::Deserialize;
@@ -272,6 +272,22 @@ fn report(
         table.row(row);
     }
     table.print("no patterns")?;
+    for (pattern, counters) in scenario.patterns.iter().zip(&found.patterns) {
+        let NackCounts { congestion, no_route } = counters.nacked_for;
+        if no_route > 0 {
+            let prefix = &pattern.prefix;
+            let count = grouped(no_route);
+            output::note(&format_args!(
+                "namewire: {count} Nacks for {prefix} say NoRoute: nobody there serves it"
+            ));
+        }
+        if congestion > 0 {
+            let (prefix, count) = (&pattern.prefix, grouped(congestion));
+            output::note(&format_args!(
+                "namewire: {count} Nacks for {prefix} say Congestion: a forwarder or a link is overloaded"
+            ));
+        }
+    }
     let seconds = figures.wall.as_secs_f64();
     output::print_line(&format!("{seconds:.3} s, {cpu_us:.3} µs of CPU time per Interest"))?;
     Ok(())
@@ -290,6 +306,8 @@ fn pattern_json(prefix: &str, counters: &PatternCounters) -> Value {
         "sent": counters.sent,
         "satisfied": counters.satisfied,
         "nacked": counters.nacked,
+        "nacked_congestion": counters.nacked_for.congestion,
+        "nacked_no_route": counters.nacked_for.no_route,
         "timed_out": counters.timed_out,
         "latency": times,
     })
