@@ -39,6 +39,9 @@ pub enum ForwarderAddress {
         /// Address family, if one is demanded.
         family: Option<Family>,
     },
+    /// `memif:///path`: shared memory, by way of the forwarder's memif socket; `memif:///path/id` for a
+    /// certain interface.
+    Memif(ndn_memif::Address),
 }
 
 /// Version of the Internet Protocol.
@@ -74,6 +77,10 @@ impl FromStr for ForwarderAddress {
             }
             return Ok(Self::Unix(PathBuf::from(rest)));
         }
+        if scheme == "memif" {
+            let address = ndn_memif::Address::from_path(rest);
+            return address.map(Self::Memif).map_err(|_| error("it is no path of a socket"));
+        }
         let family = match scheme.chars().last() {
             Some('4') => Some(Family::V4),
             Some('6') => Some(Family::V6),
@@ -83,7 +90,7 @@ impl FromStr for ForwarderAddress {
         match scheme.trim_end_matches(['4', '6']) {
             "tcp" => Ok(Self::Tcp { host, port, family }),
             "udp" => Ok(Self::Udp { host, port, family }),
-            _ => Err(error("its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6")),
+            _ => Err(error("its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6, memif")),
         }
     }
 }
@@ -113,6 +120,7 @@ impl fmt::Display for ForwarderAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port, family) = match self {
             Self::Unix(path) => return write!(f, "unix://{}", path.display()),
+            Self::Memif(address) => return address.fmt(f),
             Self::Tcp { host, port, family } => ("tcp", host, port, family),
             Self::Udp { host, port, family } => ("udp", host, port, family),
         };
@@ -258,6 +266,8 @@ mod tests {
             "tcp://host.example:1234",
             "tcp6://[::1]:6363",
             "udp4://127.0.0.1:6363",
+            "memif:///run/nfd/memif.sock",
+            "memif:///run/nfd/memif.sock/3",
         ] {
             assert_eq!(uri.parse::<ForwarderAddress>().unwrap().to_string(), uri);
         }
@@ -275,6 +285,7 @@ mod tests {
             ("/run/nfd.sock", "no scheme"),
             ("unix://nfd.sock", "absolute"),
             ("ws://host:9696", "scheme is none of"),
+            ("memif://memif.sock/0", "no path"),
             ("tcp://:6363", "no host"),
             ("tcp://host:x", "port"),
             ("tcp://host:65536", "port"),

@@ -93,7 +93,7 @@ impl Endpoint {
         let shared = Shared::new(ConnectionState::Connected);
         shared.lock().output.set_connected(true);
         let top = match &socket {
-            Socket::Stream(..) => TopPrefix::Localhost,
+            Socket::Stream(..) | Socket::Memif(_) => TopPrefix::Localhost,
             Socket::Datagram(_) => TopPrefix::Localhop,
         };
         let common = Arc::new(Common {

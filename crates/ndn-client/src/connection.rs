@@ -1,5 +1,6 @@
 //! The connection's task: reads and dispatches, writes, reconnects.
 
+use std::borrow::Cow;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use crate::address::Candidates;
 use crate::framer::{FrameError, Framer};
 use crate::lp::{Incoming, Reassembler, fragment};
+use crate::memif::{Halves, Reader, Writer};
 use crate::output::Piece;
 use crate::produce::{Handler, Request};
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
@@ -91,6 +93,13 @@ impl Connection {
                 let read = self.read_datagrams(&socket);
                 self.until_done(read, self.write_datagrams(&socket)).await
             }
+            Socket::Memif(mut socket) => match socket.split() {
+                Ok(Halves { mut reader, mut writer }) => {
+                    let read = self.read_memif(&mut reader);
+                    self.until_done(read, self.write_memif(&mut writer)).await
+                }
+                Err(error) => Some(error.into()),
+            },
         }
     }
 
@@ -212,6 +221,42 @@ impl Connection {
         }
     }
 
+    async fn read_memif(&self, reader: &mut Reader<'_>) -> ConnectionError {
+        let mut reassembler = Reassembler::default();
+        let start = Instant::now();
+        loop {
+            match reader.readable().await {
+                Ok(true) => {}
+                Ok(false) => return ConnectionError::Closed,
+                Err(error) => return error.into(),
+            }
+            let mut is_empty = false;
+            while !is_empty {
+                let now = start.elapsed();
+                let mut served = Served::default();
+                for _ in 0..BATCH_MAX {
+                    match reader.next_frame() {
+                        Ok(Some(frame)) => {
+                            self.dispatch(&mut reassembler, now, &frame, &mut served);
+                        }
+                        Ok(None) => {
+                            is_empty = true;
+                            break;
+                        }
+                        Err(error) => return error.into(),
+                    }
+                }
+                if let Err(error) = reader.release() {
+                    return error.into();
+                }
+                served.end();
+                self.wait_for_space().await;
+                // The writer has its turn.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Waits while so much output is queued that serving further Interests would only add to it.
     async fn wait_for_space(&self) {
         while self.shared.lock().output.len() >= OUTPUT_HIGH {
@@ -305,32 +350,38 @@ impl Connection {
         }
     }
 
+    async fn write_memif(&self, writer: &mut Writer<'_>) -> ConnectionError {
+        let mut sequence = rand::rng().random();
+        let mut pieces = Vec::new();
+        let mtu = self.mtu.min(writer.frame_length_max);
+        loop {
+            self.next_output(&mut pieces).await;
+            for part in parts_of(&pieces) {
+                let mut frames = Vec::new();
+                cut(part, mtu, &mut sequence, &mut frames);
+                for frame in &frames {
+                    if let Err(error) = writer.send(frame).await {
+                        return error.into();
+                    }
+                }
+            }
+            if let Err(error) = writer.publish() {
+                return error.into();
+            }
+            self.output_written();
+        }
+    }
+
     async fn send_datagrams(
         &self,
         socket: &UdpSocket,
         bytes: &[u8],
         sequence: &mut u64,
     ) -> std::io::Result<()> {
-        let mut rest = bytes;
-        let mut datagrams: Vec<Vec<u8>> = Vec::new();
-        while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
-            let Some((frame, tail)) = rest.split_at_checked(length) else {
-                break;
-            };
-            rest = tail;
-            if frame.len() <= self.mtu {
-                self.send_datagram(socket, frame).await?;
-                continue;
-            }
-            datagrams.clear();
-            let cut =
-                fragment(frame, self.mtu, sequence, |datagram| datagrams.push(datagram.to_vec()));
-            if let Err(error) = cut {
-                tracing::debug!(%error, "a packet to be sent is malformed");
-            }
-            for datagram in &datagrams {
-                self.send_datagram(socket, datagram).await?;
-            }
+        let mut frames = Vec::new();
+        cut(bytes, self.mtu, sequence, &mut frames);
+        for frame in &frames {
+            self.send_datagram(socket, frame).await?;
         }
         Ok(())
     }
@@ -367,6 +418,26 @@ impl Served {
     fn end(&mut self) {
         if let Some(handler) = self.0.take() {
             handler.handle_batch_end();
+        }
+    }
+}
+
+/// Cuts packets that lie one behind the other into frames of at most `mtu` bytes.
+fn cut<'a>(bytes: &'a [u8], mtu: usize, sequence: &mut u64, frames: &mut Vec<Cow<'a, [u8]>>) {
+    let mut rest = bytes;
+    while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
+        let Some((frame, tail)) = rest.split_at_checked(length) else {
+            break;
+        };
+        rest = tail;
+        if frame.len() <= mtu {
+            frames.push(Cow::Borrowed(frame));
+            continue;
+        }
+        if let Err(error) =
+            fragment(frame, mtu, sequence, |piece| frames.push(Cow::Owned(piece.to_vec())))
+        {
+            tracing::debug!(%error, "a packet to be sent is malformed");
         }
     }
 }

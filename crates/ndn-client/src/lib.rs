@@ -13,6 +13,7 @@ mod framer;
 pub mod link;
 mod lp;
 mod manage;
+mod memif;
 mod output;
 mod pending;
 mod ping;

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
 
 use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
+use crate::memif::MemifSocket;
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,6 +66,8 @@ pub(crate) enum Socket {
     Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
     /// Each datagram is one packet.
     Datagram(UdpSocket),
+    /// Frames travel through shared memory.
+    Memif(Box<MemifSocket>),
 }
 
 impl Socket {
@@ -108,6 +111,9 @@ impl Socket {
                 let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
                 let (reader, writer) = stream.into_split();
                 Ok(Self::of_stream(reader, writer))
+            }
+            ForwarderAddress::Memif(address) => {
+                Ok(Self::Memif(Box::new(MemifSocket::connect(address).await?)))
             }
             ForwarderAddress::Tcp { host, port, family } => {
                 let stream = TcpStream::connect(&*resolve(host, *port, *family).await?).await?;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, PortId, PortOptions};
+use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
 use ndn_sys::packet::PacketSocket;
@@ -105,6 +105,8 @@ pub enum NewTransport {
     Stream(OwnedFd),
     /// The same, behind a WebSocket handshake.
     WebSocket(OwnedFd),
+    /// Rings in shared memory, or a server of such that is being connected to.
+    Memif(MemifEnd),
     /// The worker's end of an internal face.
     Internal(InternalEnd),
     /// A socket that has joined a UDP group, and the group.

@@ -322,6 +322,7 @@ impl Dataplane {
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)
             | NewTransport::Connected(_)
+            | NewTransport::Memif(_)
             | NewTransport::Group(..) => {
                 let is_client = face.options.persistency == Persistency::OnDemand;
                 self.next_worker(|roles| if is_client { roles.clients } else { roles.servers })

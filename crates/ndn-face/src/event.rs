@@ -26,6 +26,8 @@ pub enum CloseReason {
     Silent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
+    /// The peer of a memif face did what it may not.
+    Misbehaved,
     /// The network device has no link at the moment.
     NoLink,
     /// The network device is gone.
@@ -43,6 +45,7 @@ impl fmt::Display for CloseReason {
             Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
             Self::Silent => formatter.write_str("the peer does not answer"),
             Self::Idle => formatter.write_str("idle for too long"),
+            Self::Misbehaved => formatter.write_str("the peer does not keep to the protocol"),
             Self::NoLink => formatter.write_str("the interface has no link"),
             Self::InterfaceGone => formatter.write_str("the interface is gone"),
         }

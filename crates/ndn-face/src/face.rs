@@ -10,6 +10,7 @@ use crate::datagram::ChannelId;
 use crate::ether::PortId;
 use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
+use crate::memif::MemifTransport;
 use crate::output::OutputQueue;
 use crate::reconnect::Reconnect;
 use crate::websocket::WebSocket;
@@ -50,6 +51,8 @@ pub(crate) enum Transport {
         port: PortId,
         mac: [u8; 6],
     },
+    /// Rings in shared memory.
+    Memif(Box<MemifTransport>),
     Internal(InternalEnd),
 }
 
@@ -76,10 +79,22 @@ pub(crate) enum Connection {
 }
 
 impl Face {
+    /// Gives the link service its options, as far as the transport of the moment allows.
+    pub(crate) fn set_link_options(&mut self) {
+        let mut options = self.options.link;
+        if let Transport::Memif(memif) = &self.transport
+            && let (Some(mtu), Some(longest)) = (options.mtu, memif.frame_length_max())
+        {
+            options.mtu = Some(mtu.min(longest));
+        }
+        self.link.set_options(options);
+    }
+
     /// Whether the face has lost its connection.
     pub(crate) fn is_down(&self) -> bool {
         match &self.transport {
             Transport::Stream(stream) => matches!(stream.connection, Connection::Down { .. }),
+            Transport::Memif(memif) => !memif.is_up(),
             Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => false,
         }
     }
@@ -91,6 +106,7 @@ impl Face {
                 connection: Connection::Down { reconnect, .. },
                 ..
             }) => Some(reconnect.deadline()),
+            Transport::Memif(memif) => memif.next_deadline(),
             Transport::Stream(_)
             | Transport::Datagram { .. }
             | Transport::Ether { .. }
@@ -98,7 +114,10 @@ impl Face {
         };
         let websocket = match &self.transport {
             Transport::Stream(stream) => stream.websocket.as_ref().map(|one| one.next_deadline()),
-            Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
+            Transport::Datagram { .. }
+            | Transport::Ether { .. }
+            | Transport::Memif(_)
+            | Transport::Internal(_) => None,
         };
         let deadlines = [self.link.next_deadline(), self.idle_deadline(), reconnect, websocket];
         deadlines.into_iter().flatten().min()

@@ -1,7 +1,7 @@
 //! Faces: how packets get in and out of the forwarder.
 //!
 //! A face is a [`LinkService`] (NDNLPv2, a state machine without I/O) on a transport (Unix, TCP,
-//! UDP, Ethernet, internal).
+//! UDP, Ethernet, memif, internal).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -25,6 +25,7 @@ mod face;
 mod internal;
 mod leaning;
 mod link;
+mod memif;
 mod options;
 mod output;
 mod reconnect;
@@ -40,6 +41,7 @@ pub use ether::{ETHER_TYPE, PortId, PortOptions, without_padding};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
 pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
+pub use memif::{MemifClient, MemifEnd};
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
     QUEUE_BYTES_MAX,

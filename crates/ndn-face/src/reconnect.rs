@@ -35,29 +35,35 @@ enum Phase {
 
 /// What to do when the time of [`Reconnect::deadline`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReconnectAction {
+pub(crate) enum ReconnectAction<Remote> {
     /// Nothing yet.
     None,
     /// Start to connect.
-    Connect(SocketAddr),
+    Connect(Remote),
     /// Give the attempt up; it has failed.
     GiveUp,
 }
 
 /// The attempts of one face to get its connection back: a state machine without I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reconnect {
-    remote: SocketAddr,
+pub(crate) struct Reconnect<Remote = SocketAddr> {
+    remote: Remote,
     wait: Duration,
     wait_max: Duration,
     phase: Phase,
 }
 
-impl Reconnect {
+impl<Remote: Copy> Reconnect<Remote> {
     /// The connection to `remote` was lost at `now`.
-    pub(crate) fn new(now: Timestamp, remote: SocketAddr, waits: ReconnectWaits) -> Self {
+    pub(crate) fn new(now: Timestamp, remote: Remote, waits: ReconnectWaits) -> Self {
         let ReconnectWaits { first, longest } = waits;
         Self { remote, wait: first, wait_max: longest, phase: Phase::Waiting(now.plus(first)) }
+    }
+
+    /// The first attempt to connect to `remote` has begun at `now`.
+    pub(crate) fn begun(now: Timestamp, remote: Remote, waits: ReconnectWaits) -> Self {
+        let phase = Phase::Connecting(now.plus(CONNECT_TIMEOUT));
+        Self { phase, ..Self::new(now, remote, waits) }
     }
 
     /// When [`poll`](Self::poll) has something to do.
@@ -68,7 +74,7 @@ impl Reconnect {
     }
 
     /// What to do at `now`.
-    pub(crate) fn poll(&mut self, now: Timestamp) -> ReconnectAction {
+    pub(crate) fn poll(&mut self, now: Timestamp) -> ReconnectAction<Remote> {
         if now < self.deadline() {
             return ReconnectAction::None;
         }
@@ -97,7 +103,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        let remote = "192.0.2.1:6363".parse().unwrap();
+        let remote: SocketAddr = "192.0.2.1:6363".parse().unwrap();
         let mut now = Timestamp::from_millis(5);
         let configured =
             ReconnectWaits { first: Duration::from_secs(1), longest: Duration::from_secs(300) };

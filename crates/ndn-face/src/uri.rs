@@ -36,6 +36,8 @@ pub enum FaceUri {
     WebSocket(SocketAddr),
     /// `wsclient://`: the far end of a WebSocket.
     WebSocketClient(SocketAddr),
+    /// `memif://`: an interface behind a Unix socket.
+    Memif(ndn_memif::Address),
     /// `internal://`: management and other parts of the forwarder.
     Internal,
     /// `contentstore://`: the face that packets of the content store seem to come from.
@@ -61,6 +63,7 @@ impl fmt::Display for FaceUri {
             Self::Device(name) => write!(formatter, "dev://{name}"),
             Self::WebSocket(address) => write!(formatter, "ws://{address}"),
             Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
+            Self::Memif(address) => address.fmt(formatter),
             Self::Internal => formatter.write_str("internal://"),
             Self::ContentStore => formatter.write_str("contentstore://"),
             Self::Null => formatter.write_str("null://"),

@@ -143,6 +143,7 @@ impl FaceUri {
             }
             "dev" => !self.host.is_empty() && self.port.is_empty() && self.path.is_empty(),
             "udp4+dev" | "udp6+dev" => !self.port.is_empty() && self.path.is_empty(),
+            "memif" => self.is_memif_interface(),
             _ => false,
         }
     }
@@ -162,10 +163,21 @@ impl FaceUri {
             "dev" if !self.port.is_empty() => self.fail("a port is not allowed"),
             "dev" if !matches!(self.path.as_str(), "" | "/") => self.fail("a path is not allowed"),
             "dev" => Ok(Self { path: String::new(), ..self.clone() }),
-            "udp4+dev" | "udp6+dev" if self.is_canonical() => Ok(self.clone()),
+            "udp4+dev" | "udp6+dev" | "memif" if self.is_canonical() => Ok(self.clone()),
+            "memif" => self.fail("the path of a socket and the number of an interface are needed"),
             "udp4+dev" | "udp6+dev" => self.fail("interface name and port are needed, no path"),
-            _ => self.fail("the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, ether and dev"),
+            _ => self.fail(
+                "the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, ether, memif and dev",
+            ),
         }
+    }
+
+    /// Whether the URI has the path of a socket, and behind it the number of an interface.
+    fn is_memif_interface(&self) -> bool {
+        let Some((socket, number)) = self.path.rsplit_once('/') else { return false };
+        let is_number = number.parse::<u32>().is_ok_and(|id| id.to_string() == number);
+        let names_file = socket.len() > 1 && !socket.ends_with('/');
+        self.host.is_empty() && self.port.is_empty() && is_number && names_file
     }
 
     fn canonize_ip(&self, base_scheme: &str) -> Result<Self, FaceUriError> {

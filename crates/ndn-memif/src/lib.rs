@@ -32,7 +32,9 @@ mod send;
 mod tests;
 
 pub use address::{Address, AddressError};
-pub use handshake::{ClientHandshake, ClientOptions, HandshakeError, Progress, ServerHandshake};
+pub use handshake::{
+    ClientHandshake, ClientOptions, HandshakeError, Progress, ServerHandshake, ServerOptions,
+};
 pub use limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, LOG2_RING_SIZE_DEFAULT,
     LOG2_RING_SIZE_MAX, RINGS_MAX,

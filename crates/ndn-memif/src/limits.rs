@@ -16,5 +16,7 @@ pub const BUFFER_LENGTH_MIN: u32 = 512;
 pub const BUFFER_LENGTH_MAX: u32 = 65_535;
 /// See [`BUFFER_LENGTH_MIN`].
 pub const BUFFER_LENGTH_DEFAULT: u32 = 2048;
+/// Bytes of a buffer between two of this program, so that every packet fits one.
+pub(crate) const BUFFER_LENGTH_OWN: u32 = 9216;
 /// Buffers that one frame is sent in.
 pub(crate) const CHAIN_MAX: usize = 32;

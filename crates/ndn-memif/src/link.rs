@@ -20,6 +20,8 @@ pub struct Link {
     pub peer: Name,
     /// The peer's interface.
     pub interface: Name,
+    /// Longest frame that the peer should be sent, bytes: that of one buffer.
+    pub frame_length_max: u32,
     /// Rings that frames come by; at least one.
     pub receivers: Vec<Receiver>,
     /// Rings that frames go by; at least one.
@@ -36,6 +38,15 @@ impl Link {
         match Message::decode(bytes.get(..received.length)?) {
             Ok(Message::Disconnect { reason, .. }) => Some(reason),
             _ => None,
+        }
+    }
+
+    /// Whether the peer has left, or said that it will. It may say why once only.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match seqpacket::receive(self.socket.as_fd(), &mut [0; MESSAGE_LENGTH]) {
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+            Ok(_) => true,
         }
     }
 

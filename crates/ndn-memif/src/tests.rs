@@ -12,14 +12,15 @@ use ndn_sys::interrupt::Interrupter;
 use ndn_sys::seqpacket;
 
 use crate::{
-    ClientHandshake, ClientOptions, HandshakeError, Link, Progress, Received, Sent, ServerHandshake,
+    ClientHandshake, ClientOptions, HandshakeError, Link, Progress, Received, Sent,
+    ServerHandshake, ServerOptions,
 };
 
 /// A client and a server in one process.
 pub(crate) fn connect(options: ClientOptions) -> (Link, Link) {
     let (near, far) = seqpacket::pair().unwrap();
     let mut client = ClientHandshake::new(near, options);
-    let mut server = ServerHandshake::new(far, None).unwrap();
+    let mut server = ServerHandshake::new(far, ServerOptions::default()).unwrap();
     loop {
         client = match client.advance().unwrap() {
             Progress::Waiting(client) => client,

@@ -184,7 +184,7 @@ impl From<CommandError> for Failure {
 /// Why a forwarder of this address may not answer.
 const fn hint_of_silence(address: &ForwarderAddress) -> &'static str {
     match address {
-        ForwarderAddress::Unix(_) => {
+        ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) => {
             " (it has taken the connection: it is busy, or hangs, or management is turned off)"
         }
         ForwarderAddress::Tcp { .. } => {

@@ -62,7 +62,9 @@ fn default_paths() -> Outcome<Vec<PathBuf>> {
         .into_iter()
         .filter_map(|address| match address {
             ForwarderAddress::Unix(socket) => beside(socket),
-            ForwarderAddress::Tcp { .. } | ForwarderAddress::Udp { .. } => None,
+            ForwarderAddress::Tcp { .. }
+            | ForwarderAddress::Udp { .. }
+            | ForwarderAddress::Memif(_) => None,
         })
         .collect();
     // A forwarder named by host and port has its control socket where nothing was said about one.

@@ -25,7 +25,15 @@ impl Listeners {
             || self.tcp.enabled
             || self.udp.enabled
             || self.websocket.enabled
+            || self.memif.enabled
             || self.ethernet.enabled
+    }
+}
+
+impl Default for MemifListener {
+    /// Off: each client makes the forwarder map memory of its own.
+    fn default() -> Self {
+        Self { enabled: false, path: None, mode: 0o666, dataroom: None }
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Listeners {
     pub tcp: TcpListener,
     /// The UDP listener.
     pub udp: UdpListener,
+    /// The memif listener, for local applications that bring shared memory.
+    pub memif: MemifListener,
     /// The WebSocket listener, for browsers.
     pub websocket: WebSocketListener,
     /// UDP groups on network interfaces.
@@ -31,6 +33,28 @@ pub struct UnixListener {
     pub path: Option<PathBuf>,
     /// Permission bits of the socket file.
     pub mode: u32,
+}
+
+/// Settings of the memif listener, and of memif faces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemifListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// The socket path; none is `memif.sock` beside the Unix socket.
+    pub path: Option<PathBuf>,
+    /// Permission bits of the socket file.
+    pub mode: u32,
+    /// Bytes of a buffer, and longest frame to send; none is what suits the peer.
+    pub dataroom: Option<u32>,
+}
+
+impl Listeners {
+    /// Where memif clients connect.
+    #[must_use]
+    pub fn memif_path(&self) -> PathBuf {
+        let unix = || self.unix.path.clone().unwrap_or_else(super::default_socket_path);
+        self.memif.path.clone().unwrap_or_else(|| unix().with_file_name("memif.sock"))
+    }
 }
 
 /// Settings of the TCP listener.

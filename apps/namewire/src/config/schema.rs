@@ -101,6 +101,20 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     listeners.unix.mode = mode.0;
     unix.finish();
 
+    let mut memif = section.section("memif");
+    memif.read("enabled", &mut listeners.memif.enabled);
+    memif.read_optional("path", &mut listeners.memif.path);
+    let mut mode = FileMode(listeners.memif.mode);
+    memif.read("mode", &mut mode);
+    listeners.memif.mode = mode.0;
+    memif.read_optional("dataroom", &mut listeners.memif.dataroom);
+    let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
+    if listeners.memif.dataroom.is_some_and(|length| !lengths.contains(&length)) {
+        let (low, high) = lengths.into_inner();
+        memif.object("dataroom", &format!("it must lie between {low} and {high}"));
+    }
+    memif.finish();
+
     let mut tcp = section.section("tcp");
     tcp.read("enabled", &mut listeners.tcp.enabled);
     tcp.read_checked("addresses", &mut listeners.tcp.addresses, |list| not_empty(list));
@@ -353,11 +367,11 @@ impl FromToml for FaceUri {
         let text = String::from_toml(value)?;
         let uri =
             Self::parse(&text).and_then(|uri| uri.canonize()).map_err(|error| error.to_string())?;
-        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6" | "ether") {
+        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6" | "ether" | "memif") {
             Ok(uri)
         } else {
             Err(format!(
-                "`{text}` is not a UDP, TCP or Ethernet face: write one such as \"udp4://192.0.2.1:6363\""
+                "`{text}` is not a UDP, TCP, Ethernet or memif face: write one such as \"udp4://192.0.2.1:6363\""
             ))
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{
-    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, Propagate,
-    TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
+    Access, AuthorizedSigner, Config, CsPolicy, MemifListener, Persistency, PitTokens, Privilege,
+    Propagate, TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -91,6 +91,7 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     }
     let mode = format!("\"{:04o}\"", own.unix.mode);
     writer.changed("mode", &own.unix.mode, &default.unix.mode, mode);
+    write_memif(writer, &own.memif, &default.memif);
     writer.section("[listeners.tcp]");
     writer.changed("enabled", &own.tcp.enabled, &default.tcp.enabled, own.tcp.enabled);
     let addresses = texts(&own.tcp.addresses);
@@ -135,6 +136,18 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("default_hop_limit", &hop_limit, &0, hop_limit);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
+}
+
+fn write_memif(writer: &mut Writer, own: &MemifListener, default: &MemifListener) {
+    writer.section("[listeners.memif]");
+    writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
+    if let Some(path) = &own.path {
+        writer.line("path", text(path.display()));
+    }
+    writer.changed("mode", &own.mode, &default.mode, format!("\"{:04o}\"", own.mode));
+    if let Some(dataroom) = own.dataroom {
+        writer.line("dataroom", dataroom.to_string());
+    }
 }
 
 fn write_websocket(writer: &mut Writer, own: &WebSocketListener, default: &WebSocketListener) {
@@ -337,6 +350,11 @@ mod tests {
             [listeners.unix]
             path = "/tmp/a \"quoted\" path"
             mode = "0660"
+            [listeners.memif]
+            enabled = true
+            path = "/tmp/memif.sock"
+            mode = "0600"
+            dataroom = 9000
             [listeners.tcp]
             enabled = false
             addresses = ["127.0.0.1"]

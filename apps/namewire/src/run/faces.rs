@@ -111,7 +111,8 @@ pub(super) fn accepted(
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, None) => {
             (FaceUri::Null, FaceUri::Tcp(*address))
         }
-        (LocalEnd::Unix(path), _) => {
+        // Of memif, faces are made when the handshake is done.
+        (LocalEnd::Unix(path) | LocalEnd::Memif(path), _) => {
             let remote = FaceUri::Descriptor(stream.as_raw_fd());
             (remote, FaceUri::Unix(path.clone()))
         }
@@ -218,7 +219,7 @@ impl Wanted {
         }
     }
 
-    fn apply(&self, options: &mut FaceOptions) {
+    pub(super) fn apply(&self, options: &mut FaceOptions) {
         apply(&self.options, options, None);
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct StreamListener {
 pub(super) enum LocalEnd {
     /// A Unix socket.
     Unix(PathBuf),
+    /// A Unix socket whose clients bring shared memory.
+    Memif(PathBuf),
     /// A TCP address, and whether peers on the loopback interface are local applications.
     Tcp {
         /// The address.
@@ -53,7 +55,7 @@ impl LocalEnd {
     pub(super) fn scope(&self, peer: Option<SocketAddr>) -> FaceScope {
         let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
         let is_local = match self {
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::Memif(_) => true,
             Self::Tcp { loopback_is_local, .. }
             | Self::WebSocket { admission: Admission { loopback_is_local, .. }, .. } => {
                 *loopback_is_local && peer.is_some_and(is_loopback)
@@ -92,6 +94,7 @@ impl Listeners {
             let local = LocalEnd::Unix(path);
             listeners.streams.push(StreamListener { socket, local });
         }
+        listeners.open_memif(config)?;
         if config.tcp.enabled {
             let open = |address| Listener::tcp(address);
             for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
@@ -127,6 +130,20 @@ impl Listeners {
         Ok(listeners)
     }
 
+    fn open_memif(&mut self, config: &config::Listeners) -> anyhow::Result<()> {
+        if !config.memif.enabled {
+            return Ok(());
+        }
+        let path = config.memif_path();
+        self.own_files.extend(make_directory(&path)?);
+        let socket = Listener::unix_messages(&path, config.memif.mode)
+            .with_context(|| format!("cannot listen on {} for memif", path.display()))?;
+        let own = socket.file_identity().map(|identity| OwnFile { path: path.clone(), identity });
+        self.own_files.extend(own);
+        self.streams.push(StreamListener { socket, local: LocalEnd::Memif(absolute(&path)) });
+        Ok(())
+    }
+
     /// The UDP sockets of all workers, as long as nobody has taken them.
     pub(super) fn udp(&self) -> impl Iterator<Item = &UdpSocket> {
         self.udp.iter().flatten().map(|(socket, _)| socket)
@@ -151,7 +168,7 @@ impl Listeners {
         }
         let unix = self.streams.iter().find_map(|listener| match &listener.local {
             LocalEnd::Unix(path) => Some(path),
-            LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
+            LocalEnd::Memif(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
         });
         if let Some(path) = unix
             && !is_well_known(path)
@@ -182,6 +199,7 @@ impl Listeners {
     pub(super) fn local_uris(&self) -> Vec<String> {
         let streams = self.streams.iter().map(|listener| match &listener.local {
             LocalEnd::Unix(path) => format!("unix://{}", path.display()),
+            LocalEnd::Memif(path) => format!("memif://{}", path.display()),
             LocalEnd::Tcp { address, .. } => ndn_face::FaceUri::Tcp(*address).to_string(),
             LocalEnd::WebSocket { address, .. } => {
                 ndn_face::FaceUri::WebSocket(*address).to_string()

@@ -171,6 +171,7 @@ impl Worker {
             (NewTransport::Station(port, mac), _) => {
                 self.faces.add_station(now, index, port, mac, &options)
             }
+            (NewTransport::Memif(end), _) => self.faces.add_memif(now, index, end, &options),
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
             (NewTransport::Datagram(peer), Some((channel, address))) => {
                 if let Err((_, face_id)) = self.claim_peer(address, peer, index, face_id) {

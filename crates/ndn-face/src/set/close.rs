@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 
 use crate::datagram::ChannelId;
 use crate::face::{Connection, Face, Transport};
+use crate::memif::Rings;
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::set::{FaceSet, face_in, token_of};
 use crate::{CloseReason, FaceChange, FaceEvent, Persistency};
@@ -52,6 +53,7 @@ impl FaceSet {
                 let (port, mac) = (*port, *mac);
                 self.leave_port(port, mac, index);
             }
+            Transport::Memif(memif) => memif.leave(&self.poller, &mut self.output_budget),
             Transport::Internal(end) => {
                 let removed = self.poller.remove(end);
                 debug_assert!(removed.is_ok(), "an internal face is in the poller");
@@ -94,6 +96,15 @@ impl FaceSet {
                 let reconnect = Reconnect::new(now, remote, self.reconnect_waits);
                 // Closes the old connection; the poller forgets it.
                 stream.connection = Connection::Down { reconnect, attempt: None };
+                self.arm(index);
+                FaceChange::Down(reason)
+            }
+            (Transport::Memif(memif), _)
+                if memif.server.is_some() && options.persistency == Persistency::Permanent =>
+            {
+                memif.leave(&self.poller, &mut self.output_budget);
+                let reconnect = Reconnect::new(now, (), self.reconnect_waits);
+                memif.rings = Rings::Waiting(reconnect);
                 self.arm(index);
                 FaceChange::Down(reason)
             }
@@ -159,6 +170,9 @@ fn down(
             Connection::Down { reconnect, attempt } => Some((reconnect, attempt)),
             Connection::Up(_) => None,
         },
-        Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
+        Transport::Datagram { .. }
+        | Transport::Ether { .. }
+        | Transport::Memif(_)
+        | Transport::Internal(_) => None,
     }
 }

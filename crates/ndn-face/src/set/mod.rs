@@ -2,6 +2,7 @@
 
 mod close;
 mod foreign;
+mod memif;
 mod port;
 mod read_datagrams;
 mod read_port;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use ndn_forwarding::RxFace;
 use ndn_ring::{FillBlock, PacketPool};
+use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Interest, Poller};
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
@@ -97,6 +99,8 @@ pub struct FaceSet {
     /// What is being taken out of the receive blocks.
     pending: Option<receive::Pending>,
     writer: DatagramWriter,
+    /// Wakes the peers of memif faces, once there is one.
+    interrupter: Option<Interrupter>,
     /// Output queues that no face uses.
     spare_queues: SpareQueues,
     /// Buffers for half frames that no face uses.
@@ -144,6 +148,7 @@ impl FaceSet {
             datagrams: Some(Box::new(DatagramInput::new())),
             pending: None,
             writer: DatagramWriter::new(),
+            interrupter: None,
             spare_queues: SpareQueues::default(),
             spare_partials: Vec::new(),
             scratch: Vec::new(),
@@ -341,8 +346,8 @@ impl FaceSet {
     pub fn update(&mut self, index: FaceIndex, options: &FaceOptions, pool: &PacketPool) -> bool {
         let Some(face) = face_in(&mut self.faces, index) else { return false };
         face.rx = RxFace::new(index, &options.properties);
-        face.link.set_options(options.link);
         face.options = *options;
+        face.set_link_options();
         if face.is_down() && options.persistency != Persistency::Permanent {
             self.close(index, CloseReason::NotPermanent, pool);
             return true;

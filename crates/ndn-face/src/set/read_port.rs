@@ -173,7 +173,12 @@ impl FaceSet {
         true
     }
 
-    fn note_arrival(&mut self, now: Timestamp, face: FaceIndex, drop: Option<LinkDropReason>) {
+    pub(super) fn note_arrival(
+        &mut self,
+        now: Timestamp,
+        face: FaceIndex,
+        drop: Option<LinkDropReason>,
+    ) {
         let Some(face) = face_in(&mut self.faces, face) else { return };
         let counters = face.link.counters();
         counters.last_received_ns.set(now.as_nanos());

@@ -77,9 +77,10 @@ impl FaceSet {
         let is_websocket =
             face_in(&mut self.faces, index).is_some_and(|face| match &face.transport {
                 Transport::Stream(stream) => stream.websocket.is_some(),
-                Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => {
-                    false
-                }
+                Transport::Datagram { .. }
+                | Transport::Ether { .. }
+                | Transport::Memif(_)
+                | Transport::Internal(_) => false,
             });
         let progress = if is_websocket {
             self.take_messages(now, index, &mut block, pool, sink)

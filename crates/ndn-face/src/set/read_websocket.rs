@@ -221,6 +221,9 @@ impl FaceSet {
 fn websocket_of(face: &mut Face) -> Option<&mut WebSocket> {
     match &mut face.transport {
         Transport::Stream(StreamTransport { websocket, .. }) => websocket.as_deref_mut(),
-        Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => None,
+        Transport::Datagram { .. }
+        | Transport::Ether { .. }
+        | Transport::Memif(_)
+        | Transport::Internal(_) => None,
     }
 }

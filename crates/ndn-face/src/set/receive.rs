@@ -99,6 +99,8 @@ pub(super) enum Pending {
     Datagrams(ChannelId),
     /// In the ring of a network device.
     Port(PortId),
+    /// In the rings of a memif face.
+    Memif(FaceIndex),
     /// In the queue of an internal face.
     Internal(FaceIndex),
 }
@@ -182,6 +184,7 @@ impl FaceSet {
                 self.pending = Some(Pending::Internal(index));
                 self.resume(now, pool, sink)
             }
+            Transport::Memif(_) => self.handle_memif_event(now, index, event, pool, sink),
             Transport::Datagram { .. } | Transport::Ether { .. } => Progress::Done,
         }
     }
@@ -199,6 +202,7 @@ impl FaceSet {
             Some(Pending::Stream(index)) => self.take_stream(now, index, pool, sink),
             Some(Pending::Datagrams(channel)) => self.take_datagrams(now, channel, pool, sink),
             Some(Pending::Port(port)) => self.take_port_frames(now, port, pool, sink),
+            Some(Pending::Memif(index)) => self.take_memif(now, index, pool, sink),
             Some(Pending::Internal(index)) => self.take_internal(now, index, pool, sink),
         }
     }

@@ -12,6 +12,7 @@ use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters
 use crate::ether::{Port, PortId};
 use crate::face::{Connection, Face, Transport};
 use crate::internal::InternalEnd;
+use crate::memif::MemifTransport;
 use crate::output::{Flushed, OutputQueue};
 use crate::set::{FaceSet, channel_token, face_in, port_token, token_of};
 use crate::tap::{Direction, FrameTap};
@@ -51,6 +52,7 @@ impl FaceSet {
         let stream = match &mut face.transport {
             Transport::Stream(stream) => stream,
             Transport::Internal(end) => return end.wake(),
+            Transport::Memif(_) => return self.flush_memif(now, index, pool),
             Transport::Datagram { .. } | Transport::Ether { .. } => return,
         };
         let (Connection::Up(connection), Some(queue)) = (&stream.connection, &mut stream.output)
@@ -127,6 +129,14 @@ impl FaceSet {
                 if !port.listed && !port.waits_writable {
                     port.listed = true;
                     self.unflushed_ports.push(*id);
+                }
+            }
+            Transport::Memif(memif) => {
+                let budget = &mut self.output_budget;
+                link.resend(now, &mut MemifSink { memif, budget, bytes_max, tap });
+                if !*listed {
+                    *listed = true;
+                    self.unflushed.push(index);
                 }
             }
             Transport::Internal(end) => {
@@ -249,6 +259,15 @@ impl TxSink for FaceSink<'_> {
                 if !port.listed && !port.waits_writable {
                     port.listed = true;
                     set.unflushed_ports.push(*id);
+                }
+            }
+            Transport::Memif(memif) => {
+                let budget = &mut set.output_budget;
+                let mut sink = MemifSink { memif, budget, bytes_max, tap };
+                let _ = link.send(self.now, &packet, &mut sink);
+                if !*listed {
+                    *listed = true;
+                    set.unflushed.push(index);
                 }
             }
             Transport::Internal(end) => {
@@ -385,6 +404,32 @@ impl FrameSink for Nowhere {
         _handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
         Err(LinkDropReason::Down)
+    }
+}
+
+struct MemifSink<'a> {
+    memif: &'a mut MemifTransport,
+    budget: &'a mut Budget,
+    bytes_max: usize,
+    tap: Tap<'a>,
+}
+
+impl FrameSink for MemifSink<'_> {
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.memif.queue.bytes()
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        _handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        self.memif.push(header, payload, self.budget, self.bytes_max)?;
+        self.tap.see(header, payload);
+        Ok(())
     }
 }
 

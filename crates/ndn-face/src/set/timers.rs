@@ -35,6 +35,7 @@ impl FaceSet {
                 self.resend(now, index, pool);
             }
             self.poll_reconnect(now, index);
+            self.tend_memif(now, index, pool);
             self.arm(index);
         }
     }

@@ -64,6 +64,7 @@ fn canonical_forms() {
         "dev://eth0",
         "udp4+dev://eth0:56363",
         "udp6+dev://eth0:56363",
+        "memif:///run/ndn/memif.sock/0",
     ] {
         let uri = FaceUri::parse(text).unwrap();
         assert!(uri.is_canonical(), "{text}");
@@ -107,6 +108,11 @@ fn what_has_no_canonical_form() {
         "dev://eth0:6363",
         "udp4+dev://eth0",
         "unix:///run/nfd/nfd.sock",
+        "memif:///run/memif.sock",
+        "memif:///run/memif.sock/07",
+        "memif://run/memif.sock/x",
+        "memif:///0",
+        "memif://run/memif.sock/0",
         "fd://20",
         "internal://",
     ] {

@@ -9,11 +9,11 @@ use ndn_sys::interrupt::Interrupt;
 use ndn_sys::seqpacket;
 use ndn_sys::shared_memory::SharedMemory;
 
-use super::{HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, next_message, none, tell};
-use crate::limits::{
-    BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, LOG2_RING_SIZE_DEFAULT,
-    LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX,
+use super::{
+    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, next_message, none,
+    tell,
 };
+use crate::limits::{LOG2_RING_SIZE_DEFAULT, LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX};
 use crate::link::Link;
 use crate::message::{Message, Name, SECRET_LENGTH};
 use crate::receive::Receiver;
@@ -32,8 +32,8 @@ pub struct ClientOptions {
     pub rings: u16,
     /// Binary logarithm of the size of each.
     pub log2_ring_size: u8,
-    /// Bytes of a buffer. Frames may be longer, if the server takes several buffers for one.
-    pub buffer_length: u32,
+    /// Bytes of a buffer; by default what suits the server. Longer frames take several.
+    pub buffer_length: Option<u32>,
 }
 
 impl Default for ClientOptions {
@@ -43,7 +43,7 @@ impl Default for ClientOptions {
             secret: [0; SECRET_LENGTH],
             rings: 1,
             log2_ring_size: LOG2_RING_SIZE_DEFAULT,
-            buffer_length: BUFFER_LENGTH_DEFAULT,
+            buffer_length: None,
         }
     }
 }
@@ -55,6 +55,7 @@ struct Prepared {
     senders: Vec<Sender>,
     /// What is still to be said, one after each answer.
     messages: VecDeque<(Message, Option<OwnedFd>)>,
+    buffer_length: u32,
 }
 
 /// A client that is connecting.
@@ -88,9 +89,11 @@ impl ClientHandshake {
     pub fn advance(mut self) -> Result<Progress<Self>, HandshakeError> {
         match self.go_on() {
             Ok(None) => Ok(Progress::Waiting(self)),
-            Ok(Some((interface, Prepared { receivers, senders, .. }))) => {
+            Ok(Some((interface, Prepared { receivers, senders, buffer_length, .. }))) => {
+                let frame_length_max = buffer_length;
                 let Self { socket, options: ClientOptions { id, .. }, peer, .. } = self;
-                let link = Link { socket, id, peer, interface, receivers, senders };
+                let link =
+                    Link { socket, id, peer, interface, frame_length_max, receivers, senders };
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {
@@ -125,7 +128,8 @@ impl ClientHandshake {
                     let rings = ring_to_client_max.min(ring_to_server_max).saturating_add(1);
                     let rings = self.options.rings.clamp(1, RINGS_MAX).min(rings);
                     let log2_size = self.options.log2_ring_size.min(log2_ring_size_max);
-                    self.prepared = Some(prepare(&self.options, rings, log2_size)?);
+                    let length = buffer_length(self.options.buffer_length, &name);
+                    self.prepared = Some(prepare(&self.options, rings, log2_size, length)?);
                     self.say_next()?;
                 }
                 (Message::Ack, Some(prepared)) if !prepared.messages.is_empty() => {
@@ -161,9 +165,13 @@ impl AsFd for ClientHandshake {
 }
 
 /// Makes the memory: the rings to the server, those from it, then the buffers of all.
-fn prepare(options: &ClientOptions, rings: u16, log2_size: u8) -> Result<Prepared, HandshakeError> {
-    let ClientOptions { id, secret, buffer_length, .. } = *options;
-    let buffer_length = buffer_length.clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX);
+fn prepare(
+    options: &ClientOptions,
+    rings: u16,
+    log2_size: u8,
+    buffer_length: u32,
+) -> Result<Prepared, HandshakeError> {
+    let ClientOptions { id, secret, .. } = *options;
     let (log2_size, count) = (log2_size.min(LOG2_RING_SIZE_MAX), 2 * usize::from(rings));
     let ring_bytes = ring_length(log2_size);
     let buffer_bytes = (buffer_length as usize) << log2_size;
@@ -199,5 +207,5 @@ fn prepare(options: &ClientOptions, rings: u16, log2_size: u8) -> Result<Prepare
         }
     }
     messages.push_back((Message::Connect { interface: Name::new("namewire") }, None));
-    Ok(Prepared { receivers, senders, messages })
+    Ok(Prepared { receivers, senders, messages, buffer_length })
 }

@@ -11,12 +11,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
+use crate::limits::{
+    BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, BUFFER_LENGTH_OWN,
+};
 use crate::link::Link;
-use crate::message::{MESSAGE_LENGTH, Message, MessageError};
+use crate::message::{MESSAGE_LENGTH, Message, MessageError, Name};
 use crate::ring::Fault;
 
 pub use client::{ClientHandshake, ClientOptions};
-pub use server::ServerHandshake;
+pub use server::{ServerHandshake, ServerOptions};
 
 /// The version of the protocol: 2.0.
 const VERSION: u16 = 0x200;
@@ -24,6 +27,15 @@ const VERSION: u16 = 0x200;
 const MODE_ETHERNET: u8 = 0;
 /// How this program calls itself.
 const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
+
+/// Bytes of a buffer: what was asked for, else what suits the peer. Some copy what comes in one buffer
+/// into one of their own without looking how long it is, so only a program that is known gets more than
+/// everybody expects.
+fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
+    let is_own = peer.to_string().starts_with("Namewire ");
+    let usual = if is_own { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
+    wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
+}
 
 /// How far a handshake is.
 #[derive(Debug)]

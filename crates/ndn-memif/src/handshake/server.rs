@@ -7,7 +7,8 @@ use ndn_sys::seqpacket;
 use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
-    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, next_message, none, single, tell,
+    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, next_message, none,
+    single, tell,
 };
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
 use crate::link::Link;
@@ -35,11 +36,20 @@ struct Agreed {
     senders: Vec<Sender>,
 }
 
+/// What a server wants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerOptions {
+    /// A client that does not know it is turned away.
+    pub secret: Option<[u8; SECRET_LENGTH]>,
+    /// Longest frame to be sent, bytes; by default what suits the client.
+    pub buffer_length: Option<u32>,
+}
+
 /// A client that is connecting to this server.
 #[derive(Debug)]
 pub struct ServerHandshake {
     socket: OwnedFd,
-    secret: Option<[u8; SECRET_LENGTH]>,
+    options: ServerOptions,
     /// What the client has asked for, once it has.
     client: Option<(u32, Name)>,
     regions: Vec<SharedMemory>,
@@ -48,15 +58,11 @@ pub struct ServerHandshake {
 }
 
 impl ServerHandshake {
-    /// Greets the client on a socket that was accepted, and does not wait. A client that does not know
-    /// the `secret`, if there is one, is turned away.
+    /// Greets the client on a socket that was accepted, and does not wait.
     ///
     /// # Errors
     /// If the client is gone.
-    pub fn new(
-        socket: OwnedFd,
-        secret: Option<[u8; SECRET_LENGTH]>,
-    ) -> Result<Self, HandshakeError> {
+    pub fn new(socket: OwnedFd, options: ServerOptions) -> Result<Self, HandshakeError> {
         let hello = Message::Hello {
             name: Name::new(PROGRAM),
             versions: (VERSION, VERSION),
@@ -67,7 +73,7 @@ impl ServerHandshake {
         };
         seqpacket::send(socket.as_fd(), &hello.encode(), None)?;
         let (regions, to_server, to_client) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { socket, secret, client: None, regions, to_server, to_client })
+        Ok(Self { socket, options, client: None, regions, to_server, to_client })
     }
 
     /// The interface that the client has asked for, and was admitted to.
@@ -89,7 +95,9 @@ impl ServerHandshake {
             Ok(None) => Ok(Progress::Waiting(self)),
             Ok(Some(Agreed { id, peer, interface, receivers, senders })) => {
                 let socket = self.socket;
-                let link = Link { socket, id, peer, interface, receivers, senders };
+                let frame_length_max = buffer_length(self.options.buffer_length, &peer);
+                let link =
+                    Link { socket, id, peer, interface, frame_length_max, receivers, senders };
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {
@@ -145,7 +153,7 @@ impl ServerHandshake {
         if mode != MODE_ETHERNET {
             return Err(HandshakeError::Protocol("Only ethernet mode supported"));
         }
-        if self.secret.is_some_and(|wanted| !is_same(&wanted, secret)) {
+        if self.options.secret.is_some_and(|wanted| !is_same(&wanted, secret)) {
             return Err(HandshakeError::Protocol("Incorrect secret"));
         }
         Ok(())

@@ -9,7 +9,9 @@ use crate::SECRET_LENGTH;
 #[test]
 fn frames_travel_in_both_directions() {
     let mut interrupter = Interrupter::new().unwrap();
-    for (rings, log2_ring_size, buffer_length) in [(1, 0, 512), (3, 4, 2048), (8, 10, 600)] {
+    for (rings, log2_ring_size, buffer_length) in
+        [(1, 0, Some(512)), (3, 4, None), (8, 10, Some(600))]
+    {
         let options =
             ClientOptions { id: 7, rings, log2_ring_size, buffer_length, ..Default::default() };
         let (mut client, mut server) = connect(options);
@@ -29,7 +31,8 @@ fn frames_travel_in_both_directions() {
 #[test]
 fn long_frames_take_several_buffers() {
     let mut interrupter = Interrupter::new().unwrap();
-    let options = ClientOptions { log2_ring_size: 3, buffer_length: 1024, ..Default::default() };
+    let options =
+        ClientOptions { log2_ring_size: 3, buffer_length: Some(1024), ..Default::default() };
     let (mut client, mut server) = connect(options);
     for length in [0, 1, 1023, 1024, 1025, 2048, 5000, 8192] {
         let frame: Vec<u8> = (0..length).map(|at: u32| (at * 7) as u8).collect();
@@ -44,7 +47,8 @@ fn long_frames_take_several_buffers() {
         assert_eq!(link.senders[0].send(&[&[0; 8193]]).unwrap(), Sent::Full);
         assert!(!link.senders[0].is_unpublished());
     }
-    let (mut client, _server) = connect(ClientOptions { buffer_length: 512, ..Default::default() });
+    let (mut client, _server) =
+        connect(ClientOptions { buffer_length: Some(512), ..Default::default() });
     assert_eq!(client.senders[0].send(&[&[0; 32 * 512 + 1]]).unwrap(), Sent::TooLong);
 }
 
@@ -107,7 +111,8 @@ fn secrets_and_interfaces_are_checked() {
     let refuse = |secret: Option<[u8; SECRET_LENGTH]>, options: ClientOptions| {
         let (near, far) = seqpacket::pair().unwrap();
         let mut client = ClientHandshake::new(near, options);
-        let mut server = ServerHandshake::new(far, secret).unwrap();
+        let mut server =
+            ServerHandshake::new(far, ServerOptions { secret, buffer_length: None }).unwrap();
         let reason = loop {
             client = match client.advance() {
                 Ok(Progress::Waiting(client)) => client,
@@ -145,7 +150,7 @@ fn sockets_are_files() {
     let mut listener = ndn_sys::stream::Listener::unix_messages(&path, 0o600).unwrap();
     let client = ClientHandshake::connect(&path, ClientOptions::default()).unwrap();
     let accepted = listener.accept().unwrap();
-    let server = ServerHandshake::new(accepted.stream, None).unwrap();
+    let server = ServerHandshake::new(accepted.stream, ServerOptions::default()).unwrap();
     assert_eq!(server.id(), None);
     let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
     let Progress::Waiting(server) = server.advance(|_| Ok(())).unwrap() else { panic!() };

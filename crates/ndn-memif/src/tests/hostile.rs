@@ -29,7 +29,7 @@ impl Client {
         for ring in 0..2 {
             memory.word32(ring * RING).unwrap().store(COOKIE, Ordering::Relaxed);
         }
-        let server = Some(ServerHandshake::new(far, None).unwrap());
+        let server = Some(ServerHandshake::new(far, ServerOptions::default()).unwrap());
         Self { socket, memory, file, server }
     }
 
@@ -323,7 +323,8 @@ fn buffers_to_fill_are_checked() {
 
 #[test]
 fn servers_have_no_say_in_where_buffers_lie() {
-    let (mut client, mut server) = connect(ClientOptions::default());
+    let (mut client, mut server) =
+        connect(ClientOptions { buffer_length: Some(2048), ..Default::default() });
     let mut interrupter = Interrupter::new().unwrap();
     server.senders[0].send(&[b"frame"]).unwrap();
     server.senders[0].publish(&mut interrupter).unwrap();

@@ -39,8 +39,11 @@ struct Model {
 const BUFFER: usize = 512;
 
 fn check(interrupter: &mut Interrupter, operations: &[(bool, Operation)], log2_ring_size: u8) {
-    let options =
-        ClientOptions { log2_ring_size, buffer_length: BUFFER as u32, ..ClientOptions::default() };
+    let options = ClientOptions {
+        log2_ring_size,
+        buffer_length: Some(BUFFER as u32),
+        ..ClientOptions::default()
+    };
     let (mut client, mut server) = connect(options);
     let mut models = [Model::default(), Model::default()];
     let size = 1_usize << log2_ring_size;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
 use super::frames::{self, FrameOutput};
+use super::memif::{MemifOutput, MemifSocket};
 
 const READ_BUFFER: usize = 256 * 1024;
 /// The EtherType of NDN.
@@ -33,6 +34,7 @@ enum Socket {
     Stream(OwnedFd),
     Datagram(UdpSocket),
     Frames(PacketSocket),
+    Memif(MemifSocket),
 }
 
 /// The receiving half.
@@ -45,6 +47,8 @@ enum Input {
     Datagram(DatagramInput),
     /// They are read where they lie.
     Frames,
+    /// Frames are taken where they lie.
+    Memif,
 }
 
 /// The sending half: packets queued since the last flush.
@@ -59,6 +63,8 @@ enum Queue {
     Datagram(DatagramOutput),
     /// Ethernet: the same.
     Frames(FrameOutput),
+    /// Shared memory: likewise.
+    Memif(MemifOutput),
 }
 
 /// System calls and the packets that they moved, since the start.
@@ -148,6 +154,20 @@ impl Endpoint {
         })
     }
 
+    /// Shared memory, by way of a forwarder's memif socket. Without a number of an interface in the
+    /// `address`, that of `id` is taken.
+    ///
+    /// # Errors
+    /// When nobody answers there, or the interface is not to be had.
+    pub fn memif(address: &ndn_memif::Address, id: u32) -> io::Result<Self> {
+        Ok(Self {
+            socket: Socket::Memif(MemifSocket::connect(address, id)?),
+            input: Input::Memif,
+            output: Output(Queue::Memif(MemifOutput::default())),
+            calls: Calls::default(),
+        })
+    }
+
     /// Lets the kernel cut a message into so many packets at most (as many as it can by default):
     /// with 1, what the other side receives comes one by one at any rate. No effect on a stream.
     pub fn set_packets_per_message(&mut self, packets: usize) {
@@ -160,7 +180,7 @@ impl Endpoint {
     #[must_use]
     pub fn receive_drops(&self) -> u64 {
         match &self.input {
-            Input::Stream { .. } | Input::Frames => 0,
+            Input::Stream { .. } | Input::Frames | Input::Memif => 0,
             Input::Datagram(input) => u64::from(input.drops()),
         }
     }
@@ -175,7 +195,7 @@ impl Endpoint {
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            Socket::Stream(_) | Socket::Frames(_) => None,
+            Socket::Stream(_) | Socket::Frames(_) | Socket::Memif(_) => None,
             Socket::Datagram(socket) => socket.local_address().ok(),
         }
     }
@@ -192,12 +212,13 @@ impl Endpoint {
     /// When the socket fails.
     pub fn flush(&mut self) -> io::Result<bool> {
         let calls = &mut self.calls.send_calls;
-        match (&self.socket, &mut self.output.0) {
+        match (&mut self.socket, &mut self.output.0) {
             (Socket::Stream(socket), Queue::Stream { bytes, sent }) => {
                 flush_stream(socket, bytes, sent, calls)
             }
             (Socket::Datagram(socket), Queue::Datagram(output)) => output.flush(socket, calls),
             (Socket::Frames(socket), Queue::Frames(output)) => output.flush(socket, calls),
+            (Socket::Memif(socket), Queue::Memif(output)) => output.flush(socket),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -225,6 +246,7 @@ impl Endpoint {
                 input.receive(socket, &mut handle)
             }
             (Socket::Frames(socket), Input::Frames) => Ok(frames::receive(socket, &mut handle)),
+            (Socket::Memif(socket), Input::Memif) => socket.receive(&mut handle),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -236,16 +258,18 @@ impl Endpoint {
             Queue::Stream { bytes, sent } => bytes.len() - sent,
             Queue::Datagram(output) => output.backlog(),
             Queue::Frames(output) => output.backlog(),
+            Queue::Memif(output) => output.backlog(),
         }
     }
 
-    /// The socket, to wait on.
+    /// What to wait on: the socket, or the eventfd of shared memory, which is always writable.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Stream(socket) => socket.as_fd(),
             Socket::Datagram(socket) => socket.as_fd(),
             Socket::Frames(socket) => socket.as_fd(),
+            Socket::Memif(socket) => socket.fd(),
         }
     }
 }
@@ -257,6 +281,7 @@ impl Output {
             Queue::Stream { bytes, .. } => write(bytes),
             Queue::Datagram(output) => output.push(write),
             Queue::Frames(output) => output.push(write),
+            Queue::Memif(output) => output.push(write),
         }
     }
 }

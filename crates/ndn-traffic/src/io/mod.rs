@@ -4,6 +4,7 @@ mod datagram;
 mod driver;
 mod endpoint;
 mod frames;
+mod memif;
 mod threads;
 
 pub use driver::{RunFigures, run_consumer, run_producer};

@@ -28,7 +28,7 @@ impl Control {
         let Ok(at) = usize::try_from(listener) else { return };
         let Some(listener) = self.listeners.streams.get_mut(at) else { return };
         let mut is_exhausted = false;
-        let mut shaking = Vec::new();
+        let (mut shaking, mut sharing) = (Vec::new(), Vec::new());
         for _ in 0..ACCEPTS_PER_ROUND {
             match listener.socket.accept() {
                 Ok(accepted) => {
@@ -49,6 +49,10 @@ impl Control {
                     }
                     if matches!(listener.local, LocalEnd::WebSocket { .. }) {
                         shaking.push((accepted.stream, accepted.peer));
+                        continue;
+                    }
+                    if matches!(listener.local, LocalEnd::Memif(_)) {
+                        sharing.push(accepted.stream);
                         continue;
                     }
                     let face_id = self.dataplane.allocate_face_id();
@@ -94,6 +98,9 @@ impl Control {
         for (stream, peer) in shaking {
             self.begin_shaking(now, stream, peer, at);
         }
+        for stream in sharing {
+            self.begin_memif(now, stream, at);
+        }
     }
 
     /// Accepts again from the listeners whose pause is over.
@@ -135,7 +142,7 @@ impl Control {
         self.create_face(now, &specification.remote, specification.local.as_ref(), wanted);
     }
 
-    /// Makes an Ethernet, UDP or TCP face, or begins to.
+    /// Makes an Ethernet, memif, UDP or TCP face, or begins to.
     pub(super) fn create_face(
         &mut self,
         now: Now,
@@ -145,6 +152,11 @@ impl Control {
     ) {
         if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
             return self.create_station(now, mac, local.map_or("", |local| local.host()), &wanted);
+        }
+        if remote.scheme() == "memif"
+            && let Ok(address) = ndn_memif::Address::from_path(remote.path())
+        {
+            return self.create_memif(now, address, &wanted);
         }
         let Some(address) = remote.socket_address() else {
             self.creation_failed(now, &wanted, status::NOT_ACCEPTABLE, "Unsupported protocol");

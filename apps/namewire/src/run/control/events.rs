@@ -31,6 +31,7 @@ impl Control {
             Event::FaceRefused { ticket, face_id, error } => {
                 warn!(face_id, %error, "a face was not made");
                 self.strangers.remove(&face_id);
+                self.memif.face_removed(face_id);
                 if let Some(ticket) = self.take_ticket(ticket) {
                     let failure = FaceCreationError {
                         code: status::INTERNAL_ERROR,
@@ -51,6 +52,7 @@ impl Control {
                     (None, true) => debug!(face_id, "face destroyed"),
                 }
                 self.strangers.remove(&face_id);
+                self.memif.face_removed(face_id);
                 self.state.face_destroyed(now, face_id);
             }
             Event::FaceDown { face_id, reason } => {

@@ -5,6 +5,7 @@
 //! | `connections` | faces to be made: accepted, asked for by management, configured |
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
+//! | `memif` | shared memory: clients that connect, servers to connect to |
 //! | `websocket` | handshakes with browsers |
 //! | `refusals` | the log of commands |
 //! | `quotas` | the log of faces that exceed their quotas |
@@ -12,6 +13,7 @@
 mod connections;
 mod events;
 mod management;
+mod memif;
 mod quotas;
 mod refusals;
 mod websocket;
@@ -122,6 +124,7 @@ pub(super) struct Control {
     next_attempt: u64,
     handshakes: HashMap<u64, PendingHandshake>,
     next_handshake: u64,
+    memif: memif::MemifClients,
     /// Listeners that nobody is accepted from until then.
     paused: Vec<(u64, usize)>,
     /// Requests to the data plane that management waits for.
@@ -188,6 +191,7 @@ impl Control {
             next_attempt: TOKEN_ATTEMPTS,
             handshakes: HashMap::new(),
             next_handshake: TOKEN_HANDSHAKES,
+            memif: memif::MemifClients::default(),
             paused: Vec::new(),
             tickets: HashMap::new(),
             next_ticket: 0,
@@ -235,6 +239,7 @@ impl Control {
                     TOKEN_LINKS => self.note_links(),
                     // Whoever waits for a key looks again with every time-out.
                     TOKEN_KEY_CHAIN => self.key_chain.reset(),
+                    token if token >= memif::TOKEN_MEMIF => self.go_on_memif(token),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
                     listener => self.accept(now, listener - TOKEN_LISTENERS),
@@ -281,7 +286,7 @@ impl Control {
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
         let handshakes = self.handshakes.values().map(|pending| pending.deadline_ns);
-        let attempts = attempts.chain(handshakes);
+        let attempts = attempts.chain(handshakes).chain(self.memif.deadlines_ns());
         let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
         let multicast = self.multicast.next_deadline_ns(&self.config);
         let statics = self.statics.next_deadline_ns();
@@ -300,6 +305,7 @@ impl Control {
     fn handle_timeouts(&mut self, now: Now) {
         self.state.handle_timeout(now);
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
+        self.memif.handle_timeout(now);
         self.report_outcomes();
         self.report_anchors();
         let late: Vec<u64> = self

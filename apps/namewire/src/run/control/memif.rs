@@ -1,0 +1,188 @@
+//! Handshakes of clients that bring shared memory, and servers of such.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use ndn_dataplane::{Command, NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifEnd, Persistency};
+use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
+use ndn_management::{Now, status};
+use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
+use ndn_sys::poll::Interest;
+use tracing::{debug, info, warn};
+
+use super::Control;
+use crate::run::faces::Wanted;
+use crate::run::listeners::LocalEnd;
+use crate::run::settings;
+
+/// Tokens of handshakes begin here.
+pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
+/// Handshakes at one time; who comes then is turned away.
+const HANDSHAKES_MAX: usize = 64;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client in the middle of its handshake.
+#[derive(Debug)]
+struct Pending {
+    handshake: ServerHandshake,
+    /// Which of the listeners accepted it.
+    listener: usize,
+    deadline_ns: u64,
+}
+
+/// Clients that are connecting, and interfaces in use.
+#[derive(Debug, Default)]
+pub(super) struct MemifClients {
+    pending: HashMap<u64, Pending>,
+    next: u64,
+    /// Of each face, which interface it is.
+    taken: HashMap<u64, Address>,
+}
+
+impl MemifClients {
+    /// The ends of their time.
+    pub(super) fn deadlines_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pending.values().map(|pending| pending.deadline_ns)
+    }
+
+    /// Gives up those who take too long.
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        self.pending.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
+    }
+
+    /// The interface of a face is free again, if it had one.
+    pub(super) fn face_removed(&mut self, face_id: u64) {
+        self.taken.remove(&face_id);
+    }
+}
+
+impl Control {
+    /// Greets a client that listener number `listener` has accepted.
+    pub(super) fn begin_memif(&mut self, now: Now, stream: OwnedFd, listener: usize) {
+        if self.memif.pending.len() >= HANDSHAKES_MAX {
+            warn!(limit = HANDSHAKES_MAX, "a memif client was turned away: too many connect");
+            return;
+        }
+        let own = &self.config.listeners.memif;
+        let options = ServerOptions { secret: None, buffer_length: own.dataroom };
+        let token = TOKEN_MEMIF + self.memif.next;
+        let begun = ServerHandshake::new(stream, options).map_err(|error| error.to_string());
+        let added = begun.and_then(|handshake| {
+            let added = self.poller.add(handshake.as_fd(), token, Interest::Readable);
+            added.map(|()| handshake).map_err(|error| error.to_string())
+        });
+        match added {
+            Err(error) => debug!(error, "a memif client was lost"),
+            Ok(handshake) => {
+                self.memif.next += 1;
+                let timeout_ns = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+                let deadline_ns = now.monotonic_ns.saturating_add(timeout_ns);
+                self.memif.pending.insert(token, Pending { handshake, listener, deadline_ns });
+            }
+        }
+    }
+
+    /// A client has said something.
+    pub(super) fn go_on_memif(&mut self, token: u64) {
+        let Some(pending) = self.memif.pending.remove(&token) else { return };
+        let Pending { handshake, listener, deadline_ns } = pending;
+        let Some(LocalEnd::Memif(socket)) =
+            self.listeners.streams.get(listener).map(|listener| &listener.local)
+        else {
+            return;
+        };
+        let socket = socket.clone();
+        let interface = |id| Address { socket: socket.clone(), id: Some(id) };
+        let memif = &self.memif;
+        let is_taken = |id| {
+            let connects = |other: &Pending| other.handshake.id() == Some(id);
+            memif.taken.values().any(|taken| *taken == interface(id))
+                || memif.pending.values().any(connects)
+        };
+        let admit = |id| if is_taken(id) { Err("Already connected") } else { Ok(()) };
+        match handshake.advance(admit) {
+            Ok(Progress::Waiting(handshake)) => {
+                let pending = Pending { handshake, listener, deadline_ns };
+                self.memif.pending.insert(token, pending);
+            }
+            Err(error) => debug!(%error, "a memif handshake has failed"),
+            Ok(Progress::Done(link)) => {
+                let remote = interface(link.id);
+                self.add_memif_face(link, remote, Address { socket, id: None });
+            }
+        }
+    }
+
+    fn add_memif_face(&mut self, link: Box<Link>, remote: Address, local: Address) {
+        if let Err(error) = self.poller.remove(link.as_fd()) {
+            warn!(%error, "a memif client was lost");
+            return;
+        }
+        debug!(%remote, peer = %link.peer, interface = %link.interface, "a memif client has connected");
+        let face_id = self.dataplane.allocate_face_id();
+        let properties = FaceProperties {
+            // Some applications refuse an Interest with a token.
+            pit_tokens: PitTokenPolicy::Never,
+            ..FaceProperties::point_to_point(face_id, FaceScope::Local)
+        };
+        let options = self.memif_options(properties, Persistency::OnDemand);
+        self.memif.taken.insert(face_id, remote.clone());
+        self.dataplane.send(Command::AddFace(Box::new(NewFace {
+            ticket: None,
+            transport: NewTransport::Memif(MemifEnd::Accepted(link)),
+            options,
+            remote: FaceUri::Memif(remote),
+            local: FaceUri::Memif(local),
+        })));
+    }
+
+    /// Whole packets where the peer takes them.
+    fn memif_options(&self, properties: FaceProperties, persistency: Persistency) -> FaceOptions {
+        let mtu = ndn_packet::MAX_PACKET_SIZE;
+        let link = settings::datagram_link(&self.config.faces, &self.config.limits);
+        let options = FaceOptions::datagram(properties, persistency, mtu);
+        let local_fields = properties.local_fields;
+        let link = ndn_face::LinkOptions { mtu: Some(mtu), local_fields, ..link };
+        FaceOptions { link, idle_timeout: None, ..options }
+    }
+
+    /// Makes a face of a server's interface.
+    pub(super) fn create_memif(&mut self, now: Now, address: Address, wanted: &Wanted) {
+        let is_same = |face: &crate::run::faces::KnownFace| matches!(&face.remote, FaceUri::Memif(remote) if *remote == address);
+        let existing = self.faces.iter().find(|(_, face)| is_same(face)).map(|(id, _)| *id);
+        if let Some(face_id) = existing {
+            let ticket = wanted.ticket;
+            return self.handle_event(now, ndn_dataplane::Event::FaceExists { ticket, face_id });
+        }
+        let options = ClientOptions {
+            id: address.id.unwrap_or(0),
+            buffer_length: self.config.listeners.memif.dataroom,
+            ..ClientOptions::default()
+        };
+        let client = match MemifClient::connect(address.clone(), options) {
+            Ok(client) => client,
+            Err(error) => {
+                info!(%address, %error, "cannot connect");
+                self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
+                let text = format!("Cannot connect to {address}: {error}");
+                return self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+            }
+        };
+        let local = FaceUri::Descriptor(client.handshake.as_fd().as_raw_fd());
+        let face_id = self.dataplane.allocate_face_id();
+        // Another forwarder, most likely.
+        let properties = wanted.properties(face_id, FaceScope::NonLocal);
+        let mut options = self.memif_options(properties, wanted.persistency);
+        wanted.apply(&mut options);
+        self.dataplane.send(Command::AddFace(Box::new(NewFace {
+            ticket: wanted.ticket,
+            transport: NewTransport::Memif(MemifEnd::Client(Box::new(client))),
+            options,
+            remote: FaceUri::Memif(address),
+            local,
+        })));
+    }
+}

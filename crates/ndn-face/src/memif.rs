@@ -1,0 +1,200 @@
+//! Faces over shared memory.
+
+mod queue;
+
+use std::io;
+use std::os::fd::AsFd;
+
+use ndn_memif::{Address, ClientHandshake, ClientOptions, Fault, Link, Sent};
+use ndn_sys::interrupt::Interrupter;
+use ndn_sys::poll::{Interest, Poller};
+use ndn_table::Timestamp;
+
+use crate::reconnect::Reconnect;
+use crate::{Budget, LinkDropReason};
+
+pub(crate) use queue::FrameQueue;
+
+/// How a memif face comes to its rings.
+#[derive(Debug)]
+pub enum MemifEnd {
+    /// A client has connected to a socket of ours, and its handshake is done.
+    Accepted(Box<Link>),
+    /// We connect to a server, and have begun to.
+    Client(Box<MemifClient>),
+}
+
+/// A server to connect to.
+#[derive(Debug)]
+pub struct MemifClient {
+    /// Where it is.
+    pub address: Address,
+    /// What to ask for.
+    pub options: ClientOptions,
+    /// The handshake that has begun.
+    pub handshake: ClientHandshake,
+}
+
+impl MemifClient {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect(address: Address, options: ClientOptions) -> io::Result<Self> {
+        let handshake = ClientHandshake::connect(&address.socket, options.clone())?;
+        Ok(Self { address, options, handshake })
+    }
+}
+
+/// The rings of a face, or what it does to have some.
+#[derive(Debug)]
+pub(crate) enum Rings {
+    /// Frames travel.
+    Up(Box<Link>),
+    /// The server and we are still talking.
+    Connecting { handshake: Box<ClientHandshake>, reconnect: Reconnect<()> },
+    /// The next attempt comes later.
+    Waiting(Reconnect<()>),
+}
+
+/// The transport of a memif face.
+#[derive(Debug)]
+pub(crate) struct MemifTransport {
+    pub(crate) rings: Rings,
+    /// The server, if we are its client.
+    pub(crate) server: Option<(Address, ClientOptions)>,
+    /// Frames that the rings have no room for.
+    pub(crate) queue: FrameQueue,
+    /// When to look for room: nobody tells.
+    pub(crate) look_again: Option<Timestamp>,
+    /// The peer has done what it may not; the face closes with the next flush.
+    pub(crate) fault: Option<Fault>,
+    /// Frames left to take for the current event.
+    pub(crate) frames_left: usize,
+}
+
+impl MemifTransport {
+    pub(crate) fn new(rings: Rings, server: Option<(Address, ClientOptions)>) -> Self {
+        let queue = FrameQueue::default();
+        Self { rings, server, queue, look_again: None, fault: None, frames_left: 0 }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.rings, Rings::Up(_))
+    }
+
+    /// Longest frame that the peer should be sent.
+    pub(crate) fn frame_length_max(&self) -> Option<usize> {
+        let Rings::Up(link) = &self.rings else { return None };
+        usize::try_from(link.frame_length_max).ok()
+    }
+
+    /// When to look at the face for its transport's sake.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        match &self.rings {
+            Rings::Up(_) => self.look_again,
+            Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) => {
+                Some(reconnect.deadline())
+            }
+        }
+    }
+
+    /// Waits for interrupts, and for the end of the socket.
+    pub(crate) fn attach(link: &Link, poller: &Poller, token: u64) -> io::Result<()> {
+        let added = poller.add(link, token, Interest::Closed).and_then(|()| {
+            let mut receivers = link.receivers.iter();
+            receivers.try_for_each(|one| poller.add(one, token, Interest::Readable))
+        });
+        if added.is_err() {
+            Self::detach(link, poller);
+        }
+        added
+    }
+
+    /// Waits no more. Closing is not enough: the peer may have the same eventfds open.
+    fn detach(link: &Link, poller: &Poller) {
+        let receivers = link.receivers.iter().map(AsFd::as_fd);
+        for descriptor in receivers.chain([link.as_fd()]) {
+            // One that was never added is nothing to remove.
+            let _ = poller.remove(descriptor);
+        }
+    }
+
+    /// Gives the rings up, and what waits for them.
+    pub(crate) fn leave(&mut self, poller: &Poller, budget: &mut Budget) {
+        match &self.rings {
+            Rings::Up(link) => Self::detach(link, poller),
+            Rings::Connecting { handshake, .. } => {
+                let _ = poller.remove(handshake.as_fd());
+            }
+            Rings::Waiting(_) => {}
+        }
+        self.queue.clear(budget);
+        self.look_again = None;
+        self.fault = None;
+    }
+
+    /// Puts a frame into a ring with room, or into the queue.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        budget: &mut Budget,
+        bytes_max: usize,
+    ) -> Result<(), LinkDropReason> {
+        let Rings::Up(link) = &mut self.rings else { return Err(LinkDropReason::Down) };
+        if self.fault.is_some() {
+            return Err(LinkDropReason::Down);
+        }
+        if !self.queue.is_empty() {
+            return self.queue.push(header, payload, budget, bytes_max);
+        }
+        match send(link, &[header, payload]) {
+            Ok(Sent::Queued) => Ok(()),
+            Ok(Sent::Full) => self.queue.push(header, payload, budget, bytes_max),
+            Ok(Sent::TooLong) => Err(LinkDropReason::OverMtu),
+            Err(fault) => {
+                self.fault = Some(fault);
+                Err(LinkDropReason::Down)
+            }
+        }
+    }
+
+    /// Shows the peer what was sent, after what has waited. Says how many frames and bytes went from
+    /// the queue.
+    pub(crate) fn flush(
+        &mut self,
+        interrupter: &mut Interrupter,
+        budget: &mut Budget,
+    ) -> Result<(), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let Rings::Up(link) = &mut self.rings else { return Ok(()) };
+        while let Some(frame) = self.queue.first() {
+            match send(link, &frame)? {
+                // It was cut for this link.
+                Sent::Queued | Sent::TooLong => self.queue.pop(budget),
+                Sent::Full => break,
+            }
+        }
+        for sender in &mut link.senders {
+            sender.publish(interrupter)?;
+        }
+        Ok(())
+    }
+}
+
+/// Into the first ring with room, so that frames keep their order while there is some.
+#[inline]
+fn send(link: &mut Link, parts: &[&[u8]]) -> Result<Sent, Fault> {
+    let mut outcome = Sent::Full;
+    for sender in &mut link.senders {
+        outcome = sender.send(parts)?;
+        if outcome != Sent::Full {
+            break;
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,105 @@
+//! Frames that wait for room in a ring.
+
+use std::collections::VecDeque;
+
+use crate::{Budget, LinkDropReason};
+
+/// A queue that has become longer than this gives its memory back when it is empty.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Frames, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct FrameQueue {
+    bytes: VecDeque<u8>,
+    lengths: VecDeque<usize>,
+}
+
+impl FrameQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Bytes of all frames.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a frame, or refuses it if it would be too much for the queue, or for all queues.
+    pub(crate) fn push(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        budget: &mut Budget,
+        bytes_max: usize,
+    ) -> Result<(), LinkDropReason> {
+        let length = header.len() + payload.len();
+        if self.bytes.len() + length > bytes_max || !budget.take(length) {
+            return Err(LinkDropReason::QueueFull);
+        }
+        self.bytes.extend(header);
+        self.bytes.extend(payload);
+        self.lengths.push_back(length);
+        Ok(())
+    }
+
+    /// The first frame, in two parts.
+    pub(crate) fn first(&self) -> Option<[&[u8]; 2]> {
+        let length = *self.lengths.front()?;
+        let (front, back) = self.bytes.as_slices();
+        let in_front = length.min(front.len());
+        Some([&front[..in_front], &back[..length - in_front]])
+    }
+
+    /// Removes the first frame.
+    pub(crate) fn pop(&mut self, budget: &mut Budget) {
+        let Some(length) = self.lengths.pop_front() else { return };
+        self.bytes.drain(..length);
+        budget.give_back(length);
+        if self.lengths.is_empty() && self.bytes.capacity() > KEPT_BYTES {
+            *self = Self::default();
+        }
+    }
+
+    pub(crate) fn clear(&mut self, budget: &mut Budget) {
+        budget.give_back(self.bytes.len());
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(1 << 20));
+        let mut expected = VecDeque::new();
+        for round in 0..1000_usize {
+            for number in 0..round % 7 {
+                let frame = vec![u8::try_from(round % 251).unwrap(); round * 13 % 700 + number];
+                let (header, payload) = frame.split_at(frame.len() / 4);
+                queue.push(header, payload, &mut budget, usize::MAX).unwrap();
+                expected.push_back(frame);
+            }
+            for _ in 0..round % 5 {
+                assert_eq!(queue.first().map(|parts| parts.concat()), expected.pop_front());
+                queue.pop(&mut budget);
+            }
+            assert_eq!(queue.bytes(), expected.iter().map(Vec::len).sum::<usize>());
+            assert_eq!(budget.used(), queue.bytes());
+        }
+        queue.clear(&mut budget);
+        assert!(queue.is_empty() && budget.used() == 0);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(100));
+        assert!(queue.push(&[0; 10], &[0; 41], &mut budget, 50).is_err());
+        queue.push(&[0; 10], &[0; 40], &mut budget, 50).unwrap();
+        assert!(queue.push(&[], &[0], &mut budget, 50).is_err());
+        assert!(queue.push(&[], &[0; 51], &mut budget, 1000).is_err());
+        assert_eq!(budget.used(), 50);
+    }
+}

@@ -1,0 +1,324 @@
+//! Faces over shared memory: making them, receiving, and their connections.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_memif::{ClientHandshake, Progress as Handshaken, Received};
+use ndn_ring::PacketPool;
+use ndn_sys::interrupt::Interrupter;
+use ndn_sys::poll::{Event, Interest};
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::ether::without_padding;
+use crate::face::{Face, Transport};
+use crate::memif::{MemifClient, MemifEnd, MemifTransport, Rings};
+use crate::reconnect::{Reconnect, ReconnectAction};
+use crate::set::receive::{Pending, Progress, RxSink, block_with_room};
+use crate::set::{FaceSet, face_in, token_of};
+use crate::{CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason};
+
+/// Frames taken for one event, however few the worker asks for.
+const FRAMES_PER_EVENT_MIN: usize = 64;
+/// Longest frame: the longest packet, with room for headers.
+const FRAME_LENGTH_MAX: usize = 9216;
+/// How soon to look again for room in a ring that is full.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+impl FaceSet {
+    /// Makes a face of shared memory, or of a connection that has begun to be made. The latter is down
+    /// at first.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, the poller does not take the descriptors, or the system has no
+    /// means to raise interrupts.
+    pub fn add_memif(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        end: MemifEnd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        if self.interrupter.is_none() {
+            self.interrupter = Some(Interrupter::new()?);
+        }
+        let transport = match end {
+            MemifEnd::Accepted(link) => {
+                MemifTransport::attach(&link, &self.poller, token_of(index))?;
+                MemifTransport::new(Rings::Up(link), None)
+            }
+            MemifEnd::Client(client) => {
+                let MemifClient { address, options, handshake } = *client;
+                self.poller.add(handshake.as_fd(), token_of(index), Interest::Readable)?;
+                let reconnect = Reconnect::begun(now, (), self.reconnect_waits);
+                let handshake = Box::new(handshake);
+                let rings = Rings::Connecting { handshake, reconnect };
+                MemifTransport::new(rings, Some((address, options)))
+            }
+        };
+        let is_up = transport.is_up();
+        let counters = self.insert(now, index, Transport::Memif(Box::new(transport)), options);
+        if let Some(face) = face_in(&mut self.faces, index) {
+            face.set_link_options();
+        }
+        if !is_up {
+            let change = FaceChange::Down(CloseReason::Failed(io::ErrorKind::NotConnected));
+            self.events.push_back(FaceEvent { face: index, change });
+        }
+        Ok(counters)
+    }
+
+    /// Handles an event of a memif face.
+    pub(super) fn handle_memif_event(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        event: &Event,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        let enough = self.datagrams_per_event.max(FRAMES_PER_EVENT_MIN);
+        let Some(memif) = memif_in(&mut self.faces, index) else { return Progress::Done };
+        match &memif.rings {
+            Rings::Waiting(_) => return Progress::Done,
+            Rings::Connecting { .. } => {
+                self.go_on_connecting(now, index, pool);
+                return Progress::Done;
+            }
+            Rings::Up(_) => {}
+        }
+        memif.frames_left = enough;
+        self.calls.receive_calls.increment();
+        let progress = self.take_memif(now, index, pool, sink);
+        // What was in the rings before the peer left is taken first.
+        if event.closed && progress == Progress::Done && !self.has_more {
+            self.lose_connection(now, index, CloseReason::PeerClosed, pool);
+        }
+        progress
+    }
+
+    /// Takes frames out of the rings of a face.
+    pub(super) fn take_memif(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        self.pending = None;
+        let progress = loop {
+            let Some(memif) = memif_in(&mut self.faces, index) else { return Progress::Done };
+            if memif.frames_left == 0 {
+                self.has_more = true;
+                break Progress::Done;
+            }
+            if sink.is_full() {
+                self.pending = Some(Pending::Memif(index));
+                break Progress::SinkFull;
+            }
+            let block = block_with_room(&mut self.stream_block, FRAME_LENGTH_MAX, pool);
+            let Some(block) = block else { break Progress::NoBlock };
+            let Rings::Up(link) = &mut memif.rings else { return Progress::Done };
+            let mut received = Ok(Received::Nothing);
+            for receiver in &mut link.receivers {
+                let buffer = &mut block.spare_mut()[..FRAME_LENGTH_MAX];
+                received = receiver.receive(buffer);
+                if received == Ok(Received::Nothing) {
+                    // First this: what comes from now on raises an interrupt again.
+                    receiver.clear_interrupt();
+                    received = receiver.receive(buffer);
+                }
+                if received != Ok(Received::Nothing) {
+                    break;
+                }
+            }
+            memif.frames_left -= 1;
+            match received {
+                Ok(Received::Nothing) => {
+                    self.has_more = false;
+                    break Progress::Done;
+                }
+                Ok(Received::Frame(length)) => {
+                    self.take_memif_frame(now, index, length, pool, sink);
+                }
+                Ok(Received::TooLong) => {
+                    self.note_arrival(now, index, Some(LinkDropReason::Truncated))
+                }
+                Ok(Received::Malformed) => {
+                    self.note_arrival(now, index, Some(LinkDropReason::Malformed));
+                }
+                Err(_fault) => {
+                    self.lose_connection(now, index, CloseReason::Misbehaved, pool);
+                    return Progress::Done;
+                }
+            }
+        };
+        self.release_memif(now, index, pool);
+        progress
+    }
+
+    /// A frame of so many bytes lies behind what is filled of the block.
+    fn take_memif_frame(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        length: usize,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) {
+        let Some(mut block) = self.stream_block.take() else { return };
+        // Whoever carried it may have padded it.
+        match without_padding(&block.spare_mut()[..length]) {
+            None => self.note_arrival(now, index, Some(LinkDropReason::Malformed)),
+            Some(length) => {
+                block.commit(length);
+                self.note_arrival(now, index, None);
+                self.calls.received_frames.increment();
+                self.calls.received_bytes.add(length as u64);
+                self.deliver(now, index.into(), &mut block, length, pool, sink);
+            }
+        }
+        self.stream_block = Some(block);
+    }
+
+    /// Gives the peer its buffers back.
+    fn release_memif(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Some(memif) = memif_in(&mut self.faces, index) else { return };
+        let Rings::Up(link) = &mut memif.rings else { return };
+        if link.receivers.iter_mut().any(|receiver| receiver.release().is_err()) {
+            self.lose_connection(now, index, CloseReason::Misbehaved, pool);
+        }
+    }
+
+    /// Shows the peer what was sent.
+    pub(super) fn flush_memif(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Self { faces, interrupter, output_budget, calls, .. } = self;
+        let Some(face) = face_in(faces, index) else { return };
+        let (Transport::Memif(memif), Some(interrupter)) = (&mut face.transport, interrupter)
+        else {
+            return;
+        };
+        calls.send_calls.increment();
+        let flushed = memif.flush(interrupter, output_budget);
+        let queued = memif.queue.bytes();
+        memif.look_again = (queued > 0).then(|| now.plus(LOOK_AGAIN));
+        face.link.counters().queued_bytes.set(queued as u64);
+        match flushed {
+            Ok(()) if queued > 0 => self.arm(index),
+            Ok(()) => {}
+            Err(_fault) => self.lose_connection(now, index, CloseReason::Misbehaved, pool),
+        }
+    }
+
+    /// The time of a memif face has come.
+    pub(super) fn tend_memif(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Some(memif) = memif_in(&mut self.faces, index) else { return };
+        match &mut memif.rings {
+            Rings::Up(_) => {
+                if memif.look_again.is_some_and(|at| at <= now) {
+                    self.flush_memif(now, index, pool);
+                }
+            }
+            Rings::Connecting { reconnect, .. } => {
+                if reconnect.poll(now) == ReconnectAction::GiveUp {
+                    self.attempt_failed(now, index, io::ErrorKind::TimedOut, pool);
+                }
+            }
+            Rings::Waiting(reconnect) => {
+                if let ReconnectAction::Connect(()) = reconnect.poll(now) {
+                    self.connect_memif(now, index, pool);
+                }
+            }
+        }
+    }
+
+    /// Begins another attempt.
+    fn connect_memif(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Some(memif) = memif_in(&mut self.faces, index) else { return };
+        let (Rings::Waiting(reconnect), Some((address, options))) = (&memif.rings, &memif.server)
+        else {
+            return;
+        };
+        let begun = ClientHandshake::connect(&address.socket, options.clone());
+        let added = begun.and_then(|handshake| {
+            self.poller.add(handshake.as_fd(), token_of(index), Interest::Readable)?;
+            Ok(handshake)
+        });
+        match added {
+            Ok(handshake) => {
+                let (handshake, reconnect) = (Box::new(handshake), *reconnect);
+                memif.rings = Rings::Connecting { handshake, reconnect };
+            }
+            Err(error) => self.attempt_failed(now, index, error.kind(), pool),
+        }
+    }
+
+    /// The server has said something.
+    fn go_on_connecting(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
+        let Self { faces, poller, .. } = self;
+        let Some(memif) = memif_in(faces, index) else { return };
+        let Rings::Connecting { reconnect, .. } = &memif.rings else { return };
+        let reconnect = *reconnect;
+        let earlier = std::mem::replace(&mut memif.rings, Rings::Waiting(reconnect));
+        let Rings::Connecting { handshake, .. } = earlier else { return };
+        match handshake.advance() {
+            Ok(Handshaken::Waiting(handshake)) => {
+                memif.rings = Rings::Connecting { handshake: Box::new(handshake), reconnect };
+            }
+            Ok(Handshaken::Done(link)) => {
+                // It is waited for in another way from now on.
+                let _ = poller.remove(link.as_fd());
+                if MemifTransport::attach(&link, poller, token_of(index)).is_err() {
+                    return self.attempt_failed(now, index, io::ErrorKind::Other, pool);
+                }
+                memif.rings = Rings::Up(link);
+                if let Some(face) = face_in(faces, index) {
+                    face.set_link_options();
+                }
+                self.events.push_back(FaceEvent { face: index, change: FaceChange::Up });
+            }
+            // The poller has forgotten the socket, which was ours alone.
+            Err(_) => self.attempt_failed(now, index, io::ErrorKind::ConnectionRefused, pool),
+        }
+    }
+
+    fn attempt_failed(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        kind: io::ErrorKind,
+        pool: &PacketPool,
+    ) {
+        let Self { faces, poller, output_budget, .. } = self;
+        let Some(face) = face_in(faces, index) else { return };
+        let is_permanent = face.options.persistency == crate::Persistency::Permanent;
+        let Transport::Memif(memif) = &mut face.transport else { return };
+        if !is_permanent {
+            return self.close(index, CloseReason::Failed(kind), pool);
+        }
+        memif.leave(poller, output_budget);
+        if let Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) = &memif.rings {
+            let mut reconnect = *reconnect;
+            reconnect.handle_failure(now);
+            memif.rings = Rings::Waiting(reconnect);
+        }
+        self.arm(index);
+    }
+}
+
+/// The transport of a memif face, if it still exists.
+#[inline]
+pub(super) fn memif_in(
+    faces: &mut [Option<Box<Face>>],
+    index: FaceIndex,
+) -> Option<&mut MemifTransport> {
+    match &mut face_in(faces, index)?.transport {
+        Transport::Memif(memif) => Some(memif),
+        Transport::Stream(_)
+        | Transport::Datagram { .. }
+        | Transport::Ether { .. }
+        | Transport::Internal(_) => None,
+    }
+}

@@ -1,0 +1,231 @@
+//! Faces over shared memory, between two workers of one process.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod support;
+
+use std::time::Duration;
+
+use ndn_face::{
+    CloseReason, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient, MemifEnd,
+    Persistency,
+};
+use ndn_forwarding::FaceScope;
+use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
+use ndn_sys::interrupt::Interrupter;
+use ndn_sys::stream::{AcceptError, Listener};
+use ndn_table::FaceIndex;
+use support::{Worker, properties, tlv};
+
+/// A server's socket in a directory of its own.
+struct Server {
+    listener: Listener,
+    directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = Listener::unix_messages(&directory.path().join("memif"), 0o600).unwrap();
+        Self { listener, directory }
+    }
+
+    fn address(&self) -> Address {
+        Address { socket: self.directory.path().join("memif"), id: Some(1) }
+    }
+
+    /// Accepts a client that `worker` has, whose face is then up.
+    fn accept(&mut self, worker: &mut Worker) -> Link {
+        let accepted = loop {
+            match self.listener.accept() {
+                Ok(accepted) => break accepted.stream,
+                Err(AcceptError::WouldBlock) => assert!(worker.poll(support::PATIENCE)),
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        let mut handshake = ServerHandshake::new(accepted, ServerOptions::default()).unwrap();
+        loop {
+            worker.settle();
+            handshake = match handshake.advance(|_| Ok(())).unwrap() {
+                Progress::Waiting(handshake) => handshake,
+                Progress::Done(link) => {
+                    worker.settle();
+                    return *link;
+                }
+            };
+        }
+    }
+}
+
+fn options(persistency: Persistency) -> FaceOptions {
+    let options = FaceOptions::datagram(properties(FaceScope::Local), persistency, 8800);
+    FaceOptions { idle_timeout: None, ..options }
+}
+
+fn add_client(
+    worker: &mut Worker,
+    server: &Server,
+    options: ClientOptions,
+    of: Persistency,
+) -> FaceIndex {
+    let index = worker.next_index();
+    let client = MemifClient::connect(server.address(), options).unwrap();
+    let end = MemifEnd::Client(Box::new(client));
+    worker.faces.add_memif(worker.now, index, end, &self::options(of)).unwrap();
+    let down = worker.faces.poll_event().unwrap();
+    assert!(matches!(down.change, FaceChange::Down(_)), "{down:?}");
+    index
+}
+
+/// Two workers and a face of each.
+fn connected(client_options: ClientOptions) -> (Worker, FaceIndex, Worker, FaceIndex, Server) {
+    let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
+    let client = add_client(&mut near, &server, client_options, Persistency::Permanent);
+    let link = server.accept(&mut near);
+    let accepted = far.next_index();
+    let end = MemifEnd::Accepted(Box::new(link));
+    far.faces.add_memif(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change: FaceChange::Up }));
+    assert_eq!(far.faces.poll_event(), None);
+    (near, client, far, accepted, server)
+}
+
+#[test]
+fn packets_of_all_lengths_travel_in_both_directions() {
+    for buffer_length in [None, Some(700)] {
+        let options = ClientOptions { buffer_length, ..ClientOptions::default() };
+        let (mut near, client, mut far, accepted, _server) = connected(options);
+        for length in [2, 100, 254, 699, 700, 701, 1500, 8000, 8800] {
+            let wire = tlv(6, length, 7);
+            near.send(client, &wire);
+            near.flush();
+            assert_eq!(far.receive().1, wire);
+            let wire = tlv(5, length, 9);
+            far.send(accepted, &wire);
+            far.flush();
+            let (face, received, _) = near.receive();
+            assert_eq!((face, received), (client, wire));
+        }
+        near.finish();
+        far.finish();
+    }
+}
+
+#[test]
+fn what_a_ring_has_no_room_for_waits() {
+    let options = ClientOptions { log2_ring_size: 3, ..ClientOptions::default() };
+    let (mut near, client, mut far, _accepted, _server) = connected(options);
+    let wires: Vec<_> = (0..100_u8).map(|seed| tlv(6, 1000 + usize::from(seed), seed)).collect();
+    for wire in &wires {
+        near.send(client, wire);
+    }
+    near.flush();
+    for wire in &wires {
+        while far.received.is_empty() {
+            // Nobody tells a sender of room: it looks every millisecond.
+            near.advance(Duration::from_millis(1));
+            far.poll(Duration::from_millis(1));
+        }
+        assert_eq!(far.receive().1, *wire);
+    }
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn a_permanent_client_connects_again() {
+    let (mut near, client, mut far, accepted, mut server) = connected(ClientOptions::default());
+    far.faces.remove(accepted, &far.pool);
+    near.settle();
+    let change = FaceChange::Down(CloseReason::PeerClosed);
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change }));
+    near.send(client, &tlv(6, 100, 1));
+    near.flush();
+    near.advance(Duration::from_secs(2));
+    let link = server.accept(&mut near);
+    let accepted = far.next_index();
+    let end = MemifEnd::Accepted(Box::new(link));
+    far.faces.add_memif(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change: FaceChange::Up }));
+    near.send(client, &tlv(6, 200, 2));
+    near.flush();
+    assert_eq!(far.receive().1, tlv(6, 200, 2));
+    // Whoever was accepted closes.
+    near.faces.remove(client, &near.pool);
+    far.settle();
+    let change = FaceChange::Closed(CloseReason::PeerClosed);
+    assert_eq!(far.faces.poll_event(), Some(FaceEvent { face: accepted, change }));
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn attempts_that_fail_are_made_again_or_end() {
+    let (mut near, server) = (Worker::new(), Server::new());
+    let options = ClientOptions::default;
+    let permanent = add_client(&mut near, &server, options(), Persistency::Permanent);
+    let persistent = add_client(&mut near, &server, options(), Persistency::Persistent);
+    // Nobody says a word.
+    near.advance(Duration::from_secs(5));
+    let change = FaceChange::Closed(CloseReason::Failed(std::io::ErrorKind::TimedOut));
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: persistent, change }));
+    assert!(near.faces.contains(permanent) && !near.faces.contains(persistent));
+    // Nor is anybody there.
+    drop(server);
+    for _ in 0..5 {
+        near.advance(Duration::from_secs(70));
+        near.settle();
+    }
+    assert!(near.faces.contains(permanent));
+    assert_eq!(near.faces.poll_event(), None);
+    near.finish();
+}
+
+#[test]
+fn frames_that_are_no_packets_are_dropped_and_a_fault_closes() {
+    let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
+    let client = add_client(&mut near, &server, ClientOptions::default(), Persistency::Persistent);
+    let mut link = server.accept(&mut near);
+    near.faces.poll_event();
+    let mut interrupter = Interrupter::new().unwrap();
+    let padded = [tlv(6, 20, 3), vec![0; 26]].concat();
+    for frame in [&[0_u8; 64][..], &[6], &[6, 200, 1], &[1; 9217], &padded] {
+        link.senders[0].send(&[frame]).unwrap();
+    }
+    link.senders[0].publish(&mut interrupter).unwrap();
+    assert_eq!(near.receive().1, tlv(6, 20, 3));
+    near.faces.remove(client, &near.pool);
+    drop(link);
+
+    // A client that goes beyond its ring.
+    let index = far.next_index();
+    let (link, mut peer) = {
+        let (one, other) = ndn_sys::seqpacket::pair().unwrap();
+        let mut client = ndn_memif::ClientHandshake::new(one, ClientOptions::default());
+        let mut accepted = ServerHandshake::new(other, ServerOptions::default()).unwrap();
+        loop {
+            let Progress::Waiting(waiting) = client.advance().unwrap() else { panic!() };
+            client = waiting;
+            accepted = match accepted.advance(|_| Ok(())).unwrap() {
+                Progress::Waiting(accepted) => accepted,
+                Progress::Done(link) => {
+                    let Progress::Done(peer) = client.advance().unwrap() else { panic!() };
+                    break (link, peer);
+                }
+            };
+        }
+    };
+    let options = options(Persistency::OnDemand);
+    let end = MemifEnd::Accepted(link);
+    let counters = far.faces.add_memif(far.now, index, end, &options).unwrap();
+    peer.senders[0].send(&[b"no packet"]).unwrap();
+    peer.senders[0].publish(&mut interrupter).unwrap();
+    far.settle();
+    assert_eq!(counters.dropped(LinkDropReason::Malformed).value(), 1);
+    // It keeps the eventfd, and makes it readable after the face is gone.
+    far.faces.remove(index, &far.pool);
+    peer.senders[0].send(&[b"no packet"]).unwrap();
+    peer.senders[0].publish(&mut interrupter).unwrap();
+    assert!(!far.poll(Duration::ZERO), "nobody waits for it any more");
+    near.finish();
+    far.finish();
+}

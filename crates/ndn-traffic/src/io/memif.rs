@@ -1,0 +1,142 @@
+//! Batches of packets through shared memory, one packet per frame.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use ndn_memif::{
+    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Receiver, Sender,
+    Sent,
+};
+use ndn_sys::interrupt::Interrupter;
+use ndn_sys::poll::{Events, Interest, Poller};
+
+/// How long a handshake may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Frames taken at once.
+const FRAMES_PER_CALL: usize = 256;
+const BUFFER_LENGTH: usize = 65_536;
+
+/// A connection to a forwarder.
+#[derive(Debug)]
+pub(super) struct MemifSocket {
+    link: Box<Link>,
+    interrupter: Interrupter,
+    buffer: Vec<u8>,
+}
+
+impl MemifSocket {
+    /// Connects; without a number of an interface, to that of `id`.
+    pub(super) fn connect(address: &Address, id: u32) -> io::Result<Self> {
+        let id = address.id.unwrap_or(id);
+        let options = ClientOptions { id, ..ClientOptions::default() };
+        let mut handshake = ClientHandshake::connect(&address.socket, options)?;
+        let poller = Poller::new()?;
+        poller.add(&handshake, 0, Interest::Readable)?;
+        let mut events = Events::with_capacity(1);
+        loop {
+            poller.wait(&mut events, Some(TIMEOUT))?;
+            if events.is_empty() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            handshake = match handshake.advance().map_err(io::Error::other)? {
+                Progress::Waiting(handshake) => handshake,
+                Progress::Done(link) => {
+                    let interrupter = Interrupter::new()?;
+                    return Ok(Self { link, interrupter, buffer: vec![0; BUFFER_LENGTH] });
+                }
+            };
+        }
+    }
+
+    /// Readable when there may be frames.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.link.receivers.first().map_or_else(|| self.link.as_fd(), AsFd::as_fd)
+    }
+
+    /// Takes what is there and hands over every frame; false when there was none.
+    pub(super) fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> io::Result<bool> {
+        let Some(receiver) = self.link.receivers.first_mut() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let mut count = 0;
+        while count < FRAMES_PER_CALL {
+            match next(receiver, &mut self.buffer)? {
+                Received::Nothing => break,
+                Received::Frame(length) => handle(&self.buffer[..length]),
+                Received::TooLong | Received::Malformed => {}
+            }
+            count += 1;
+        }
+        receiver.release().map_err(broken)?;
+        if count == 0 && self.link.has_ended() {
+            let reason = "the forwarder closed the connection";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
+        }
+        Ok(count > 0)
+    }
+
+    fn sender(&mut self) -> io::Result<(&mut Sender, &mut Interrupter)> {
+        let sender = self.link.senders.first_mut().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((sender, &mut self.interrupter))
+    }
+}
+
+/// The next frame. An empty ring raises an interrupt when it is filled.
+fn next(receiver: &mut Receiver, buffer: &mut [u8]) -> io::Result<Received> {
+    let received = receiver.receive(buffer).map_err(broken)?;
+    if received != Received::Nothing {
+        return Ok(received);
+    }
+    receiver.clear_interrupt();
+    receiver.receive(buffer).map_err(broken)
+}
+
+fn broken(fault: Fault) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, fault)
+}
+
+/// Packets that wait.
+#[derive(Debug, Default)]
+pub(super) struct MemifOutput {
+    bytes: Vec<u8>,
+    packets: Vec<Range<usize>>,
+    /// Packets before this one have been sent.
+    first: usize,
+}
+
+impl MemifOutput {
+    /// Queues the packet that `write` appends.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.packets.push(start..self.bytes.len());
+    }
+
+    /// Bytes waiting to be sent.
+    pub(super) fn backlog(&self) -> usize {
+        let start = self.packets.get(self.first).map_or(self.bytes.len(), |packet| packet.start);
+        self.bytes.len() - start
+    }
+
+    /// Sends what the ring has room for; true when nothing is left.
+    pub(super) fn flush(&mut self, socket: &mut MemifSocket) -> io::Result<bool> {
+        let (sender, interrupter) = socket.sender()?;
+        while let Some(packet) = self.packets.get(self.first) {
+            match sender.send(&[&self.bytes[packet.clone()]]).map_err(broken)? {
+                Sent::Queued => self.first += 1,
+                Sent::Full => break,
+                Sent::TooLong => return Err(io::ErrorKind::InvalidInput.into()),
+            }
+        }
+        sender.publish(interrupter).map_err(broken)?;
+        let is_empty = self.first == self.packets.len();
+        if is_empty {
+            self.bytes.clear();
+            self.packets.clear();
+            self.first = 0;
+        }
+        Ok(is_empty)
+    }
+}
