@@ -12,6 +12,7 @@ mod gateway;
 mod keys;
 mod link;
 mod management;
+mod memif;
 mod name_uri;
 mod packet;
 mod trust_rules;
@@ -23,6 +24,7 @@ pub use gateway::gateway;
 pub use keys::keys;
 pub use link::link;
 pub use management::management;
+pub use memif::memif;
 pub use name_uri::name_uri;
 pub use packet::packet;
 pub use trust_rules::trust_rules;
@@ -37,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("management", management),
     ("link", link),
     ("ethernet", ethernet),
+    ("memif", memif),
     ("configuration", configuration),
     ("keys", keys),
     ("file_service", file_service),

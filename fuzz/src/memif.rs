@@ -1,0 +1,207 @@
+//! memif with a peer that says and writes what it likes.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use ndn_memif::{
+    ClientHandshake, ClientOptions, Link, MESSAGE_LENGTH, Message, Name, Progress, Received,
+    ServerHandshake, ServerOptions,
+};
+use ndn_sys::interrupt::{Interrupt, Interrupter};
+use ndn_sys::seqpacket;
+use ndn_sys::shared_memory::SharedMemory;
+
+/// Bytes that the hostile client shares: two rings of eight descriptors, and 2 KiB for frames.
+const MEMORY: usize = 2 * RING + 2048;
+const RING: usize = 128 + 8 * 16;
+const COOKIE: u32 = 0x3E3_1F20;
+const VERSION: u16 = 0x200;
+
+thread_local! {
+    /// Making one takes longer than all the rest.
+    static INTERRUPTER: RefCell<Option<Interrupter>> = const { RefCell::new(None) };
+}
+
+/// The first byte says who is tried: a server by its messages, a client by its messages, a server by its
+/// rings, a client by its rings. Where a sandbox has no shared memory, nothing is tried.
+pub fn memif(bytes: &[u8]) {
+    let Some((&kind, rest)) = bytes.split_first() else { return };
+    let _ = match kind % 4 {
+        0 => say_to_server(rest),
+        1 => say_to_client(rest),
+        2 => hostile_client(rest),
+        _ => hostile_server(rest),
+    };
+}
+
+/// Messages of the input, each behind a byte that says what comes with it.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, [u8; MESSAGE_LENGTH])> + '_ {
+    bytes.chunks(1 + MESSAGE_LENGTH / 4).map(|chunk| {
+        let mut message = [0; MESSAGE_LENGTH];
+        let rest = &chunk[1..];
+        message[..rest.len()].copy_from_slice(rest);
+        (chunk[0], message)
+    })
+}
+
+/// What comes with a message.
+fn descriptor(kind: u8) -> Option<OwnedFd> {
+    match kind % 4 {
+        0 => None,
+        1 => Some(SharedMemory::create("fuzz", MEMORY).ok()?.1),
+        2 => Interrupt::new().ok()?.as_fd().try_clone_to_owned().ok(),
+        _ => std::fs::File::open("/dev/null").ok().map(OwnedFd::from),
+    }
+}
+
+fn say_to_server(bytes: &[u8]) -> Option<()> {
+    let (near, far) = seqpacket::pair().ok()?;
+    let mut server = ServerHandshake::new(near, ServerOptions::default()).ok()?;
+    for (kind, message) in messages(bytes) {
+        let own = descriptor(kind);
+        let length = if kind > 250 { usize::from(kind) - 250 } else { MESSAGE_LENGTH };
+        seqpacket::send(far.as_fd(), &message[..length], own.as_ref().map(AsFd::as_fd)).ok()?;
+        server = match server.advance(|_| Ok(())).ok()? {
+            Progress::Waiting(server) => server,
+            Progress::Done(mut link) => {
+                use_rings(&mut link);
+                return None;
+            }
+        };
+    }
+    None
+}
+
+fn say_to_client(bytes: &[u8]) -> Option<()> {
+    let (near, far) = seqpacket::pair().ok()?;
+    let mut client = ClientHandshake::new(near, small());
+    for (kind, message) in messages(bytes) {
+        let own = descriptor(kind);
+        seqpacket::send(far.as_fd(), &message, own.as_ref().map(AsFd::as_fd)).ok()?;
+        client = match client.advance().ok()? {
+            Progress::Waiting(client) => client,
+            Progress::Done(mut link) => {
+                use_rings(&mut link);
+                return None;
+            }
+        };
+    }
+    None
+}
+
+fn small() -> ClientOptions {
+    ClientOptions { log2_ring_size: 3, buffer_length: Some(512), ..ClientOptions::default() }
+}
+
+/// Takes and sends something, whatever the memory holds.
+fn use_rings(link: &mut Link) -> Option<()> {
+    let mut buffer = [0; 1500];
+    for receiver in &mut link.receivers {
+        // A ring holds no more than its descriptors.
+        for _ in 0..1 << 14 {
+            match receiver.receive(&mut buffer).ok()? {
+                Received::Nothing => break,
+                Received::Frame(length) => assert!(length <= buffer.len()),
+                Received::TooLong | Received::Malformed => {}
+            }
+        }
+        receiver.release().ok()?;
+    }
+    INTERRUPTER.with_borrow_mut(|interrupter| {
+        if interrupter.is_none() {
+            *interrupter = Interrupter::new().ok();
+        }
+        let interrupter = interrupter.as_mut()?;
+        for sender in &mut link.senders {
+            let _ = sender.send(&[b"header", &[7; 700]]).ok()?;
+            sender.publish(interrupter).ok()?;
+        }
+        Some(())
+    })
+}
+
+/// Writes what the input says, and lets the other side work in between: where, what, how wide.
+fn write(memory: &SharedMemory, bytes: &[u8], link: &mut Link) -> Option<()> {
+    for operation in bytes.chunks_exact(7) {
+        let &[a, b, c, d, e, f, how] = operation else { continue };
+        let at = usize::from(u16::from_ne_bytes([a, b])) % memory.len();
+        let value = u32::from_ne_bytes([c, d, e, f]);
+        if how & 1 == 0 {
+            if let Ok(word) = memory.word16(at & !1) {
+                word.store(u16::from_ne_bytes([c, d]), Ordering::Release);
+            }
+        } else if let Ok(word) = memory.word32(at & !3) {
+            word.store(value, Ordering::Release);
+        }
+        if how & 2 != 0 {
+            use_rings(link)?;
+        }
+    }
+    use_rings(link)
+}
+
+fn hostile_client(bytes: &[u8]) -> Option<()> {
+    let (near, far) = seqpacket::pair().ok()?;
+    let (memory, file) = SharedMemory::create("fuzz", MEMORY).ok()?;
+    let mut server = ServerHandshake::new(near, ServerOptions::default()).ok()?;
+    let interrupt = Interrupt::new().ok()?.as_fd().try_clone_to_owned().ok()?;
+    let ring = |to_server: bool| {
+        let offset = if to_server { 0 } else { u32::try_from(RING).unwrap_or(0) };
+        Message::AddRing { to_server, index: 0, region: 0, offset, log2_size: 3 }
+    };
+    let name = Name::new("fuzz");
+    let init = Message::Init { version: VERSION, id: 0, mode: 0, secret: [0; 24], name };
+    let said = [
+        (init, None),
+        (Message::AddRegion { index: 0, size: MEMORY as u64 }, Some(&file)),
+        (ring(true), Some(&interrupt)),
+        (ring(false), Some(&interrupt)),
+        (Message::Connect { interface: name }, None),
+    ];
+    for at in [0, RING] {
+        memory.word32(at).ok()?.store(COOKIE, Ordering::Relaxed);
+    }
+    for (message, own) in said {
+        seqpacket::send(far.as_fd(), &message.encode(), own.map(AsFd::as_fd)).ok()?;
+        server = match server.advance(|_| Ok(())).ok()? {
+            Progress::Waiting(server) => server,
+            Progress::Done(mut link) => return write(&memory, bytes, &mut link),
+        };
+    }
+    None
+}
+
+fn hostile_server(bytes: &[u8]) -> Option<()> {
+    let (near, far) = seqpacket::pair().ok()?;
+    let mut client = ClientHandshake::new(near, small());
+    let name = Name::new("fuzz");
+    let hello = Message::Hello {
+        name,
+        versions: (VERSION, VERSION),
+        region_max: 0,
+        ring_to_client_max: 0,
+        ring_to_server_max: 0,
+        log2_ring_size_max: 14,
+    };
+    let mut memory = None;
+    let mut answer = hello;
+    loop {
+        seqpacket::send(far.as_fd(), &answer.encode(), None).ok()?;
+        client = match client.advance().ok()? {
+            Progress::Waiting(client) => client,
+            Progress::Done(mut link) => return write(memory.as_ref()?, bytes, &mut link),
+        };
+        let mut buffer = [0; MESSAGE_LENGTH];
+        let received = seqpacket::receive(far.as_fd(), &mut buffer).ok()?;
+        answer = match Message::decode(&buffer).ok()? {
+            Message::AddRegion { size, .. } => {
+                let file = received.descriptors.first()?;
+                memory = SharedMemory::adopt(file.as_fd(), size).ok();
+                Message::Ack
+            }
+            Message::Connect { .. } => Message::Connected { interface: name },
+            _ => Message::Ack,
+        };
+    }
+}

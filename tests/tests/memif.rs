@@ -1,0 +1,125 @@
+//! Shared memory: our own applications, and DPDK's driver between two forwarders.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+
+use namewire_tests::{
+    Forwarder, Process, Settings, noise, skip_unless_found, wait_until,
+};
+
+const OBJECT_BYTES: usize = 10 << 20;
+/// What goes through DPDK, whose two threads poll all the time and take the processors from everybody else.
+const SMALL_BYTES: usize = 256 << 10;
+
+fn listening(path: &Path) -> Settings {
+    let toml = format!("[listeners.memif]\nenabled = true\npath = {:?}\n", path.to_str().unwrap());
+    Settings::new().toml(&toml)
+}
+
+/// Publishes a file as `/memif/file` by way of `transport`.
+fn serve(forwarder: &Forwarder, transport: &str, bytes: &[u8]) -> Process {
+    let directory = forwarder.directory().join("served");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("file"), bytes).unwrap();
+    let served = directory.to_str().unwrap();
+    let arguments = ["serve", served, "--prefix", "/memif", "--transport", transport];
+    let mut server = forwarder.spawn("server", &arguments);
+    server.wait_for_output("serving ");
+    server
+}
+
+fn fetch(forwarder: &Forwarder, transport: &str) -> Vec<u8> {
+    let target = forwarder.directory().join("fetched");
+    let to = target.to_str().unwrap();
+    forwarder.output(&["get", "/memif/file", "-o", to, "--transport", transport]);
+    std::fs::read(target).unwrap()
+}
+
+fn remotes(forwarder: &Forwarder) -> Vec<(String, String)> {
+    let faces = forwarder.json(&["face", "list"]);
+    let text = |face: &serde_json::Value, key: &str| face[key].as_str().unwrap().to_owned();
+    let faces = faces.as_array().unwrap().iter();
+    faces.map(|face| (text(face, "remote_uri"), text(face, "scope"))).collect()
+}
+
+#[test]
+fn files_go_from_program_to_program_by_shared_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let mut forwarder = listening(&path).start();
+    let bytes = noise(4, OBJECT_BYTES);
+    let transport = format!("memif://{}", path.display());
+    let serving = serve(&forwarder, &format!("{transport}/7"), &bytes);
+    let face = (format!("{transport}/7"), "local".to_owned());
+    assert!(remotes(&forwarder).contains(&face), "{:?}", remotes(&forwarder));
+    assert!(fetch(&forwarder, &transport) == bytes, "the file is another one");
+    // The interface is in use.
+    let seventh = ["get", "/memif/file", "-o", "/dev/null", "--transport", &face.0];
+    assert!(!forwarder.run(&seventh).status.success());
+    drop(serving);
+    wait_until("the end of the face", || (!remotes(&forwarder).contains(&face)).then_some(()));
+    forwarder.assert_healthy();
+}
+
+#[test]
+fn traffic_is_made_over_shared_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let mut forwarder = listening(&path).start();
+    let transport = format!("memif://{}", path.display());
+    let producer = ["traffic", "producer", "/t", "--transport", &transport];
+    let mut producer = forwarder.spawn("producer", &producer);
+    wait_until("a route", || {
+        forwarder.output(&["route", "list"]).contains("/t").then_some(())
+    });
+    let consumer =
+        ["traffic", "consumer", "/t", "--count", "2000", "--json", "--transport", &transport];
+    let figures = forwarder.json(&consumer);
+    assert!(producer.is_running(), "{figures}");
+    forwarder.assert_healthy();
+}
+
+/// Two ports that pass on to each other what comes: one is a client of `server`, the other one is the
+/// server `own`.
+fn testpmd(server: &Path, own: &Path, directory: &Path) -> Process {
+    let port = |number: u8, role: &str, path: &Path| {
+        let path = path.display();
+        format!("--vdev=net_memif{number},role={role},id=0,socket={path},socket-abstract=no")
+    };
+    let mut command = Command::new("dpdk-testpmd");
+    command.args(["--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry"]);
+    command.arg(format!("--file-prefix=namewire{}", std::process::id()));
+    // One thread beside the main one, on whichever processor is free.
+    command.arg("--lcores=(0,1)@0").arg(port(0, "client", server)).arg(port(1, "server", own));
+    command.args(["--", "--forward-mode=io", "--disable-link-check", "--stats-period=5"]);
+    command.args(["--total-num-mbufs=8192", "--rxd=512", "--txd=512"]);
+    Process::start("testpmd", command, directory)
+}
+
+#[test]
+fn a_file_goes_through_dpdk() {
+    if !skip_unless_found("dpdk-testpmd") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
+    let mut producing = listening(&first).start();
+    let bytes = noise(5, SMALL_BYTES);
+    let _serving = serve(&producing, &producing.unix(), &bytes);
+    let mut testpmd = testpmd(&first, &second, directory.path());
+    wait_until("a client of ours and a server", || {
+        assert!(testpmd.is_running(), "{}{}", testpmd.stdout(), testpmd.stderr());
+        let remote = format!("memif://{}/0", first.display());
+        let is_connected = remotes(&producing).iter().any(|(uri, _)| *uri == remote);
+        (is_connected && second.exists()).then_some(())
+    });
+    let remote = format!("memif://{}/0", second.display());
+    let toml = format!("static_routes = [{{ prefix = \"/memif\", face = {remote:?} }}]");
+    let mut consuming = Settings::new().toml(&toml).start();
+    let face = (remote, "non-local".to_owned());
+    wait_until("our face as a client", || remotes(&consuming).contains(&face).then_some(()));
+    assert!(fetch(&consuming, &consuming.unix()) == bytes, "the file is another one");
+    producing.assert_healthy();
+    consuming.assert_healthy();
+}
