@@ -114,8 +114,12 @@ pub(crate) async fn discover(
                 found = &mut metadata => match found {
                     // The producer says so itself.
                     Err(error @ FetchError::NotFound { .. }) => Err(error),
-                    // Somebody speaks for it who may not.
-                    Err(error @ FetchError::Verification { .. }) => prefix.await.map_err(|_| error),
+                    // Somebody speaks for it who may not; somebody else may have the object.
+                    Err(error @ FetchError::Verification { .. }) => {
+                        let grace = options.discovery_interval();
+                        let found = tokio::time::timeout(grace, prefix).await;
+                        found.ok().and_then(Result::ok).ok_or(error)
+                    }
                     Err(_) => prefix.await,
                     found => found,
                 },

@@ -470,3 +470,26 @@ async fn anchors_are_read_again() {
         assert_eq!((check(&before), check(&after)), expected, "{seconds} s");
     }
 }
+
+/// Who has named the wrong key is told soon, though nobody answers for the prefix.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_key_is_told_soon() {
+    let lab = Lab::new();
+    let signer = lab.server.signer();
+    let answer = move |request: Request| {
+        let mut metadata = request.name().to_name();
+        if metadata.as_ref().last().is_some_and(|last| last == crate::rdr::METADATA) {
+            metadata.push_version(1).push_segment(0);
+            let data = DataBuilder::new(&metadata).final_segment(0).freshness_ms(10);
+            request.answer_with(&data, &signer).unwrap();
+        }
+    };
+    let _served = lab.producer.produce(&name("/lab/a/x"), answer).await.unwrap();
+    let other = PrivateKey::generate(KeyType::Ecdsa).unwrap().public_key().unwrap();
+    let verification = Verification::Verifier(Arc::new(other));
+    let options = FetchOptions { verification, ..FetchOptions::default() };
+    let start = tokio::time::Instant::now();
+    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(said.contains("does not verify"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
