@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod application;
+mod bridge;
 mod browser;
 mod forwarder;
 mod peers;
@@ -19,6 +20,7 @@ pub mod wire;
 use std::time::{Duration, Instant};
 
 pub use application::{Application, Received};
+pub use bridge::{Bridge, Script, forwarder_of_host, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use forwarder::{Forwarder, Settings};
 pub use peers::{Peer, Transport, found_on_path, require, skip_unless_file, skip_unless_found};

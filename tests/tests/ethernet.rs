@@ -1,47 +1,16 @@
 //! Ethernet: hosts in network namespaces of their own, on a bridge.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-use namewire_tests::{Process, found_on_path, program, run_to_end, skip_unless_found, wait_until};
+use namewire_tests::{
+    Bridge, Process, Script, forwarder_of_host, found_on_path, run_to_end, skip_unless_found,
+    station, wait_until,
+};
 use serde_json::Value;
 
 const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
-
-/// A bridge, and hosts with one port of it each, whose forwarders are started by `host*.sh`. What
-/// appears in `commands` is done beside the bridge. All of it ends with the first process.
-const SCRIPT: &str = r#"
-set -e
-cd "$1"
-mount -t sysfs sysfs /sys 2>/dev/null || true
-ip link set lo up
-ip link add bridge0 type bridge
-ip link set bridge0 up
-plug() {
-  ip link add port$1 mtu 9000 type veth peer name eth0 address 02:00:00:00:00:0$1 mtu 9000 netns $(cat host$1.pid)
-  ip link set port$1 master bridge0
-  ip link set port$1 up
-  nsenter -n -t $(cat host$1.pid) ip link set eth0 up
-}
-for host in $2; do
-  unshare -n sh -c '
-    echo $$ > host$0.new; mv host$0.new host$0.pid
-    until test -e host$0.ready; do sleep 0.05; done
-    ip link set lo up
-    . ./host$0.sh
-  ' $host &
-done
-for host in $2; do
-  until test -s host$host.pid; do sleep 0.05; done
-  plug $host
-  touch host$host.ready
-done
-while :; do
-  if test -e commands; then mv commands doing; . ./doing; touch done; fi
-  sleep 0.05
-done
-"#;
 
 /// Writes each frame of NDN that goes through a port as a line of hexadecimal digits.
 const SNIFFER: &str = r"
@@ -57,143 +26,8 @@ while True:
         out.flush()
 ";
 
-/// How a host is started: a script, which knows the directory.
-type Script = fn(&Path, usize) -> String;
-
-struct Bridge {
-    directory: tempfile::TempDir,
-    /// Ended before the directory goes.
-    process: Option<Process>,
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        self.process.take();
-    }
-}
-
-impl Bridge {
-    /// Hosts that are started by these scripts. None where the kernel does not allow it.
-    fn new(scripts: &[Script]) -> Option<Self> {
-        for needed in ["unshare", "nsenter", "ip", "python3"] {
-            if !skip_unless_found(needed) {
-                return None;
-            }
-        }
-        let mut probe = Command::new("unshare");
-        let make = "ip link add probe0 type veth && ip link add probe1 type bridge";
-        probe.args(["-rnm", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", make]);
-        let probed = run_to_end(probe);
-        if !probed.status.success() {
-            let why = String::from_utf8_lossy(&probed.stderr);
-            eprintln!("*** SKIPPED: no network namespaces with bridges: {why} ***");
-            return None;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let mut hosts = Vec::new();
-        for (host, script) in (1..).zip(scripts) {
-            let path = directory.path().join(format!("host{host}.sh"));
-            std::fs::write(path, script(directory.path(), host)).unwrap();
-            hosts.push(host.to_string());
-        }
-        let mut command = Command::new("unshare");
-        command.args([
-            "-rnm",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
-            "-c",
-            SCRIPT,
-            "sh",
-        ]);
-        command.arg(directory.path()).arg(hosts.join(" "));
-        let process = Process::start("bridge", command, directory.path());
-        Some(Self { directory, process: Some(process) })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, host: usize, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program());
-        let transport = format!("unix://{}", self.path(&format!("host{host}.sock")).display());
-        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
-        command
-    }
-
-    fn run(&self, host: usize, arguments: &[&str]) -> Output {
-        run_to_end(self.command(host, arguments))
-    }
-
-    fn succeed(&self, host: usize, arguments: &[&str]) {
-        let output = self.run(host, arguments);
-        assert!(output.status.success(), "host {host}: {arguments:?}: {output:?}");
-    }
-
-    /// The faces of a host between these ends.
-    fn faces(&self, host: usize, remote: &str, local: &str) -> Vec<Value> {
-        let output = self.run(host, &["face", "list", "--json"]);
-        let faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let is_wanted = |face: &Value| face["remote_uri"] == remote && face["local_uri"] == local;
-        faces.into_iter().filter(is_wanted).collect()
-    }
-
-    fn face(&self, host: usize, remote: &str) -> Value {
-        wait_until(remote, || self.faces(host, remote, "dev://eth0").pop())
-    }
-
-    /// Does something beside the bridge, and waits until it is done.
-    fn change(&self, commands: &str) {
-        let path = self.path("commands");
-        std::fs::write(path.with_extension("new"), commands).unwrap();
-        std::fs::rename(path.with_extension("new"), path).unwrap();
-        wait_until("the commands", || std::fs::remove_file(self.path("done")).ok());
-    }
-
-    /// A server of pings on a host, once it can be reached.
-    fn ping_server(&self, host: usize, prefix: &str) -> Process {
-        let command = self.command(host, &["ping-server", prefix]);
-        let name = format!("server{}", prefix.replace('/', "-"));
-        let server = Process::start(&name, command, self.directory.path());
-        wait_until(prefix, || {
-            let routes = self.run(host, &["nfdc", "route", "list"]);
-            String::from_utf8_lossy(&routes.stdout).contains(prefix).then_some(())
-        });
-        server
-    }
-
-    /// Pings until one comes back: a link that has just come up may lose some.
-    fn ping(&self, host: usize, prefix: &str) {
-        wait_until(prefix, || {
-            let ping = self.run(host, &["ping", prefix, "--count", "1", "--timeout", "1s"]);
-            ping.status.success().then_some(())
-        });
-    }
-
-    fn ping_often(&self, host: usize, prefix: &str) {
-        self.ping(host, prefix);
-        let patient = ["--interval", "5ms", "--timeout", "30s"];
-        self.succeed(host, &[&["ping", prefix, "--count", "10"], &patient[..]].concat());
-    }
-}
-
 fn namewire(directory: &Path, host: usize) -> String {
-    let text = format!(
-        "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
-         [listeners.udp]\nenabled = false\n[listeners.ethernet]\nenabled = true\n\
-         except = [\"other*\"]\nring = \"256KiB\"\n[forwarder]\nworkers = 1\n",
-        directory.display()
-    );
-    let path = directory.join(format!("host{host}.toml"));
-    std::fs::write(&path, text).unwrap();
-    format!("exec '{}' run --config '{}'\n", program().display(), path.display())
-}
-
-fn station(host: usize) -> String {
-    format!("ether://[02:00:00:00:00:{host:02x}]")
+    format!("exec {}\n", forwarder_of_host(directory, host, "driver = \"packet\""))
 }
 
 #[test]

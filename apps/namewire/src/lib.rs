@@ -7,5 +7,6 @@ pub mod capture;
 pub mod cli;
 pub mod config;
 pub mod control_socket;
+pub mod frames;
 pub mod logging;
 pub mod run;

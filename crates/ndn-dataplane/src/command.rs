@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions};
+use ndn_face::{
+    FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions, PortSocket,
+};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
-use ndn_sys::packet::PacketSocket;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, Token};
 
@@ -145,7 +146,12 @@ pub enum PortChange {
     /// Frames can go out, or not.
     Link(bool),
     /// It has another socket, and new faces of stations have other options.
-    Socket(PacketSocket, StationOptions),
+    Socket(PortSocket, StationOptions),
+    /// Its socket is to be closed, for another one that cannot be had as long as there is this one.
+    /// Faces wait for that.
+    Suspend,
+    /// It has another address.
+    Address([u8; 6]),
     /// It is used for something else: the faces of stations stay.
     Purpose {
         /// Stations that send get faces.

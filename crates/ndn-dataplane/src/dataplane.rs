@@ -261,6 +261,8 @@ impl Dataplane {
                     PortChange::Link(_)
                     | PortChange::Purpose { .. }
                     | PortChange::Socket(..)
+                    | PortChange::Suspend
+                    | PortChange::Address(_)
                     | PortChange::Gone => self.ports.get(&port).copied(),
                 };
                 self.workers[number.unwrap_or(0)].send(Command::ChangePort { port, change });

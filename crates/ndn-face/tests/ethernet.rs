@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, ETHER_TYPE, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason,
-    Persistency, PortId, PortOptions,
+    Persistency, PortId, PortOptions, PortSocket,
 };
 use ndn_forwarding::FaceScope;
 use ndn_sys::netlink::{Link, links};
 use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::SendBatch;
+use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, may_use};
 use ndn_table::FaceIndex;
 use support::{Worker, properties, tlv};
 
@@ -25,19 +26,32 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 const EXPERIMENTAL: u16 = 0x88b5;
 const PORT: PortId = PortId(3);
 
-/// Runs a test that is ignored otherwise, in a namespace, if the kernel allows one.
+/// Has the ports of a test be driven by AF_XDP.
+const BY_XDP: &str = "PORTS_BY_XDP";
+
+/// Runs a test that is ignored otherwise, in a namespace, by each driver, if the kernel allows it.
 fn in_namespace(test: &str) {
+    in_namespace_by(test, "-rn", None);
+    match may_use() {
+        // XDP programs need rights outside of any user namespace.
+        Ok(()) => in_namespace_by(test, "-n", Some((BY_XDP, "1"))),
+        Err(error) => eprintln!("*** SKIPPED: {error} ***"),
+    }
+}
+
+fn in_namespace_by(test: &str, namespaces: &str, driver: Option<(&str, &str)>) {
     let program = std::env::current_exe().unwrap();
     let mut probe = Command::new("unshare");
-    probe.args(["-rn", "ip", "link", "add", "probe0", "type", "veth"]);
+    probe.args([namespaces, "ip", "link", "add", "probe0", "type", "veth"]);
     match probe.output() {
         Ok(output) if output.status.success() => {}
         other => return eprintln!("*** SKIPPED: no network namespaces: {other:?} ***"),
     }
     let mut command = Command::new("unshare");
-    command.arg("-rn").arg(program).args(["--ignored", "--exact", test, "--nocapture"]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    command.arg(namespaces).arg(program).args(["--ignored", "--exact", test, "--nocapture"]);
+    let output = command.envs(driver).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{driver:?}: {errors}");
 }
 
 fn ip(arguments: &str) {
@@ -47,6 +61,27 @@ fn ip(arguments: &str) {
 
 fn link(name: &str) -> Link {
     links().unwrap().into_iter().find(|link| link.name == name).unwrap()
+}
+
+/// What a worker receives by.
+fn port_socket(link: &Link) -> PortSocket {
+    if std::env::var_os(BY_XDP).is_none() {
+        return socket(link).into();
+    }
+    let options = XdpOptions {
+        interface: link.index,
+        protocol: ETHER_TYPE,
+        mac: link.mac.unwrap(),
+        group: Some(GROUP),
+        payload_max: link.mtu as usize,
+        queue_count: 1,
+        ring_bytes: 1 << 20,
+        mode: None,
+    };
+    // The kernel takes its time to give a queue free.
+    let attempts = (0..300).map(|_| XdpPort::open(&options));
+    let opened = attempts.skip_while(|one| one.as_ref().is_err_and(XdpError::is_busy)).next();
+    opened.unwrap().unwrap().into()
 }
 
 fn socket(link: &Link) -> PacketSocket {
@@ -96,7 +131,7 @@ fn worker(link: &Link) -> Worker {
     let mut worker = Worker::new();
     let port = PortOptions {
         name: link.name.as_str().into(),
-        socket: Some(socket(link)),
+        socket: Some(port_socket(link)),
         is_up: true,
         accepts: true,
     };
@@ -335,7 +370,7 @@ fn inner_device() {
     settle(&ends.links);
     ends.far = worker(&ends.links[1]);
     let (faces, pool) = (&mut ends.near.faces, &ends.near.pool);
-    faces.set_port_socket(PORT, Some(socket(&ends.links[0])), pool).unwrap();
+    faces.set_port_socket(PORT, Some(port_socket(&ends.links[0])), pool).unwrap();
     faces.set_port_state(PORT, true);
     assert_eq!(change(&mut ends.near), FaceEvent { face: permanent, change: FaceChange::Up });
     let index = ends.far.next_index();

@@ -40,6 +40,8 @@ pub const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
 pub const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;
 /// `Mtu`, bytes.
 pub const MTU: u32 = 137;
+/// `Driver` of the interface of an Ethernet face: ours, and even, so that others pass it over.
+pub const DRIVER: u32 = 20_056;
 
 /// Every dataset item whose first number is 128: `FaceStatus`, `CsInfo`, `FibEntry`, `RibEntry`,
 /// `StrategyChoice`.

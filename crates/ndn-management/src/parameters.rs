@@ -43,6 +43,9 @@ pub struct ControlParameters {
     pub default_congestion_threshold: Option<u64>,
     /// Largest packet of the face, bytes.
     pub mtu: Option<u64>,
+    /// The driver of the interface that the face is on: not of NFD, which passes it over. The number on
+    /// the wire; [`FaceDriver::from_number`](crate::FaceDriver::from_number).
+    pub driver: Option<u64>,
 }
 
 impl ControlParameters {
@@ -89,6 +92,7 @@ impl ControlParameters {
                 self.default_congestion_threshold,
             );
             block::append_optional_number(out, numbers::MTU, self.mtu);
+            block::append_optional_number(out, numbers::DRIVER, self.driver);
         });
     }
 
@@ -130,6 +134,7 @@ impl ControlParameters {
                 set(&mut self.default_congestion_threshold, tlv.number()?);
             }
             numbers::MTU => set(&mut self.mtu, tlv.number()?),
+            numbers::DRIVER => set(&mut self.driver, tlv.number()?),
             _ => {}
         }
         Ok(())

@@ -6,7 +6,7 @@ use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, Verb};
 use crate::face_uri::FaceUri;
 use crate::response::{ControlResponse, status};
-use crate::types::{FacePersistency, cs_flag, face_flag, route_origin};
+use crate::types::{FaceDriver, FacePersistency, cs_flag, face_flag, route_origin};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.
@@ -24,6 +24,8 @@ pub struct FaceOptions {
     pub default_congestion_threshold: Option<u64>,
     /// Largest packet, bytes.
     pub mtu: Option<u64>,
+    /// Driver of the interface of an Ethernet face.
+    pub driver: Option<FaceDriver>,
 }
 
 impl FaceOptions {
@@ -35,6 +37,7 @@ impl FaceOptions {
             base_congestion_marking_interval_ns: parameters.base_congestion_marking_interval_ns,
             default_congestion_threshold: parameters.default_congestion_threshold,
             mtu: parameters.mtu,
+            driver: parameters.driver.and_then(FaceDriver::from_number),
         }
     }
 }
@@ -295,6 +298,14 @@ impl Request {
                 format!("Unknown persistency {persistency}"),
             )
         })?;
+        let driver = parameters.driver;
+        if driver.is_some_and(|number| FaceDriver::from_number(number).is_none()) {
+            return Err(ControlResponse::new(status::NOT_ACCEPTABLE, "Unknown driver"));
+        }
+        if driver.is_some() && remote.scheme() != "ether" {
+            let text = "Only Ethernet faces have a driver";
+            return Err(ControlResponse::new(status::NOT_ACCEPTABLE, text));
+        }
         Ok(Self::FaceCreate { remote, local, persistency, options: FaceOptions::of(parameters) })
     }
 }

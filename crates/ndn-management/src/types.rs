@@ -102,6 +102,17 @@ macro_rules! wire_enum {
 }
 
 wire_enum! {
+    /// How frames of a network interface reach the forwarder. Not of NFD: see
+    /// [`ControlParameters::driver`](crate::ControlParameters::driver).
+    FaceDriver {
+        /// AF_PACKET.
+        Packet = 1 => "packet",
+        /// AF_XDP.
+        Xdp = 2 => "xdp",
+    }
+}
+
+wire_enum! {
     /// Whether a face reaches only this host.
     FaceScope {
         /// The peer may be another host.

@@ -45,6 +45,10 @@ pub enum Capability {
     BindPorts,
     /// To open packet sockets, and to bind sockets to interfaces on kernels before 5.7 (`CAP_NET_RAW`).
     RawNetwork,
+    /// To attach XDP programs (`CAP_NET_ADMIN`).
+    NetworkAdmin,
+    /// To load them (`CAP_BPF`).
+    Bpf,
 }
 
 impl Capability {
@@ -52,6 +56,8 @@ impl Capability {
         match self {
             Self::BindPorts => CapabilitySet::NET_BIND_SERVICE,
             Self::RawNetwork => CapabilitySet::NET_RAW,
+            Self::NetworkAdmin => CapabilitySet::NET_ADMIN,
+            Self::Bpf => CapabilitySet::BPF,
         }
     }
 }
@@ -223,6 +229,18 @@ pub fn become_identity(identity: &Identity, kept: &[Capability]) -> io::Result<(
         return Err(io::Error::other("root's rights can be had back"));
     }
     Ok(())
+}
+
+/// Lets this process lock as much memory as it likes, or as much as it may: AF_XDP has the kernel lock
+/// the memory for frames.
+pub fn raise_locked_memory() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let no_limit = Rlimit { current: None, maximum: None };
+    if setrlimit(Resource::Memlock, no_limit).is_err() {
+        let maximum = getrlimit(Resource::Memlock).maximum;
+        // What may not be raised stays, and whoever needs more will be told.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
+    }
 }
 
 /// Threads of this process.

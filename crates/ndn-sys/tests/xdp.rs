@@ -339,6 +339,7 @@ fn inner_device() {
     modes(|mode| {
         let [near_link, far_link] = pair("mtu 1500");
         let mut near = open(&options(&near_link, Some(mode)));
+        assert!(link("near").xdp_program.is_some() && link("far").xdp_program.is_none());
         let again = XdpPort::open(&options(&near_link, None)).unwrap_err();
         assert!(again.is_busy() && again.step == XdpStep::Attach, "{again}");
         let mut far = open(&options(&far_link, None));

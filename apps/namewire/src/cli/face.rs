@@ -6,8 +6,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{
-    ControlParameters, Dataset, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri, Verb,
-    face_flag,
+    ControlParameters, Dataset, FaceDriver, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri,
+    Verb, face_flag,
 };
 use serde_json::{Value, json};
 
@@ -49,6 +49,9 @@ enum Command {
         /// persistent (ends on an error) or permanent (kept and reconnected)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
         persistency: FacePersistency,
+        /// Of an Ethernet face, the driver that its interface is to have: packet (AF_PACKET) or xdp (AF_XDP)
+        #[arg(long, value_parser = driver())]
+        driver: Option<FaceDriver>,
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
@@ -119,6 +122,11 @@ fn persistency() -> impl TypedValueParser<Value = FacePersistency> {
     })
 }
 
+fn driver() -> impl TypedValueParser<Value = FaceDriver> {
+    PossibleValuesParser::new(["packet", "xdp"])
+        .try_map(|word| FaceDriver::from_word(&word).ok_or_else(|| format!("{word} is no driver")))
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.command {
         None => run_list(&options.list),
@@ -128,8 +136,9 @@ pub(super) fn run(options: &Options) -> Outcome {
             let face = find_face(&endpoint, face).await?;
             show(&face, &links_of(&endpoint), common.json)
         }),
-        Some(Command::Create { uri, local, persistency, settings, common }) => {
-            block_on(create(uri, local.as_ref(), *persistency, settings, common))
+        Some(Command::Create { uri, local, persistency, driver, settings, common }) => {
+            let ends = (uri, local.as_ref());
+            block_on(create(ends, *persistency, *driver, settings, common))
         }
         Some(Command::Update { face, persistency, settings, common }) => {
             block_on(update(face, *persistency, settings, common))
@@ -193,9 +202,9 @@ fn run_list(options: &ListOptions) -> Outcome {
 }
 
 async fn create(
-    uri: &FaceUri,
-    local: Option<&FaceUri>,
+    (uri, local): (&FaceUri, Option<&FaceUri>),
     persistency: FacePersistency,
+    driver: Option<FaceDriver>,
     settings: &Settings,
     common: &CommonOptions,
 ) -> Outcome {
@@ -208,6 +217,7 @@ async fn create(
         uri: Some(canonical.to_string()),
         local_uri: local.map(|local| local.to_string()),
         face_persistency: Some(persistency.number()),
+        driver: driver.map(FaceDriver::number),
         ..ControlParameters::default()
     };
     settings.apply(&mut parameters);
@@ -218,6 +228,13 @@ async fn create(
         (Some(face), 200) => report(&face, common, "created"),
         // The body tells which face there is; what was asked for beyond that is asked of it.
         (Some(face), 409) => {
+            if driver.is_some() {
+                return Err(Failure::Failed(format!(
+                    "{canonical}: face {} exists already; its interface keeps its driver. Destroy the face \
+                     first, or set listeners.ethernet.driver",
+                    face.face_id.unwrap_or(0)
+                )));
+            }
             let asked = ControlParameters {
                 face_persistency: None,
                 uri: None,

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use clap::Args;
+use ndn_management::FaceDriver;
 use ndn_sys::device::Device;
 use ndn_sys::interface;
 use ndn_sys::netlink::{self, Link, XdpSupport};
 use ndn_sys::packet;
+use ndn_sys::xdp;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table};
+use crate::frames::Facts;
 
 /// Show network interfaces and the drivers that Namewire can use on them
 ///
@@ -28,6 +31,8 @@ pub(super) struct Options {
 /// How frames of an interface can reach a forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
+    /// AF_XDP: Ethernet faces.
+    AfXdp,
     /// AF_PACKET: Ethernet faces.
     AfPacket,
     /// The sockets of the kernel's IP: UDP and TCP faces.
@@ -37,6 +42,7 @@ enum Driver {
 impl Driver {
     fn name(self) -> &'static str {
         match self {
+            Self::AfXdp => "af_xdp",
             Self::AfPacket => "af_packet",
             Self::Sockets => "sockets",
         }
@@ -52,24 +58,38 @@ struct Found {
     /// None if the kernel does not tell.
     xdp: Option<XdpSupport>,
     master: Option<String>,
+    facts: Facts,
+}
+
+/// Why this user may not use drivers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Refused<'a> {
+    packet: Option<&'a str>,
+    xdp: Option<&'a str>,
 }
 
 /// What Namewire would do with an interface.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
-    /// Those that it can use now, the fastest first.
+    /// Those that it can use now, the one that it would pick first.
     usable: Vec<Driver>,
     /// The one that it would pick.
     pick: Option<Driver>,
     why: String,
 }
 
-/// Decides for one interface; `packet_refused` says why this user may not open packet sockets.
-fn choose(found: &Found, packet_refused: Option<&str>) -> Choice {
+/// Decides for one interface.
+fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     let link = &found.link;
+    let packet_refused = refused.packet;
     let mut usable = Vec::new();
+    let (best, why_best) = found.facts.pick();
     if link.is_ethernet() && packet_refused.is_none() && found.master.is_none() {
         usable.push(Driver::AfPacket);
+        if refused.xdp.is_none() && !found.facts.is_taken {
+            let place = if best == FaceDriver::Xdp { 0 } else { 1 };
+            usable.insert(place, Driver::AfXdp);
+        }
     }
     if found.has_address {
         usable.push(Driver::Sockets);
@@ -87,9 +107,13 @@ fn choose(found: &Found, packet_refused: Option<&str>) -> Choice {
         why: why.to_owned(),
     };
     match usable.first() {
-        Some(Driver::AfPacket) => {
-            with(Driver::AfPacket, "an Ethernet link, and AF_XDP is not supported yet")
-        }
+        Some(Driver::AfXdp) => with(Driver::AfXdp, why_best),
+        Some(Driver::AfPacket) => match refused.xdp {
+            Some(refused) if best == FaceDriver::Xdp => {
+                with(Driver::AfPacket, &format!("AF_XDP is refused: {refused}"))
+            }
+            _ => with(Driver::AfPacket, why_best),
+        },
         Some(Driver::Sockets) if link.is_loopback() => {
             with(Driver::Sockets, "the loopback interface")
         }
@@ -116,12 +140,14 @@ fn look(root: &Path) -> Outcome<Vec<Found>> {
         .map_err(|error| failed("addresses of interfaces cannot be listed", &error))?;
     let xdp = netlink::xdp_support().ok();
     let name_of = |index: u32| links.iter().find(|link| link.index == index);
+    let support = |index| xdp.as_ref().map(|all| all.get(&index).copied().unwrap_or_default());
+    let has_address =
+        |index| with_addresses.iter().any(|one| one.index == index && !one.addresses.is_empty());
     let found = links.iter().map(|link| Found {
         device: Device::read(root, &link.name),
-        has_address: with_addresses
-            .iter()
-            .any(|one| one.index == link.index && !one.addresses.is_empty()),
-        xdp: xdp.as_ref().map(|all| all.get(&link.index).copied().unwrap_or_default()),
+        has_address: has_address(link.index),
+        xdp: support(link.index),
+        facts: Facts::of(link, &links, support(link.index), has_address(link.index)),
         master: link.master.map(|index| {
             name_of(index).map_or_else(|| format!("interface {index}"), |one| one.name.clone())
         }),
@@ -138,6 +164,8 @@ pub(super) fn run(options: &Options) -> Outcome {
             error.to_string()
         }
     });
+    let xdp_refused = xdp::may_use().err().map(|error| error.to_string());
+    let refused = Refused { packet: refused.as_deref(), xdp: xdp_refused.as_deref() };
     let mut all = look(Path::new("/"))?;
     if let Some(name) = &options.name {
         all.retain(|found| found.link.name == *name);
@@ -145,9 +173,10 @@ pub(super) fn run(options: &Options) -> Outcome {
             return Err(Failure::Failed(format!("there is no network interface {name}")));
         }
     }
-    let choices = all.iter().map(|found| (found, choose(found, refused.as_deref())));
+    let choices = all.iter().map(|found| (found, choose(found, refused)));
     if options.json {
-        let list: Vec<Value> = choices.map(|(found, choice)| json_of(found, &choice)).collect();
+        let list: Vec<Value> =
+            choices.map(|(found, choice)| json_of(found, &choice, refused)).collect();
         return Ok(output::print_json(&Value::Array(list))?);
     }
     let headings = [
@@ -206,8 +235,8 @@ fn xdp_text(found: &Found) -> &'static str {
     }
 }
 
-fn json_of(found: &Found, choice: &Choice) -> Value {
-    let Found { link, device, has_address, master, xdp } = found;
+fn json_of(found: &Found, choice: &Choice, refused: Refused<'_>) -> Value {
+    let Found { link, device, has_address, master, xdp, facts: _ } = found;
     let (receive_queues, transmit_queues) = queues_of(found);
     json!({
         "name": link.name,
@@ -229,7 +258,9 @@ fn json_of(found: &Found, choice: &Choice) -> Value {
         "af_xdp": {
             "kernel": xdp_text(found),
             "multi_buffer": xdp.is_some_and(|xdp| xdp.multi_buffer),
-            "supported": false,
+            "usable": choice.usable.contains(&Driver::AfXdp),
+            "refused": refused.xdp,
+            "program": link.xdp_program,
         },
         "drivers": choice.usable.iter().map(|driver| driver.name()).collect::<Vec<_>>(),
         "pick": choice.pick.map(Driver::name),
@@ -259,18 +290,24 @@ mod tests {
                 lower: None,
                 vlan: None,
                 queues: (64, 64),
+                xdp_program: None,
             },
             device: Device { queues: Some((8, 4)), numa_node: Some(1), ..Device::default() },
             has_address: true,
             xdp: Some(XdpSupport { native: true, ..XdpSupport::default() }),
             master: None,
+            facts: Facts { xdp: None, has_address: true, has_vlans: false, is_taken: false },
         }
+    }
+
+    fn packet_refused(why: Option<&str>) -> Refused<'_> {
+        Refused { packet: why, xdp: Some("no XDP") }
     }
 
     #[test]
     fn what_is_picked_depends_on_link_permission_and_master() {
         let pick = |found: &Found, refused| {
-            let choice = choose(found, refused);
+            let choice = choose(found, packet_refused(refused));
             (choice.usable.len(), choice.pick, choice.why)
         };
         let found = ethernet();
@@ -294,9 +331,33 @@ mod tests {
     }
 
     #[test]
+    fn af_xdp_is_picked_where_frames_are_not_copied() {
+        let support = XdpSupport { native: true, zero_copy: true, multi_buffer: false };
+        let facts = Facts { xdp: Some(support), has_address: false, ..ethernet().facts };
+        let found = Found { has_address: false, xdp: Some(support), facts, ..ethernet() };
+        let choice = choose(&found, Refused::default());
+        assert_eq!(choice.usable, [Driver::AfXdp, Driver::AfPacket]);
+        assert_eq!(choice.pick, Some(Driver::AfXdp));
+        let refused = Refused { xdp: Some("no rights"), packet: None };
+        let choice = choose(&found, refused);
+        assert_eq!((choice.pick, choice.usable.len()), (Some(Driver::AfPacket), 1));
+        assert!(choice.why.contains("refused: no rights"), "{}", choice.why);
+        let copying = choose(&ethernet(), Refused::default());
+        assert_eq!(copying.usable[..2], [Driver::AfPacket, Driver::AfXdp]);
+        assert_eq!(copying.pick, Some(Driver::AfPacket));
+        let mut taken = found;
+        (taken.facts.is_taken, taken.link.xdp_program) = (true, Some(7));
+        let choice = choose(&taken, Refused::default());
+        assert_eq!(choice.usable, [Driver::AfPacket]);
+        let value = json_of(&taken, &choice, Refused::default());
+        assert_eq!(value["af_xdp"]["program"], json!(7));
+        assert_eq!(value["af_xdp"]["usable"], json!(false));
+    }
+
+    #[test]
     fn programs_learn_the_same() {
         let found = ethernet();
-        let value = json_of(&found, &choose(&found, None));
+        let value = json_of(&found, &choose(&found, Refused::default()), Refused::default());
         assert_eq!((&value["receive_queues"], &value["transmit_queues"]), (&json!(8), &json!(4)));
         assert_eq!((&value["mac"], &value["numa_node"]), (&json!("02:00:00:00:00:09"), &json!(1)));
         assert_eq!((&value["pick"], &value["mtu_bytes"]), (&json!("af_packet"), &json!(9000)));
@@ -310,7 +371,7 @@ mod tests {
     fn this_machine_has_a_loopback_interface() {
         let all = look(Path::new("/")).unwrap();
         let loopback = all.iter().find(|found| found.link.is_loopback()).unwrap();
-        let choice = choose(loopback, None);
+        let choice = choose(loopback, Refused::default());
         assert_ne!(choice.pick, Some(Driver::AfPacket));
     }
 }

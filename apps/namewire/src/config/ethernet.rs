@@ -43,6 +43,31 @@ pub struct Ethernet {
     pub idle_timeout: Duration,
     /// Memory for received frames of each interface.
     pub ring: ByteSize,
+    /// How frames reach us.
+    pub driver: Driver,
+}
+
+/// How frames of an interface reach the forwarder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Whichever suits an interface.
+    Auto,
+    /// AF_PACKET.
+    Packet,
+    /// AF_XDP.
+    Xdp,
+}
+
+impl Driver {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+        }
+    }
 }
 
 impl Default for Ethernet {
@@ -60,6 +85,7 @@ impl Default for Ethernet {
             multicast_except: Vec::new(),
             idle_timeout: Duration::from_secs(600),
             ring: ByteSize(4 << 20),
+            driver: Driver::Auto,
         }
     }
 }
@@ -95,6 +121,7 @@ impl Ethernet {
         section.read("multicast_except", &mut self.multicast_except);
         section.read_in("idle_timeout", &mut self.idle_timeout, Duration::from_secs(1)..=IDLE_MAX);
         section.read_in("ring", &mut self.ring, RING_MIN..=RING_MAX);
+        section.read("driver", &mut self.driver);
         section.finish();
     }
 
@@ -117,6 +144,7 @@ impl Ethernet {
         let idle = duration(self.idle_timeout);
         writer.changed("idle_timeout", &self.idle_timeout, &default.idle_timeout, idle);
         writer.changed("ring", &self.ring, &default.ring, self.ring.0);
+        writer.changed("driver", &self.driver, &default.driver, text(self.driver.name()));
     }
 }
 
@@ -203,11 +231,19 @@ mod tests {
     fn what_is_written_reads_the_same() {
         let text = "[listeners.ethernet]\nenabled = true\nlisten = false\nad_hoc = true\n\
                     group = \"03:00:00:00:00:01\"\ninterfaces = [\"eth*\"]\nexcept = [\"eth9\"]\n\
-                    multicast_interfaces = []\nidle_timeout = \"30s\"\nring = \"1MiB\"\n";
+                    multicast_interfaces = []\nidle_timeout = \"30s\"\nring = \"1MiB\"\n\
+                    driver = \"xdp\"\n";
         let config = crate::config::parse("test", text).unwrap();
         assert_eq!(config.listeners.ethernet.ring, ByteSize(1 << 20));
+        assert_eq!(config.listeners.ethernet.driver, Driver::Xdp);
         assert_eq!(crate::config::parse("test", &config.to_toml()).unwrap(), config);
-        for wrong in ["group = \"eth0\"", "ring = \"1KiB\"", "idle_timeout = \"0s\"", "x = 1"] {
+        for wrong in [
+            "group = \"eth0\"",
+            "ring = \"1KiB\"",
+            "idle_timeout = \"0s\"",
+            "x = 1",
+            "driver = \"dpdk\"",
+        ] {
             let text = format!("[listeners.ethernet]\n{wrong}\n");
             assert!(crate::config::parse("test", &text).is_err(), "{wrong}");
         }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use check::Contradiction;
 pub use error::{ConfigError, Problem};
-pub use ethernet::{Ethernet, GroupAddress};
+pub use ethernet::{Driver, Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;
 pub use origin::Origin;
 pub use reference::reference;

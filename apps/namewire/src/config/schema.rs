@@ -420,4 +420,5 @@ words!(UnsolicitedPolicy, "drop-all" => Self::DropAll, "admit-local" => Self::Ad
 words!(LogLevel, "off" => Self::Off, "error" => Self::Error, "warn" => Self::Warn, "info" => Self::Info,
     "debug" => Self::Debug, "trace" => Self::Trace);
 words!(Persistency, "persistent" => Self::Persistent, "permanent" => Self::Permanent);
+words!(super::ethernet::Driver, "auto" => Self::Auto, "packet" => Self::Packet, "xdp" => Self::Xdp);
 words!(PitTokens, "auto" => Self::Auto, "always" => Self::Always, "never" => Self::Never);

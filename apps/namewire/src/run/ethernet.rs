@@ -1,22 +1,24 @@
 //! Ethernet faces, which come and go with network interfaces.
 
+mod driver;
+mod port;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{
-    Command, Dataplane, NewFace, NewPort, NewTransport, PortChange, StationOptions,
-};
-use ndn_face::{ETHER_TYPE, FaceOptions, FaceUri, Persistency, PortId, PortOptions};
-use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_dataplane::{Command, Dataplane, NewFace, NewPort, NewTransport, PortChange};
+use ndn_face::{FaceUri, PortId, PortOptions};
+use ndn_forwarding::FaceScope;
+use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
-use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use tracing::{info, warn};
 
+use self::driver::{Opened, Refusal};
+use self::port::{Found, Port, asked, change, face_options, station_options};
 use super::faces::{Wanted, apply};
-use super::settings;
 use crate::config::{Config, Ethernet};
 
 /// How often to look which interfaces there are, should nothing be told.
@@ -60,30 +62,12 @@ impl Device {
     }
 }
 
-/// An interface in use.
-#[derive(Debug)]
-struct Port {
-    id: PortId,
-    purpose: Purpose,
-    /// None while there is no such interface: permanent faces wait for it.
-    device: Option<Device>,
-    is_up: bool,
-    /// The face of the group, or the one that an operator has destroyed.
-    group_face: Option<u64>,
-    /// The socket has joined another group than it should.
-    is_stale: bool,
-    /// No socket could be had, which was told.
-    is_refused: bool,
-    /// Until then it stays without a face.
-    kept_until_ns: u64,
-}
-
 /// The interfaces that have Ethernet faces, by name.
 #[derive(Debug, Default)]
 pub(super) struct EthernetPorts {
     ports: BTreeMap<String, Port>,
-    /// Those of which no socket could be had, and their number then.
-    refused: BTreeMap<String, u32>,
+    /// Those of which no socket could be had, their number then, and whether it may be had later.
+    refused: BTreeMap<String, (u32, bool)>,
     next_look_ns: u64,
     last_look_ns: u64,
     /// Interfaces whose MTU has changed, with the earlier one.
@@ -137,7 +121,7 @@ impl EthernetPorts {
 
     /// Longest payload of a frame on an interface, if it is in use.
     pub(super) fn mtu(&self, name: &str) -> Option<usize> {
-        Some(self.ports.get(name)?.device?.mtu)
+        self.ports.get(name)?.mtu()
     }
 
     /// The interfaces whose MTU has changed since this was asked for the last time.
@@ -193,9 +177,12 @@ impl EthernetPorts {
                 removed.push(name.clone());
             } else {
                 port.set_purpose(purpose, context);
-                let before = port.device.map(|device| device.mtu);
-                port.follow(name, link, context);
-                let after = port.device.map(|device| device.mtu);
+                let before = port.mtu();
+                port.follow(name, link, &Found { all, addresses }, context);
+                if port.is_suspended && !port.is_refused {
+                    self.next_look_ns = now_ns + nanos(LOOK_AGAIN);
+                }
+                let after = port.mtu();
                 self.resized
                     .extend(before.filter(|_| after != before).map(|mtu| (name.clone(), mtu)));
             }
@@ -205,12 +192,16 @@ impl EthernetPorts {
         }
         for (name, link) in usable {
             let purpose = purpose_of(link);
-            let is_new = !self.ports.contains_key(name)
-                && self.refused.get(name) != Some(&link.index)
-                && !purpose.is_none();
-            if is_new && let Err(error) = self.open(link, purpose, context) {
-                warn!(interface = name, %error, "no Ethernet faces on an interface");
-                self.refused.insert(name.to_owned(), link.index);
+            let before = self.refused.get(name).filter(|(index, _)| *index == link.index);
+            let is_hopeless = before.is_some_and(|(_, is_busy)| !is_busy);
+            let is_new = !self.ports.contains_key(name) && !is_hopeless && !purpose.is_none();
+            let was_told = before.is_some();
+            let found = Found { all, addresses };
+            if is_new && let Err(error) = self.open(link, purpose, None, &found, context) {
+                if !was_told {
+                    warn!(interface = name, %error, "no Ethernet faces on an interface");
+                }
+                self.refused.insert(name.to_owned(), (link.index, error.is_busy));
             }
         }
     }
@@ -220,29 +211,40 @@ impl EthernetPorts {
         &mut self,
         link: &Link,
         purpose: Purpose,
+        chosen: Option<FaceDriver>,
+        found: &Found<'_>,
         context: &mut Context<'_>,
-    ) -> std::io::Result<&mut Port> {
+    ) -> Result<&mut Port, Refusal> {
         let device = Device::of(link);
-        let socket = open_socket(device, purpose, context.config)?;
+        let asked = asked(chosen, context.config);
+        let Opened { socket, driver, payload_max } =
+            found.request(link, purpose, asked, context.config).open()?;
         let numbers: Vec<u32> = self.ports.values().map(|port| port.id.0).collect();
         let free = (0..PortId::COUNT_MAX).find(|number| !numbers.contains(number));
-        let id = PortId(free.ok_or(std::io::ErrorKind::OutOfMemory)?);
+        let id = PortId(free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?);
         let is_up = link.state.is_running();
-        info!(interface = link.name, accepts = purpose.accepts, "using an interface");
+        let accepts = purpose.accepts;
+        info!(interface = link.name, accepts, driver = %driver, "using an interface");
         context.dataplane.send(Command::AddPort(Box::new(NewPort {
             port: id,
             options: PortOptions {
                 name: link.name.as_str().into(),
                 socket: Some(socket),
                 is_up,
-                accepts: purpose.accepts,
+                accepts,
             },
-            stations: station_options(device, context.config),
+            stations: station_options(device.mtu.min(payload_max), context.config),
         })));
         let mut port = Port {
             id,
             purpose,
             device: Some(device),
+            mac: link.mac,
+            asked,
+            driver,
+            chosen,
+            payload_max,
+            is_suspended: false,
             is_up,
             group_face: None,
             is_stale: false,
@@ -270,28 +272,37 @@ impl EthernetPorts {
         wanted: &Wanted,
         context: &mut Context<'_>,
     ) -> Result<NewFace, String> {
-        if self.ports.get(name).is_none_or(|port| port.device.is_none()) {
+        let driver = wanted.options.driver;
+        let is_other = |port: &Port| driver.is_some_and(|driver| driver != port.driver);
+        if self.ports.get(name).is_none_or(|port| port.device.is_none() || is_other(port)) {
             let all = links().map_err(|error| error.to_string())?;
             let addresses = interfaces().map_err(|error| error.to_string())?;
             let link = all.iter().find(|link| link.name == name);
             let link = link.ok_or_else(|| format!("there is no interface {name}"))?;
             check_usable(link, &all)?;
+            let found = Found { all: &all, addresses: &addresses };
             if let Some(port) = self.ports.get_mut(name) {
-                port.follow(name, Some(link), context);
+                port.follow(name, Some(link), &found, context);
+                if let Some(driver) = driver.filter(|_| is_other(port)) {
+                    let before = port.mtu();
+                    port.change_driver(driver, link, &found, context)
+                        .map_err(|refusal| refusal.to_string())?;
+                    self.resized.extend(before.map(|mtu| (name.to_owned(), mtu)));
+                }
             } else {
                 let interface = as_interface(link, &addresses);
                 let purpose = Purpose::of(&context.config.listeners.ethernet, &interface);
-                self.open(link, purpose, context)
+                self.open(link, purpose, driver, &found, context)
                     .map_err(|error| format!("{name} cannot be used: {error}"))?;
             }
         }
         let port = self.ports.get_mut(name).ok_or_else(|| format!("{name} cannot be used"))?;
-        let device = port.device.ok_or_else(|| format!("{name} cannot be used"))?;
+        let mtu = port.mtu().ok_or_else(|| format!("{name} cannot be used"))?;
         port.kept_until_ns = context.now_ns + nanos(FACE_IN_THE_MAKING);
         let face_id = context.dataplane.allocate_face_id();
         let properties = wanted.properties(face_id, FaceScope::NonLocal);
-        let mut options = face_options(properties, wanted.persistency, device.mtu, context.config);
-        apply(&wanted.options, &mut options, Some(device.mtu));
+        let mut options = face_options(properties, wanted.persistency, mtu, context.config);
+        apply(&wanted.options, &mut options, Some(mtu));
         Ok(NewFace {
             ticket: wanted.ticket,
             transport: NewTransport::Station(port.id, mac),
@@ -299,82 +310,6 @@ impl EthernetPorts {
             remote: FaceUri::Ethernet(mac),
             local: FaceUri::Device(Arc::from(name)),
         })
-    }
-}
-
-impl Port {
-    /// It is to be used for something else. Faces of stations stay.
-    fn set_purpose(&mut self, purpose: Purpose, context: &mut Context<'_>) {
-        let before = std::mem::replace(&mut self.purpose, purpose);
-        if before == purpose {
-            return;
-        }
-        let leaves_group = before.group != purpose.group;
-        let accepts = purpose.accepts;
-        change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
-        if leaves_group {
-            self.group_face = None;
-            // What is received is bound to the socket: `follow` opens another one.
-            self.is_stale = true;
-        }
-    }
-
-    /// Does what has become of the interface.
-    fn follow(&mut self, name: &str, link: Option<&Link>, context: &mut Context<'_>) {
-        let device = link.map(Device::of);
-        let is_other = |old: Device| device.is_none_or(|new| new.index != old.index);
-        if self.device.is_some_and(is_other) {
-            info!(interface = name, "an interface is gone");
-            change(context.dataplane, self.id, PortChange::Gone);
-            (self.device, self.is_up, self.group_face) = (None, false, None);
-        }
-        let Some((link, device)) = link.zip(device) else { return };
-        if self.device != Some(device) || self.is_stale {
-            let socket = match open_socket(device, self.purpose, context.config) {
-                Ok(socket) => socket,
-                Err(error) => {
-                    if !std::mem::replace(&mut self.is_refused, true) {
-                        warn!(interface = name, %error, "an interface cannot be used");
-                    }
-                    return;
-                }
-            };
-            (self.is_refused, self.is_stale) = (false, false);
-            info!(interface = name, mtu = device.mtu, "an interface has changed");
-            let stations = station_options(device, context.config);
-            change(context.dataplane, self.id, PortChange::Socket(socket, stations));
-            self.device = Some(device);
-            self.add_group(name, context);
-        }
-        let is_up = link.state.is_running();
-        if std::mem::replace(&mut self.is_up, is_up) != is_up {
-            info!(interface = name, state = link.state.name(), "the link of an interface");
-            change(context.dataplane, self.id, PortChange::Link(is_up));
-        }
-    }
-
-    /// Makes the face of the group, unless it was made since the interface came.
-    fn add_group(&mut self, name: &str, context: &mut Context<'_>) {
-        let (Some(group), Some(device), None) = (self.purpose.group, self.device, self.group_face)
-        else {
-            return;
-        };
-        let is_ad_hoc = context.config.listeners.ethernet.ad_hoc;
-        let face_id = context.dataplane.allocate_face_id();
-        let properties = FaceProperties {
-            link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
-            // Everybody on the link would see them, and they are ours alone.
-            pit_tokens: PitTokenPolicy::Never,
-            ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
-        };
-        context.dataplane.send(Command::AddFace(Box::new(NewFace {
-            ticket: None,
-            transport: NewTransport::Station(self.id, group),
-            options: face_options(properties, Persistency::Permanent, device.mtu, context.config),
-            remote: FaceUri::Ethernet(group),
-            local: FaceUri::Device(Arc::from(name)),
-        })));
-        self.group_face = Some(face_id);
     }
 }
 
@@ -407,39 +342,6 @@ fn as_interface(link: &Link, addresses: &[Interface]) -> Interface {
     }
 }
 
-fn open_socket(device: Device, purpose: Purpose, config: &Config) -> std::io::Result<PacketSocket> {
-    PacketSocket::open(&PacketSocketOptions {
-        interface: device.index,
-        protocol: ETHER_TYPE,
-        group: purpose.group,
-        payload_max: device.mtu,
-        ring_bytes: usize::try_from(config.listeners.ethernet.ring.0).unwrap_or(usize::MAX),
-    })
-}
-
-fn station_options(device: Device, config: &Config) -> StationOptions {
-    StationOptions { mtu: device.mtu, idle_timeout: config.listeners.ethernet.idle_timeout }
-}
-
-fn face_options(
-    properties: FaceProperties,
-    persistency: Persistency,
-    mtu: usize,
-    config: &Config,
-) -> FaceOptions {
-    let mut options = FaceOptions {
-        link: settings::datagram_link(&config.faces, &config.limits),
-        idle_timeout: Some(config.listeners.ethernet.idle_timeout),
-        ..FaceOptions::datagram(properties, persistency, mtu)
-    };
-    options.link.mtu = Some(mtu);
-    options
-}
-
-fn change(dataplane: &mut Dataplane, port: PortId, change: PortChange) {
-    dataplane.send(Command::ChangePort { port, change: Box::new(change) });
-}
-
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -465,6 +367,7 @@ mod tests {
             lower: None,
             vlan: None,
             queues: (1, 1),
+            xdp_program: None,
         };
         let all = [link("br0", 1, None), link("eth1", 2, Some(1)), link("eth2", 3, Some(9))];
         assert_eq!(check_usable(&all[0], &all), Ok(()));

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::directory::OwnFile;
 use super::listeners::Listeners as OpenSockets;
-use crate::config::{Config, Listeners};
+use crate::config::{Config, Driver, Listeners};
 
 /// Below this, only root binds ports, where the system does not say otherwise.
 const UNPRIVILEGED_PORT: u16 = 1024;
@@ -83,6 +83,10 @@ fn kept(config: &Config) -> Vec<Capability> {
     {
         kept.push(Capability::RawNetwork);
     }
+    // With "auto", AF_XDP is used as far as the rights go that are kept for other reasons.
+    if ethernet.driver == Driver::Xdp && (ethernet.enabled || has_stations) {
+        kept.extend([Capability::NetworkAdmin, Capability::Bpf]);
+    }
     kept
 }
 
@@ -118,6 +122,10 @@ pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Resul
     for file in &sockets.own_files {
         give_away(file, user, group)
             .with_context(|| format!("cannot give {} to user {uid}", file.path.display()))?;
+    }
+    if kept.contains(&Capability::Bpf) {
+        // It cannot be raised any more then, and what AF_XDP receives to is locked.
+        privileges::raise_locked_memory();
     }
     privileges::become_identity(identity, kept)
         .with_context(|| format!("cannot become user {uid} of group {gid}"))?;
@@ -178,6 +186,10 @@ mod tests {
         assert_eq!(kept("listeners.tcp.port = 80"), [], "it is open already");
         assert_eq!(kept("listeners.udp = { port = 1, enabled = false }"), []);
         assert_eq!(kept("listeners.ethernet.enabled = true"), [Capability::RawNetwork]);
+        let xdp = "listeners.ethernet = { enabled = true, driver = \"xdp\" }";
+        let needed = [Capability::RawNetwork, Capability::NetworkAdmin, Capability::Bpf];
+        assert_eq!(kept(xdp), needed);
+        assert_eq!(kept("listeners.ethernet.driver = \"xdp\""), [], "it is not used");
         let station = "static_faces = [{ uri = \"ether://[2:0:0:0:0:1]\", interface = \"eth1\" }]";
         assert_eq!(kept(station), [Capability::RawNetwork]);
         let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");

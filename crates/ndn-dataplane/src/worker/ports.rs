@@ -33,6 +33,11 @@ impl Worker {
                 }
                 self.faces.set_port_socket(port, Some(socket), &self.pool)
             }
+            PortChange::Suspend => self.faces.close_port_socket(port, &self.pool),
+            PortChange::Address(mac) => {
+                self.faces.set_port_mac(port, mac);
+                Ok(())
+            }
             PortChange::Purpose { accepts, leaves_group } => {
                 self.faces.set_port_purpose(port, accepts, leaves_group, &self.pool);
                 Ok(())

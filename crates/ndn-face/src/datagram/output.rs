@@ -1,5 +1,7 @@
 //! The output queue of a UDP socket, or of the socket of a network device.
 
+mod frames;
+
 use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;

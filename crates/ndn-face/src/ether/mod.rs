@@ -1,17 +1,18 @@
 //! Ethernet faces: stations and a group behind one network device.
 
 mod padding;
+mod socket;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use ndn_sys::packet::PacketSocket;
 use ndn_table::FaceIndex;
 
 use crate::datagram::{ChannelCounters, DatagramQueue};
 use crate::leaning::Leaning;
 
 pub use padding::without_padding;
+pub use socket::PortSocket;
 
 /// The EtherType of NDN.
 pub const ETHER_TYPE: u16 = 0x8624;
@@ -34,7 +35,7 @@ pub struct PortOptions {
     /// Its name.
     pub name: Arc<str>,
     /// The socket on it; none while there is no such device.
-    pub socket: Option<PacketSocket>,
+    pub socket: Option<PortSocket>,
     /// Frames can go out.
     pub is_up: bool,
     /// Whether to ask for a face when a stranger sends.
@@ -45,7 +46,7 @@ pub struct PortOptions {
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) name: Arc<str>,
-    pub(crate) socket: Option<PacketSocket>,
+    pub(crate) socket: Option<PortSocket>,
     pub(crate) is_up: bool,
     pub(crate) accepts: bool,
     /// The face of the group that the socket has joined.

@@ -4,12 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use ndn_ring::PacketPool;
-use ndn_sys::packet::PacketSocket;
 use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::ChannelCounters;
-use crate::ether::{Port, PortId, PortOptions, is_group};
+use crate::ether::{Port, PortId, PortOptions, PortSocket, is_group};
 use crate::face::Transport;
 use crate::set::{FaceSet, face_in, port_token};
 use crate::{CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions, Persistency};
@@ -34,7 +33,7 @@ impl FaceSet {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if let Some(socket) = &options.socket {
-            self.poller.add(socket, port_token(port), Interest::Readable)?;
+            self.await_port(socket, port)?;
         }
         if slot >= self.ports.len() {
             self.ports.resize_with(slot + 1, || None);
@@ -106,6 +105,12 @@ impl FaceSet {
         }
     }
 
+    /// Waits for what a port's sockets bring.
+    fn await_port(&self, socket: &PortSocket, port: PortId) -> io::Result<()> {
+        let mut descriptors = socket.descriptors();
+        descriptors.try_for_each(|one| self.poller.add(one, port_token(port), Interest::Readable))
+    }
+
     /// Gives a port another socket: its device has another MTU or has come back. Without a socket,
     /// the device is gone: permanent faces of stations wait for it, others close.
     ///
@@ -114,19 +119,13 @@ impl FaceSet {
     pub fn set_port_socket(
         &mut self,
         port: PortId,
-        socket: Option<PacketSocket>,
+        socket: Option<PortSocket>,
         pool: &PacketPool,
     ) -> io::Result<()> {
         let is_gone = socket.is_none();
-        self.forget_pending_port(port);
-        let changed = self.port_mut(port).ok_or(io::ErrorKind::NotFound)?;
-        changed.queue.discard(pool);
-        changed.reported = false;
-        changed.waits_writable = false;
-        // The poller forgets a descriptor that is closed.
-        changed.socket = None;
+        self.close_port_socket(port, pool)?;
         if let Some(socket) = socket {
-            self.poller.add(&socket, port_token(port), Interest::Readable)?;
+            self.await_port(&socket, port)?;
             if let Some(changed) = self.port_mut(port) {
                 changed.socket = Some(socket);
             }
@@ -136,6 +135,29 @@ impl FaceSet {
             self.set_port_state(port, false);
         }
         Ok(())
+    }
+
+    /// Closes the socket of a port, whose faces wait for another one: a driver that has a device for
+    /// itself gives it up.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn close_port_socket(&mut self, port: PortId, pool: &PacketPool) -> io::Result<()> {
+        self.forget_pending_port(port);
+        let changed = self.port_mut(port).ok_or(io::ErrorKind::NotFound)?;
+        changed.queue.discard(pool);
+        changed.reported = false;
+        changed.waits_writable = false;
+        // The poller forgets a descriptor that is closed.
+        changed.socket = None;
+        Ok(())
+    }
+
+    /// The device of a port has another address.
+    pub fn set_port_mac(&mut self, port: PortId, mac: [u8; 6]) {
+        if let Some(socket) = self.port_mut(port).and_then(|port| port.socket.as_mut()) {
+            socket.set_mac(mac);
+        }
     }
 
     fn close_impermanent(&mut self, port: PortId, pool: &PacketPool) {

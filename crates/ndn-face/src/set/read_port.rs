@@ -28,13 +28,12 @@ enum Next {
 
 impl Port {
     fn next(&mut self) -> Next {
-        let Some(frame) = self.socket.as_ref().and_then(|socket| socket.peek()) else {
-            return Next::Nothing;
-        };
-        if frame.follows_loss {
-            let lost = self.socket.as_ref().and_then(|socket| socket.take_statistics().ok());
-            self.counters.kernel_drops.add(lost.map_or(0, |lost| u64::from(lost.lost)));
+        let Some(socket) = &mut self.socket else { return Next::Nothing };
+        socket.prepare();
+        if socket.peek().is_some_and(|frame| frame.follows_loss) {
+            self.counters.kernel_drops.add(socket.take_lost());
         }
+        let Some(frame) = socket.peek() else { return Next::Nothing };
         let (Some(source), 0) = (frame.source, frame.vlan) else { return Next::Skip };
         let (face, sender) = match frame.delivery {
             Delivery::Group => (self.group, Some(Sender::Station(source))),

@@ -9,7 +9,7 @@ use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters, Target};
-use crate::ether::{Port, PortId};
+use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, Transport};
 use crate::internal::InternalEnd;
 use crate::memif::MemifTransport;
@@ -180,21 +180,25 @@ impl FaceSet {
             return;
         };
         port.listed = false;
-        let Some(socket) = &port.socket else { return port.queue.discard(pool) };
+        let Some(socket) = &mut port.socket else { return port.queue.discard(pool) };
         let refused = |index| {
             if let Some(face) = face_in(faces, index) {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
             }
         };
         let counters = SendCounters { channel: &port.counters, calls };
-        let flushed = port.queue.flush(socket, pool, writer, counters, refused);
+        let flushed = match socket {
+            PortSocket::Packet(socket) => port.queue.flush(socket, pool, writer, counters, refused),
+            PortSocket::Xdp(xdp) => port.queue.flush_frames(xdp, pool, counters, refused),
+        };
         let is_blocked = flushed == Flushed::Blocked;
         if is_blocked != port.waits_writable {
             port.waits_writable = is_blocked;
             let interest =
                 if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-            let modified = poller.modify(socket, port_token(id), interest);
-            debug_assert!(modified.is_ok(), "a port's socket is in the poller");
+            let sending = socket.descriptors().next();
+            let modified = sending.map(|one| poller.modify(one, port_token(id), interest));
+            debug_assert!(modified.is_some_and(|one| one.is_ok()), "it is in the poller");
         }
     }
 }

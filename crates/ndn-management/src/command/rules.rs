@@ -40,11 +40,13 @@ pub enum Field {
     DefaultCongestionThreshold,
     /// `Mtu`.
     Mtu,
+    /// `Driver`, which only this forwarder knows.
+    Driver,
 }
 
 impl Field {
     /// Every field, in the order in which they are written.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Name,
         Self::FaceId,
         Self::Uri,
@@ -61,6 +63,7 @@ impl Field {
         Self::BaseCongestionMarkingInterval,
         Self::DefaultCongestionThreshold,
         Self::Mtu,
+        Self::Driver,
     ];
 
     /// Whether `parameters` has the field.
@@ -85,6 +88,7 @@ impl Field {
             }
             Self::DefaultCongestionThreshold => parameters.default_congestion_threshold.is_some(),
             Self::Mtu => parameters.mtu.is_some(),
+            Self::Driver => parameters.driver.is_some(),
         }
     }
 }
@@ -136,6 +140,7 @@ impl Verb {
                 Field::BaseCongestionMarkingInterval,
                 Field::DefaultCongestionThreshold,
                 Field::Mtu,
+                Field::Driver,
             ],
             Self::FaceUpdate => &[
                 Field::FaceId,

@@ -49,6 +49,17 @@ fn face_creation() {
 }
 
 #[test]
+fn the_driver_of_an_interface_is_a_field_that_others_pass_over() {
+    let parameters = ControlParameters {
+        driver: Some(crate::FaceDriver::Xdp.number()),
+        ..ControlParameters::default()
+    };
+    assert_wire(&parameters, "6805 fd4e58 0102");
+    // Who does not know a type of an even number ignores it (NDN packet specification, TLV evolvability).
+    assert_eq!(numbers::DRIVER % 2, 0);
+}
+
+#[test]
 fn strategy_choice() {
     let parameters = ControlParameters {
         name: Some(name("/x")),

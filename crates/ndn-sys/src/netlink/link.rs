@@ -18,6 +18,9 @@ const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_XDP: u16 = 43;
+/// Numbers of programs: of the one, or by who runs them.
+const IFLA_XDP_PROGRAMS: std::ops::RangeInclusive<u16> = 4..=7;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
@@ -97,8 +100,10 @@ pub struct Link {
     pub lower: Option<u32>,
     /// The number of the VLAN that it is.
     pub vlan: Option<u16>,
-    /// Receive and transmit queues.
+    /// Receive and transmit queues that there may be.
     pub queues: (u32, u32),
+    /// The XDP program that is attached to it.
+    pub xdp_program: Option<u32>,
 }
 
 impl Link {
@@ -133,6 +138,7 @@ impl Link {
             lower: None,
             vlan: None,
             queues: (1, 1),
+            xdp_program: None,
         };
         for (kind, value) in attributes(message.payload.get(INFO_LENGTH..)?) {
             match kind {
@@ -145,6 +151,11 @@ impl Link {
                 IFLA_NUM_RX_QUEUES => link.queues.0 = read_u32(value, 0)?,
                 IFLA_NUM_TX_QUEUES => link.queues.1 = read_u32(value, 0)?,
                 IFLA_LINKINFO => link.read_kind(value),
+                IFLA_XDP => {
+                    let program =
+                        attributes(value).find(|(kind, _)| IFLA_XDP_PROGRAMS.contains(kind));
+                    link.xdp_program = program.and_then(|(_, number)| read_u32(number, 0));
+                }
                 _ => {}
             }
         }
@@ -197,6 +208,7 @@ mod tests {
         info[8..12].copy_from_slice(&flags.to_ne_bytes());
         let data = nested(&[(IFLA_VLAN_ID, &42_u16.to_ne_bytes())]);
         let kind = nested(&[(IFLA_INFO_KIND, b"vlan\0"), (IFLA_INFO_DATA, &data)]);
+        let xdp = nested(&[(2, &[1]), (4, &77_u32.to_ne_bytes())]);
         Request::new(RTM_NEWLINK, 2, &info)
             .attribute(IFLA_IFNAME, b"eth1.42\0")
             .attribute(IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9])
@@ -205,6 +217,7 @@ mod tests {
             .attribute(IFLA_OPERSTATE, &[operational])
             .attribute(IFLA_NUM_RX_QUEUES, &8_u32.to_ne_bytes())
             .attribute(IFLA_LINKINFO | 0x8000, &kind)
+            .attribute(IFLA_XDP | 0x8000, &xdp)
             .finish(1)
     }
 
@@ -228,6 +241,7 @@ mod tests {
             lower: Some(4),
             vlan: Some(42),
             queues: (8, 1),
+            xdp_program: Some(77),
         };
         assert_eq!(link, expected);
         assert!(link.is_ethernet() && !link.is_loopback());

@@ -92,6 +92,7 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
                     base_congestion_marking_interval_ns: base,
                     default_congestion_threshold: threshold,
                     mtu,
+                    driver: None,
                 }
             },
         )

@@ -1,0 +1,79 @@
+//! Which driver suits a network interface.
+
+use ndn_management::FaceDriver;
+use ndn_sys::netlink::{Link, XdpSupport};
+
+/// What the choice depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// What the interface can do, if the kernel tells.
+    pub xdp: Option<XdpSupport>,
+    /// It has an IP address.
+    pub has_address: bool,
+    /// Interfaces of VLANs are on it.
+    pub has_vlans: bool,
+    /// Somebody's XDP program is attached to it.
+    pub is_taken: bool,
+}
+
+impl Facts {
+    /// Of `link`, one of `all`.
+    #[must_use]
+    pub fn of(link: &Link, all: &[Link], xdp: Option<XdpSupport>, has_address: bool) -> Self {
+        Self {
+            xdp,
+            has_address,
+            has_vlans: has_vlans(link, all),
+            is_taken: link.xdp_program.is_some(),
+        }
+    }
+
+    /// The driver to pick, and why.
+    #[must_use]
+    pub fn pick(self) -> (FaceDriver, &'static str) {
+        let packet = |why| (FaceDriver::Packet, why);
+        match self.xdp {
+            None => packet("an Ethernet link, of whose AF_XDP the kernel does not tell"),
+            Some(XdpSupport { zero_copy: false, .. }) => {
+                packet("an Ethernet link, whose driver would copy frames for AF_XDP too")
+            }
+            Some(_) if self.is_taken => packet("another XDP program is attached"),
+            Some(_) if self.has_vlans => {
+                packet("it has VLANs, whose frames AF_XDP may take for its own")
+            }
+            Some(_) if self.has_address => {
+                packet("it has an IP address, and AF_XDP may disturb what else it carries")
+            }
+            Some(_) => (FaceDriver::Xdp, "its driver hands frames over without copying them"),
+        }
+    }
+}
+
+/// Whether interfaces of VLANs are on an interface. A driver may take the tags of their frames off before an
+/// XDP program sees them.
+#[must_use]
+pub fn has_vlans(link: &Link, all: &[Link]) -> bool {
+    all.iter().any(|other| other.vlan.is_some() && other.lower == Some(link.index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_device_of_its_own_that_does_not_copy_is_taken_by_itself() {
+        let support = XdpSupport { native: true, zero_copy: true, multi_buffer: false };
+        let facts =
+            Facts { xdp: Some(support), has_address: false, has_vlans: false, is_taken: false };
+        assert_eq!(facts.pick().0, FaceDriver::Xdp);
+        for other in [
+            Facts { xdp: None, ..facts },
+            Facts { xdp: Some(XdpSupport { zero_copy: false, ..support }), ..facts },
+            Facts { has_address: true, ..facts },
+            Facts { has_vlans: true, ..facts },
+            Facts { is_taken: true, ..facts },
+        ] {
+            assert_eq!(other.pick().0, FaceDriver::Packet, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Opening an interface by the driver that is asked for, or suits it.
+
+use std::fmt;
+use std::io;
+
+use ndn_face::{ETHER_TYPE, PortSocket};
+use ndn_management::FaceDriver;
+use ndn_sys::interface::receive_queues;
+use ndn_sys::netlink::{Link, xdp_support};
+use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
+use ndn_sys::privileges::raise_locked_memory;
+use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, XdpSetup};
+use tracing::{info, warn};
+
+use crate::config::{Driver, Ethernet};
+use crate::frames::{Facts, has_vlans};
+
+/// What is asked of an interface.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) link: &'a Link,
+    /// All interfaces.
+    pub(super) all: &'a [Link],
+    pub(super) has_address: bool,
+    pub(super) group: Option<[u8; 6]>,
+    /// Longest payload of a frame that is of use, bytes.
+    pub(super) payload_max: usize,
+    pub(super) driver: Driver,
+    pub(super) config: &'a Ethernet,
+}
+
+/// What was got.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) socket: PortSocket,
+    pub(super) driver: FaceDriver,
+    /// Longest payload of a frame that it can carry, bytes.
+    pub(super) payload_max: usize,
+}
+
+/// Why there is no socket on an interface.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    text: String,
+    /// Somebody has it, and may give it up.
+    pub(super) is_busy: bool,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl From<XdpError> for Refusal {
+    fn from(error: XdpError) -> Self {
+        Self { text: error.to_string(), is_busy: error.is_busy() }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        let text = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                format!("cannot open a packet socket: {error} (CAP_NET_RAW is missing)")
+            }
+            _ => format!("cannot open a packet socket: {error}"),
+        };
+        Self { text, is_busy: false }
+    }
+}
+
+impl Request<'_> {
+    /// Opens the interface by the driver that is asked for. With [`Driver::Auto`], by the one that suits it
+    /// as far as the process has the rights for that.
+    pub(super) fn open(&self) -> Result<Opened, Refusal> {
+        match self.driver {
+            Driver::Packet => self.open_packet(),
+            Driver::Xdp => {
+                let (link, opened) = (self.link, self.open_xdp()?);
+                if has_vlans(link, self.all) {
+                    warn!(
+                        interface = link.name,
+                        "it has VLANs: where its driver takes their tags off, their frames are taken for its own"
+                    );
+                }
+                Ok(opened)
+            }
+            Driver::Auto => {
+                let link = self.link;
+                let support = xdp_support().ok();
+                let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
+                match Facts::of(link, self.all, support, self.has_address).pick() {
+                    (FaceDriver::Packet, _) => self.open_packet(),
+                    (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
+                        info!(interface = link.name, why, %refusal, "AF_XDP was tried");
+                        self.open_packet()
+                    }),
+                }
+            }
+        }
+    }
+
+    fn ring_bytes(&self) -> usize {
+        usize::try_from(self.config.ring.0).unwrap_or(usize::MAX)
+    }
+
+    fn open_packet(&self) -> Result<Opened, Refusal> {
+        let socket = PacketSocket::open(&PacketSocketOptions {
+            interface: self.link.index,
+            protocol: ETHER_TYPE,
+            group: self.group,
+            payload_max: self.payload_max,
+            ring_bytes: self.ring_bytes(),
+        })?;
+        let payload_max = self.payload_max;
+        Ok(Opened { socket: socket.into(), driver: FaceDriver::Packet, payload_max })
+    }
+
+    fn open_xdp(&self) -> Result<Opened, Refusal> {
+        let link = self.link;
+        raise_locked_memory();
+        let port = XdpPort::open(&XdpOptions {
+            interface: link.index,
+            protocol: ETHER_TYPE,
+            mac: link.mac.unwrap_or_default(),
+            group: self.group,
+            payload_max: self.payload_max,
+            queue_count: receive_queues(&link.name).unwrap_or(link.queues.0),
+            ring_bytes: self.ring_bytes(),
+            mode: None,
+        })?;
+        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, queue_count, pages } =
+            port.setup();
+        info!(
+            interface = link.name,
+            ?mode,
+            zero_copy,
+            multi_buffer,
+            payload_max,
+            queue_count,
+            ?pages,
+            "AF_XDP"
+        );
+        if payload_max < self.payload_max {
+            warn!(
+                interface = link.name,
+                payload_max,
+                "longer frames of others are lost: give their faces, or the interface, that MTU"
+            );
+        }
+        Ok(Opened { socket: port.into(), driver: FaceDriver::Xdp, payload_max })
+    }
+}

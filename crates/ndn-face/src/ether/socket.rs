@@ -1,0 +1,104 @@
+//! The drivers of network devices, behind one door.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ndn_sys::packet::{Frame, PacketSocket};
+use ndn_sys::xdp::XdpPort;
+
+/// What brings the frames of a network device.
+#[derive(Debug)]
+pub enum PortSocket {
+    /// AF_PACKET: the kernel puts headers on and takes them off.
+    Packet(PacketSocket),
+    /// AF_XDP: frames come before the kernel has looked at them.
+    Xdp(Box<XdpPort>),
+}
+
+impl From<PacketSocket> for PortSocket {
+    fn from(socket: PacketSocket) -> Self {
+        Self::Packet(socket)
+    }
+}
+
+impl From<XdpPort> for PortSocket {
+    fn from(port: XdpPort) -> Self {
+        Self::Xdp(Box::new(port))
+    }
+}
+
+impl PortSocket {
+    /// The network device, by the kernel's number.
+    #[inline]
+    pub(crate) fn interface(&self) -> u32 {
+        match self {
+            Self::Packet(socket) => socket.interface(),
+            Self::Xdp(port) => port.interface(),
+        }
+    }
+
+    /// What to wait for. The first is the one to send by.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (packet, xdp) = match self {
+            Self::Packet(socket) => (Some(socket.as_fd()), None),
+            Self::Xdp(port) => (None, Some(port.descriptors())),
+        };
+        packet.into_iter().chain(xdp.into_iter().flatten())
+    }
+
+    /// Looks for the next frame, for [`peek`](Self::peek).
+    #[inline]
+    pub(crate) fn prepare(&mut self) {
+        match self {
+            Self::Packet(_) => {}
+            Self::Xdp(port) => {
+                port.prepare();
+            }
+        }
+    }
+
+    /// The next frame; it stays the next one until it is released.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Frame<'_>> {
+        match self {
+            Self::Packet(socket) => socket.peek(),
+            Self::Xdp(port) => port.peek(),
+        }
+    }
+
+    /// Is done with the next frame.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        match self {
+            Self::Packet(socket) => socket.release(),
+            Self::Xdp(port) => port.release(),
+        }
+    }
+
+    /// Frames that were lost since this was asked for the last time, because nobody took them in time.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        match self {
+            Self::Packet(socket) => {
+                socket.take_statistics().map_or(0, |counted| u64::from(counted.lost))
+            }
+            Self::Xdp(port) => port.take_lost(),
+        }
+    }
+
+    /// Takes the error that makes it ready, such as that its device went down.
+    pub(crate) fn take_error(&self) -> io::Result<()> {
+        match self {
+            Self::Packet(socket) => socket.take_error(),
+            Self::Xdp(port) => port.take_error(),
+        }
+    }
+
+    /// The device has another address.
+    pub(crate) fn set_mac(&mut self, mac: [u8; 6]) {
+        match self {
+            // The kernel knows.
+            Self::Packet(_) => {}
+            Self::Xdp(port) => port.set_mac(mac),
+        }
+    }
+}

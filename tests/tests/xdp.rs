@@ -1,0 +1,193 @@
+//! Ethernet faces by AF_XDP, which root's rights are needed for: hosts on a bridge, one of which is killed.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use namewire_tests::{Bridge, Script, forwarder_of_host, run_to_end, station, wait_until};
+use serde_json::Value;
+
+const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
+
+/// A connection of the kernel's TCP beside: what one end sends comes back, and is counted in a file.
+const TCP: &str = r"
+import socket, sys
+if sys.argv[1] == 'server':
+    listener = socket.create_server(('10.9.9.2', 7007))
+    open('server.ready', 'w').close()
+    connection, _ = listener.accept()
+    while data := connection.recv(65536):
+        connection.sendall(data)
+else:
+    connection = socket.create_connection(('10.9.9.2', 7007))
+    block = bytes(range(256)) * 200
+    rounds = 0
+    while True:
+        connection.sendall(block)
+        received = b''
+        while len(received) < len(block):
+            received += connection.recv(65536)
+        assert received == block
+        rounds += 1
+        with open('rounds.new', 'w') as out:
+            out.write(str(rounds))
+        import os
+        os.rename('rounds.new', 'rounds')
+";
+
+/// Runs the forwarder again and again, each time that a file says so.
+fn looping(directory: &Path, host: usize, driver: &str) -> String {
+    let forwarder = forwarder_of_host(directory, host, &format!("driver = \"{driver}\""));
+    format!(
+        "while :; do {forwarder} & echo $! > forwarder{host}.new; mv forwarder{host}.new forwarder{host}.pid\n\
+         wait $! || true; touch ended{host}\n\
+         until test -e again{host}; do sleep 0.05; done; rm again{host}; done\n"
+    )
+}
+
+fn by_xdp(directory: &Path, host: usize) -> String {
+    looping(directory, host, "xdp")
+}
+
+fn by_itself(directory: &Path, host: usize) -> String {
+    looping(directory, host, "auto")
+}
+
+/// What a command says on a host.
+fn says(bridge: &Bridge, host: usize, command: &str) -> String {
+    bridge.change(&format!("nsenter -n -t $(cat host{host}.pid) {command} > said 2>&1"));
+    std::fs::read_to_string(bridge.path("said")).unwrap()
+}
+
+/// Whether an XDP program is attached to the interface of a host.
+fn has_program(bridge: &Bridge, host: usize) -> bool {
+    let link = says(bridge, host, "ip link show eth0");
+    assert!(link.contains("eth0"), "{link}");
+    link.contains("xdp")
+}
+
+/// How far the TCP connection has come.
+fn rounds(bridge: &Bridge) -> u64 {
+    let text = std::fs::read_to_string(bridge.path("rounds")).unwrap_or_default();
+    text.parse().unwrap_or(0)
+}
+
+/// The TCP connection goes on.
+fn flows(bridge: &Bridge) {
+    let before = rounds(bridge);
+    wait_until("TCP to go on", || (rounds(bridge) > before + 3).then_some(()));
+}
+
+#[test]
+fn hosts_by_af_xdp_beside_others() {
+    if let Err(error) = ndn_sys::xdp::may_use() {
+        return eprintln!("*** SKIPPED: {error} ***");
+    }
+    let Some(bridge) = Bridge::of_root(&[by_xdp as Script, by_xdp, by_itself]) else { return };
+    let group = bridge.face(1, GROUP);
+    assert!(has_program(&bridge, 1), "the driver that was asked for");
+    for host in 2..=3 {
+        bridge.face(host, GROUP);
+    }
+    assert!(!has_program(&bridge, 3), "a device that copies frames is left to AF_PACKET");
+    std::fs::write(bridge.path("tcp.py"), TCP).unwrap();
+    for host in 1..=2 {
+        says(&bridge, host, &format!("ip address add 10.9.9.{host}/24 dev eth0"));
+    }
+    bridge.change("nsenter -n -t $(cat host2.pid) python3 tcp.py server > server.err 2>&1 &");
+    wait_until("the server", || bridge.path("server.ready").exists().then_some(()));
+    bridge.change("nsenter -n -t $(cat host1.pid) python3 tcp.py client > client.err 2>&1 &");
+    flows(&bridge);
+
+    // The group: drivers of both kinds hear each other, and TCP flows beside.
+    let servers = [1, 2, 3].map(|host| bridge.ping_server(host, &format!("/host{host}")));
+    for host in 1..=3 {
+        let group = bridge.face(host, GROUP)["face_id"].to_string();
+        bridge.succeed(host, &["route", "add", "/", &group, "--cost", "10"]);
+    }
+    for (from, to) in [(1, 2), (1, 3), (3, 1)] {
+        bridge.ping_often(from, &format!("/host{to}"));
+    }
+    let counted = |host: usize, key: &str| bridge.face(host, GROUP)["counters"][key].as_u64();
+    assert!(counted(2, "in_interests") >= Some(11), "a group hears everything");
+    flows(&bridge);
+
+    stations(&bridge);
+    interface_goes_and_comes(&bridge, &group);
+    killed(&bridge);
+    drop(servers);
+}
+
+/// Faces of stations, and the driver as an operator wishes.
+fn stations(bridge: &Bridge) {
+    let create = ["face", "create", &station(2), "dev://eth0", "--persistency", "permanent"];
+    bridge.succeed(1, &create);
+    let face = bridge.face(1, &station(2));
+    let mtu = face["mtu_bytes"].as_u64();
+    assert!(mtu == Some(8800) || mtu == Some(3822), "with pieces or without: {mtu:?}");
+    let server = bridge.ping_server(2, "/station");
+    bridge.succeed(1, &["route", "add", "/station", &face["face_id"].to_string()]);
+    bridge.ping_often(1, "/station");
+    // Another driver on request, and back again. The group's face is still the same.
+    let group = bridge.face(3, GROUP);
+    let create = |to: usize, driver: &str| {
+        let to = station(to);
+        bridge.succeed(3, &["face", "create", &to, "dev://eth0", "--driver", driver]);
+    };
+    create(2, "xdp");
+    assert!(has_program(bridge, 3));
+    bridge.succeed(3, &["route", "add", "/station", &station(2)]);
+    bridge.ping_often(3, "/station");
+    let text = says(
+        bridge,
+        3,
+        &format!("'{}' interfaces eth0 --json", namewire_tests::program().display()),
+    );
+    let told: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert!(told[0]["af_xdp"]["program"].is_u64(), "{text}");
+    create(1, "packet");
+    assert!(!has_program(bridge, 3));
+    bridge.ping_often(3, "/station");
+    assert_eq!(bridge.face(3, GROUP)["face_id"], group["face_id"]);
+    let refused = bridge.run(3, &["face", "create", "udp4://10.9.9.1", "--driver", "xdp"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Only Ethernet"), "{refused:?}");
+    drop(server);
+}
+
+fn interface_goes_and_comes(bridge: &Bridge, group: &Value) {
+    // Another address.
+    let host = "nsenter -n -t $(cat host1.pid) ip link set";
+    bridge.change(&format!(
+        "{host} eth0 down; {host} eth0 address 02:00:00:00:00:0a; {host} eth0 up"
+    ));
+    bridge.ping(1, "/host3");
+    assert_eq!(bridge.face(1, GROUP)["face_id"], group["face_id"]);
+    bridge.ping(1, "/station");
+    // Another MTU, for which the sockets have to be made anew.
+    bridge.change(&format!("{host} eth0 mtu 1400"));
+    wait_until("the MTU", || (bridge.face(1, &station(2))["mtu_bytes"] == 1400).then_some(()));
+    bridge.ping(1, "/station");
+    assert!(has_program(bridge, 1));
+    // Deleted, and made anew.
+    bridge.change("ip link del port1");
+    wait_until("the face to go", || bridge.faces(1, GROUP, "dev://eth0").is_empty().then_some(()));
+    bridge.change("plug 1");
+    assert_ne!(bridge.face(1, GROUP)["face_id"], group["face_id"]);
+    bridge.ping(1, "/station");
+    assert!(has_program(bridge, 1));
+}
+
+/// A forwarder that is killed leaves no program, and the next one has the interface at once.
+fn killed(bridge: &Bridge) {
+    assert!(has_program(bridge, 2));
+    bridge.change("kill -9 $(cat forwarder2.pid)");
+    wait_until("its end", || bridge.path("ended2").exists().then_some(()));
+    wait_until("the program to go", || (!has_program(bridge, 2)).then_some(()));
+    std::fs::write(bridge.path("again2"), "").unwrap();
+    bridge.face(2, GROUP);
+    assert!(has_program(bridge, 2));
+    let server = bridge.ping_server(2, "/again");
+    bridge.ping_often(3, "/again");
+    drop(server);
+    let list = run_to_end(bridge.command(2, &["face", "list", "--json"]));
+    assert!(list.status.success());
+}
