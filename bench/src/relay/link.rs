@@ -19,7 +19,7 @@ pub(super) const MTU: usize = 9000;
 /// The last argument of a bench that runs in its namespace.
 const IN_NAMESPACE: &str = "--in-namespace";
 
-/// Starts this program again with the same arguments and [`IN_NAMESPACE`] in place of this process, in
+/// Starts this program again with the same arguments and `IN_NAMESPACE` in place of this process, in
 /// namespaces of its own that end with it. Who is not root becomes it there.
 ///
 /// # Errors
