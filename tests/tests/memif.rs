@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use namewire_tests::{
-    Forwarder, Process, Settings, noise, skip_unless_found, wait_until,
-};
+use namewire_tests::{Forwarder, Process, Settings, noise, skip_unless_found, wait_until};
 
 const OBJECT_BYTES: usize = 10 << 20;
 /// What goes through DPDK, whose two threads poll all the time and take the processors from everybody else.
@@ -32,7 +30,7 @@ fn serve(forwarder: &Forwarder, transport: &str, bytes: &[u8]) -> Process {
 fn fetch(forwarder: &Forwarder, transport: &str) -> Vec<u8> {
     let target = forwarder.directory().join("fetched");
     let to = target.to_str().unwrap();
-    forwarder.output(&["get", "/memif/file", "-o", to, "--transport", transport]);
+    let _ = forwarder.output(&["get", "/memif/file", "-o", to, "--transport", transport]);
     std::fs::read(target).unwrap()
 }
 
@@ -70,11 +68,8 @@ fn traffic_is_made_over_shared_memory() {
     let transport = format!("memif://{}", path.display());
     let producer = ["traffic", "producer", "/t", "--transport", &transport];
     let mut producer = forwarder.spawn("producer", &producer);
-    wait_until("a route", || {
-        forwarder.output(&["route", "list"]).contains("/t").then_some(())
-    });
-    let consumer =
-        ["traffic", "consumer", "/t", "--count", "2000", "--json", "--transport", &transport];
+    wait_until("a route", || forwarder.output(&["route", "list"]).contains("/t").then_some(()));
+    let consumer = ["traffic", "consumer", "/t", "--count", "2000", "--transport", &transport];
     let figures = forwarder.json(&consumer);
     assert!(producer.is_running(), "{figures}");
     forwarder.assert_healthy();
@@ -115,7 +110,7 @@ fn a_file_goes_through_dpdk() {
         (is_connected && second.exists()).then_some(())
     });
     let remote = format!("memif://{}/0", second.display());
-    let toml = format!("static_routes = [{{ prefix = \"/memif\", face = {remote:?} }}]");
+    let toml = format!("[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}");
     let mut consuming = Settings::new().toml(&toml).start();
     let face = (remote, "non-local".to_owned());
     wait_until("our face as a client", || remotes(&consuming).contains(&face).then_some(()));
