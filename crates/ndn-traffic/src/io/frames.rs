@@ -12,6 +12,10 @@ const FRAMES_PER_CALL: usize = 256;
 /// Frames taken from the ring before others get their turn.
 const FRAMES_PER_TURN: usize = 1024;
 
+/// An Ethernet frame has no less payload than this. Virtual devices carry shorter ones, but NFD refuses them.
+const PAYLOAD_MIN: usize = 46;
+const PADDING: [u8; PAYLOAD_MIN] = [0; PAYLOAD_MIN];
+
 /// Hands over what has come in frames; false when there was none. Frames that begin with no whole packet
 /// are left out, and what pads short ones too.
 pub(super) fn receive(socket: &mut PacketSocket, mut handle: impl FnMut(&[u8])) -> bool {
@@ -46,7 +50,7 @@ impl FrameOutput {
             bytes: Vec::new(),
             sent: 0,
             lengths: VecDeque::new(),
-            batch: SendBatch::with_capacity(FRAMES_PER_CALL, FRAMES_PER_CALL),
+            batch: SendBatch::with_capacity(FRAMES_PER_CALL, 2 * FRAMES_PER_CALL),
             to,
         }
     }
@@ -70,6 +74,9 @@ impl FrameOutput {
             let mut at = self.sent;
             for &length in self.lengths.iter().take(FRAMES_PER_CALL) {
                 builder.push_slice(&self.bytes[at..at + length]);
+                if length < PAYLOAD_MIN {
+                    builder.push_slice(&PADDING[length..]);
+                }
                 builder.end_frame(&self.to);
                 at += length;
             }
