@@ -201,7 +201,12 @@ fn hostile_server(bytes: &[u8]) -> Option<()> {
                 Message::Ack
             }
             Message::Connect { .. } => Message::Connected { interface: name },
-            _ => Message::Ack,
+            Message::Ack
+            | Message::Hello { .. }
+            | Message::Init { .. }
+            | Message::AddRing { .. }
+            | Message::Connected { .. }
+            | Message::Disconnect { .. } => Message::Ack,
         };
     }
 }
