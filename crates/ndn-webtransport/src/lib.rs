@@ -1,0 +1,31 @@
+//! WebTransport over HTTP/3 (draft-ietf-webtrans-http3) for NDN: each datagram is one NDNLPv2 frame.
+//!
+//! A session appears to the rest of a program as a byte stream of frames, none longer than the session's
+//! `mtu`: whoever has the other end cuts packets into fragments.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`Service`] | the thread on which sessions live |
+//! | [`Listen`], [`Rules`], [`Accepted`] | what listeners need, and what they tell |
+//! | [`Target`], [`connect`], [`Session`] | sessions that are opened here |
+//! | [`Identity`], [`CertificateHash`] | certificates |
+//! | [`Counters`] | what is counted |
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod client;
+mod counters;
+mod server;
+mod service;
+mod session;
+mod x509;
+
+pub use certificate::{CertificateError, CertificateHash, Identity};
+pub use client::{Target, TargetError, connect};
+pub use counters::{Count, Counters};
+pub use server::{Accepted, Admits, PATH, Rules, bind};
+pub use service::{Listen, OnConnected, Service};
+pub use session::Session;
+
+/// The UDP port of gateways that speak WebTransport, where an address has none.
+pub const PORT: u16 = 6367;

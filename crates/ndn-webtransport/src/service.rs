@@ -1,0 +1,266 @@
+//! The thread on which listeners and clients of a program run.
+
+use std::fmt;
+use std::io;
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ndn_sys::clock;
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use wtransport::quinn::{Endpoint, VarInt};
+
+use crate::certificate::{CertificateHash, Identity, Rotation};
+use crate::client::{self, Target};
+use crate::counters::Counters;
+use crate::server::{Accepted, Rules, Server, stream_pair};
+
+/// How often to look whether a certificate is to be renewed.
+const LOOK: Duration = Duration::from_secs(600);
+/// How long peers are told at the end that it has come.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What listeners need.
+pub struct Listen {
+    /// Where to listen, as [`bind`](crate::bind) makes them.
+    pub sockets: Vec<UdpSocket>,
+    /// The certificate; without one, self-signed ones are made and renewed.
+    pub identity: Option<Identity>,
+    /// Who may connect.
+    pub rules: Rules,
+    /// Told of each session, on the thread of the service.
+    pub on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
+}
+
+impl fmt::Debug for Listen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Listen").field("sockets", &self.sockets).finish_non_exhaustive()
+    }
+}
+
+/// Told how an attempt to connect has ended, on the thread of the service.
+pub type OnConnected = Box<dyn FnOnce(Result<Accepted, String>) + Send>;
+
+enum Command {
+    Connect(Target, Duration, OnConnected),
+    SetIdentity(Identity),
+}
+
+/// The thread, as long as this is there.
+pub struct Service {
+    commands: Option<UnboundedSender<Command>>,
+    counters: Arc<Counters>,
+    hashes: Arc<Mutex<Vec<CertificateHash>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Service").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Starts the thread, and listens if that is wanted.
+    ///
+    /// # Errors
+    /// No thread, or no certificate can be made, or the sockets cannot be used.
+    pub fn start(listen: Option<Listen>) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (commands, requests) = unbounded_channel();
+        let (counters, hashes) = (Arc::<Counters>::default(), Arc::default());
+        let listening = {
+            let _entered = runtime.enter();
+            listen.map(|listen| Listening::new(listen, &counters, &hashes)).transpose()?
+        };
+        let of_clients = Arc::clone(&counters);
+        let run = move || runtime.block_on(serve(listening, requests, of_clients));
+        let thread = std::thread::Builder::new().name("webtransport".to_owned()).spawn(run)?;
+        Ok(Self { commands: Some(commands), counters, hashes, thread: Some(thread) })
+    }
+
+    /// Opens a session with a listener; `on_connected` hears of it.
+    pub fn connect(&self, target: Target, idle_timeout: Duration, on_connected: OnConnected) {
+        self.command(Command::Connect(target, idle_timeout, on_connected));
+    }
+
+    /// Shows this certificate to whoever connects from now on.
+    pub fn set_identity(&self, identity: Identity) {
+        self.command(Command::SetIdentity(identity));
+    }
+
+    /// The hash of the certificate, and of the one that will follow it where they are self-signed.
+    #[must_use]
+    pub fn hashes(&self) -> Vec<CertificateHash> {
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What listeners and sessions count.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // The thread ends when nobody can ask it for anything.
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The listeners of the thread.
+struct Listening {
+    server: Arc<Server>,
+    endpoints: Vec<Endpoint>,
+    rotation: Option<Rotation>,
+    hashes: Arc<Mutex<Vec<CertificateHash>>>,
+}
+
+impl Listening {
+    fn new(
+        listen: Listen,
+        counters: &Arc<Counters>,
+        hashes: &Arc<Mutex<Vec<CertificateHash>>>,
+    ) -> io::Result<Self> {
+        let Listen { sockets, identity, rules, on_accepted } = listen;
+        let server = Arc::new(Server::new(rules, Arc::clone(counters), on_accepted));
+        let rotation = match identity {
+            Some(_) => None,
+            None => Some(Rotation::new(now_s()).map_err(io::Error::other)?),
+        };
+        let first = identity.as_ref().or(rotation.as_ref().map(Rotation::current));
+        let first = first.ok_or(io::ErrorKind::InvalidInput)?;
+        let config = server.config(first)?;
+        let endpoints = sockets
+            .into_iter()
+            .map(|socket| Server::endpoint(socket, config.clone()))
+            .collect::<io::Result<_>>()?;
+        let hash = first.hash();
+        let listening = Self { server, endpoints, rotation, hashes: Arc::clone(hashes) };
+        listening.tell(listening.rotation.as_ref().map_or(vec![hash], Rotation::hashes));
+        Ok(listening)
+    }
+
+    fn tell(&self, hashes: Vec<CertificateHash>) {
+        *self.hashes.lock().unwrap_or_else(PoisonError::into_inner) = hashes;
+    }
+
+    fn install(&self, identity: &Identity) {
+        match self.server.config(identity) {
+            Ok(config) => {
+                for endpoint in &self.endpoints {
+                    endpoint.set_server_config(Some(config.clone()));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the certificate of WebTransport stays as it was"),
+        }
+    }
+
+    fn set_identity(&mut self, identity: &Identity) {
+        self.rotation = None;
+        self.install(identity);
+        self.tell(vec![identity.hash()]);
+    }
+
+    fn look(&mut self) {
+        let Some(rotation) = &mut self.rotation else { return };
+        match rotation.look(now_s()) {
+            Ok(false) => {}
+            Ok(true) => {
+                let (current, hashes) = (rotation.current().clone(), rotation.hashes());
+                for hash in &hashes {
+                    tracing::info!(sha256 = %hash, "a certificate of WebTransport");
+                }
+                self.install(&current);
+                self.tell(hashes);
+            }
+            Err(error) => tracing::warn!(%error, "the certificate of WebTransport is not renewed"),
+        }
+    }
+}
+
+async fn serve(
+    mut listening: Option<Listening>,
+    mut commands: UnboundedReceiver<Command>,
+    counters: Arc<Counters>,
+) {
+    for endpoint in listening.iter().flat_map(|listening| &listening.endpoints) {
+        let server = listening.as_ref().map(|listening| Arc::clone(&listening.server));
+        if let Some(server) = server {
+            tokio::spawn(server.listen(endpoint.clone()));
+        }
+    }
+    let mut looks = tokio::time::interval(LOOK);
+    let mut clients = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {
+                if let Some(listening) = &mut listening {
+                    listening.look();
+                }
+            }
+            Some(_) = clients.join_next() => {}
+            command = commands.recv() => match command {
+                Some(Command::Connect(target, idle_timeout, on_connected)) => {
+                    let counters = Arc::clone(&counters);
+                    clients.spawn(run_client(target, idle_timeout, on_connected, counters));
+                }
+                Some(Command::SetIdentity(identity)) => {
+                    if let Some(listening) = &mut listening {
+                        listening.set_identity(&identity);
+                    }
+                }
+                None => break,
+            }
+        }
+    }
+    for endpoint in listening.iter().flat_map(|listening| &listening.endpoints) {
+        endpoint.close(VarInt::from_u32(0), b"");
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
+    }
+    // Their streams have ended, or nobody reads them any more.
+    let _ =
+        tokio::time::timeout(CLOSE_TIMEOUT, async { while clients.join_next().await.is_some() {} })
+            .await;
+}
+
+async fn run_client(
+    target: Target,
+    idle_timeout: Duration,
+    on_connected: OnConnected,
+    counters: Arc<Counters>,
+) {
+    let session = match client::connect(&target, idle_timeout).await {
+        Ok(session) => session,
+        Err(reason) => return on_connected(Err(reason)),
+    };
+    let (near, far) = match stream_pair() {
+        Ok(pair) => pair,
+        Err(error) => return on_connected(Err(error.to_string())),
+    };
+    let (remote, local, mtu) = (session.remote, session.local, session.mtu);
+    on_connected(Ok(Accepted { stream: far, remote, local, mtu, origin: None }));
+    let (reader, writer) = near.into_split();
+    let end = session.carry(reader, writer, &counters).await;
+    tracing::debug!(%target, %end, "a WebTransport session has ended");
+}
+
+fn now_s() -> u64 {
+    clock::wall_clock().as_secs()
+}
+
+#[cfg(test)]
+mod tests;

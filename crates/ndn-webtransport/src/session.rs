@@ -1,0 +1,274 @@
+//! A session and a stream: each datagram is one NDNLPv2 frame, which the stream carries one behind the
+//! other.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use ndn_packet::MAX_PACKET_SIZE;
+use ndn_packet::tlv::frame_len;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use wtransport::endpoint::endpoint_side::Client;
+use wtransport::quinn::{self, SendDatagramError, TransportConfig};
+use wtransport::{Connection, Endpoint, VarInt};
+
+use crate::counters::Counters;
+
+/// Longest UDP payload that every path takes which takes QUIC (RFC 9000, section 14).
+const UDP_PAYLOAD_MIN: usize = 1200;
+/// Peers that take shorter datagrams only are of no use.
+pub(crate) const MTU_MIN: usize = 256;
+/// Bytes of datagrams that wait to be sent. What does not fit waits in the stream, where the face sees
+/// it and marks packets.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Bytes of received datagrams that wait; the oldest give way.
+const RECEIVE_BUFFER: usize = 1024 * 1024;
+/// Of streams there are those of HTTP/3, and nothing much goes by them.
+const STREAM_WINDOW: u32 = 16 * 1024;
+const STREAMS_MAX: u32 = 8;
+/// Longest frame in the stream: a packet and its link header.
+const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
+const READ_LENGTH: usize = 64 * 1024;
+/// How long the last datagrams of a session may take to leave.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
+
+/// A session with a peer, as client or server.
+pub struct Session {
+    connection: Connection,
+    /// What a session that was opened here has for itself.
+    endpoint: Option<Endpoint<Client>>,
+    /// The address that the peer had when the session began.
+    pub remote: SocketAddr,
+    /// The own address.
+    pub local: SocketAddr,
+    /// Longest frame that can be sent on any path.
+    pub mtu: usize,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connection: _, endpoint: _, remote, local, mtu } = self;
+        let mut shown = formatter.debug_struct("Session");
+        shown.field("remote", remote).field("local", local).field("mtu", mtu);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Why a session has ended.
+#[derive(Debug, Error)]
+pub(crate) enum End {
+    /// The stream was closed.
+    #[error("it was closed here")]
+    Closed,
+    /// The stream has failed.
+    #[error("its stream has failed: {0}")]
+    Failed(io::Error),
+    /// What came by it is no sequence of TLV elements.
+    #[error("what was to be sent is no sequence of frames")]
+    Frames,
+    /// The peer has ended it, or is gone.
+    #[error("{0}")]
+    Peer(String),
+}
+
+impl Session {
+    /// Takes a connection that is a session.
+    ///
+    /// # Errors
+    /// The peer takes no datagrams, or only short ones.
+    pub(crate) fn new(connection: Connection, local: SocketAddr) -> Result<Self, Connection> {
+        let quic = connection.quic_connection();
+        // The path may turn out to take more, but also to have been taken for too long.
+        let longer = usize::from(quic.stats().path.current_mtu).saturating_sub(UDP_PAYLOAD_MIN);
+        let mtu = connection.max_datagram_size().map_or(0, |length| length.saturating_sub(longer));
+        let mtu = mtu.min(MAX_PACKET_SIZE);
+        if mtu < MTU_MIN {
+            return Err(connection);
+        }
+        let remote = connection.remote_address();
+        Ok(Self { connection, endpoint: None, remote, local, mtu })
+    }
+
+    /// Gives it an endpoint of its own, which lasts until the peer knows of the end.
+    pub(crate) fn with_endpoint(self, endpoint: Endpoint<Client>) -> Self {
+        Self { endpoint: Some(endpoint), ..self }
+    }
+
+    /// Carries frames both ways until one end is gone, and closes the other.
+    pub(crate) async fn carry(
+        &self,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+        counters: &Counters,
+    ) -> End {
+        let end = tokio::select! {
+            end = self.receive(writer, counters) => end,
+            end = self.send(reader, counters) => end,
+        };
+        if matches!(end, End::Closed) {
+            self.drain().await;
+        }
+        self.connection.close(VarInt::from_u32(0), b"");
+        if let Some(endpoint) = &self.endpoint {
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, endpoint.wait_idle()).await;
+        }
+        end
+    }
+
+    async fn receive(&self, mut writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
+        loop {
+            let datagram = match self.connection.receive_datagram().await {
+                Ok(datagram) => datagram,
+                Err(error) => return End::Peer(error.to_string()),
+            };
+            if !is_frame(&datagram) {
+                counters.malformed_datagrams.increment();
+                continue;
+            }
+            if let Err(error) = writer.write_all(&datagram).await {
+                return End::Failed(error);
+            }
+        }
+    }
+
+    async fn send(&self, mut reader: impl AsyncRead + Unpin, counters: &Counters) -> End {
+        let quic = self.connection.quic_connection();
+        let head = session_head(self.connection.session_id().into_u64());
+        let mut buffer = BytesMut::with_capacity(READ_LENGTH);
+        loop {
+            buffer.reserve(READ_LENGTH);
+            match reader.read_buf(&mut buffer).await {
+                Ok(0) => return End::Closed,
+                Ok(_) => {}
+                Err(error) => return End::Failed(error),
+            }
+            loop {
+                let length = match frame_len(&buffer) {
+                    Ok(Some(length)) if length > FRAME_LENGTH_MAX => return End::Frames,
+                    Ok(Some(length)) if length <= buffer.len() => length,
+                    Ok(_) => break,
+                    Err(_) => return End::Frames,
+                };
+                let datagram: Bytes = [&head[..], &buffer[..length]].concat().into();
+                buffer.advance(length);
+                match quic.send_datagram_wait(datagram).await {
+                    Ok(()) => {}
+                    Err(SendDatagramError::TooLarge) => counters.oversized_frames.increment(),
+                    Err(error) => return End::Peer(error.to_string()),
+                }
+            }
+        }
+    }
+
+    /// Waits until what was to be sent has left, for a while.
+    async fn drain(&self) {
+        let quic = self.connection.quic_connection();
+        let has_left = async {
+            while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < SEND_BUFFER {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, has_left).await;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Whether a datagram is one TLV element, whole and alone, that a packet can be in. The stream could not
+/// be followed otherwise.
+fn is_frame(datagram: &[u8]) -> bool {
+    datagram.len() <= FRAME_LENGTH_MAX
+        && matches!(frame_len(datagram), Ok(Some(length)) if length == datagram.len())
+}
+
+/// What stands before the payload of a datagram: the number of the session's stream, by four
+/// (RFC 9297, section 2.1; RFC 9000, section 16).
+fn session_head(session_id: u64) -> Vec<u8> {
+    let number = session_id / 4;
+    let bytes = number.to_be_bytes();
+    let (length, prefix) = match number {
+        0..0x40 => (1, 0),
+        0x40..0x4000 => (2, 0x40),
+        0x4000..0x4000_0000 => (4, 0x80),
+        _ => (8, 0xc0),
+    };
+    let mut head = bytes[8 - length..].to_vec();
+    head[0] |= prefix;
+    head
+}
+
+/// How connections behave: bounded, and with signs of life.
+pub(crate) fn transport_config(idle_timeout: Duration) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    let idle = quinn::IdleTimeout::try_from(idle_timeout).ok();
+    config
+        .max_idle_timeout(idle)
+        .keep_alive_interval(Some(idle_timeout / 3))
+        .max_concurrent_bidi_streams(STREAMS_MAX.into())
+        .max_concurrent_uni_streams(STREAMS_MAX.into())
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window((STREAMS_MAX * STREAM_WINDOW).into())
+        .send_window(u64::from(STREAMS_MAX * STREAM_WINDOW))
+        .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
+        .datagram_send_buffer_size(SEND_BUFFER);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sessions_are_named_as_rfc_9000_writes_integers() {
+        assert_eq!(session_head(0), [0]);
+        assert_eq!(session_head(4 * 37), [0x25]);
+        assert_eq!(session_head(4 * 15_293), [0x7b, 0xbd]);
+        assert_eq!(session_head(4 * 494_878_333), [0x9d, 0x7f, 0x3e, 0x7d]);
+        assert_eq!(session_head(4 << 40), [0xc0, 0, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn datagrams_are_one_element_each() {
+        assert!(is_frame(&[6, 2, 7, 0]));
+        assert!(is_frame(&[0x64, 0]));
+        assert!(is_frame(&[&[6, 0xfd, 0x22, 0x60][..], &[0; 0x2260]].concat()));
+        for wrong in [
+            &[][..],
+            &[6],
+            &[6, 2, 7],
+            &[6, 2, 7, 0, 0],
+            &[0, 0],
+            &[6, 0xfd, 0, 1, 0],
+            &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+            &[&[6, 0xfd, 0x30, 0][..], &[0; 0x3000]].concat(),
+        ] {
+            assert!(!is_frame(wrong), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_for_a_frame_leaves_the_stream_in_step(
+            datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..40),
+        ) {
+            let frames: Vec<_> = datagrams.into_iter().filter(|one| is_frame(one)).collect();
+            let stream = frames.concat();
+            let mut rest = &stream[..];
+            for frame in &frames {
+                let length = frame_len(rest).unwrap().unwrap();
+                prop_assert_eq!(&rest[..length], &frame[..]);
+                rest = &rest[length..];
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+}
