@@ -31,7 +31,7 @@ pub fn browser_found() -> bool {
 }
 
 /// What `tests/interop/js/page.js` says when a browser shows it: how long the object `name` is, and
-/// its checksum.
+/// its checksum. The address of a forwarder with WebTransport ends in `&certificate=` and the hash.
 ///
 /// # Panics
 /// It says that it has failed, or nothing.

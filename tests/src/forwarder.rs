@@ -20,6 +20,7 @@ pub struct Settings {
     tcp: bool,
     udp: bool,
     websocket: bool,
+    webtransport: bool,
     workers: Option<usize>,
     toml: String,
     arguments: Vec<String>,
@@ -51,6 +52,13 @@ impl Settings {
     #[must_use]
     pub fn websocket(mut self) -> Self {
         self.websocket = true;
+        self
+    }
+
+    /// Listens for WebTransport on the loopback interface, too; not together with [`udp`](Self::udp).
+    #[must_use]
+    pub fn webtransport(mut self) -> Self {
+        self.webtransport = true;
         self
     }
 
@@ -161,6 +169,17 @@ impl Forwarder {
         format!("ws://127.0.0.1:{}", self.port)
     }
 
+    /// The address of its WebTransport port, with the hash of its certificate.
+    ///
+    /// # Panics
+    /// It has none.
+    #[must_use]
+    pub fn webtransport(&self) -> String {
+        let status = self.json(&["webtransport"]);
+        let hash = status["certificate_hashes"][0].as_str().expect("a certificate");
+        format!("https://127.0.0.1:{}/ndn#sha256={hash}", self.port)
+    }
+
     /// A connection to its Unix socket.
     ///
     /// # Panics
@@ -248,11 +267,15 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     };
     let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
     let websocket = listener(settings.websocket);
+    let webtransport = match settings.webtransport {
+        true => format!("[listeners.webtransport]\n{}", listener(true)),
+        false => String::new(),
+    };
     write!(
         toml,
         "[forwarder]\nworkers = {}\n\
          [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}\
-         [listeners.websocket]\n{websocket}{}",
+         {webtransport}[listeners.websocket]\n{websocket}{}",
         settings.workers.unwrap_or_else(worker_count),
         socket.display(),
         settings.toml

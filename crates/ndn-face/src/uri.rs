@@ -38,6 +38,10 @@ pub enum FaceUri {
     WebSocketClient(SocketAddr),
     /// `memif://`: an interface behind a Unix socket.
     Memif(ndn_memif::Address),
+    /// `quic://`: an end of a WebTransport session, or where they are accepted.
+    Quic(SocketAddr),
+    /// `https://`: the far end of a WebTransport session that was opened here.
+    WebTransport(Arc<str>),
     /// `internal://`: management and other parts of the forwarder.
     Internal,
     /// `contentstore://`: the face that packets of the content store seem to come from.
@@ -64,6 +68,8 @@ impl fmt::Display for FaceUri {
             Self::WebSocket(address) => write!(formatter, "ws://{address}"),
             Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
             Self::Memif(address) => address.fmt(formatter),
+            Self::Quic(address) => write!(formatter, "quic://{address}"),
+            Self::WebTransport(url) => formatter.write_str(url),
             Self::Internal => formatter.write_str("internal://"),
             Self::ContentStore => formatter.write_str("contentstore://"),
             Self::Null => formatter.write_str("null://"),
@@ -109,6 +115,7 @@ mod tests {
         let address = "[::1]:9696".parse().unwrap();
         assert_eq!(FaceUri::WebSocket(address).to_string(), "ws://[::1]:9696");
         assert_eq!(FaceUri::WebSocketClient(address).to_string(), "wsclient://[::1]:9696");
+        assert_eq!(FaceUri::Quic(address).to_string(), "quic://[::1]:9696");
         let bound = |is_ipv4| FaceUri::UdpDevice { is_ipv4, interface: "eth0".into(), port: 6363 };
         assert_eq!(bound(true).to_string(), "udp4+dev://eth0:6363");
         assert_eq!(bound(false).to_string(), "udp6+dev://eth0:6363");

@@ -7,6 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const UNICAST_PORT: u16 = 6363;
 /// Default port of UDP multicast.
 const MULTICAST_PORT: u16 = 56363;
+/// What gateways that speak WebTransport listen on, and the path that they are asked for.
+const WEBTRANSPORT_PORT: u16 = 6367;
+const WEBTRANSPORT_PATH: &str = "/ndn";
 
 /// A parsed face URI: `scheme://host:port/path`. Parsing checks the form only; whether the parts
 /// make sense for the scheme is what [`FaceUri::is_canonical`] tells.
@@ -56,7 +59,7 @@ impl FaceUri {
         if !is_word(base) || !extension.is_none_or(is_word) {
             return None;
         }
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (authority, path) = rest.find(['/', '#']).map_or((rest, ""), |at| rest.split_at(at));
         if path.contains('?') {
             return None;
         }
@@ -138,7 +141,7 @@ impl FaceUri {
     #[must_use]
     pub fn is_canonical(&self) -> bool {
         match self.scheme.as_str() {
-            "udp4" | "tcp4" | "udp6" | "tcp6" | "ether" => {
+            "udp4" | "tcp4" | "udp6" | "tcp6" | "ether" | "https" => {
                 self.canonize().is_ok_and(|canonical| canonical == *self)
             }
             "dev" => !self.host.is_empty() && self.port.is_empty() && self.path.is_empty(),
@@ -159,6 +162,7 @@ impl FaceUri {
             "udp" | "udp4" | "udp6" => self.canonize_ip("udp"),
             "tcp" | "tcp4" | "tcp6" => self.canonize_ip("tcp"),
             "ether" => self.canonize_ether(),
+            "https" => self.canonize_https(),
             "dev" if self.host.is_empty() => self.fail("the interface name is missing"),
             "dev" if !self.port.is_empty() => self.fail("a port is not allowed"),
             "dev" if !matches!(self.path.as_str(), "" | "/") => self.fail("a path is not allowed"),
@@ -167,7 +171,7 @@ impl FaceUri {
             "memif" => self.fail("the path of a socket and the number of an interface are needed"),
             "udp4+dev" | "udp6+dev" => self.fail("interface name and port are needed, no path"),
             _ => self.fail(
-                "the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, ether, memif and dev",
+                "the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, https, ether, memif and dev",
             ),
         }
     }
@@ -222,6 +226,43 @@ impl FaceUri {
         };
         let host = address.map(|byte| format!("{byte:02x}")).join(":");
         Ok(Self { host, bracketed: true, ..self.clone() })
+    }
+
+    /// Of WebTransport: the host may be a name, and what follows the path after `#` is the hash of the
+    /// certificate that is expected (`sha256=…`).
+    fn canonize_https(&self) -> Result<Self, FaceUriError> {
+        let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        if self.host.is_empty() || !self.host.bytes().all(is_of_host) {
+            return self.fail("the host is neither a name nor an address");
+        }
+        let port = match self.port.as_str() {
+            "" => WEBTRANSPORT_PORT,
+            digits => match digits.parse() {
+                Ok(port) if port != 0 => port,
+                _ => return self.fail("the port is not in 1..65536"),
+            },
+        };
+        let (path, hash) =
+            self.path.find('#').map_or((self.path.as_str(), ""), |at| self.path.split_at(at));
+        let is_hash =
+            |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !hash.is_empty() && !hash.strip_prefix("#sha256=").is_some_and(is_hash) {
+            return self.fail("after # is no certificate hash such as sha256=<64 digits>");
+        }
+        let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%".contains(&byte);
+        if !path.bytes().all(is_of_path) {
+            return self.fail("the path has characters that have to be escaped");
+        }
+        let path = if matches!(path, "" | "/") { WEBTRANSPORT_PATH } else { path };
+        let host = match self.bracketed {
+            true => match self.host.parse::<Ipv6Addr>() {
+                Ok(address) => address.to_string(),
+                Err(_) => return self.fail("the address cannot be used"),
+            },
+            false => self.host.to_ascii_lowercase(),
+        };
+        let path = format!("{path}{}", hash.to_ascii_lowercase());
+        Ok(Self { host, port: port.to_string(), path, ..self.clone() })
     }
 
     fn ip_address(&self) -> Option<IpAddr> {

@@ -1,16 +1,28 @@
-// What a browser runs: fetches a versioned, segmented object over WebSocket on the NDNts libraries,
-// and says on its console how long it is and what its SHA-256 is. The address of the forwarder and the
-// name are in the query of the page.
+// What a browser runs: fetches a versioned, segmented object over WebSocket or WebTransport on the NDNts
+// libraries, and says on its console how long it is and what its checksum is. The address of the forwarder,
+// the SHA-256 of its certificate (of WebTransport) and the name are in the query of the page.
 
 import { Forwarder } from "@ndn/fw";
 import { Name } from "@ndn/packet";
+import { H3Transport } from "@ndn/quic-transport";
 import { retrieveMetadata } from "@ndn/rdr";
 import { fetch } from "@ndn/segmented-object";
 import { WsTransport } from "@ndn/ws-transport";
 
+function connect(query) {
+  const forwarder = query.get("forwarder");
+  if (forwarder.startsWith("ws")) {
+    return WsTransport.createFace({}, forwarder);
+  }
+  const digits = query.get("certificate").match(/../g);
+  const value = Uint8Array.from(digits, (pair) => Number.parseInt(pair, 16));
+  const serverCertificateHashes = [{ algorithm: "sha-256", value }];
+  return H3Transport.createFace({}, forwarder, { serverCertificateHashes });
+}
+
 async function run() {
   const query = new URLSearchParams(location.search);
-  const face = await WsTransport.createFace({}, query.get("forwarder"));
+  const face = await connect(query);
   const { name } = await retrieveMetadata(new Name(query.get("name")), { retx: 8 });
   const content = await fetch(name);
   // SubtleCrypto is for pages that came safely; this one came from a file.

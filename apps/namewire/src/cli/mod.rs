@@ -52,6 +52,7 @@ mod target;
 mod trace;
 mod traffic;
 mod tree;
+mod webtransport;
 mod workers;
 
 use std::process::ExitCode;
@@ -93,6 +94,8 @@ enum Command {
     Capture(capture::Options),
     Log(log::Options),
     Workers(workers::Options),
+    #[command(name = "webtransport")]
+    WebTransport(webtransport::Options),
     Interfaces(interfaces::Options),
     Ndt(ndt::Options),
     Nfdc(nfdc::Options),
@@ -155,6 +158,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),
         Command::Workers(options) => workers::run(options),
+        Command::WebTransport(options) => webtransport::run(options),
         Command::Interfaces(options) => interfaces::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Nfdc(_) => Ok(()),

@@ -116,24 +116,25 @@ fn check_ports(listeners: &Listeners) -> Result<(), Contradiction> {
         let addresses = if is_enabled { addresses } else { &[] };
         addresses.iter().map(|address| (name, SocketAddr::new(*address, port))).collect::<Vec<_>>()
     };
-    let Listeners { tcp, udp, websocket, multicast, .. } = listeners;
+    let Listeners { tcp, udp, websocket, webtransport, multicast, .. } = listeners;
     let mut streams = of("listeners.tcp", tcp.enabled, &tcp.addresses, tcp.port);
     let (addresses, port) = (&websocket.addresses, websocket.port);
     streams.extend(of("listeners.websocket", websocket.enabled, addresses, port));
     check_overlap("TCP", &streams)?;
-    let datagrams = of("listeners.udp", udp.enabled, &udp.addresses, udp.port);
+    let mut datagrams = of("listeners.udp", udp.enabled, &udp.addresses, udp.port);
+    let (addresses, port) = (&webtransport.addresses, webtransport.port);
+    datagrams.extend(of("listeners.webtransport", webtransport.enabled, addresses, port));
     check_overlap("UDP", &datagrams)?;
     let Multicast { enabled, groups, .. } = multicast;
     // The sockets of a group share their address with each other, not with a listener.
-    let shared = datagrams.iter().find_map(|(_, address)| {
+    let shared = datagrams.iter().find_map(|(name, address)| {
         let is_covered = |group: &&SocketAddr| *enabled && overlap(**group, *address);
-        groups.iter().find(is_covered)
+        groups.iter().find(is_covered).map(|group| (name, group))
     });
     match shared {
-        Some(group) => {
-            let reason =
-                format!("listeners.multicast: the group {group} has the port of listeners.udp");
-            Contradiction::of(&["listeners.multicast", "listeners.udp"], reason)
+        Some((name, group)) => {
+            let reason = format!("listeners.multicast: the group {group} has the port of {name}");
+            Contradiction::of(&["listeners.multicast", name], reason)
         }
         None => Ok(()),
     }

@@ -26,6 +26,7 @@ impl Listeners {
             || self.udp.enabled
             || self.websocket.enabled
             || self.memif.enabled
+            || self.webtransport.enabled
             || self.ethernet.enabled
     }
 }

@@ -18,6 +18,8 @@ pub struct Listeners {
     pub memif: MemifListener,
     /// The WebSocket listener, for browsers.
     pub websocket: WebSocketListener,
+    /// The WebTransport listener, for browsers, too.
+    pub webtransport: super::WebTransportListener,
     /// UDP groups on network interfaces.
     pub multicast: Multicast,
     /// Ethernet faces on network interfaces.

@@ -22,6 +22,7 @@ mod to_toml;
 mod together;
 mod types;
 mod units;
+mod webtransport;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,7 @@ pub use origin::Origin;
 pub use reference::reference;
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
+pub use webtransport::WebTransportListener;
 
 /// The documented sample, which spells out every key with its default.
 pub const SAMPLE: &str = include_str!("../../namewire.sample.toml");

@@ -131,6 +131,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     websocket.read_optional("origins", &mut own.origins);
     websocket.read("local_origins", &mut own.local_origins);
     websocket.finish();
+    listeners.webtransport.read(section.section("webtransport"));
 
     let mut udp = section.section("udp");
     udp.read("enabled", &mut listeners.udp.enabled);
@@ -339,7 +340,7 @@ fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
     Some(StaticRoute { prefix: prefix?, face: face?, cost, child_inherit, capture })
 }
 
-fn not_empty<T>(list: &[T]) -> Result<(), String> {
+pub(super) fn not_empty<T>(list: &[T]) -> Result<(), String> {
     if list.is_empty() {
         Err("the list is empty; `enabled = false` turns a listener off".to_owned())
     } else {
@@ -367,11 +368,12 @@ impl FromToml for FaceUri {
         let text = String::from_toml(value)?;
         let uri =
             Self::parse(&text).and_then(|uri| uri.canonize()).map_err(|error| error.to_string())?;
-        if matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6" | "ether" | "memif") {
+        let schemes = ["udp4", "udp6", "tcp4", "tcp6", "ether", "memif", "https"];
+        if schemes.contains(&uri.scheme()) {
             Ok(uri)
         } else {
             Err(format!(
-                "`{text}` is not a UDP, TCP, Ethernet or memif face: write one such as \"udp4://192.0.2.1:6363\""
+                "`{text}` is no UDP, TCP, WebTransport, Ethernet or memif face: write one such as \"udp4://192.0.2.1:6363\""
             ))
         }
     }

@@ -113,8 +113,9 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     let interfaces = texts(&multicast.interfaces);
     writer.changed("interfaces", &multicast.interfaces, &default.interfaces, interfaces);
     writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
-    let other = &Config::default().listeners.ethernet;
-    own.ethernet.write(writer, other);
+    let other = Config::default().listeners;
+    own.ethernet.write(writer, &other.ethernet);
+    own.webtransport.write(writer, &other.webtransport);
     writer.section("[privileges]");
     for (key, value) in [("user", &config.privileges.user), ("group", &config.privileges.group)] {
         if let Some(value) = value {
@@ -367,6 +368,14 @@ mod tests {
             port = 7002
             origins = []
             local_origins = ["https://app.example.com:8443"]
+            [listeners.webtransport]
+            port = 443
+            addresses = ["192.0.2.1"]
+            certificate = "/etc/cert.pem"
+            key = "/etc/key.pem"
+            origins = []
+            sessions = 7
+            idle_timeout = "30s"
             [privileges]
             user = "ndn"
             group = "77"

@@ -1,5 +1,5 @@
-//! The local socket through which `namewire log`, `capture`, `workers`, `ndt`, `trace` and, for what the
-//! workers count, `status` reach a running forwarder.
+//! The local socket through which `namewire log`, `capture`, `workers`, `ndt`, `trace`, `webtransport` and,
+//! for what the workers count, `status` reach a running forwarder.
 //!
 //! A client sends one JSON object per line and gets one per line back: `{"result": ...}` or
 //! `{"error": "..."}`. `capture.start` is the exception: after its result line, the connection
@@ -17,7 +17,7 @@ mod service_times;
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
     Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LogLevels, QueueStatistics, Request,
-    Statistics, Version, WorkerStatistics,
+    Statistics, Version, WebTransportStatus, WorkerStatistics,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

@@ -36,6 +36,9 @@ pub enum Request {
         /// Only faces with higher numbers; none takes all.
         after: Option<u64>,
     },
+    /// What the WebTransport listener does: answered with [`WebTransportStatus`].
+    #[serde(rename = "webtransport")]
+    WebTransport,
     /// Which worker names are dispatched to: answered with [`Dispatch`].
     #[serde(rename = "ndt.list")]
     NdtList,
@@ -74,6 +77,27 @@ pub struct Version {
     pub version: String,
     /// Its process number.
     pub process_id: u32,
+}
+
+/// The WebTransport listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebTransportStatus {
+    /// Addresses and ports that it listens on; none if there is no listener.
+    pub addresses: Vec<String>,
+    /// SHA-256 of the certificate, in hexadecimal digits, and of the one to come if there is one.
+    pub certificate_hashes: Vec<String>,
+    /// The certificate was made here: pages need its hash.
+    pub self_signed: bool,
+    /// What it counts, by name.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl WebTransportStatus {
+    /// The hashes, if pages need them.
+    #[must_use]
+    pub fn self_signed_hashes(self) -> Vec<String> {
+        if self.self_signed { self.certificate_hashes } else { Vec::new() }
+    }
 }
 
 /// Log levels in force.

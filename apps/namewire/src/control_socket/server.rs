@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::protocol::{
     Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, Request, Response, Statistics, Version,
+    WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -57,6 +58,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String>;
+
+    /// What the WebTransport listener does.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn webtransport(&self) -> Result<WebTransportStatus, String>;
 
     /// Tells how names are dispatched to workers, or changes it.
     ///
@@ -334,6 +341,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
         Request::Statistics => serde_json::to_value(handler.statistics()),
         Request::Links { after } => match handler.links(*after) {
             Ok(links) => serde_json::to_value(links),
+            Err(reason) => return Response::Error(reason),
+        },
+        Request::WebTransport => match handler.webtransport() {
+            Ok(status) => serde_json::to_value(status),
             Err(reason) => return Response::Error(reason),
         },
         Request::NdtList => return dispatch(handler, DispatchAction::List),

@@ -41,6 +41,11 @@ impl Handler for Recorder {
         Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        let hash = "ab".repeat(32);
+        Ok(WebTransportStatus { certificate_hashes: vec![hash], ..WebTransportStatus::default() })
+    }
+
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
         match action {
             DispatchAction::List => Ok(Dispatch { depth: 2, ..Dispatch::default() }),

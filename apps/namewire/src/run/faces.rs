@@ -10,6 +10,7 @@ use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
 use ndn_management::{FaceCapabilities, FacePersistency, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::FaceIndex;
+use ndn_webtransport::{Accepted, Target};
 
 use super::control::Excess;
 use super::listeners::LocalEnd;
@@ -63,7 +64,8 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
     ] {
         flags |= if is_set { bit } else { 0 };
     }
-    let is_datagram = options.link.mtu.is_some();
+    let is_session = matches!(local, FaceUri::Quic(_));
+    let is_datagram = options.link.mtu.is_some() && !is_session;
     FaceRecord {
         properties: ndn_management::FaceProperties {
             face_id: options.properties.face_id,
@@ -165,6 +167,56 @@ pub(super) fn connected_tcp(
     wanted.apply(&mut options);
     let transport = NewTransport::Stream(stream);
     NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::Tcp(remote), local }
+}
+
+/// A face for a session that somebody has opened.
+pub(super) fn accepted_session(face_id: u64, session: Accepted, config: &Config) -> NewFace {
+    let properties = FaceProperties {
+        pit_tokens: PitTokenPolicy::WhenSeen,
+        pending_quota: true,
+        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+    };
+    let options = FaceOptions {
+        link: LinkOptions {
+            mtu: Some(session.mtu),
+            interests_per_second: config.limits.interests_per_second,
+            ..settings::stream_link(&config.faces, &config.limits)
+        },
+        ..FaceOptions::stream(properties, Persistency::OnDemand)
+    };
+    NewFace {
+        ticket: None,
+        transport: NewTransport::Stream(session.stream),
+        options,
+        remote: FaceUri::Quic(session.remote),
+        local: FaceUri::Quic(session.local),
+    }
+}
+
+/// A face for a session that was opened here. Its frames are no longer than the session takes.
+pub(super) fn opened_session(
+    face_id: u64,
+    session: Accepted,
+    target: &Target,
+    wanted: &Wanted,
+    config: &Config,
+) -> NewFace {
+    let properties = wanted.properties(face_id, FaceScope::NonLocal);
+    let mut options = FaceOptions {
+        link: LinkOptions {
+            mtu: Some(session.mtu),
+            ..settings::stream_link(&config.faces, &config.limits)
+        },
+        ..FaceOptions::stream(properties, wanted.persistency)
+    };
+    apply(&wanted.options, &mut options, Some(session.mtu));
+    NewFace {
+        ticket: wanted.ticket,
+        transport: NewTransport::Stream(session.stream),
+        options,
+        remote: FaceUri::WebTransport(target.to_string().into()),
+        local: FaceUri::Quic(session.local),
+    }
 }
 
 /// A UDP face to `remote`.

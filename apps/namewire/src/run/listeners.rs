@@ -12,6 +12,7 @@ use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 
 use super::directory::{self, OwnFile};
 use super::websocket::Admission;
+use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
 
 /// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
@@ -73,6 +74,12 @@ pub(super) struct Listeners {
     /// One set for each worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
     udp_addresses: Vec<SocketAddr>,
+    /// For WebTransport sessions; taken by the service.
+    pub(super) webtransport: webtransport::Opened,
+    /// Where that listens.
+    pub(super) webtransport_addresses: Vec<SocketAddr>,
+    /// Hashes of its certificate that pages need.
+    pub(super) webtransport_hashes: Vec<String>,
     /// Files and directories that were made for sockets.
     pub(super) own_files: Vec<OwnFile>,
 }
@@ -82,8 +89,15 @@ impl Listeners {
     pub(super) fn open(config: &Config, worker_count: usize) -> anyhow::Result<Self> {
         let Config { listeners: config, faces, bound_faces, .. } = config;
         let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
-        let mut listeners =
-            Self { streams: Vec::new(), udp, udp_addresses: Vec::new(), own_files: Vec::new() };
+        let mut listeners = Self {
+            streams: Vec::new(),
+            udp,
+            udp_addresses: Vec::new(),
+            webtransport: webtransport::Opened::default(),
+            webtransport_addresses: Vec::new(),
+            webtransport_hashes: Vec::new(),
+            own_files: Vec::new(),
+        };
         if config.unix.enabled {
             let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
             listeners.own_files.extend(make_directory(&path)?);
@@ -126,6 +140,15 @@ impl Listeners {
                     set.push((socket, true));
                 }
             }
+        }
+        if config.webtransport.enabled {
+            let own = &config.webtransport;
+            let sockets =
+                open_all("WebTransport", &own.addresses, own.port, ndn_webtransport::bind)?;
+            let addresses = sockets.iter().map(std::net::UdpSocket::local_addr);
+            listeners.webtransport_addresses = addresses.collect::<io::Result<_>>()?;
+            let identity = webtransport::identity(own)?;
+            listeners.webtransport = webtransport::Opened { sockets, identity };
         }
         Ok(listeners)
     }
@@ -185,6 +208,14 @@ impl Listeners {
                 config.tcp.port
             );
         }
+        for hash in &self.webtransport_hashes {
+            let port = config.webtransport.port;
+            let _ = writeln!(
+                text,
+                "pages open WebTransport at https://HOST:{port}{} with the certificate hash sha256 {hash}",
+                ndn_webtransport::PATH
+            );
+        }
         if let Some(path) = control {
             let _ = writeln!(
                 text,
@@ -207,7 +238,9 @@ impl Listeners {
         });
         let udp =
             self.udp_addresses.iter().map(|address| ndn_face::FaceUri::Udp(*address).to_string());
-        streams.chain(udp).collect()
+        let sessions = self.webtransport_addresses.iter();
+        let sessions = sessions.map(|address| ndn_face::FaceUri::Quic(*address).to_string());
+        streams.chain(udp).chain(sessions).collect()
     }
 }
 
@@ -278,10 +311,13 @@ fn open_all<T>(
             Err(error) if may_lack_one && lacks_family(&error) => {
                 tracing::info!(%address, "{kind}: this kind of address is not available");
             }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kind == "WebSocket" => bail!(
-                "WebSocket port {port} is in use on {}; choose another in [listeners.websocket]",
-                address.ip()
-            ),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kind.starts_with("Web") => {
+                bail!(
+                    "{kind} port {port} is in use on {}; choose another in [listeners.{}]",
+                    address.ip(),
+                    kind.to_lowercase()
+                )
+            }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
                 "{kind} port {port} is in use on {}; choose another with --port, or switch {kind} \
                  off with --no-{}",

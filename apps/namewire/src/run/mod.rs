@@ -24,6 +24,7 @@
 //! | `placement` | which worker does what on which processor |
 //! | `service_manager` | telling systemd, or `namewire start`, that it is ready |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
+//! | `websocket`, `webtransport` | for browsers |
 //! | `stop` | signals |
 
 pub(crate) mod access;
@@ -51,6 +52,7 @@ mod stop;
 mod tables;
 mod telemetry;
 mod websocket;
+mod webtransport;
 
 use std::sync::Arc;
 

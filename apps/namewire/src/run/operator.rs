@@ -16,7 +16,7 @@ use ndn_table::Timestamp;
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
     CaptureStream, Dispatch, DispatchAction, Handler, InterestStatistics, LinkCounters,
-    QueueStatistics, ServiceTimesTrace, Statistics, WorkerStatistics,
+    QueueStatistics, ServiceTimesTrace, Statistics, WebTransportStatus, WorkerStatistics,
 };
 use crate::logging::LogHandle;
 
@@ -63,6 +63,8 @@ pub(super) enum OperatorRequest {
     Links(LinksRequest),
     /// To measure service times, or not.
     Trace(bool),
+    /// What the WebTransport listener does.
+    WebTransport(std::sync::mpsc::SyncSender<WebTransportStatus>),
 }
 
 /// What one worker counts.
@@ -205,6 +207,14 @@ impl Handler for Operator {
         let (answer, answered) = sync_channel(1);
         let request = OperatorRequest::Links(LinksRequest { after, answer });
         self.requests.send(request).map_err(|_| stopping())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| stopping())
+    }
+
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, answered) = sync_channel(1);
+        self.requests.send(OperatorRequest::WebTransport(answer)).map_err(|_| stopping())?;
         self.waker.wake();
         answered.recv().map_err(|_| stopping())
     }

@@ -10,7 +10,7 @@ use ndn_management::ControlState;
 use ndn_sys::poll::Waker;
 
 use super::privileges::{self, Change};
-use super::{control, directory, placement};
+use super::{control, directory, placement, webtransport};
 use crate::config::Config;
 
 /// All that a forwarder is started with, beside its configuration.
@@ -35,6 +35,9 @@ impl Plan {
         let places = placement::plan(&config.forwarder)?;
         check_socket_places(config)?;
         let privileges = privileges::plan(config)?;
+        if config.listeners.webtransport.enabled {
+            webtransport::identity(&config.listeners.webtransport)?;
+        }
         let (management, key_chain) = control::management(config)?;
         Ok(Self { management, key_chain, places, privileges })
     }

@@ -63,8 +63,16 @@ fn kept(config: &Config) -> Vec<Capability> {
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
     // Whoever adds a kind of listener has to say here what its faces need that are made later: packet
     // sockets, for one, RawNetwork.
-    let Listeners { unix: _, memif: _, tcp: _, websocket: _, udp, multicast, ethernet } =
-        &config.listeners;
+    let Listeners {
+        unix: _,
+        memif: _,
+        tcp: _,
+        websocket: _,
+        webtransport: _,
+        udp,
+        multicast,
+        ethernet,
+    } = &config.listeners;
     let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
     let has_bound_faces = !config.bound_faces.is_empty();

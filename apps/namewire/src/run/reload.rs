@@ -36,6 +36,9 @@ impl Control {
         for choice in &config.strategy_choices {
             strategies.insert(choice.strategy.as_ref()).map_err(|error| error.to_string())?;
         }
+        // A certificate may have been renewed, at the same place: the listener is what it was.
+        let certificate = self.reload_certificate();
+        certificate.map_err(|error| format!("{error:#}"))?;
         log.apply(&config.log)?;
         self.state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
         self.state.set_readvertise_nlsr(config.management.readvertise_nlsr);

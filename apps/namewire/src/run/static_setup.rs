@@ -29,7 +29,8 @@ enum State {
     /// To be begun then.
     DueAt(u64),
     Begun,
-    Made,
+    /// As this face.
+    Made(u64),
 }
 
 /// What the configuration asks for and how far it is.
@@ -94,7 +95,7 @@ impl StaticSetup {
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.iter().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
-            State::Begun | State::Made => None,
+            State::Begun | State::Made(_) => None,
         });
         due.min()
     }
@@ -118,8 +119,10 @@ impl StaticSetup {
         ticket: Option<u64>,
         face_id: u64,
     ) {
+        let retry_ns = self.retry_ns_min;
         let Some(face) = self.face_of(ticket) else { return };
-        face.state = State::Made;
+        face.state = State::Made(face_id);
+        face.retry_ns = retry_ns;
         let remote = face.remote.clone();
         for route in self.routes.iter().filter(|route| route.face == remote) {
             let flags = [
@@ -162,6 +165,19 @@ impl StaticSetup {
         let Some(face) = self.face_of(ticket) else { return };
         face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
         face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
+    }
+
+    /// A face is gone. If it was that of a WebTransport session, which the worker cannot open again, and
+    /// is to be permanent, another one is opened.
+    pub(super) fn session_ended(&mut self, now_ns: u64, face_id: u64) {
+        let ended = self.faces.iter_mut().find(|face| {
+            face.state == State::Made(face_id)
+                && face.remote.scheme() == "https"
+                && face.wanted.persistency == Persistency::Permanent
+        });
+        if let Some(face) = ended {
+            face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+        }
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {

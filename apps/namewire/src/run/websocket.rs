@@ -45,7 +45,7 @@ pub(super) enum Client {
 
 impl Admission {
     /// Who has sent these Origin fields; none may not connect.
-    fn client(&self, origins: &[&str]) -> Option<Client> {
+    pub(super) fn client(&self, origins: &[&str]) -> Option<Client> {
         let parsed = origins.iter().map(|origin| origin.parse::<Origin>().ok());
         let parsed: Vec<Option<Origin>> = parsed.collect();
         let all = |is_it: &dyn Fn(&Origin) -> bool| {

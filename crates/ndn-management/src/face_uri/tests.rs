@@ -65,6 +65,9 @@ fn canonical_forms() {
         "udp4+dev://eth0:56363",
         "udp6+dev://eth0:56363",
         "memif:///run/ndn/memif.sock/0",
+        "https://router.example:6367/ndn",
+        "https://[2001:db8::1]:443/a/b",
+        &format!("https://127.0.0.1:6367/ndn#sha256={}", "0f".repeat(32)),
     ] {
         let uri = FaceUri::parse(text).unwrap();
         assert!(uri.is_canonical(), "{text}");
@@ -83,6 +86,12 @@ fn canonization() {
         ("udp6://[fe80::1%25eth0]:6363", "udp6://[fe80::1%eth0]:6363"),
         ("ether://[08:0:27:1:DD:01]", "ether://[08:00:27:01:dd:01]"),
         ("dev://eth0/", "dev://eth0"),
+        ("https://Router.Example", "https://router.example:6367/ndn"),
+        ("https://[2001:DB8:0::1]:0443/", "https://[2001:db8::1]:443/ndn"),
+        (
+            &format!("https://host#sha256={}", "AB".repeat(32)),
+            &format!("https://host:6367/ndn#sha256={}", "ab".repeat(32)),
+        ),
     ] {
         let uri = FaceUri::parse(text).unwrap();
         assert!(!uri.is_canonical(), "{text}");
@@ -107,6 +116,12 @@ fn what_has_no_canonical_form() {
         "dev://",
         "dev://eth0:6363",
         "udp4+dev://eth0",
+        "https://user@host/ndn",
+        "https://host:0/ndn",
+        "https://host:65536/ndn",
+        "https://host/n d n",
+        "https://host/ndn#top",
+        "https://host/ndn#sha256=00",
         "unix:///run/nfd/nfd.sock",
         "memif:///run/memif.sock",
         "memif:///run/memif.sock/07",

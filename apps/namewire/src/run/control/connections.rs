@@ -142,7 +142,7 @@ impl Control {
         self.create_face(now, &specification.remote, specification.local.as_ref(), wanted);
     }
 
-    /// Makes an Ethernet, memif, UDP or TCP face, or begins to.
+    /// Makes an Ethernet, memif, UDP, TCP or WebTransport face, or begins to.
     pub(super) fn create_face(
         &mut self,
         now: Now,
@@ -157,6 +157,9 @@ impl Control {
             && let Ok(address) = ndn_memif::Address::from_path(remote.path())
         {
             return self.create_memif(now, address, &wanted);
+        }
+        if remote.scheme() == "https" {
+            return self.open_session(now, &remote.to_string(), &wanted);
         }
         let Some(address) = remote.socket_address() else {
             self.creation_failed(now, &wanted, status::NOT_ACCEPTABLE, "Unsupported protocol");

@@ -54,6 +54,7 @@ impl Control {
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
                 self.state.face_destroyed(now, face_id);
+                self.statics.session_ended(now.monotonic_ns, face_id);
             }
             Event::FaceDown { face_id, reason } => {
                 info!(face_id, %reason, "face down");
@@ -141,6 +142,7 @@ impl Control {
             if let Err(error) = self.start_accepting() {
                 error!(%error, "connections cannot be accepted");
             }
+            self.listen_for_sessions();
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `management` | Interests to management, and what comes of them |
 //! | `memif` | shared memory: clients that connect, servers to connect to |
 //! | `websocket` | handshakes with browsers |
+//! | `webtransport` | faces of sessions |
 //! | `refusals` | the log of commands |
 //! | `quotas` | the log of faces that exceed their quotas |
 
@@ -17,6 +18,7 @@ mod memif;
 mod quotas;
 mod refusals;
 mod websocket;
+mod webtransport;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -63,6 +65,7 @@ use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
 use super::tables::{Catalog, ForwardingTables};
 use super::telemetry;
+use super::webtransport::WebTransport;
 use crate::config::{Config, Management, Propagate};
 
 const TOKEN_DATAPLANE: u64 = 0;
@@ -71,6 +74,7 @@ const TOKEN_STOP: u64 = 2;
 const TOKEN_OPERATOR: u64 = 3;
 const TOKEN_LINKS: u64 = 4;
 const TOKEN_KEY_CHAIN: u64 = 5;
+const TOKEN_SESSIONS: u64 = 6;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
@@ -123,6 +127,7 @@ pub(super) struct Control {
     attempts: HashMap<u64, Attempt>,
     next_attempt: u64,
     handshakes: HashMap<u64, PendingHandshake>,
+    webtransport: WebTransport,
     next_handshake: u64,
     memif: memif::MemifClients,
     /// Listeners that nobody is accepted from until then.
@@ -165,6 +170,8 @@ impl Control {
         poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
         poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
         poller.add(&*key_chain, TOKEN_KEY_CHAIN, Interest::Readable)?;
+        let webtransport = WebTransport::new()?;
+        poller.add(webtransport.waker(), TOKEN_SESSIONS, Interest::Readable)?;
         let link_monitor = LinkMonitor::new().ok();
         if let Some(monitor) = &link_monitor {
             poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
@@ -190,6 +197,7 @@ impl Control {
             attempts: HashMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
             handshakes: HashMap::new(),
+            webtransport,
             next_handshake: TOKEN_HANDSHAKES,
             memif: memif::MemifClients::default(),
             paused: Vec::new(),
@@ -239,6 +247,7 @@ impl Control {
                     TOKEN_LINKS => self.note_links(),
                     // Whoever waits for a key looks again with every time-out.
                     TOKEN_KEY_CHAIN => self.key_chain.reset(),
+                    TOKEN_SESSIONS => self.take_sessions(now),
                     token if token >= memif::TOKEN_MEMIF => self.go_on_memif(token),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
@@ -383,6 +392,11 @@ impl Control {
                     let _ = request.answer.send(links);
                     continue;
                 }
+                OperatorRequest::WebTransport(answer) => {
+                    // Whoever asked may be gone by now.
+                    let _ = answer.send(self.webtransport_status());
+                    continue;
+                }
                 OperatorRequest::Trace(is_on) => {
                     self.dataplane.send(Command::Trace(is_on));
                     continue;
@@ -415,8 +429,9 @@ pub(super) fn now() -> Now {
 fn face_schemes(config: &Config) -> Vec<String> {
     let udp = &config.listeners.udp;
     let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
-    let ether = ("ether", true);
-    [("udp4", is_udp(true)), ("udp6", is_udp(false)), ("tcp4", true), ("tcp6", true), ether]
+    let (ether, webtransport) = (("ether", true), ("https", true));
+    let (udp4, udp6) = (("udp4", is_udp(true)), ("udp6", is_udp(false)));
+    [udp4, udp6, ("tcp4", true), ("tcp6", true), ether, webtransport]
         .into_iter()
         .filter(|(_, is_possible)| *is_possible)
         .map(|(scheme, _)| scheme.to_owned())

@@ -1,0 +1,47 @@
+//! `namewire webtransport`: what browsers need to know of a running forwarder.
+
+use clap::Args;
+
+use super::control::ControlOptions;
+use super::failure::{Failure, Outcome};
+use super::output;
+use crate::control_socket::{Request, WebTransportStatus};
+
+/// Show where a running forwarder listens for WebTransport, and the hash of its certificate
+///
+/// A page opens `new WebTransport("https://HOST:PORT/ndn")`. If the forwarder has made its certificate
+/// itself, the page also gives `serverCertificateHashes`, all that are shown: when there are two, the second
+/// follows the first in the next days.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    #[command(flatten)]
+    control: ControlOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let mut client = options.control.connect()?;
+    let status: WebTransportStatus =
+        client.call(&Request::WebTransport).map_err(|error| Failure::Failed(error.to_string()))?;
+    if options.json {
+        let json = serde_json::to_value(&status);
+        output::print_json(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;
+        return Ok(());
+    }
+    if status.addresses.is_empty() {
+        output::print_line("the forwarder does not listen for WebTransport")?;
+    }
+    for address in &status.addresses {
+        output::print_line(&format!("listening on {address}"))?;
+    }
+    let kind = if status.self_signed { "self-signed" } else { "from file" };
+    for hash in &status.certificate_hashes {
+        output::print_line(&format!("certificate ({kind}) sha256 {hash}"))?;
+    }
+    for (name, count) in status.counters.iter().filter(|(_, count)| **count > 0) {
+        output::print_line(&format!("{} {count}", name.replace('_', " ")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Faces of WebTransport sessions.
+
+use ndn_dataplane::Command;
+use ndn_management::{Now, status};
+use ndn_webtransport::{Accepted, Target};
+use tracing::{error, info, warn};
+
+use super::Control;
+use crate::run::faces::{self, Wanted};
+use crate::run::webtransport::{Opened, SessionEvent};
+
+impl Control {
+    /// Begins to listen for sessions, if that is wanted.
+    pub(super) fn listen_for_sessions(&mut self) {
+        let Opened { sockets, identity } = std::mem::take(&mut self.listeners.webtransport);
+        if sockets.is_empty() {
+            return;
+        }
+        if let Err(error) = self.webtransport.listen(&self.config, Opened { sockets, identity }) {
+            error!("no WebTransport sessions can be accepted: {error:#}");
+        }
+        self.listeners.webtransport_hashes = self.webtransport_status().self_signed_hashes();
+    }
+
+    /// Reads the files of the certificate again.
+    pub(in crate::run) fn reload_certificate(&self) -> anyhow::Result<()> {
+        self.webtransport.reload(&self.config.listeners.webtransport)
+    }
+
+    /// What an operator wants to know.
+    pub(super) fn webtransport_status(&self) -> crate::control_socket::WebTransportStatus {
+        self.webtransport.status(&self.config, &self.listeners.webtransport_addresses)
+    }
+
+    /// Sessions have been opened, or could not be.
+    pub(super) fn take_sessions(&mut self, now: Now) {
+        for event in self.webtransport.take_events() {
+            match event {
+                SessionEvent::Accepted(session) => self.session_accepted(now, session),
+                SessionEvent::Connected { target, wanted, result } => {
+                    self.session_opened(now, &target, &wanted, result);
+                }
+            }
+        }
+    }
+
+    /// Makes a face, or closes the session by dropping its stream.
+    fn session_accepted(&mut self, now: Now, session: Accepted) {
+        if self.faces.len() >= self.config.limits.faces {
+            warn!(
+                limit = self.config.limits.faces,
+                "a WebTransport session was closed: there are as many faces as there may be"
+            );
+            return;
+        }
+        let peer = session.remote;
+        if !self.strangers.has_room(peer.ip()) {
+            return self.refused_peers.peer_refused(now, peer);
+        }
+        let face_id = self.dataplane.allocate_face_id();
+        self.strangers.add(face_id, peer.ip());
+        let face = faces::accepted_session(face_id, session, &self.config);
+        self.dataplane.send(Command::AddFace(Box::new(face)));
+    }
+
+    /// Begins to open a session for a face.
+    pub(super) fn open_session(&mut self, now: Now, uri: &str, wanted: &Wanted) {
+        let same_end = |face: &faces::KnownFace| face.remote.to_string() == uri;
+        let existing = self.faces.iter().find(|(_, face)| same_end(face));
+        if let Some((&face_id, _)) = existing {
+            let event = ndn_dataplane::Event::FaceExists { ticket: wanted.ticket, face_id };
+            return self.handle_event(now, event);
+        }
+        let begun = match uri.parse::<Target>() {
+            Err(error) => Err(error.to_string()),
+            Ok(target) => self
+                .webtransport
+                .connect(&self.config, target, *wanted)
+                .map_err(|error| error.to_string()),
+        };
+        if let Err(reason) = begun {
+            self.session_failed(now, uri, wanted, &reason);
+        }
+    }
+
+    fn session_opened(
+        &mut self,
+        now: Now,
+        target: &Target,
+        wanted: &Wanted,
+        result: Result<Accepted, String>,
+    ) {
+        match result {
+            Ok(session) => {
+                let face_id = self.dataplane.allocate_face_id();
+                let face = faces::opened_session(face_id, session, target, wanted, &self.config);
+                self.dataplane.send(Command::AddFace(Box::new(face)));
+            }
+            Err(reason) => self.session_failed(now, &target.to_string(), wanted, &reason),
+        }
+    }
+
+    fn session_failed(&mut self, now: Now, uri: &str, wanted: &Wanted, reason: &str) {
+        info!(uri, reason, "cannot open a WebTransport session");
+        self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
+        let text = format!("Cannot connect to {uri}: {reason}");
+        self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+    }
+}

@@ -1,0 +1,197 @@
+//! The WebTransport listener, and sessions that are opened here.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::Context;
+use ndn_sys::poll::Waker;
+use ndn_webtransport::{Accepted, Identity, Listen, Rules, Service, Target};
+
+use super::faces::Wanted;
+use super::websocket::Admission;
+use crate::config::{Config, WebTransportListener};
+use crate::control_socket::WebTransportStatus;
+
+/// What is opened before the rights of root are given up.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    /// Where it listens.
+    pub(super) sockets: Vec<UdpSocket>,
+    /// The certificate of the files, if there are any.
+    pub(super) identity: Option<Identity>,
+}
+
+/// What the service tells.
+#[derive(Debug)]
+pub(super) enum SessionEvent {
+    /// Somebody has opened a session.
+    Accepted(Accepted),
+    /// An attempt to open one has ended.
+    Connected {
+        /// With whom.
+        target: Target,
+        /// What for.
+        wanted: Wanted,
+        /// How.
+        result: Result<Accepted, String>,
+    },
+}
+
+/// The control thread's side of the service.
+#[derive(Debug)]
+pub(super) struct WebTransport {
+    service: Option<Service>,
+    events: Receiver<SessionEvent>,
+    sender: Sender<SessionEvent>,
+    waker: Arc<Waker>,
+}
+
+/// The certificate that the settings name, if they name one.
+///
+/// # Errors
+/// The files cannot be read, or do not hold what they should.
+pub(super) fn identity(config: &WebTransportListener) -> anyhow::Result<Option<Identity>> {
+    let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else {
+        return Ok(None);
+    };
+    let read = |name: &str, path: &Path| {
+        let what = || format!("listeners.webtransport.{name}: cannot read {}", path.display());
+        std::fs::read(path).with_context(what)
+    };
+    let identity = Identity::from_pem(&read("certificate", certificate)?, &read("key", key)?);
+    let what = || {
+        let (certificate, key) = (certificate.display(), key.display());
+        format!("listeners.webtransport: certificate {certificate} and key {key}")
+    };
+    identity.map(Some).with_context(what)
+}
+
+impl WebTransport {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let (sender, events) = channel();
+        Ok(Self { service: None, events, sender, waker: Arc::new(Waker::new()?) })
+    }
+
+    /// What wakes when there are events.
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// What has happened since the last time.
+    pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
+        self.waker.reset();
+        self.events.try_iter().collect()
+    }
+
+    /// Begins to listen.
+    pub(super) fn listen(&mut self, config: &Config, opened: Opened) -> anyhow::Result<()> {
+        let settings = &config.listeners.webtransport;
+        let admission = Admission {
+            loopback_is_local: false,
+            origins: settings.origins.clone(),
+            local_origins: Vec::new(),
+        };
+        let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let listen = Listen {
+            sockets: opened.sockets,
+            identity: opened.identity,
+            rules: Rules {
+                sessions_max: settings.sessions,
+                idle_timeout: settings.idle_timeout,
+                admits: Box::new(admits),
+            },
+            on_accepted: Box::new(move |session| {
+                // If nobody takes it, the forwarder is about to end.
+                let _ = sender.send(SessionEvent::Accepted(session));
+                waker.wake();
+            }),
+        };
+        self.service = Some(Service::start(Some(listen)).context("WebTransport")?);
+        Ok(())
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(super) fn connect(
+        &mut self,
+        config: &Config,
+        target: Target,
+        wanted: Wanted,
+    ) -> std::io::Result<()> {
+        let service = match &mut self.service {
+            Some(service) => service,
+            none => none.insert(Service::start(None)?),
+        };
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let told = target.clone();
+        let on_connected = Box::new(move |result| {
+            let _ = sender.send(SessionEvent::Connected { target: told, wanted, result });
+            waker.wake();
+        });
+        service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
+        Ok(())
+    }
+
+    /// Reads the files of the certificate again; it may have been renewed.
+    ///
+    /// # Errors
+    /// They cannot be used, and the certificate stays as it was.
+    pub(super) fn reload(&self, config: &WebTransportListener) -> anyhow::Result<()> {
+        if let (Some(service), true) = (&self.service, config.enabled)
+            && let Some(identity) = identity(config)?
+        {
+            service.set_identity(identity);
+        }
+        Ok(())
+    }
+
+    /// What an operator wants to know, if anything listens or was connected.
+    pub(super) fn status(&self, config: &Config, addresses: &[SocketAddr]) -> WebTransportStatus {
+        let Some(service) = &self.service else { return WebTransportStatus::default() };
+        let counters = service.counters().named();
+        WebTransportStatus {
+            addresses: addresses.iter().map(SocketAddr::to_string).collect(),
+            certificate_hashes: service.hashes().iter().map(ToString::to_string).collect(),
+            self_signed: config.listeners.webtransport.certificate.is_none(),
+            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::FaceUri;
+    use ndn_webtransport::Target;
+
+    use crate::config::parse;
+    use crate::run::Plan;
+
+    #[test]
+    fn what_management_takes_for_canonical_is_a_target() {
+        for text in [
+            "https://host.example:6367/ndn",
+            "https://HOST",
+            "https://192.0.2.1:443/",
+            "https://[2001:db8::1]:6367/ndn",
+            &format!("https://localhost#sha256={}", "0a".repeat(32)),
+        ] {
+            let uri = FaceUri::parse(text).unwrap().canonize().unwrap();
+            assert!(uri.is_canonical(), "{uri}");
+            let target: Target = uri.to_string().parse().unwrap();
+            assert_eq!(target.to_string(), uri.to_string());
+        }
+    }
+
+    #[test]
+    fn files_that_are_no_certificate_are_refused_before_the_start() {
+        let text = "[listeners.webtransport]\nenabled = true\ncertificate = \"/etc/passwd\"\nkey = \"/etc/passwd\"";
+        let config = parse("test", text).unwrap();
+        let said = format!("{:#}", Plan::new(&config).unwrap_err());
+        assert!(said.contains("certificate /etc/passwd") && said.contains("PEM"), "{said}");
+    }
+}
