@@ -7,6 +7,7 @@
 //! | `management` | Interests to management, and what comes of them |
 //! | `memif` | shared memory: clients that connect, servers to connect to |
 //! | `websocket` | handshakes with browsers |
+//! | `operator` | what the control socket asks for |
 //! | `webtransport` | faces of sessions |
 //! | `refusals` | the log of commands |
 //! | `quotas` | the log of faces that exceed their quotas |
@@ -15,6 +16,7 @@ mod connections;
 mod events;
 mod management;
 mod memif;
+mod operator;
 mod quotas;
 mod refusals;
 mod websocket;
@@ -50,7 +52,7 @@ use refusals::Refusals;
 use websocket::PendingHandshake;
 
 use super::access;
-use super::balance::{self, BalanceSchedule};
+use super::balance::BalanceSchedule;
 use super::bound::InterfaceFaces;
 use super::captures::Captures;
 use super::ethernet::{Context as EthernetContext, EthernetPorts};
@@ -58,13 +60,12 @@ use super::faces::{KnownFace, Wanted};
 use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
 use super::multicast::MulticastFaces;
-use super::operator::{OperatorRequest, OperatorRequests};
+use super::operator::OperatorRequests;
 use super::reload::Reload;
 use super::settings;
 use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
 use super::tables::{Catalog, ForwardingTables};
-use super::telemetry;
 use super::webtransport::WebTransport;
 use crate::config::{Config, Management, Propagate};
 
@@ -379,44 +380,6 @@ impl Control {
                 .with_context(|| format!("strategy {} for {}", choice.strategy, choice.prefix))?;
         }
         Ok(())
-    }
-
-    fn serve_operator(&mut self) {
-        self.operator.waker.reset();
-        while let Ok(request) = self.operator.requests.try_recv() {
-            let request = match request {
-                OperatorRequest::Capture(request) => request,
-                OperatorRequest::Links(request) => {
-                    let links = telemetry::links(&self.faces, request.after);
-                    // Whoever asked may be gone by now.
-                    let _ = request.answer.send(links);
-                    continue;
-                }
-                OperatorRequest::WebTransport(answer) => {
-                    // Whoever asked may be gone by now.
-                    let _ = answer.send(self.webtransport_status());
-                    continue;
-                }
-                OperatorRequest::Trace(is_on) => {
-                    self.dataplane.send(Command::Trace(is_on));
-                    continue;
-                }
-                OperatorRequest::Dispatch(request) => {
-                    let now = Timestamp::from_nanos(clock::now());
-                    let done = balance::serve(now, &mut self.dataplane, &request.action);
-                    // Whoever asked may be gone by now.
-                    let _ = request.answer.send(done);
-                    continue;
-                }
-            };
-            let result = self.captures.start(request.filter, &self.faces);
-            if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap()) {
-                self.is_tapped = true;
-                self.dataplane.send(Command::SetTap(Some(tap)));
-            }
-            // Whoever asked may be gone by now.
-            let _ = request.answer.send(result);
-        }
     }
 }
 
