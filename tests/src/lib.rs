@@ -23,7 +23,9 @@ pub use application::{Application, Received};
 pub use bridge::{Bridge, Script, forwarder_of_host, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use forwarder::{Forwarder, Settings};
-pub use peers::{Peer, Transport, found_on_path, require, skip_unless_file, skip_unless_found};
+pub use peers::{
+    Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
+};
 pub use process::{Process, run_to_end};
 pub use program::program;
 pub use topology::Topology;

@@ -307,6 +307,11 @@ pub fn skip_unless_file(path: &Path, what: &str) -> bool {
     found
 }
 
+/// Says loudly that a test is skipped, for a reason that only shows once its peer has been started.
+pub fn skip(reason: &str) {
+    shout(reason);
+}
+
 /// Says that something is skipped, once for each reason, past the test runner, which keeps what
 /// passing tests print.
 pub(crate) fn shout(reason: &str) {
