@@ -79,8 +79,8 @@ fn port_socket(link: &Link) -> PortSocket {
         mode: None,
     };
     // The kernel takes its time to give a queue free.
-    let attempts = (0..300).map(|_| XdpPort::open(&options));
-    let opened = attempts.skip_while(|one| one.as_ref().is_err_and(XdpError::is_busy)).next();
+    let mut attempts = (0..300).map(|_| XdpPort::open(&options));
+    let opened = attempts.find(|one| !one.as_ref().is_err_and(XdpError::is_busy));
     opened.unwrap().unwrap().into()
 }
 
