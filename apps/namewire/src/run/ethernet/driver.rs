@@ -60,13 +60,9 @@ impl From<XdpError> for Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
-        let text = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                format!("cannot open a packet socket: {error} (CAP_NET_RAW is missing)")
-            }
-            _ => format!("cannot open a packet socket: {error}"),
-        };
-        Self { text, is_busy: false }
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let hint = if is_denied { " (CAP_NET_RAW is missing)" } else { "" };
+        Self { text: format!("cannot open a packet socket: {error}{hint}"), is_busy: false }
     }
 }
 
