@@ -181,9 +181,9 @@ fn clients_get_what_they_may_have() {
         socket.send_to(&datagram, ("127.0.0.1", forwarder.port())).unwrap();
     }
     let service = Service::start(None).unwrap();
-    let sessions = open(&service, &url, 6);
     // Three are closed again, perhaps before their clients know that they were accepted.
-    let opened: Vec<_> = (0..6).map(|_| sessions.recv_timeout(PATIENCE).unwrap()).collect();
+    let opened: Vec<_> =
+        (0..6).map(|_| open(&service, &url, 1).recv_timeout(PATIENCE).unwrap()).collect();
     wait_until("three of the sessions to be closed", || {
         (counter(&forwarder, "accepted") == 6 && counter(&forwarder, "ended") == 3).then_some(())
     });

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 
-use ndn_sys::interrupt::Interrupt;
+use ndn_sys::interrupt::{Interrupt, Interrupter};
 
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
@@ -172,9 +172,23 @@ impl Receiver {
         Ok(())
     }
 
-    /// The interrupts that have come are known. Take frames after this, not before.
+    /// The interrupts that have come are known. Take all frames after this, not before.
     pub fn clear_interrupt(&self) {
         self.interrupt.clear();
+    }
+
+    /// Clears the interrupts that have come, once the ring was found empty. If the peer has put frames
+    /// into it meanwhile, raises one instead of it: so whoever stops before the ring is empty hears
+    /// of the rest, too.
+    ///
+    /// # Errors
+    /// If the peer does not keep to the protocol, or the interrupt cannot be raised.
+    pub fn rest(&mut self, interrupter: &mut Interrupter) -> Result<(), Fault> {
+        self.interrupt.clear();
+        if self.is_empty()? {
+            return Ok(());
+        }
+        interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)
     }
 
     /// Whether the peer is to raise interrupts. Who switches them on, or sleeps again after a time

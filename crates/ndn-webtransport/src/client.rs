@@ -21,7 +21,7 @@ use crate::session::{Session, transport_config};
 use crate::{PATH, PORT};
 
 /// How long it may take to open a session.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 /// How long each is tried before the next is tried beside it (RFC 8305, section 5).

@@ -121,19 +121,16 @@ impl FaceSet {
             let block = block_with_room(&mut self.stream_block, FRAME_LENGTH_MAX, pool);
             let Some(block) = block else { break Progress::NoBlock };
             let Rings::Up(link) = &mut memif.rings else { return Progress::Done };
-            let mut received = Ok(Received::Nothing);
-            for receiver in &mut link.receivers {
-                let buffer = &mut block.spare_mut()[..FRAME_LENGTH_MAX];
-                received = receiver.receive(buffer);
-                if received == Ok(Received::Nothing) {
-                    // First this: what comes from now on raises an interrupt again.
-                    receiver.clear_interrupt();
-                    received = receiver.receive(buffer);
-                }
-                if received != Ok(Received::Nothing) {
-                    break;
-                }
+            let buffer = &mut block.spare_mut()[..FRAME_LENGTH_MAX];
+            let mut found = link.receivers.iter_mut().map(|receiver| receiver.receive(buffer));
+            let mut received = found.find(|one| *one != Ok(Received::Nothing));
+            if received.is_none()
+                && let Some(interrupter) = &mut self.interrupter
+            {
+                let mut rested = link.receivers.iter_mut().map(|one| one.rest(interrupter));
+                received = rested.find_map(Result::err).map(Err);
             }
+            let received = received.unwrap_or(Ok(Received::Nothing));
             memif.frames_left -= 1;
             match received {
                 Ok(Received::Nothing) => {

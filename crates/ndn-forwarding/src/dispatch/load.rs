@@ -27,8 +27,8 @@ impl Sampled {
     /// No packet: what counts it is behind those of all entries.
     pub(super) const NONE: Self = Self { entry: NDT_ENTRIES, components: 0 };
 
-    #[inline]
     /// A packet of this entry, whose name has so many components.
+    #[inline]
     #[must_use]
     pub fn new(entry: u16, components: u16) -> Self {
         Self { entry: usize::from(entry), components }

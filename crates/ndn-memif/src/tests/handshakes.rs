@@ -85,8 +85,13 @@ fn a_receiver_is_interrupted_unless_it_polls() {
         assert_eq!(is_raised(), !polls);
         server.receivers[0].clear_interrupt();
         assert!(!is_raised() && !server.receivers[0].is_empty().unwrap());
+        // Who stops before the ring is empty hears of it again.
+        server.receivers[0].rest(&mut interrupter).unwrap();
+        assert!(is_raised());
         assert_eq!(server.receivers[0].receive(&mut [0; 9]).unwrap(), Received::Frame(5));
         assert!(server.receivers[0].is_empty().unwrap());
+        server.receivers[0].rest(&mut interrupter).unwrap();
+        assert!(!is_raised());
         server.receivers[0].release().unwrap();
     }
 }

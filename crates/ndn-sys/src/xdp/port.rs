@@ -61,8 +61,8 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Attaches the program and opens sockets. Waits for a tenth of a second at most for who has just
-    /// given the device up.
+    /// Attaches the program and opens sockets. Waits for who has just given the device up, a tenth of a
+    /// second at most for each step: the program, and the socket of each queue.
     ///
     /// # Errors
     /// Which step the kernel refused: [`XdpError`].

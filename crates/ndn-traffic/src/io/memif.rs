@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Receiver, Sender,
-    Sent,
+    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Sender, Sent,
 };
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Poller};
@@ -62,8 +61,11 @@ impl MemifSocket {
         };
         let mut count = 0;
         while count < FRAMES_PER_CALL {
-            match next(receiver, &mut self.buffer)? {
-                Received::Nothing => break,
+            match receiver.receive(&mut self.buffer).map_err(broken)? {
+                Received::Nothing => {
+                    receiver.rest(&mut self.interrupter).map_err(broken)?;
+                    break;
+                }
                 Received::Frame(length) => handle(&self.buffer[..length]),
                 Received::TooLong | Received::Malformed => {}
             }
@@ -81,16 +83,6 @@ impl MemifSocket {
         let sender = self.link.senders.first_mut().ok_or(io::ErrorKind::InvalidData)?;
         Ok((sender, &mut self.interrupter))
     }
-}
-
-/// The next frame. An empty ring raises an interrupt when it is filled.
-fn next(receiver: &mut Receiver, buffer: &mut [u8]) -> io::Result<Received> {
-    let received = receiver.receive(buffer).map_err(broken)?;
-    if received != Received::Nothing {
-        return Ok(received);
-    }
-    receiver.clear_interrupt();
-    receiver.receive(buffer).map_err(broken)
 }
 
 fn broken(fault: Fault) -> io::Error {
