@@ -61,6 +61,22 @@ fn files_go_from_program_to_program_by_shared_memory() {
 }
 
 #[test]
+fn an_operator_makes_a_face() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let mut listener = listening(&path).start();
+    let mut other = Settings::new().start();
+    let face = (format!("memif://{}/3", path.display()), "non-local".to_owned());
+    let _ = other.output(&["face", "create", &face.0]);
+    wait_until("both ends", || {
+        let is_there = remotes(&listener).iter().any(|(uri, _)| *uri == face.0);
+        (is_there && remotes(&other).contains(&face)).then_some(())
+    });
+    other.assert_healthy();
+    listener.assert_healthy();
+}
+
+#[test]
 fn traffic_is_made_over_shared_memory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");

@@ -9,6 +9,9 @@ use hdrhistogram::Histogram;
 use ndn_client::link::{Link, LinkOptions, Passage};
 use serde::Serialize;
 
+/// An hour: more counts as so much.
+const QUEUE_DELAY_MAX_US: u64 = 3_600_000_000;
+
 /// What became of the datagrams of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LinkCounters {
@@ -62,7 +65,7 @@ impl Direction {
             next_number: 0,
             highest_arrived: None,
             counters: LinkCounters::default(),
-            queue_delays: Histogram::new(3).ok()?,
+            queue_delays: Histogram::new_with_bounds(1, QUEUE_DELAY_MAX_US, 3).ok()?,
         })
     }
 

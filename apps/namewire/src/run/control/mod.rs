@@ -392,9 +392,9 @@ pub(super) fn now() -> Now {
 fn face_schemes(config: &Config) -> Vec<String> {
     let udp = &config.listeners.udp;
     let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
-    let (ether, webtransport) = (("ether", true), ("https", true));
+    let (ether, memif, webtransport) = (("ether", true), ("memif", true), ("https", true));
     let (udp4, udp6) = (("udp4", is_udp(true)), ("udp6", is_udp(false)));
-    [udp4, udp6, ("tcp4", true), ("tcp6", true), ether, webtransport]
+    [udp4, udp6, ("tcp4", true), ("tcp6", true), ether, memif, webtransport]
         .into_iter()
         .filter(|(_, is_possible)| *is_possible)
         .map(|(scheme, _)| scheme.to_owned())
