@@ -10,7 +10,7 @@ use ndn_forwarding::{
     TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
-use ndn_ring::{FillBlock, PacketHandle, PacketPool};
+use ndn_ring::{FillBlock, PacketHandle, PacketPool, PagePreference, free_huge_bytes};
 use ndn_table::{
     FaceIndex, FibConfig, FibWriter, NameHasher, Ndt, NextHop, PREFIX_HASHES_MAX, PcctConfig,
     Timestamp,
@@ -27,6 +27,12 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 /// Blocks of received bytes; more where packets wait in rings.
 const BLOCKS: u32 = 64;
 const BLOCKS_OF_CREW: u32 = 512;
+
+/// Packet memory in the pages that a forwarder would have it in.
+fn packet_pool(blocks: u32) -> Result<PacketPool> {
+    PacketPool::with_pages(blocks, PagePreference::Best, free_huge_bytes(None))
+        .context("packet memory")
+}
 
 /// Multiplying by it gives every Interest a Nonce of its own.
 const NONCE_FACTOR: u32 = 0x9E37_79B1;
@@ -267,8 +273,7 @@ impl Rig {
             shard,
             ingress: Ingress::new(hasher, Arc::clone(&counters), 1),
             counters,
-            pool: PacketPool::new(if is_crew { BLOCKS_OF_CREW } else { BLOCKS })
-                .context("packet memory")?,
+            pool: packet_pool(if is_crew { BLOCKS_OF_CREW } else { BLOCKS })?,
             burst: Burst::new(),
             received: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
             blocks: Vec::with_capacity(BLOCKS as usize),

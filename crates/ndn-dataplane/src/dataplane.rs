@@ -12,7 +12,7 @@ use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
 use ndn_packet::NameRef;
-use ndn_ring::PoolError;
+use ndn_ring::{PagePreference, PoolError};
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{
@@ -27,7 +27,7 @@ use crate::exchange::{Exchange, slot_stride};
 use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
-use crate::start::{Parts, prepare_on, spawn};
+use crate::start::{Parts, prepare_on, sharers, spawn};
 use crate::view::WorkerView;
 use crate::worker::Crew;
 
@@ -43,6 +43,8 @@ pub struct DataplaneOptions {
     pub shard: ShardConfig,
     /// 64 KiB blocks of packet buffers of each worker.
     pub pool_blocks: u32,
+    /// What pages they are made of. Huge pages of a NUMA node are shared evenly by its workers.
+    pub pool_pages: PagePreference,
     /// Limits of the faces of each worker together.
     pub faces: FaceSetOptions,
     /// Faces at one time, on all workers.
@@ -73,6 +75,8 @@ pub struct WorkerOptions {
     pub channels: Vec<(UdpSocket, bool)>,
     /// The processor to run on; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
+    /// The NUMA node of that processor.
+    pub node: Option<usize>,
     /// What it does.
     pub roles: Roles,
 }
@@ -206,11 +210,13 @@ impl Dataplane {
                 *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry, overload)));
             }
         }
+        let nodes: Vec<Option<usize>> = workers.iter().map(|worker| worker.node).collect();
         let prepared = workers.into_iter().zip(crews).enumerate();
         // All are made before the first one runs: what fails, fails before anything happens.
         let prepared = prepared
             .map(|(number, (worker, crew))| {
-                prepare_on(worker.cpu, || parts.prepare(number, worker, crew))
+                let sharers = sharers(&nodes[number..]);
+                prepare_on(worker.cpu, || parts.prepare(number, worker, crew, sharers))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let mut views = Vec::with_capacity(count);

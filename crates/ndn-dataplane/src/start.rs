@@ -9,7 +9,7 @@ use ndn_face::FaceSet;
 use ndn_forwarding::{
     Burst, Counters, Ingress, ServiceTimes, Shard, ShardConfig, SharedTables, StrategyTable,
 };
-use ndn_ring::PacketPool;
+use ndn_ring::{PacketPool, free_huge_bytes};
 use ndn_sys::poll::{Interest, Waker};
 use ndn_sys::{clock, cpu};
 use ndn_table::{FibSnapshot, Timestamp};
@@ -41,12 +41,14 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// A worker that does not run yet, and the control thread's view of it.
+    /// A worker that does not run yet, and the control thread's view of it. It takes its part of the huge
+    /// pages that its node has left for so many workers (`sharers`).
     pub(crate) fn prepare(
         &self,
         number: usize,
         worker: WorkerOptions,
         crew: Option<Box<Crew>>,
+        sharers: usize,
     ) -> Result<(Worker, Option<usize>, WorkerView), DataplaneError> {
         if let Some(cpu) = worker.cpu
             && !cpu::allowed_cpus()?.contains(&cpu)
@@ -57,7 +59,8 @@ impl Parts {
         let options = &self.options;
         let now = Timestamp::from_nanos(clock::now());
         let counters = Arc::new(Counters::default());
-        let pool = PacketPool::new(options.pool_blocks)?;
+        let huge_bytes_max = free_huge_bytes(worker.node) / sharers;
+        let pool = PacketPool::with_pages(options.pool_blocks, options.pool_pages, huge_bytes_max)?;
         let mut faces = FaceSet::new(&options.faces)?;
         let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
         for (socket, accepts) in worker.channels {
@@ -131,6 +134,11 @@ impl Parts {
     }
 }
 
+/// Workers on the node of the first one, itself included.
+pub(crate) fn sharers(nodes: &[Option<usize>]) -> usize {
+    nodes.iter().filter(|&node| Some(node) == nodes.first()).count().max(1)
+}
+
 /// Makes a worker on its processor, so that the memory that is written meanwhile lies on the NUMA node
 /// of that; what is written later is by the worker itself.
 pub(crate) fn prepare_on<T: Send>(cpu: Option<usize>, prepare: impl FnOnce() -> T + Send) -> T {
@@ -161,4 +169,16 @@ pub(crate) fn spawn(
             worker.run();
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sharers;
+
+    #[test]
+    fn workers_of_a_node_share_what_is_left() {
+        let nodes = [Some(0), Some(1), Some(0), Some(0), None];
+        let shares: Vec<usize> = (0..nodes.len()).map(|at| sharers(&nodes[at..])).collect();
+        assert_eq!(shares, [3, 1, 2, 1, 1]);
+    }
 }

@@ -8,7 +8,7 @@
 //! | `home` | how a handle released on another thread finds its way back |
 //! | `away` | references to a block of another pool, counted there many at a time |
 //! | `directory` | which pool a handle belongs to, for the whole process |
-//! | `memory` | the address space behind a pool |
+//! | `memory`, [`pages`](PagePreference) | the address space behind a pool, and of what pages it is made |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 //! | [`ring()`] | a bounded queue from one thread to another |
 //! | [`SleepFlag`] | when a thread that sleeps has to be woken |
@@ -25,6 +25,7 @@ mod home;
 mod huge_pages;
 mod lanes;
 mod memory;
+mod pages;
 mod pool;
 mod prefetch;
 mod ring;
@@ -42,6 +43,7 @@ pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;
 pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
+pub use pages::{HUGE_PAGE_BYTES, PagePreference, PoolPages, free_huge_bytes};
 pub use pool::{PacketPool, PoolCounters, PoolError};
 pub use prefetch::{prefetch_read, prefetch_slice};
 pub use ring::{Consumer, Producer, ring};

@@ -3,6 +3,8 @@
 use std::io;
 use std::ptr::NonNull;
 
+use crate::pages::{HUGE_PAGE_BYTES, PagePreference, PoolPages};
+
 /// Bytes in one block. Offsets in a block fit 16 bits.
 pub const BLOCK_SIZE: usize = 64 * 1024;
 
@@ -13,6 +15,9 @@ const _: () = assert!(BLOCK_SIZE - 1 == u16::MAX as usize);
 pub(crate) struct BlockMemory {
     base: NonNull<u8>,
     block_count: u32,
+    /// What was mapped, blocks and what is left over before and behind them.
+    whole: (NonNull<u8>, usize),
+    pages: PoolPages,
 }
 
 // SAFETY: a `BlockMemory` only hands out addresses; who may read or write which bytes is the
@@ -22,10 +27,40 @@ unsafe impl Send for BlockMemory {}
 unsafe impl Sync for BlockMemory {}
 
 impl BlockMemory {
-    /// Reserves `block_count` blocks. Nothing is resident before it is touched.
-    pub(crate) fn reserve(block_count: u32) -> io::Result<Self> {
+    /// Reserves `block_count` blocks: as many of the first ones as go into `huge_bytes_max` in huge pages
+    /// that were set aside, if the kernel gives them. Of the others nothing is resident before it is
+    /// touched, except for what it takes to see what kind of pages they get.
+    pub(crate) fn reserve(
+        block_count: u32,
+        preference: PagePreference,
+        huge_bytes_max: usize,
+    ) -> io::Result<Self> {
         let length = length_of(block_count)?;
-        Ok(Self { base: map_zeroed(length)?, block_count })
+        let mut huge = match preference {
+            PagePreference::Best => huge_bytes_max.min(length) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
+            PagePreference::Transparent | PagePreference::Ordinary => 0,
+        };
+        let Mapped { whole, base } = loop {
+            match map_zeroed(length, huge) {
+                Ok(mapped) => break mapped,
+                Err(error) if huge == 0 => return Err(error),
+                // Somebody else was quicker, or this process may have fewer: half of them may do.
+                Err(_) => huge = huge / 2 / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
+            }
+        };
+        let rest = length - huge;
+        let is_transparent = preference != PagePreference::Ordinary
+            && rest >= HUGE_PAGE_BYTES
+            // SAFETY: it lies in the mapping, behind what is huge.
+            && advise_transparent(unsafe { base.add(huge) }, rest);
+        let (transparent_bytes, ordinary_bytes) =
+            if is_transparent { (rest, 0) } else { (0, rest) };
+        let pages = PoolPages { huge_bytes: huge, transparent_bytes, ordinary_bytes };
+        Ok(Self { base, block_count, whole, pages })
+    }
+
+    pub(crate) fn pages(&self) -> PoolPages {
+        self.pages
     }
 
     /// The first byte of a block; the pointer is good for [`BLOCK_SIZE`] bytes.
@@ -39,9 +74,8 @@ impl BlockMemory {
 
 impl Drop for BlockMemory {
     fn drop(&mut self) {
-        if let Ok(length) = length_of(self.block_count) {
-            unmap(self.base, length);
-        }
+        let (start, length) = self.whole;
+        unmap(start, length);
     }
 }
 
@@ -49,34 +83,104 @@ fn length_of(block_count: u32) -> io::Result<usize> {
     (block_count as usize).checked_mul(BLOCK_SIZE).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
+/// New memory.
+struct Mapped {
+    /// What was mapped.
+    whole: (NonNull<u8>, usize),
+    /// The first byte in it that lies on the boundary of a huge page.
+    base: NonNull<u8>,
+}
+
+/// Maps at least `length` bytes from the boundary of a huge page on, the first `huge` of them in huge pages
+/// that were set aside.
 #[cfg(not(any(miri, loom)))]
-fn map_zeroed(length: usize) -> io::Result<NonNull<u8>> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let whole_length = length.checked_add(HUGE_PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: a new private mapping at an address of the kernel's choice aliases nothing.
-    let base = unsafe {
+    let whole = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
-            length,
-            ProtFlags::READ | ProtFlags::WRITE,
+            whole_length,
+            protection,
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )
     }?;
-    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    let whole = NonNull::new(whole.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let skipped = whole.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - whole.addr().get();
+    // SAFETY: less than a huge page is skipped, and so much more was mapped than is used.
+    let base = unsafe { whole.add(skipped) };
+    if huge == 0 {
+        return Ok(Mapped { whole: (whole, whole_length), base });
+    }
+    // The place of the huge pages is given up and taken again, never mapped over: a kernel that has too
+    // few would leave a hole there, which another thread might fill.
+    unmap(base, huge);
+    // SAFETY: it is only mapped where nothing is.
+    let mapped = unsafe {
+        mmap_anonymous(
+            base.as_ptr().cast(),
+            huge,
+            protection,
+            MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB | MapFlags::FIXED_NOREPLACE,
+        )
+    };
+    let populated = mapped.and_then(|_| {
+        // Now, and not when they are touched: a process that may not have them after all (a control group)
+        // would be killed. By the thread that asks, whose NUMA node they come from.
+        // SAFETY: nobody else knows of the memory, and its content stays.
+        unsafe { madvise(base.as_ptr().cast(), huge, Advice::LinuxPopulateWrite) }
+            .inspect_err(|_| unmap(base, huge))
+    });
+    match populated {
+        Ok(()) => Ok(Mapped { whole: (whole, whole_length), base }),
+        Err(error) => {
+            // SAFETY: inside of what was mapped.
+            let rest = unsafe { base.add(huge) };
+            if skipped > 0 {
+                unmap(whole, skipped);
+            }
+            unmap(rest, whole_length - skipped - huge);
+            Err(error.into())
+        }
+    }
+}
+
+/// Asks for transparent huge pages, and looks whether the first is one. That takes one such page, which
+/// would be the next to be used anyway.
+#[cfg(not(any(miri, loom)))]
+fn advise_transparent(start: NonNull<u8>, length: usize) -> bool {
+    use rustix::mm::{Advice, madvise};
+    // SAFETY: nobody else knows of the memory, and its content stays.
+    let advised = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
+    if advised.is_err() {
+        return false;
+    }
+    // SAFETY: as above; at least a huge page was mapped.
+    unsafe { start.as_ptr().write_volatile(0) };
+    crate::pages::transparent_bytes_at(start.addr().get()).is_ok_and(|bytes| bytes > 0)
 }
 
 #[cfg(not(any(miri, loom)))]
 fn unmap(base: NonNull<u8>, length: usize) {
-    // SAFETY: `base` and `length` are those of `map_zeroed`, and the pool unmaps only when no
+    // SAFETY: `base` and `length` are part of what `map_zeroed` mapped, and the pool unmaps only when no
     // handle and no `FillBlock` is left. It can fail only for arguments that were never mapped.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
 }
 
 /// The interpreters know no mappings: the same memory from the standard allocator.
 #[cfg(any(miri, loom))]
-fn map_zeroed(length: usize) -> io::Result<NonNull<u8>> {
+fn map_zeroed(length: usize, _huge: usize) -> io::Result<Mapped> {
     // SAFETY: the layout is not empty, because a pool has at least one block.
-    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(length)) })
-        .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(length)) })
+        .ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok(Mapped { whole: (base, length), base })
+}
+
+#[cfg(any(miri, loom))]
+fn advise_transparent(_start: NonNull<u8>, _length: usize) -> bool {
+    false
 }
 
 #[cfg(any(miri, loom))]
@@ -88,4 +192,53 @@ fn unmap(base: NonNull<u8>, length: usize) {
 #[cfg(any(miri, loom))]
 fn layout(length: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(length, 4096).expect("a page-aligned layout")
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// Every block can be written and read, whatever the kernel gave.
+    #[test]
+    fn memory_is_all_there_whatever_pages_were_asked_for() {
+        let everything = usize::MAX;
+        for (preference, huge_bytes_max) in [
+            (PagePreference::Best, everything),
+            (PagePreference::Best, 3 << 20),
+            (PagePreference::Best, 0),
+            (PagePreference::Transparent, everything),
+            (PagePreference::Ordinary, everything),
+        ] {
+            let memory = BlockMemory::reserve(100, preference, huge_bytes_max).unwrap();
+            let PoolPages { huge_bytes, transparent_bytes, ordinary_bytes } = memory.pages();
+            assert_eq!(huge_bytes + transparent_bytes + ordinary_bytes, 100 * BLOCK_SIZE);
+            assert!(huge_bytes <= huge_bytes_max && huge_bytes.is_multiple_of(HUGE_PAGE_BYTES));
+            match preference {
+                PagePreference::Best => {}
+                PagePreference::Transparent => assert_eq!(huge_bytes, 0),
+                PagePreference::Ordinary => assert_eq!(ordinary_bytes, 100 * BLOCK_SIZE),
+            }
+            assert!(memory.block(0).addr().get().is_multiple_of(HUGE_PAGE_BYTES));
+            for block in 0..100 {
+                // SAFETY: nobody else has the memory, and the places lie in the block.
+                unsafe {
+                    for at in [0, BLOCK_SIZE - 1] {
+                        let place = memory.block(block).add(at);
+                        assert_eq!(place.read(), 0, "{preference:?}, block {block}");
+                        place.write(7);
+                    }
+                }
+            }
+        }
+    }
+
+    /// More than a machine has: the mapping is made all the same.
+    #[test]
+    fn huge_pages_that_there_are_not_are_done_without() {
+        let blocks = 1 << 20;
+        let memory = BlockMemory::reserve(blocks, PagePreference::Best, usize::MAX).unwrap();
+        let pages = memory.pages();
+        assert!(pages.huge_bytes < blocks as usize * BLOCK_SIZE, "{pages:?}");
+    }
 }

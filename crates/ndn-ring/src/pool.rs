@@ -13,6 +13,7 @@ use crate::fill::{CREDIT, FillBlock};
 use crate::handle::{BLOCKS_MAX, PacketHandle};
 use crate::home::ReturnList;
 use crate::memory::{BLOCK_SIZE, BlockMemory};
+use crate::pages::{PagePreference, PoolPages};
 
 /// Why a pool cannot be made.
 #[derive(Debug, Error)]
@@ -39,9 +40,23 @@ pub struct PoolCounters {
     blocks_in_use: AtomicU32,
     blocks_in_use_max: AtomicU32,
     allocation_failures: AtomicU64,
+    capacity: u32,
+    pages: PoolPages,
 }
 
 impl PoolCounters {
+    /// Blocks that the pool can have in use.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// What pages it was made of.
+    #[must_use]
+    pub fn pages(&self) -> PoolPages {
+        self.pages
+    }
+
     /// Blocks with at least one handle or a [`FillBlock`].
     #[must_use]
     pub fn blocks_in_use(&self) -> u32 {
@@ -84,18 +99,38 @@ pub struct PacketPool {
 }
 
 impl PacketPool {
-    /// Reserves address space for `block_count` blocks of [`BLOCK_SIZE`] bytes.
+    /// Reserves address space for `block_count` blocks of [`BLOCK_SIZE`] bytes, in ordinary pages.
     ///
     /// # Errors
     /// See [`PoolError`].
     pub fn new(block_count: u32) -> Result<Self, PoolError> {
+        Self::with_pages(block_count, PagePreference::Ordinary, 0)
+    }
+
+    /// As [`new`](Self::new), in pages of the given kind if there are any. Of huge pages that were set
+    /// aside it takes up to `huge_bytes_max` at once, from the NUMA node of the calling thread if that
+    /// has them; other memory comes from the node of the thread that touches it first.
+    ///
+    /// # Errors
+    /// See [`PoolError`]. That there are no such pages is none.
+    pub fn with_pages(
+        block_count: u32,
+        preference: PagePreference,
+        huge_bytes_max: usize,
+    ) -> Result<Self, PoolError> {
         if block_count == 0 || block_count > BLOCKS_MAX {
             return Err(PoolError::BlockCount(block_count));
         }
-        let memory = BlockMemory::reserve(block_count).map_err(|source| PoolError::Memory {
+        let memory = BlockMemory::reserve(block_count, preference, huge_bytes_max);
+        let memory = memory.map_err(|source| PoolError::Memory {
             bytes: (block_count as usize).saturating_mul(BLOCK_SIZE),
             source,
         })?;
+        let counters = PoolCounters {
+            capacity: block_count,
+            pages: memory.pages(),
+            ..PoolCounters::default()
+        };
         let shared = PoolShared { memory, home: ReturnList::new(block_count) };
         Ok(Self {
             registration: Registration::enter(shared).ok_or(PoolError::TooManyPools)?,
@@ -103,7 +138,7 @@ impl PacketPool {
             free: RefCell::new(Vec::with_capacity(block_count as usize)),
             untouched: Cell::new(0),
             away: Away::default(),
-            counters: Arc::default(),
+            counters: Arc::new(counters),
         })
     }
 

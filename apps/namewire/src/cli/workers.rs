@@ -211,6 +211,9 @@ fn print(workers: &[Interval]) -> Outcome {
         ]);
     }
     table.print("no workers")?;
+    for line in buffers(workers) {
+        output::print_line(&line)?;
+    }
     for (number, worker) in workers.iter().enumerate() {
         let drops = worker.drops();
         if !drops.is_empty() {
@@ -220,6 +223,37 @@ fn print(workers: &[Interval]) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The packet buffers of each NUMA node: how many there are and in what pages, and how many are in use.
+fn buffers(workers: &[Interval]) -> Vec<String> {
+    let mut nodes: BTreeMap<Option<usize>, Vec<&WorkerStatistics>> = BTreeMap::new();
+    for worker in workers.iter().map(|worker| &worker.after) {
+        // An older forwarder does not say.
+        if worker.packet_blocks_capacity > 0 {
+            nodes.entry(worker.node).or_default().push(worker);
+        }
+    }
+    let line = |(node, workers): (&Option<usize>, &Vec<&WorkerStatistics>)| {
+        let sum = |figure: Figure| workers.iter().map(|one| figure(one)).sum::<u64>();
+        let pages: [(Figure, &str); 3] = [
+            (|one| one.packet_bytes_huge, "in huge pages"),
+            (|one| one.packet_bytes_transparent, "in transparent huge pages"),
+            (|one| one.packet_bytes_ordinary, "in ordinary pages"),
+        ];
+        let pages = pages.iter().map(|(figure, name)| (sum(*figure) >> 20, name));
+        let pages = pages.filter(|(mebibytes, _)| *mebibytes > 0);
+        let pages: Vec<_> = pages.map(|(size, name)| format!("{size} MiB {name}")).collect();
+        let place = node.map_or_else(String::new, |node| format!(" of NUMA node {node}"));
+        format!(
+            "packet buffers{place}: {}; {} of {} blocks in use, none free {} times",
+            pages.join(", "),
+            grouped(sum(|one| one.packet_blocks)),
+            grouped(sum(|one| one.packet_blocks_capacity)),
+            grouped(sum(|one| one.packet_block_failures)),
+        )
+    };
+    nodes.iter().map(line).collect()
 }
 
 fn print_json(workers: &[Interval]) -> Outcome {
@@ -248,4 +282,47 @@ fn print_json(workers: &[Interval]) -> Outcome {
     });
     output::print_json(&rows.collect::<Vec<_>>().into())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_buffers_are_told_by_node_and_pages() {
+        let worker = |node, huge: u64, ordinary: u64| {
+            let after = WorkerStatistics {
+                node,
+                packet_blocks: 5,
+                packet_blocks_capacity: 2048,
+                packet_block_failures: 1,
+                packet_bytes_huge: huge << 20,
+                packet_bytes_ordinary: ordinary << 20,
+                ..WorkerStatistics::default()
+            };
+            Interval { before: WorkerStatistics::default(), after, seconds: 1.0 }
+        };
+        let workers = [worker(Some(1), 128, 0), worker(Some(0), 0, 128), worker(Some(1), 64, 64)];
+        assert_eq!(
+            buffers(&workers),
+            [
+                format!(
+                    "packet buffers of NUMA node 0: 128 MiB in ordinary pages; 5 of {} blocks in use, \
+                     none free 1 times",
+                    grouped(2048)
+                ),
+                format!(
+                    "packet buffers of NUMA node 1: 192 MiB in huge pages, 64 MiB in ordinary pages; \
+                     10 of {} blocks in use, none free 2 times",
+                    grouped(4096)
+                ),
+            ]
+        );
+        let old = Interval {
+            before: WorkerStatistics::default(),
+            after: WorkerStatistics::default(),
+            seconds: 1.0,
+        };
+        assert_eq!(buffers(&[old]), Vec::<String>::new());
+    }
 }

@@ -164,7 +164,7 @@ impl Default for Limits {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { capacity: ByteSize::mebibytes(256) }
+        Self { capacity: ByteSize::mebibytes(256), pages: Pages::Best }
     }
 }
 

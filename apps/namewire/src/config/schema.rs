@@ -68,6 +68,7 @@ fn read_document<'a>(
     let mut pool = root.section("pool");
     let (pool_min, pool_max) = (ByteSize::mebibytes(4), ByteSize::mebibytes(1 << 20));
     pool.read_in("capacity", &mut config.pool.capacity, pool_min..=pool_max);
+    pool.read("pages", &mut config.pool.pages);
     pool.finish();
 
     let mut management = root.section("management");
@@ -416,6 +417,7 @@ macro_rules! words {
 }
 
 words!(Shed, "nack" => Self::Nack, "drop" => Self::Drop, "never" => Self::Never);
+words!(Pages, "best" => Self::Best, "transparent" => Self::Transparent, "ordinary" => Self::Ordinary);
 words!(CsPolicy, "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo);
 words!(UnsolicitedPolicy, "drop-all" => Self::DropAll, "admit-local" => Self::AdmitLocal,
     "admit-network" => Self::AdmitNetwork, "admit-all" => Self::AdmitAll);

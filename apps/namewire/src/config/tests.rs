@@ -127,7 +127,10 @@ fn every_problem_is_told_with_its_place() {
 #[test]
 fn an_unlike_key_is_answered_with_the_known_ones() {
     let found = problems_of("[pool]\nbanana = 1\n");
-    assert_eq!(found, ["test.toml:2:1: unknown key `banana` in `pool` (known here: capacity)"]);
+    assert_eq!(
+        found,
+        ["test.toml:2:1: unknown key `banana` in `pool` (known here: capacity, pages)"]
+    );
 }
 
 #[test]

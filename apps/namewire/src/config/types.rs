@@ -187,8 +187,21 @@ pub struct Limits {
 /// Memory for packets in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Bytes of packet buffers per worker, in blocks of 64 KiB; used as needed.
+    /// Bytes of packet buffers, in equal parts for the workers, of at least 4 MiB each.
     pub capacity: ByteSize,
+    /// What pages they are made of.
+    pub pages: Pages,
+}
+
+/// Pages of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Huge pages that the administrator has set aside, then transparent ones, then ordinary ones.
+    Best,
+    /// Transparent huge pages, then ordinary ones.
+    Transparent,
+    /// Ordinary pages.
+    Ordinary,
 }
 
 /// Commands and datasets under `/localhost/nfd`.

@@ -170,6 +170,21 @@ pub struct WorkerStatistics {
     /// Times that a block was needed and all were in use.
     #[serde(default)]
     pub packet_block_failures: u64,
+    /// The NUMA node that the worker is pinned to, if it is.
+    #[serde(default)]
+    pub node: Option<usize>,
+    /// Blocks of 64 KiB that its packet memory has.
+    #[serde(default)]
+    pub packet_blocks_capacity: u64,
+    /// Bytes of packet memory in huge pages that were set aside.
+    #[serde(default)]
+    pub packet_bytes_huge: u64,
+    /// Bytes of packet memory in transparent huge pages, as the kernel has them.
+    #[serde(default)]
+    pub packet_bytes_transparent: u64,
+    /// Bytes of packet memory in ordinary pages.
+    #[serde(default)]
+    pub packet_bytes_ordinary: u64,
     /// Messages sent to other workers.
     #[serde(default)]
     pub crossings_sent: u64,

@@ -13,6 +13,7 @@
 //! | `control` | the control thread's loop |
 //! | `balance` | which worker has which names: looked at, evened out, told |
 //! | `faces` | faces as management sees them; making new ones |
+//! | `memory` | what the packet buffers are made of, told at the start |
 //! | `missing` | interfaces that are named and not there |
 //! | `bound`, `multicast` | faces that come and go with network interfaces |
 //! | `tables` | FIB and strategy instances |
@@ -37,6 +38,7 @@ mod ethernet;
 mod faces;
 mod identities;
 mod listeners;
+mod memory;
 mod missing;
 mod multicast;
 mod operator;
@@ -96,13 +98,16 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, &places, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
-    let figures = dataplane.workers().iter().map(|worker| operator::WorkerFigures {
+    memory::tell(&places, &dataplane);
+    let figures = dataplane.workers().iter().zip(&places);
+    let figures = figures.map(|(worker, place)| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),
         calls: Arc::clone(worker.call_counters()),
         pool: Arc::clone(worker.pool_counters()),
         shard: Arc::clone(worker.counters()),
         service_times: Arc::clone(worker.service_times()),
         exchange: worker.exchange_counters().cloned(),
+        node: place.node,
     });
     let (operator, requests) = operator::Operator::new(log.clone(), figures.collect())?;
     let control_socket = match control_socket {

@@ -82,11 +82,13 @@ pub(super) struct WorkerFigures {
     pub(super) service_times: Arc<ServiceTimes>,
     /// Its dealings with other workers, if there are any.
     pub(super) exchange: Option<Arc<ExchangeCounters>>,
+    /// The NUMA node that it is pinned to, if it is.
+    pub(super) node: Option<usize>,
 }
 
 impl WorkerFigures {
     fn read(&self) -> WorkerStatistics {
-        let Self { rounds, calls, pool, shard, exchange, service_times: _ } = self;
+        let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
         let crossings =
             |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
         let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
@@ -122,6 +124,11 @@ impl WorkerFigures {
             packet_blocks: u64::from(pool.blocks_in_use()),
             packet_blocks_max: u64::from(pool.blocks_in_use_max()),
             packet_block_failures: pool.allocation_failures(),
+            node: *node,
+            packet_blocks_capacity: u64::from(pool.capacity()),
+            packet_bytes_huge: pool.pages().huge_bytes as u64,
+            packet_bytes_transparent: pool.pages().transparent_bytes as u64,
+            packet_bytes_ordinary: pool.pages().ordinary_bytes as u64,
             waited_ns: rounds.waited_until(Timestamp::from_nanos(clock::now())),
             crossings_sent: crossings(|exchange| exchange.sent.value()),
             crossings_taken: crossings(|exchange| exchange.taken.value()),

@@ -7,7 +7,7 @@ use ndn_dataplane::{
 };
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
-use ndn_ring::BLOCK_SIZE;
+use ndn_ring::{BLOCK_SIZE, PagePreference};
 use ndn_sys::clock;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
@@ -23,6 +23,9 @@ const CS_PACKETS_MIN: usize = 65_536;
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
 /// Components that names are dispatched to workers by.
 const DISPATCH_DEPTH: usize = 2;
+/// Blocks of packet buffers that each worker has at least: what its UDP input keeps to receive into, and as
+/// many again for streams, copies and packets on their way, so that neither waits for the other for good.
+const POOL_BLOCKS_MIN: u32 = 64;
 /// Strategy timers at one time.
 const STRATEGY_TIMERS: usize = 65_536;
 
@@ -38,7 +41,13 @@ pub(super) fn dataplane_options(
     let defaults = FaceSetOptions::default();
     DataplaneOptions {
         shard: shard_config(config, hasher, forwarding),
-        pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64).max(4),
+        pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64)
+            .max(POOL_BLOCKS_MIN),
+        pool_pages: match config.pool.pages {
+            config::Pages::Best => PagePreference::Best,
+            config::Pages::Transparent => PagePreference::Transparent,
+            config::Pages::Ordinary => PagePreference::Ordinary,
+        },
         faces: FaceSetOptions {
             first_sequence: rand::random(),
             reconnect_waits: ReconnectWaits {
@@ -85,6 +94,7 @@ fn worker_options(places: &[Place], channels: Vec<Vec<(UdpSocket, bool)>>) -> Ve
     let worker = |place: &Place| WorkerOptions {
         channels: if place.roles.has_faces() { channels.next() } else { None }.unwrap_or_default(),
         cpu: place.cpu,
+        node: place.node,
         roles: place.roles,
     };
     places.iter().map(worker).collect()

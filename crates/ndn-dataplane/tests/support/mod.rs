@@ -77,7 +77,7 @@ impl Bed {
         let sockets: Vec<UdpSocket> = others.chain([first]).collect();
         let workers = sockets.into_iter().zip(roles).map(|(socket, &roles)| {
             let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
-            WorkerOptions { channels, cpu: None, roles }
+            WorkerOptions { channels, roles, ..WorkerOptions::default() }
         });
         let now = Timestamp::from_nanos(clock::now());
         let options = DataplaneOptions {
@@ -92,6 +92,7 @@ impl Bed {
                 pending_quota,
             },
             pool_blocks: 64,
+            pool_pages: ndn_ring::PagePreference::Best,
             faces: FaceSetOptions::default(),
             faces_max,
             workers: workers.collect(),
