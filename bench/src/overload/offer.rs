@@ -132,6 +132,7 @@ impl<'a> Subject<'a> {
             transport: Transport::Udp,
             link: None,
             settings: if answers_first { ANSWERS_FIRST } else { AS_IT_COMES },
+            cs_packets: CS_CAPACITY,
             workers,
         };
         let executable = std::env::current_exe()?;

@@ -9,10 +9,13 @@ use anyhow::{Context, bail};
 use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
+use ndn_traffic::io::Endpoint;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::{PREFIX, split_tlv};
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+const REPLY_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// A forwarder that has just started may listen before its management answers.
 const ATTEMPTS_MAX: usize = 10;
 const REPLY_LENGTH_MAX: usize = 64 * 1024;
@@ -65,15 +68,37 @@ pub(super) fn create_face(
     created.face_id.context("faces/create names no face")
 }
 
+/// Routes the prefix to the face that `endpoint` is.
+///
+/// # Errors
+/// When the forwarder does not answer or refuses.
+pub(super) fn register_endpoint(endpoint: &mut Endpoint) -> anyhow::Result<()> {
+    let mut reply = None;
+    for _ in 0..ATTEMPTS_MAX {
+        let command = signed_command("rib", "register", &prefix_parameters(None, None))?;
+        endpoint.push(|out| out.extend_from_slice(&command));
+        endpoint.flush()?;
+        poll(&mut [PollFd::new(&endpoint.fd(), PollFlags::IN)], Some(&REPLY_WAIT))?;
+        endpoint.receive(|packet, _| reply = Some(packet.to_vec()))?;
+        if let Some(reply) = &reply {
+            return parameters_of(reply).context("rib/register").map(drop);
+        }
+    }
+    bail!("rib/register: the forwarder does not answer")
+}
+
 fn register(socket: &UnixStream, face_id: Option<u64>, number: Option<u32>) -> anyhow::Result<()> {
+    command(socket, "rib", "register", &prefix_parameters(face_id, number)).map(drop)
+}
+
+/// The prefix of the bench, or one below it, and the face that it is for.
+fn prefix_parameters(face_id: Option<u64>, number: Option<u32>) -> ControlParameters {
     let mut name = Name::default();
     name.push_generic(PREFIX);
     if let Some(number) = number {
         name.push_generic(number.to_be_bytes());
     }
-    let parameters =
-        ControlParameters { name: Some(name), face_id, ..ControlParameters::default() };
-    command(socket, "rib", "register", &parameters).map(drop)
+    ControlParameters { name: Some(name), face_id, ..ControlParameters::default() }
 }
 
 /// Sends a command of this module and verb, again if need be, and returns what the answer repeats.
@@ -89,7 +114,8 @@ pub(super) fn command(
     socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let mut attempt = 1;
     let reply = loop {
-        send_command(socket, module, verb, parameters)?;
+        let mut stream = socket;
+        stream.write_all(&signed_command(module, verb, parameters)?)?;
         match read_reply(socket) {
             Ok(reply) => break reply,
             Err(error) if attempt == ATTEMPTS_MAX => {
@@ -98,23 +124,25 @@ pub(super) fn command(
             Err(_) => attempt += 1,
         }
     };
-    let content = {
-        let packet = LpPacket::parse(&reply)?;
-        let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
-        ControlResponse::decode(data.content().unwrap_or_default())?
-    };
+    parameters_of(&reply).with_context(|| format!("{module}/{verb}"))
+}
+
+/// What an answer repeats, unless it is a refusal.
+fn parameters_of(reply: &[u8]) -> anyhow::Result<ControlParameters> {
+    let packet = LpPacket::parse(reply)?;
+    let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
+    let content = ControlResponse::decode(data.content().unwrap_or_default())?;
     if content.code != 200 {
-        bail!("{module}/{verb}: {} {}", content.code, content.text);
+        bail!("{} {}", content.code, content.text);
     }
     Ok(content.parameters()?)
 }
 
-fn send_command(
-    mut socket: &UnixStream,
+fn signed_command(
     module: &str,
     verb: &str,
     parameters: &ControlParameters,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<u8>> {
     let mut name = Name::from_uri(&format!("/localhost/nfd/{module}/{verb}"))?;
     name.push_generic(parameters.to_vec());
     let now_ns = super::clock::wall_ns();
@@ -125,8 +153,7 @@ fn send_command(
         time_ms: Some(next_time_ms(now_ns / 1_000_000)),
         sequence_num: None,
     };
-    let interest = sign_interest(&interest, &DigestSigner, &anti_replay)?;
-    Ok(socket.write_all(&interest)?)
+    Ok(sign_interest(&interest, &DigestSigner, &anti_replay)?)
 }
 
 /// The time of a command: later than that of the one before, however soon it follows.

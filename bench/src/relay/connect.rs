@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use anyhow::Context;
 use ndn_traffic::io::Endpoint;
 
-use super::link::{Link, MTU, Side, mac_text};
+use super::link::{Link, Side, mac_text};
 use super::programs::{Addresses, Program};
 use super::{Transport, attach};
 
@@ -28,7 +28,8 @@ pub(super) fn connect(
         Transport::Unix => connect_unix(program, addresses, prefixes),
         Transport::Tcp => connect_tcp(program, addresses),
         Transport::Udp | Transport::UdpVeth => connect_udp(program, addresses),
-        Transport::Ether => connect_frames(program, addresses),
+        Transport::Ether | Transport::Xdp => connect_frames(program, addresses),
+        Transport::Memif => connect_memif(program, addresses),
     }
 }
 
@@ -95,7 +96,7 @@ fn connect_frames(program: Program, addresses: &Addresses) -> anyhow::Result<Soc
         let name = link.near_device(side);
         let links = ndn_sys::netlink::links()?;
         let device = links.iter().find(|link| link.name == name).context("no device")?;
-        anyhow::Ok(Endpoint::frames(device.index, MTU, Link::far_mac(side))?)
+        anyhow::Ok(Endpoint::frames(device.index, link.mtu(), Link::far_mac(side))?)
     };
     let (consumer, producer) = (open(Side::Consumer)?, open(Side::Producer)?);
     if !program.is_dumb() {
@@ -108,6 +109,18 @@ fn connect_frames(program: Program, addresses: &Addresses) -> anyhow::Result<Soc
         attach::create_face(&operator, remote, local)?;
         let (remote, local) = uris(Side::Producer);
         attach::register_face(&operator, remote, local)?;
+    }
+    Ok((vec![consumer], producer))
+}
+
+fn connect_memif(program: Program, addresses: &Addresses) -> anyhow::Result<Sockets> {
+    let open = |side| {
+        let address = addresses.memif(program, side);
+        Endpoint::memif(&address, 0).with_context(|| address.socket.display().to_string())
+    };
+    let (consumer, mut producer) = (open(Side::Consumer)?, open(Side::Producer)?);
+    if !program.is_dumb() {
+        attach::register_endpoint(&mut producer)?;
     }
     Ok((vec![consumer], producer))
 }

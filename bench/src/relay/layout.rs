@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use super::link::{MTU_MAX, MTU_USUAL};
 use super::programs::Program;
-use super::{FIB_ENTRIES, RelayOptions, Transport};
+use super::{FIB_ENTRIES, RelayOptions, Transport, wire};
+
+/// A link header takes no more than this in a frame of the bench, bytes.
+const LINK_HEADER_MAX: usize = 32;
 
 /// Sockets that stay the same over several cases.
 #[derive(Debug, Clone)]
@@ -16,6 +20,8 @@ pub(super) struct Layout {
     pub(super) cases: Vec<CaseShape>,
     /// Routes, with as many prefixes in the names.
     pub(super) prefixes: u32,
+    /// Payload of a frame, where there are any, bytes.
+    pub(super) mtu: usize,
 }
 
 /// A program that takes part.
@@ -67,19 +73,26 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     if !options.workers.is_empty() {
         let shape = |window| CaseShape { payload: 100, window, mixed: false };
         let cases = vec![shape(256), shape(4096)];
-        return vec![Layout { transport: Transport::Unix, faces: 4, cases, prefixes: FIB_ENTRIES }];
+        return vec![Layout {
+            transport: Transport::Unix,
+            faces: 4,
+            cases,
+            prefixes: FIB_ENTRIES,
+            mtu: MTU_MAX,
+        }];
     }
     if !options.transports.is_empty() {
         return options
             .transports
             .iter()
-            .map(|&transport| by_transport(options, transport))
+            .flat_map(|&transport| by_transport(options, transport))
             .collect();
     }
     let mut layouts = Vec::new();
     for transport in [Transport::Unix, Transport::Udp] {
         for (faces, windows) in [(1, &[1, 16, 256, 4096][..]), (100, &[400][..])] {
-            let mut layout = Layout { transport, faces, cases: Vec::new(), prefixes: 1 };
+            let mut layout =
+                Layout { transport, faces, cases: Vec::new(), prefixes: 1, mtu: MTU_MAX };
             for payload in [100, 4000] {
                 for &window in windows {
                     for mixed in [false, true] {
@@ -99,23 +112,42 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     layouts
 }
 
-/// One consumer over `transport`, with the payloads and windows that the options tell.
-fn by_transport(options: &RelayOptions, transport: Transport) -> Layout {
-    let mut layout = Layout { transport, faces: 1, cases: Vec::new(), prefixes: 1 };
-    for &payload in &options.payloads {
-        for &window in &options.windows {
-            layout.cases.push(CaseShape { payload, window, mixed: false });
-            if options.mixed {
-                layout.cases.push(CaseShape { payload, window, mixed: true });
+/// One consumer over `transport`, with the payloads and windows that the options tell. Over AF_XDP a
+/// frame is in one piece only where the devices carry short ones, and DPDK's driver takes no others: longer
+/// payloads have devices of their own.
+fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
+    let is_short = |payload: &&usize| {
+        let length = wire::data_length(**payload, options.mixed);
+        usize::try_from(length).is_ok_and(|length| length + LINK_HEADER_MAX <= MTU_USUAL)
+    };
+    let (short, long): (Vec<usize>, Vec<usize>) = match transport {
+        Transport::Xdp => options.payloads.iter().partition(is_short),
+        Transport::Unix
+        | Transport::Tcp
+        | Transport::Udp
+        | Transport::UdpVeth
+        | Transport::Ether
+        | Transport::Memif => (Vec::new(), options.payloads.clone()),
+    };
+    let layouts = [(MTU_USUAL, short), (MTU_MAX, long)].into_iter().map(|(mtu, payloads)| {
+        let mut layout = Layout { transport, faces: 1, cases: Vec::new(), prefixes: 1, mtu };
+        for payload in payloads {
+            for &window in &options.windows {
+                layout.cases.push(CaseShape { payload, window, mixed: false });
+                if options.mixed {
+                    layout.cases.push(CaseShape { payload, window, mixed: true });
+                }
             }
         }
-    }
-    layout
+        layout
+    });
+    layouts.filter(|layout| !layout.cases.is_empty()).collect()
 }
 
-/// The programs that can be run here over this transport, and which cannot and why. Where `workers` are
-/// compared, the dumb relay does not take part: it finds the consumer by the name.
-pub(super) fn contenders(workers: &[usize], transport: Transport) -> (Vec<Contender>, Vec<String>) {
+/// The programs that can be run here over this layout's transport, and which cannot and why. Where workers
+/// are compared, the dumb relay does not take part: it finds the consumer by the name.
+pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Contender>, Vec<String>) {
+    let (workers, transport) = (&options.workers[..], layout.transport);
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for program in [Program::Namewire, Program::Dumb, Program::Testpmd, Program::Nfd, Program::Ndnd]
     {
@@ -125,9 +157,9 @@ pub(super) fn contenders(workers: &[usize], transport: Transport) -> (Vec<Conten
             _ => &[1],
         };
         let (name, over) = (program.name(), transport.name());
-        match (transport.excludes(program), program.locate()) {
+        match (excluded(program, options, layout), program.locate()) {
             // One dumb relay is enough.
-            (Some(_), _) if program.is_dumb() => {}
+            (Some(_), _) if transport.excludes(program).is_some() && program.is_dumb() => {}
             (Some(reason), _) => missing.push(format!("{name} over {over}: {reason}")),
             (None, Some(path)) => found.extend(counts.iter().map(|&workers| {
                 let executable = path.clone();
@@ -140,4 +172,19 @@ pub(super) fn contenders(workers: &[usize], transport: Transport) -> (Vec<Conten
         }
     }
     (found, missing)
+}
+
+/// Why a program cannot take part, if so.
+fn excluded(program: Program, options: &RelayOptions, layout: &Layout) -> Option<&'static str> {
+    match program {
+        Program::Testpmd if layout.transport == Transport::Xdp && layout.mtu > MTU_USUAL => {
+            Some("its driver takes no frames of several pieces")
+        }
+        Program::Ndnd if options.cs_packets > super::programs::CS_CAPACITY => {
+            Some("its Content Store holds no more than 65,535 packets")
+        }
+        Program::Namewire | Program::Dumb | Program::Testpmd | Program::Nfd | Program::Ndnd => {
+            layout.transport.excludes(program)
+        }
+    }
 }

@@ -15,7 +15,9 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, ensure};
 
 /// The longest packets of the bench fit into one frame.
-pub(super) const MTU: usize = 9000;
+pub(super) const MTU_MAX: usize = 9000;
+/// That of most networks.
+pub(super) const MTU_USUAL: usize = 1500;
 /// The last argument of a bench that runs in its namespace.
 const IN_NAMESPACE: &str = "--in-namespace";
 
@@ -75,6 +77,7 @@ pub(crate) struct Link {
     /// Holds the forwarder's namespace for as long as it can read, which ends with this process.
     holder: Child,
     number: u8,
+    mtu: usize,
 }
 
 /// Who is on the other side of the forwarder.
@@ -104,12 +107,12 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Makes the `number`-th link of this process.
-    pub(super) fn new(number: u8) -> anyhow::Result<Self> {
+    /// Makes the `number`-th link of this process, for frames with so many bytes of payload.
+    pub(super) fn new(number: u8, mtu: usize) -> anyhow::Result<Self> {
         let mut holder = Command::new("unshare");
         holder.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
         let holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut link = Self { holder, number };
+        let mut link = Self { holder, number, mtu };
         let mut line = [0];
         let stdout = link.holder.stdout.as_mut().context("a pipe")?;
         stdout.read_exact(&mut line).context("no network namespace")?;
@@ -123,12 +126,13 @@ impl Link {
         let (near, far) = (self.near_device(side), Self::far_device(side));
         let (near_mac, far_mac) = (mac_text(Self::near_mac(side)), mac_text(Self::far_mac(side)));
         let (near_ip, far_ip) = (self.near_ip(side), self.far_ip(side));
-        let pid = self.holder.id();
+        let (pid, mtu) = (self.holder.id(), self.mtu);
+        // A single queue: all that comes is received by one socket of AF_XDP.
         run(
             Command::new("ip"),
             &format!(
-                "link add {near} address {near_mac} mtu {MTU} type veth \
-                 peer name {far} address {far_mac} mtu {MTU} netns {pid}"
+                "link add {near} address {near_mac} mtu {mtu} numtxqueues 1 numrxqueues 1 type veth \
+                 peer name {far} address {far_mac} mtu {mtu} numtxqueues 1 numrxqueues 1 netns {pid}"
             ),
         )?;
         run(Command::new("ip"), &format!("addr add {near_ip}/24 dev {near}"))?;
@@ -146,9 +150,9 @@ impl Link {
         command
     }
 
-    /// Among the links of this process.
-    pub(super) fn number(&self) -> u8 {
-        self.number
+    /// The longest payload of a frame, bytes.
+    pub(super) fn mtu(&self) -> usize {
+        self.mtu
     }
 
     /// The generator's device.

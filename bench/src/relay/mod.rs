@@ -54,6 +54,8 @@ pub struct RelayOptions {
     pub windows: Vec<u32>,
     /// Add the twins with names of different lengths, where transports are chosen.
     pub mixed: bool,
+    /// What each forwarder's Content Store holds, packets; at least 1.
+    pub cs_packets: u32,
 }
 
 impl Default for RelayOptions {
@@ -69,6 +71,7 @@ impl Default for RelayOptions {
             payloads: vec![100, 1200, 8000],
             windows: vec![256],
             mixed: false,
+            cs_packets: programs::CS_CAPACITY,
         }
     }
 }
@@ -94,6 +97,8 @@ pub struct RelayCase {
     pub cpus: Vec<usize>,
     /// Routes, with as many prefixes in the names.
     pub fib_entries: u32,
+    /// What the Content Store holds, packets.
+    pub cs_packets: u32,
     /// Whether names (and so packets) differ in length.
     pub mixed: bool,
     /// Interest and Data exchanges per second.
@@ -172,7 +177,7 @@ pub fn run_relay(
 ) -> anyhow::Result<RelayReport> {
     let (mut cases, mut skipped) = (Vec::new(), Vec::new());
     for layout in layout::layouts(options) {
-        let (contenders, missing) = layout::contenders(&options.workers, layout.transport);
+        let (contenders, missing) = layout::contenders(options, &layout);
         for reason in missing {
             if !skipped.contains(&reason) {
                 progress(&format!("skipping {reason}"));

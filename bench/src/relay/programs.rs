@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use ndn_memif::Address;
 
 use super::dumb::PRODUCER_SUFFIX;
 use super::link::{Link, Side};
 use super::{Transport, clock, testpmd};
 
-/// The cache of every program, in packets.
+/// The cache of every program where nothing else is said, in packets.
 pub(crate) const CS_CAPACITY: u32 = 65_536;
 /// How long a program may take to listen.
 const START_TIMEOUT_NS: u64 = 10_000_000_000;
@@ -91,6 +92,8 @@ pub(crate) struct Addresses {
     pub(crate) link: Option<Arc<Link>>,
     /// Further lines of this project's configuration.
     pub(crate) settings: &'static str,
+    /// What the program's Content Store holds, packets.
+    pub(crate) cs_packets: u32,
     /// Workers of this project's forwarder.
     pub(crate) workers: usize,
 }
@@ -122,6 +125,17 @@ impl Addresses {
         SocketAddr::from((ip, port))
     }
 
+    /// The interface of shared memory for this side. testpmd has a socket for each.
+    pub(super) fn memif(&self, program: Program, side: Side) -> Address {
+        let (name, id) = match (program.is_dumb(), side) {
+            (false, Side::Consumer) => ("memif.sock", 1),
+            (false, Side::Producer) => ("memif.sock", 2),
+            (true, Side::Consumer) => ("consumer.sock", 0),
+            (true, Side::Producer) => ("producer.sock", 0),
+        };
+        Address { socket: self.folder.join(name), id: Some(id) }
+    }
+
     /// Where the producer is.
     pub(super) fn producer_address(&self) -> SocketAddr {
         self.generator_address(Side::Producer, self.producer_port)
@@ -139,7 +153,7 @@ impl Addresses {
     }
 
     /// A command that runs a program where the generator's packets come to.
-    fn command(&self, executable: &Path) -> Command {
+    pub(super) fn command(&self, executable: &Path) -> Command {
         match &self.link {
             Some(link) => link.inside(executable),
             None => Command::new(executable),
@@ -341,7 +355,8 @@ fn dumb_arguments(command: &mut Command, addresses: &Addresses) {
             let sockets: Vec<_> = sockets.map(|(own, peer)| format!("{own}-{peer}")).collect();
             command.args(["--udp", &sockets.join(",")]);
         }
-        Transport::Ether => {}
+        // testpmd takes its place.
+        Transport::Ether | Transport::Xdp | Transport::Memif => {}
     }
     command.args(["--consumers", &addresses.consumer_ports.len().to_string()]);
 }
@@ -356,17 +371,29 @@ fn namewire_config(addresses: &Addresses) -> String {
     let (udp, tcp) = match addresses.transport {
         Transport::Udp | Transport::UdpVeth => (&listening[..], &[][..]),
         Transport::Tcp => (&[][..], &listening[..]),
-        Transport::Unix | Transport::Ether => (&[][..], &[][..]),
+        Transport::Unix | Transport::Ether | Transport::Xdp | Transport::Memif => {
+            (&[][..], &[][..])
+        }
     };
-    let socket = addresses.socket();
-    let text = crate::config_text::namewire(&socket, udp, tcp, CS_CAPACITY, addresses.workers);
-    text + addresses.settings
+    let faces = match addresses.transport {
+        Transport::Ether => "[listeners.ethernet]\ndriver = \"packet\"\n".to_owned(),
+        Transport::Xdp => "[listeners.ethernet]\ndriver = \"xdp\"\n".to_owned(),
+        Transport::Memif => {
+            let path = addresses.memif(Program::Namewire, Side::Consumer).socket;
+            format!("[listeners.memif]\nenabled = true\npath = \"{}\"\n", path.display())
+        }
+        Transport::Unix | Transport::Tcp | Transport::Udp | Transport::UdpVeth => String::new(),
+    };
+    let (socket, cs_packets) = (addresses.socket(), addresses.cs_packets);
+    let text = crate::config_text::namewire(&socket, udp, tcp, cs_packets, addresses.workers);
+    text + &faces + addresses.settings
 }
 
 fn nfd_config(addresses: &Addresses) -> String {
-    let port = addresses.udp_port;
+    let (port, cs_packets) = (addresses.udp_port, addresses.cs_packets);
     let faces = match addresses.transport {
-        Transport::Unix => String::new(),
+        // It takes no part in the last two.
+        Transport::Unix | Transport::Xdp | Transport::Memif => String::new(),
         Transport::Tcp => {
             format!("  tcp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n  }}\n")
         }
@@ -379,7 +406,7 @@ fn nfd_config(addresses: &Addresses) -> String {
     };
     format!(
         "log\n{{\n  default_level NONE\n}}\n\
-         tables\n{{\n  cs_max_packets {CS_CAPACITY}\n  cs_policy lru\n\
+         tables\n{{\n  cs_max_packets {cs_packets}\n  cs_policy lru\n\
          \x20 strategy_choice\n  {{\n    / /localhost/nfd/strategy/best-route\n  }}\n}}\n\
          face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n{faces}}}\n\
          authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
@@ -392,6 +419,7 @@ fn nfd_config(addresses: &Addresses) -> String {
 fn ndnd_config(addresses: &Addresses) -> String {
     // The capacity is a 16-bit number there; 65535 is its largest. The generator takes no
     // fragments, and the others send none of that size.
+    let cs_packets = addresses.cs_packets.min(65_535);
     format!(
         "core:\n  log_level: ERROR\n\
          faces:\n  queue_size: 4096\n\
@@ -401,7 +429,7 @@ fn ndnd_config(addresses: &Addresses) -> String {
          \x20 websocket:\n    enabled: false\n\
          \x20 http3:\n    enabled: false\n\
          fw:\n  threads: 1\n  queue_size: 4096\n\
-         tables:\n  content_store:\n    capacity: 65535\n    admit: true\n    serve: true\n\
+         tables:\n  content_store:\n    capacity: {cs_packets}\n    admit: true\n    serve: true\n\
          \x20   replacement_policy: lru\n  rib:\n    readvertise_nlsr: false\n",
         udp = addresses.transport.is_udp(),
         tcp = addresses.transport == Transport::Tcp,

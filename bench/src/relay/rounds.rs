@@ -12,14 +12,12 @@ use ndn_traffic::io::Calls;
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
-use super::programs::{Addresses, CS_CAPACITY, Program, Running};
+use super::programs::{Addresses, Program, Running};
 use super::statistics::{CallFigures, to_f64};
 use super::{RelayCase, RelayOptions, connect, wire};
 
 /// The window while a cache is filled.
 const WARM_WINDOW: u32 = 256;
-/// Turns of that window: the cache fills once, and then evicts twice its capacity.
-const WARM_TURNS: u64 = 3 * (CS_CAPACITY / WARM_WINDOW) as u64;
 /// The window turns over so many times before anything is counted, and in what is counted, however
 /// slow the program is: some forward everything that one peer has sent before they look at another.
 const SETTLE_TURNS: u64 = 2;
@@ -139,10 +137,11 @@ fn start(
         link: layout
             .transport
             .needs_devices()
-            .then(|| Link::new(number))
+            .then(|| Link::new(number, layout.mtu))
             .transpose()?
             .map(Arc::new),
         settings: "",
+        cs_packets: options.cs_packets,
         workers,
     };
     let cpus = forwarder_cpus(options, workers)?;
@@ -152,7 +151,7 @@ fn start(
     // Every program sees the same names; every start takes fresh ones.
     let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
     generator.reshape(WARM_WINDOW, cached_payload, false);
-    generator.run(Duration::ZERO, WARM_TURNS)?;
+    generator.run(Duration::ZERO, warm_turns(options))?;
     let statistics = addresses.statistics_socket(program);
     running.set_paused(true);
     let link = addresses.link;
@@ -167,6 +166,11 @@ fn start(
         statistics,
         cached_payload,
     })
+}
+
+/// Turns of the window after which the cache has been filled once, and has evicted twice its capacity.
+fn warm_turns(options: &RelayOptions) -> u64 {
+    3 * u64::from(options.cs_packets.div_ceil(WARM_WINDOW))
 }
 
 /// The processors of a forwarder with so many workers: its own, then those that nobody uses, and the
@@ -198,7 +202,7 @@ fn run_case(
     }
     let mut rows: Vec<RelayCase> = Vec::new();
     for (subject, rounds) in subjects.iter().zip(&rounds) {
-        rows.push(row(layout, shape, subject, rounds));
+        rows.push(row(options, layout, shape, subject, rounds));
     }
     let dumb = subjects
         .iter()
@@ -220,7 +224,7 @@ fn run_round(
     if subject.cached_payload != shape.payload {
         // A cache that grows costs what one that is full does not.
         subject.generator.reshape(WARM_WINDOW, shape.payload, shape.mixed);
-        subject.generator.run(Duration::ZERO, WARM_TURNS)?;
+        subject.generator.run(Duration::ZERO, warm_turns(options))?;
         subject.cached_payload = shape.payload;
     }
     subject.generator.reshape(shape.window, shape.payload, shape.mixed);
@@ -249,7 +253,13 @@ fn run_round(
     })
 }
 
-fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -> RelayCase {
+fn row(
+    options: &RelayOptions,
+    layout: &Layout,
+    shape: CaseShape,
+    subject: &Subject,
+    rounds: &[Round],
+) -> RelayCase {
     let quiet: Vec<Round> =
         rounds.iter().copied().filter(|round| round.steal <= STEAL_MAX).collect();
     // On a host that is never quiet, noisy figures with the count of them beat none.
@@ -266,6 +276,7 @@ fn row(layout: &Layout, shape: CaseShape, subject: &Subject, rounds: &[Round]) -
         workers: subject.workers,
         cpus: subject.cpus.clone(),
         fib_entries: layout.prefixes,
+        cs_packets: options.cs_packets,
         transport: layout.transport.name(),
         payload: shape.payload,
         data_gbit_per_s: median(|round| round.exchanges_per_s)

@@ -1,17 +1,18 @@
-//! `dpdk-testpmd` as the dumb relay: it copies frames from each of two ports to the other.
+//! `dpdk-testpmd` as the dumb relay: it passes frames from each of two ports to the other.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::link::{Link, MTU, Side};
-use super::programs::Addresses;
+use super::Transport;
+use super::link::{Link, MTU_MAX, Side};
+use super::programs::{Addresses, Program};
 
 /// What it says when it runs.
 pub(super) const READY: &str = "Press enter to exit";
 /// Room for a frame in its ring: the least power of two that holds the longest.
-const FRAME_LENGTH: usize = (MTU + 128).next_power_of_two();
+const FRAME_LENGTH: usize = (MTU_MAX + 128).next_power_of_two();
 /// Buffers for frames: each has to hold what a place in the ring can, and the headroom.
 const BUFFERS: usize = 8192;
 const BUFFER_LENGTH: usize = FRAME_LENGTH + 256;
@@ -19,6 +20,10 @@ const BUFFER_LENGTH: usize = FRAME_LENGTH + 256;
 const BLOCK_LENGTH: usize = 4 * FRAME_LENGTH;
 const FRAMES: usize = 2048;
 const DESCRIPTORS: usize = 1024;
+/// A frame of AF_XDP lies in a buffer of the pool itself, of the usual length. Its rings hold more of
+/// them.
+const XDP_BUFFERS: usize = 16_384;
+const XDP_BUFFER_LENGTH: usize = 2176;
 
 /// Relays between the devices of the link, on the first of these processors.
 ///
@@ -29,26 +34,49 @@ pub(super) fn command(
     addresses: &Addresses,
     cpus: &[usize],
 ) -> anyhow::Result<Command> {
-    let link = addresses.link.as_ref().context("testpmd takes devices")?;
     let cpu = cpus.first().context("testpmd takes a processor")?;
     // So that what it says can be read when it says it.
-    let mut command = link.inside("stdbuf");
+    let mut command = addresses.command("stdbuf".as_ref());
     command.arg("-oL").arg(executable);
     // The first of the two threads only waits.
     command.arg("--lcores").arg(format!("0@{cpu},1@{cpu}"));
     // Several may run at once.
-    command.arg(format!("--file-prefix=namewire-bench-{}-{}", std::process::id(), link.number()));
+    let (pid, transport) = (std::process::id(), addresses.transport);
+    command.arg(format!("--file-prefix=namewire-bench-{pid}-{}", transport.name()));
     command.args(["--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--no-telemetry"]);
     for (number, side) in [Side::Consumer, Side::Producer].into_iter().enumerate() {
-        let device = Link::far_device(side);
-        command.arg(format!(
-            "--vdev=net_af_packet{number},iface={device},\
-             blocksz={BLOCK_LENGTH},framesz={FRAME_LENGTH},framecnt={FRAMES}"
-        ));
+        command.arg(port(addresses, number, side));
     }
     command.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
-    command.arg(format!("--total-num-mbufs={BUFFERS}"));
-    command.arg(format!("--mbuf-size={BUFFER_LENGTH}"));
-    command.arg(format!("--rxd={DESCRIPTORS}")).arg(format!("--txd={DESCRIPTORS}"));
+    let (buffers, length) = match transport {
+        Transport::Xdp => (XDP_BUFFERS, XDP_BUFFER_LENGTH),
+        _ => (BUFFERS, BUFFER_LENGTH),
+    };
+    command.arg(format!("--total-num-mbufs={buffers}"));
+    command.arg(format!("--mbuf-size={length}"));
+    if transport == Transport::Memif {
+        // Nobody has connected yet.
+        command.arg("--disable-link-check");
+    }
+    if transport != Transport::Xdp {
+        command.arg(format!("--rxd={DESCRIPTORS}")).arg(format!("--txd={DESCRIPTORS}"));
+    }
     Ok(command)
+}
+
+/// One of the ports that it passes frames between.
+fn port(addresses: &Addresses, number: usize, side: Side) -> String {
+    let device = Link::far_device(side);
+    match addresses.transport {
+        Transport::Memif => {
+            let socket = addresses.memif(Program::Testpmd, side).socket;
+            let socket = socket.display();
+            format!("--vdev=net_memif{number},role=server,id=0,socket={socket},socket-abstract=no")
+        }
+        Transport::Xdp => format!("--vdev=net_af_xdp{number},iface={device}"),
+        _ => format!(
+            "--vdev=net_af_packet{number},iface={device},\
+             blocksz={BLOCK_LENGTH},framesz={FRAME_LENGTH},framecnt={FRAMES}"
+        ),
+    }
 }

@@ -17,15 +17,21 @@ pub enum Transport {
     UdpVeth,
     /// Frames (AF_PACKET) over pairs of virtual Ethernet devices.
     Ether,
+    /// The same, and the forwarder takes them by AF_XDP.
+    Xdp,
+    /// Shared memory.
+    Memif,
 }
 
 /// Each by its name.
-const NAMES: [(Transport, &str); 5] = [
+const NAMES: [(Transport, &str); 7] = [
     (Transport::Unix, "unix"),
     (Transport::Tcp, "tcp"),
     (Transport::Udp, "udp"),
     (Transport::UdpVeth, "udp-veth"),
     (Transport::Ether, "ether"),
+    (Transport::Xdp, "xdp"),
+    (Transport::Memif, "memif"),
 ];
 
 impl Transport {
@@ -39,8 +45,8 @@ impl Transport {
     #[must_use]
     pub fn needs_devices(self) -> bool {
         match self {
-            Self::Unix | Self::Tcp | Self::Udp => false,
-            Self::UdpVeth | Self::Ether => true,
+            Self::Unix | Self::Tcp | Self::Udp | Self::Memif => false,
+            Self::UdpVeth | Self::Ether | Self::Xdp => true,
         }
     }
 
@@ -52,8 +58,12 @@ impl Transport {
     /// Why a program cannot take part, if so.
     pub(super) fn excludes(self, program: Program) -> Option<&'static str> {
         match (program, self) {
-            (Program::Ndnd, Self::Ether) => Some("has no faces over Ethernet"),
-            (Program::Dumb, Self::Ether) => Some("testpmd takes its place"),
+            (Program::Ndnd, Self::Ether | Self::Xdp) => Some("has no faces over Ethernet"),
+            (Program::Nfd, Self::Xdp) => Some("has no AF_XDP"),
+            (Program::Nfd | Program::Ndnd, Self::Memif) => Some("has no shared memory"),
+            (Program::Dumb, Self::Ether | Self::Xdp | Self::Memif) => {
+                Some("testpmd takes its place")
+            }
             (Program::Testpmd, Self::Unix | Self::Tcp | Self::Udp | Self::UdpVeth) => {
                 Some("the dumb relay takes its place")
             }

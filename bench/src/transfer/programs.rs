@@ -14,7 +14,7 @@ use super::cases::{Case, Mode, What};
 use super::{CpuByProcess, Served};
 use crate::relay::Transport;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
-use crate::relay::programs::{Addresses, Program, Running};
+use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
 
 /// How long a server may take to start: one reads and signs all of its file first.
 const START_TIMEOUT_NS: u64 = 120_000_000_000;
@@ -222,6 +222,7 @@ pub(super) fn forwarder(
         transport: if udp_port == 0 { Transport::Unix } else { Transport::Udp },
         link: None,
         settings: "",
+        cs_packets: CS_CAPACITY,
         workers: 1,
     };
     let socket = addresses.socket();

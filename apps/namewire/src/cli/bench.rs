@@ -85,7 +85,7 @@ enum Bench {
         #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with = "filter")]
         workers: Vec<usize>,
         /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
-        /// devices), ether (AF_PACKET on them)
+        /// devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
         ///
         /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
         #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
@@ -99,6 +99,9 @@ enum Bench {
         /// With --transport, add cases with names, and so packets, of different lengths
         #[arg(long, requires = "transport")]
         mixed: bool,
+        /// What the Content Store of each forwarder holds, packets
+        #[arg(long, default_value_t = RelayOptions::default().cs_packets, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+        cs_packets: u32,
         /// Says that this process has a network namespace to itself
         #[arg(long, hide = true)]
         in_namespace: bool,
@@ -231,6 +234,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             payload,
             window,
             mixed,
+            cs_packets,
             in_namespace,
             json,
         } => {
@@ -248,6 +252,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 payloads: payload.clone(),
                 windows: window.clone(),
                 mixed: *mixed,
+                cs_packets: *cs_packets,
             };
             let report = run_relay(&relay, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_relay(&report) }

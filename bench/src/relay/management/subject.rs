@@ -56,6 +56,7 @@ impl Subject {
             transport: Transport::Udp,
             link: None,
             settings: "",
+            cs_packets: CS_CAPACITY,
             workers: 1,
         };
         fs::write(folder.join("root.cert"), anchor()?)?;
