@@ -136,6 +136,11 @@ impl Generator {
     }
 
     fn wait(&mut self) -> io::Result<()> {
+        for endpoint in self.consumers.iter_mut().chain(std::iter::once(&mut self.producer)) {
+            if endpoint.prepare_to_wait()? {
+                return Ok(());
+            }
+        }
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.consumers.len() + 1);
         for endpoint in self.consumers.iter().chain(std::iter::once(&self.producer)) {
             let mut flags = PollFlags::IN;

@@ -106,6 +106,9 @@ impl Parts {
             loads: crew.as_ref().map(|crew| Arc::clone(crew.dispatcher.loads())),
             sent: 0,
         };
+        if !options.spin.is_zero() {
+            faces.poll_rings();
+        }
         let prepared = Worker {
             faces,
             shard,

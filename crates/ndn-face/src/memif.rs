@@ -71,12 +71,26 @@ pub(crate) struct MemifTransport {
     pub(crate) fault: Option<Fault>,
     /// Frames left to take for the current event.
     pub(crate) frames_left: usize,
+    /// The peer raises no interrupts: its rings are looked at all the time.
+    pub(crate) is_polled: bool,
+    /// The current event is one of the kernel, and no look into the rings.
+    pub(crate) was_interrupted: bool,
 }
 
 impl MemifTransport {
     pub(crate) fn new(rings: Rings, server: Option<(Address, ClientOptions)>) -> Self {
         let queue = FrameQueue::default();
-        Self { rings, server, queue, look_again: None, fault: None, frames_left: 0 }
+        let (look_again, fault) = (None, None);
+        Self {
+            rings,
+            server,
+            queue,
+            look_again,
+            fault,
+            frames_left: 0,
+            is_polled: false,
+            was_interrupted: false,
+        }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -132,6 +146,20 @@ impl MemifTransport {
         self.queue.clear(budget);
         self.look_again = None;
         self.fault = None;
+        self.is_polled = false;
+    }
+
+    /// Has the peer raise interrupts, or none.
+    pub(crate) fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
+        let Rings::Up(link) = &mut self.rings else { return Ok(()) };
+        link.receivers.iter_mut().try_for_each(|receiver| receiver.set_interrupts(wanted))
+    }
+
+    /// Whether there is something to take, or a fault to find.
+    #[inline]
+    pub(crate) fn has_frames(&mut self) -> bool {
+        let Rings::Up(link) = &mut self.rings else { return false };
+        link.receivers.iter_mut().any(|receiver| receiver.is_empty() != Ok(true))
     }
 
     /// Puts a frame into a ring with room, or into the queue.

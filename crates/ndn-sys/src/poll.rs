@@ -75,6 +75,15 @@ impl Events {
         self.buffer.clear();
     }
 
+    /// Adds that reading will not block of what was given this token, as long as there is room. Its
+    /// event is [writable](Event::writable), too, by which it is told from one of the kernel.
+    pub fn push(&mut self, token: u64) {
+        if self.buffer.len() < self.buffer.capacity() {
+            let flags = EventFlags::IN | EventFlags::OUT;
+            self.buffer.push(epoll::Event { flags, data: EventData::new_u64(token) });
+        }
+    }
+
     /// Whether the last wait ended without an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -12,7 +12,8 @@ use ndn_table::Timestamp;
 
 use super::Worker;
 
-/// How often the kernel is asked while a worker polls. Rings are looked at all the time.
+/// How often the kernel is asked while a worker polls. Rings, of other workers and of shared memory, are
+/// looked at all the time.
 const KERNEL_PAUSE: Duration = Duration::from_micros(2);
 /// How long the kernel is not asked while other workers send more.
 const KERNEL_PAUSE_OF_BUSY: Duration = Duration::from_micros(10);
@@ -103,7 +104,8 @@ impl Idle {
 
 impl Worker {
     /// Waits for events without sleeping: until there are some, another worker has sent something, it is
-    /// time to sleep, or there is something else to do. False if the kernel was not asked.
+    /// time to sleep, or there is something else to do. False if there are no events because the kernel was
+    /// not asked.
     pub(super) fn poll_events(
         &mut self,
         now: Timestamp,
@@ -115,10 +117,15 @@ impl Worker {
         loop {
             let has_messages = self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting());
             let pause = if has_messages { KERNEL_PAUSE_OF_BUSY } else { KERNEL_PAUSE };
-            // Without other workers, the kernel is all that there is to look at.
-            if self.crew.is_none() || self.idle.asks(now, pause) {
+            // Without other workers or shared memory, the kernel is all that there is to look at.
+            let has_rings = self.faces.has_polled_rings();
+            if self.crew.is_none() && !has_rings || self.idle.asks(now, pause) {
                 self.faces.poller().wait(events, Some(Duration::ZERO))?;
                 has_asked = true;
+            }
+            if has_rings {
+                self.faces.look_into_rings(events);
+                has_asked |= !events.is_empty();
             }
             let is_over = !self.idle.polls(now) || self.is_behind();
             if has_messages || !events.is_empty() || is_over {

@@ -343,9 +343,15 @@ impl Worker {
             crew.exchange.sleeper().flag.prepare();
             crew.exchange.has_waiting()
         });
+        // Interrupts are asked for before the rings are looked at for the last time.
+        let has_frames = self.faces.sleep_on_rings();
+        let has_waiting = has_waiting || has_frames;
         let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
         self.counters.sleeps.add(u64::from(!has_waiting));
         let waited = self.faces.poller().wait(events, timeout);
+        if has_frames {
+            self.faces.look_into_rings(events);
+        }
         self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
         waited?;
         self.reset_wakers(events)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ndn_memif::{ClientHandshake, Progress as Handshaken, Received};
 use ndn_ring::PacketPool;
 use ndn_sys::interrupt::Interrupter;
-use ndn_sys::poll::{Event, Interest};
+use ndn_sys::poll::{Event, Events, Interest};
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::ether::without_padding;
@@ -70,6 +70,77 @@ impl FaceSet {
         Ok(counters)
     }
 
+    /// From now on memif faces that bring frames want no interrupts until
+    /// [`sleep_on_rings`](Self::sleep_on_rings): whoever waits looks at their rings by
+    /// [`look_into_rings`](Self::look_into_rings) meanwhile.
+    pub fn poll_rings(&mut self) {
+        self.polls_rings = true;
+    }
+
+    /// Whether there are rings to look at.
+    #[must_use]
+    #[inline]
+    pub fn has_polled_rings(&self) -> bool {
+        !self.polled.is_empty()
+    }
+
+    /// Adds an event for each face whose rings are looked at and hold something.
+    #[inline]
+    pub fn look_into_rings(&mut self, events: &mut Events) {
+        let Self { polled, faces, .. } = self;
+        polled.retain(|&index| {
+            let Some(memif) = memif_in(faces, index).filter(|memif| memif.is_polled) else {
+                return false;
+            };
+            if memif.has_frames() {
+                events.push(token_of(index));
+            }
+            true
+        });
+    }
+
+    /// Has all peers raise interrupts again, to wait for them. True if there is something in the rings
+    /// already; then they go on being looked at.
+    pub fn sleep_on_rings(&mut self) -> bool {
+        let Self { polled, faces, .. } = self;
+        let mut has_frames = false;
+        for &index in &*polled {
+            let Some(memif) = memif_in(faces, index).filter(|memif| memif.is_polled) else {
+                continue;
+            };
+            // A fault is found when frames are taken.
+            has_frames |= memif.set_interrupts(true).is_err() || memif.has_frames();
+        }
+        if has_frames {
+            for &index in &*polled {
+                if let Some(memif) = memif_in(faces, index).filter(|memif| memif.is_polled) {
+                    // What cannot be told the peer now is found to be a fault later.
+                    let _ = memif.set_interrupts(false);
+                }
+            }
+            return true;
+        }
+        for index in polled.drain(..) {
+            if let Some(memif) = memif_in(faces, index) {
+                memif.is_polled = false;
+            }
+        }
+        false
+    }
+
+    /// The rings of this face have brought something.
+    fn poll_rings_of(&mut self, index: FaceIndex) {
+        let Self { polled, faces, .. } = self;
+        let Some(memif) = memif_in(faces, index) else { return };
+        if !memif.is_polled && memif.set_interrupts(false).is_ok() {
+            memif.is_polled = true;
+            // It may be there still from before the last connection.
+            if !polled.contains(&index) {
+                polled.push(index);
+            }
+        }
+    }
+
     /// Handles an event of a memif face.
     pub(super) fn handle_memif_event(
         &mut self,
@@ -90,6 +161,7 @@ impl FaceSet {
             Rings::Up(_) => {}
         }
         memif.frames_left = enough;
+        memif.was_interrupted = !event.writable;
         self.calls.receive_calls.increment();
         let progress = self.take_memif(now, index, pool, sink);
         // What was in the rings before the peer left is taken first.
@@ -124,7 +196,9 @@ impl FaceSet {
             let buffer = &mut block.spare_mut()[..FRAME_LENGTH_MAX];
             let mut found = link.receivers.iter_mut().map(|receiver| receiver.receive(buffer));
             let mut received = found.find(|one| *one != Ok(Received::Nothing));
+            // Who looks by himself has no interrupts to clear, but those that were on their way.
             if received.is_none()
+                && (memif.was_interrupted || !memif.is_polled)
                 && let Some(interrupter) = &mut self.interrupter
             {
                 let mut rested = link.receivers.iter_mut().map(|one| one.rest(interrupter));
@@ -153,6 +227,9 @@ impl FaceSet {
             }
         };
         self.release_memif(now, index, pool);
+        if self.polls_rings {
+            self.poll_rings_of(index);
+        }
         progress
     }
 

@@ -101,6 +101,10 @@ pub struct FaceSet {
     writer: DatagramWriter,
     /// Wakes the peers of memif faces, once there is one.
     interrupter: Option<Interrupter>,
+    /// Whether the rings of memif faces that bring frames are looked at without interrupts.
+    polls_rings: bool,
+    /// The faces whose rings are.
+    polled: Vec<FaceIndex>,
     /// Output queues that no face uses.
     spare_queues: SpareQueues,
     /// Buffers for half frames that no face uses.
@@ -149,6 +153,8 @@ impl FaceSet {
             pending: None,
             writer: DatagramWriter::new(),
             interrupter: None,
+            polls_rings: false,
+            polled: Vec::new(),
             spare_queues: SpareQueues::default(),
             spare_partials: Vec::new(),
             scratch: Vec::new(),

@@ -262,6 +262,18 @@ impl Endpoint {
         }
     }
 
+    /// To be called before each wait for [`fd`](Self::fd), by who calls it at all: until then whoever is at the
+    /// other side of shared memory need not raise interrupts. True if there is something to receive already.
+    ///
+    /// # Errors
+    /// When the other side does not keep to the protocol.
+    pub fn prepare_to_wait(&mut self) -> io::Result<bool> {
+        match &mut self.socket {
+            Socket::Stream(_) | Socket::Datagram(_) | Socket::Frames(_) => Ok(false),
+            Socket::Memif(socket) => socket.prepare_to_wait(),
+        }
+    }
+
     /// What to wait on: the socket, or the eventfd of shared memory, which is always writable.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {

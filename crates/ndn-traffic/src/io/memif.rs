@@ -23,6 +23,10 @@ pub(super) struct MemifSocket {
     link: Box<Link>,
     interrupter: Interrupter,
     buffer: Vec<u8>,
+    /// Whether whoever waits says so before.
+    announces_waits: bool,
+    /// The forwarder raises no interrupts.
+    is_polled: bool,
 }
 
 impl MemifSocket {
@@ -43,7 +47,13 @@ impl MemifSocket {
                 Progress::Waiting(handshake) => handshake,
                 Progress::Done(link) => {
                     let interrupter = Interrupter::new()?;
-                    return Ok(Self { link, interrupter, buffer: vec![0; BUFFER_LENGTH] });
+                    return Ok(Self {
+                        link,
+                        interrupter,
+                        buffer: vec![0; BUFFER_LENGTH],
+                        announces_waits: false,
+                        is_polled: false,
+                    });
                 }
             };
         }
@@ -52,6 +62,16 @@ impl MemifSocket {
     /// Readable when there may be frames.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.link.receivers.first().map_or_else(|| self.link.as_fd(), AsFd::as_fd)
+    }
+
+    /// Has the forwarder raise interrupts. True if there is something already.
+    pub(super) fn prepare_to_wait(&mut self) -> io::Result<bool> {
+        self.announces_waits = true;
+        let Some(receiver) = self.link.receivers.first_mut() else { return Ok(false) };
+        if std::mem::take(&mut self.is_polled) {
+            receiver.set_interrupts(true).map_err(broken)?;
+        }
+        Ok(!receiver.is_empty().map_err(broken)?)
     }
 
     /// Takes what is there and hands over every frame; false when there was none.
@@ -63,7 +83,9 @@ impl MemifSocket {
         while count < FRAMES_PER_CALL {
             match receiver.receive(&mut self.buffer).map_err(broken)? {
                 Received::Nothing => {
-                    receiver.rest(&mut self.interrupter).map_err(broken)?;
+                    if !self.is_polled {
+                        receiver.rest(&mut self.interrupter).map_err(broken)?;
+                    }
                     break;
                 }
                 Received::Frame(length) => handle(&self.buffer[..length]),
@@ -72,6 +94,12 @@ impl MemifSocket {
             count += 1;
         }
         receiver.release().map_err(broken)?;
+        if count > 0 && self.announces_waits && !self.is_polled {
+            receiver.set_interrupts(false).map_err(broken)?;
+            // Those that have come are known.
+            receiver.clear_interrupt();
+            self.is_polled = true;
+        }
         if count == 0 && self.link.has_ended() {
             let reason = "the forwarder closed the connection";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
