@@ -12,6 +12,7 @@ use ndn_face::{
 use ndn_forwarding::FaceScope;
 use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
 use ndn_sys::interrupt::Interrupter;
+use ndn_sys::poll::Events;
 use ndn_sys::stream::{AcceptError, Listener};
 use ndn_table::FaceIndex;
 use support::{Worker, properties, tlv};
@@ -127,6 +128,46 @@ fn what_a_ring_has_no_room_for_waits() {
         }
         assert_eq!(far.receive().1, *wire);
     }
+    near.finish();
+    far.finish();
+}
+
+#[test]
+fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
+    let (mut near, client, mut far, accepted, _server) = connected(ClientOptions::default());
+    far.faces.poll_rings();
+    let mut send = |seed| {
+        near.send(client, &tlv(6, 100, seed));
+        near.flush();
+    };
+    let mut events = Events::with_capacity(4);
+    for round in 0..3 {
+        send(3 * round);
+        assert_eq!(far.receive().1, tlv(6, 100, 3 * round));
+        assert!(far.faces.has_polled_rings());
+        far.faces.look_into_rings(&mut events);
+        assert!(events.is_empty(), "there is nothing in the ring");
+        send(3 * round + 1);
+        far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(events.is_empty(), "an interrupt was raised for who looks by himself");
+        far.faces.look_into_rings(&mut events);
+        assert_eq!(events.iter().count(), 1);
+        events.clear();
+        // It is there before the worker sleeps.
+        assert!(far.faces.sleep_on_rings());
+        assert_eq!(far.receive().1, tlv(6, 100, 3 * round + 1));
+        far.settle();
+        assert!(!far.faces.has_polled_rings());
+        send(3 * round + 2);
+        far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(!events.is_empty(), "nobody wakes a worker that sleeps");
+        events.clear();
+        assert_eq!(far.receive().1, tlv(6, 100, 3 * round + 2));
+    }
+    // A face that is gone is not looked at any more.
+    far.faces.remove(accepted, &far.pool);
+    far.faces.look_into_rings(&mut events);
+    assert!(events.is_empty() && !far.faces.has_polled_rings());
     near.finish();
     far.finish();
 }

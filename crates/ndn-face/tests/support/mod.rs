@@ -106,7 +106,12 @@ impl Worker {
     /// Handles what is ready now. Returns whether there was anything.
     pub fn poll(&mut self, wait: Duration) -> bool {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let has_frames = self.faces.sleep_on_rings();
+        let wait = if has_frames { Duration::ZERO } else { wait };
         self.faces.poller().wait(&mut events, Some(wait)).unwrap();
+        if has_frames {
+            self.faces.look_into_rings(&mut events);
+        }
         for event in events.iter() {
             let mut sink = Sink::default();
             let mut progress = self.faces.handle_event(self.now, &event, &self.pool, &mut sink);
