@@ -10,7 +10,7 @@ use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
-use super::Worker;
+use super::{COMMAND_TOKEN, CREW_TOKEN, Worker};
 
 /// How often the kernel is asked while a worker polls. Rings, of other workers and of shared memory, are
 /// looked at all the time.
@@ -103,14 +103,54 @@ impl Idle {
 }
 
 impl Worker {
-    /// Waits for events without sleeping: until there are some, another worker has sent something, it is
-    /// time to sleep, or there is something else to do. False if there are no events because the kernel was
-    /// not asked.
-    pub(super) fn poll_events(
+    /// Waits for events. If this worker may sleep, the others know that they have to wake it. False if
+    /// the kernel was not asked for any.
+    pub(super) fn wait(
         &mut self,
         now: Timestamp,
         events: &mut Events,
+        timeout: Option<Duration>,
     ) -> std::io::Result<bool> {
+        if timeout == Some(Duration::ZERO) {
+            let has_asked = self.poll_events(now, events)?;
+            self.reset_wakers(events)?;
+            return Ok(has_asked);
+        }
+        let has_waiting = self.crew.as_ref().is_some_and(|crew| {
+            crew.exchange.sleeper().flag.prepare();
+            crew.exchange.has_waiting()
+        });
+        // Interrupts are asked for before the rings are looked at for the last time.
+        let has_frames = self.faces.sleep_on_rings();
+        let has_waiting = has_waiting || has_frames;
+        let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
+        self.counters.sleeps.add(u64::from(!has_waiting));
+        let waited = self.faces.poller().wait(events, timeout);
+        if has_frames {
+            self.faces.look_into_rings(events);
+        }
+        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
+        waited?;
+        self.reset_wakers(events)?;
+        Ok(true)
+    }
+
+    /// Makes wakers unreadable, before anybody looks for what they speak of.
+    fn reset_wakers(&self, events: &Events) -> std::io::Result<()> {
+        for event in events.iter() {
+            match (event.token, &self.crew) {
+                (COMMAND_TOKEN, _) => self.commands.waker().reset(),
+                (CREW_TOKEN, Some(crew)) => crew.exchange.sleeper().waker.reset(),
+                (_, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for events without sleeping: until there are some, another worker has sent something, it is
+    /// time to sleep, or there is something else to do. False if there are no events because the kernel was
+    /// not asked.
+    fn poll_events(&mut self, now: Timestamp, events: &mut Events) -> std::io::Result<bool> {
         let (mut now, mut has_asked) = (now, false);
         let mut deadline = None;
         events.clear();

@@ -326,50 +326,6 @@ impl Worker {
         }
     }
 
-    /// Waits for events. If this worker may sleep, the others know that they have to wake it. False if
-    /// the kernel was not asked for any.
-    fn wait(
-        &mut self,
-        now: Timestamp,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> std::io::Result<bool> {
-        if timeout == Some(Duration::ZERO) {
-            let has_asked = self.poll_events(now, events)?;
-            self.reset_wakers(events)?;
-            return Ok(has_asked);
-        }
-        let has_waiting = self.crew.as_ref().is_some_and(|crew| {
-            crew.exchange.sleeper().flag.prepare();
-            crew.exchange.has_waiting()
-        });
-        // Interrupts are asked for before the rings are looked at for the last time.
-        let has_frames = self.faces.sleep_on_rings();
-        let has_waiting = has_waiting || has_frames;
-        let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
-        self.counters.sleeps.add(u64::from(!has_waiting));
-        let waited = self.faces.poller().wait(events, timeout);
-        if has_frames {
-            self.faces.look_into_rings(events);
-        }
-        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
-        waited?;
-        self.reset_wakers(events)?;
-        Ok(true)
-    }
-
-    /// Makes wakers unreadable, before anybody looks for what they speak of.
-    fn reset_wakers(&self, events: &Events) -> std::io::Result<()> {
-        for event in events.iter() {
-            match (event.token, &self.crew) {
-                (COMMAND_TOKEN, _) => self.commands.waker().reset(),
-                (CREW_TOKEN, Some(crew)) => crew.exchange.sleeper().waker.reset(),
-                (_, _) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Wakes the other workers that sleep and were sent something.
     fn wake_others(&mut self) {
         if let Some(crew) = &mut self.crew {
