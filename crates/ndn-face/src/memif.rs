@@ -137,7 +137,13 @@ impl MemifTransport {
     /// Gives the rings up, and what waits for them.
     pub(crate) fn leave(&mut self, poller: &Poller, budget: &mut Budget) {
         match &self.rings {
-            Rings::Up(link) => Self::detach(link, poller),
+            Rings::Up(link) => {
+                Self::detach(link, poller);
+                match self.fault {
+                    Some(fault) => link.bid_farewell(&fault.to_string()),
+                    None => link.bid_farewell("the face is closed"),
+                }
+            }
             Rings::Connecting { handshake, .. } => {
                 let _ = poller.remove(handshake.as_fd());
             }
@@ -189,28 +195,30 @@ impl MemifTransport {
         }
     }
 
-    /// Shows the peer what was sent, after what has waited. Says how many frames and bytes went from
-    /// the queue.
+    /// Shows the peer what was sent, after what has waited. Says how many frames were dropped that do not
+    /// fit its ring at all.
     pub(crate) fn flush(
         &mut self,
         interrupter: &mut Interrupter,
         budget: &mut Budget,
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let Rings::Up(link) = &mut self.rings else { return Ok(()) };
+        let Rings::Up(link) = &mut self.rings else { return Ok(0) };
+        let mut dropped = 0;
         while let Some(frame) = self.queue.first() {
             match send(link, &frame)? {
-                // It was cut for this link.
-                Sent::Queued | Sent::TooLong => self.queue.pop(budget),
+                Sent::Queued => {}
+                Sent::TooLong => dropped += 1,
                 Sent::Full => break,
             }
+            self.queue.pop(budget);
         }
         for sender in &mut link.senders {
             sender.publish(interrupter)?;
         }
-        Ok(())
+        Ok(dropped)
     }
 }
 

@@ -20,3 +20,6 @@ pub const BUFFER_LENGTH_DEFAULT: u32 = 2048;
 pub(crate) const BUFFER_LENGTH_OWN: u32 = 9216;
 /// Buffers that one frame is sent in.
 pub(crate) const CHAIN_MAX: usize = 32;
+/// Buffers that a received frame may lie in: more than the longest takes in the shortest. The peer is asked
+/// for no more work than that for each frame.
+pub(crate) const CHAIN_RECEIVED_MAX: usize = (BUFFER_LENGTH_MAX / BUFFER_LENGTH_MIN) as usize + 1;

@@ -52,6 +52,11 @@ impl Link {
 
     /// Tells the peer why the connection ends, and ends it.
     pub fn disconnect(self, reason: &str) {
+        self.bid_farewell(reason);
+    }
+
+    /// Tells the peer why the connection ends.
+    pub fn bid_farewell(&self, reason: &str) {
         let message = Message::Disconnect { code: 0, reason: reason.to_owned() };
         // Who does not read it sees the end of the socket.
         let _ = seqpacket::send(self.socket.as_fd(), &message.encode(), None);

@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 
+use crate::limits::CHAIN_RECEIVED_MAX;
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
 /// What [`Receiver::receive`] has found.
@@ -52,6 +53,11 @@ impl Receiver {
         &self.ring
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.buffers.is_some()
+    }
+
     /// Gives the server all buffers, once it is ready.
     pub(crate) fn start(&mut self) -> Result<(), Fault> {
         let size = self.ring.size();
@@ -73,8 +79,7 @@ impl Receiver {
         }
         let mut length = 0;
         let mut outcome = None;
-        // Ends at the latest where the peer has said that its frames end.
-        loop {
+        for _ in 0..CHAIN_RECEIVED_MAX {
             let found = self.ring.descriptor(self.position)?;
             // Where a client's own buffers lie, nobody else has a say in.
             let place = self.buffers.map_or(found, |buffers| {
@@ -87,10 +92,12 @@ impl Receiver {
             if found.flags & FLAG_NEXT == 0 {
                 return Ok(outcome.unwrap_or(Received::Frame(length)));
             }
+            // The peer has said that its frames end here.
             if self.position == self.filled {
                 return Ok(Received::Malformed);
             }
         }
+        Err(Fault::Chain)
     }
 
     /// Copies what `place` names to the end of the frame; says if that cannot be.

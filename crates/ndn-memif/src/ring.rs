@@ -35,6 +35,9 @@ pub enum Fault {
     /// A buffer to be filled lies outside of the shared memory, or has no room.
     #[error("a descriptor of the peer leads nowhere")]
     Descriptor,
+    /// A frame lies in more buffers than any frame takes.
+    #[error("a frame of the peer has too many pieces")]
+    Chain,
     /// What is used of the memory does not lie in it.
     #[error("a ring lies outside of the shared memory")]
     Layout,

@@ -14,7 +14,7 @@ pub enum Sent {
     Queued,
     /// There is no room for it now.
     Full,
-    /// The buffers of the ring are too small for such a frame.
+    /// The buffers of the ring are too small or too few for such a frame.
     TooLong,
 }
 
@@ -57,6 +57,10 @@ impl Sender {
         let mut count: u16 = 0;
         // An empty frame takes a buffer, too.
         for place in &mut chain {
+            // There will never be more.
+            if count == self.ring.size() {
+                break;
+            }
             if self.position.wrapping_add(count) == self.limit && !self.look(count)? {
                 return Ok(Sent::Full);
             }

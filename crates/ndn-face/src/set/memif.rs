@@ -279,9 +279,12 @@ impl FaceSet {
         let queued = memif.queue.bytes();
         memif.look_again = (queued > 0).then(|| now.plus(LOOK_AGAIN));
         face.link.counters().queued_bytes.set(queued as u64);
+        if let Ok(dropped) = flushed {
+            face.link.counters().dropped(LinkDropReason::OverMtu).add(dropped);
+        }
         match flushed {
-            Ok(()) if queued > 0 => self.arm(index),
-            Ok(()) => {}
+            Ok(_) if queued > 0 => self.arm(index),
+            Ok(_) => {}
             Err(_fault) => self.lose_connection(now, index, CloseReason::Misbehaved, pool),
         }
     }

@@ -44,7 +44,7 @@ fn long_frames_take_several_buffers() {
     }
     // Longer than the whole ring.
     for link in [&mut client, &mut server] {
-        assert_eq!(link.senders[0].send(&[&[0; 8193]]).unwrap(), Sent::Full);
+        assert_eq!(link.senders[0].send(&[&[0; 8193]]).unwrap(), Sent::TooLong);
         assert!(!link.senders[0].is_unpublished());
     }
     let (mut client, _server) =

@@ -7,7 +7,8 @@ use ndn_sys::interrupt::Interrupt;
 use ndn_sys::shared_memory::SharedMemory;
 
 use super::*;
-use crate::ring::{COOKIE, Fault, ring_length};
+use crate::limits::CHAIN_RECEIVED_MAX;
+use crate::ring::{COOKIE, Descriptor, FLAG_NEXT, Fault, ring_length};
 use crate::{MESSAGE_LENGTH, Message, Name, SECRET_LENGTH};
 
 const RING: usize = ring_length(2);
@@ -296,6 +297,31 @@ fn descriptors_that_lead_nowhere_cost_their_frame_only() {
     client.set_head(0, head + 4);
     assert_eq!(link.receivers[0].receive(&mut [0; 99]), Ok(Received::Malformed));
     assert_eq!(link.receivers[0].receive(&mut [0; 99]), Ok(Received::Nothing));
+}
+
+#[test]
+fn frames_of_too_many_pieces_end_the_connection() {
+    let (mut client, mut server) =
+        connect(ClientOptions { log2_ring_size: 10, ..Default::default() });
+    let pieces = u16::try_from(CHAIN_RECEIVED_MAX).unwrap();
+    for receiver in [&mut server.receivers[0], &mut client.receivers[0]] {
+        let ring = receiver.ring().clone();
+        // As many as there may be, all of them empty, and then one more.
+        let frames =
+            [(0..pieces, Ok(Received::Frame(0))), (pieces..2 * pieces + 1, Err(Fault::Chain))];
+        for (positions, expected) in frames {
+            let end = positions.end;
+            for position in positions {
+                let flags = if position + 1 < end { FLAG_NEXT } else { 0 };
+                let descriptor = Descriptor { flags, region: 0, length: 0, offset: 0 };
+                ring.set_descriptor(position, descriptor).unwrap();
+            }
+            // Towards a server the head says where frames end, towards a client the tail.
+            let mark = if receiver.is_of_client() { ring.tail() } else { ring.head() };
+            mark.unwrap().store(end, Ordering::Release);
+            assert_eq!(receiver.receive(&mut [0; 9]), expected);
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,13 @@ fn check(interrupter: &mut Interrupter, operations: &[(bool, Operation)], log2_r
                 let buffers = length.div_ceil(BUFFER).max(1);
                 let fits = model.used + buffers <= size;
                 let sent = from.senders[0].send(&[header, payload]).unwrap();
-                assert_eq!(sent, if fits { Sent::Queued } else { Sent::Full });
+                let expected = match (fits, model.used) {
+                    (true, _) => Sent::Queued,
+                    // It does not fit an empty ring.
+                    (false, 0) => Sent::TooLong,
+                    (false, _) => Sent::Full,
+                };
+                assert_eq!(sent, expected);
                 if fits {
                     model.sent.push_back((frame, buffers));
                     model.used += buffers;
