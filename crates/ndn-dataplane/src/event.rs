@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ndn_face::{CloseReason, FaceCounters, FaceOptions, FaceUri};
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, FaceUri, PortSocket};
 use ndn_forwarding::LearningRequest;
 use ndn_table::FaceIndex;
 
@@ -68,6 +68,9 @@ pub enum Event {
         /// Interests that were refused since the last event.
         refused: u64,
     },
+    /// The socket of a network device is out of use, and is closed when this is dropped, which may take
+    /// the kernel a while.
+    SocketUnused(PortSocket),
     /// Self-learning asks for something; [`LearningRequest::Find`] is answered by
     /// [`Command::AnswerLearning`](crate::Command::AnswerLearning).
     Learning(LearningRequest),

@@ -245,6 +245,7 @@ impl EthernetPorts {
             chosen,
             payload_max,
             is_suspended: false,
+            busy_count: 0,
             is_up,
             group_face: None,
             is_stale: false,

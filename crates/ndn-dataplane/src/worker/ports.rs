@@ -52,6 +52,9 @@ impl Worker {
         if let Err(error) = changed {
             tracing::warn!(?port, %error, "a network device cannot be used");
         }
+        while let Some(socket) = self.faces.take_unused_socket() {
+            self.events.send(Event::SocketUnused(socket));
+        }
     }
 
     /// Makes a face for a station that has spoken first.

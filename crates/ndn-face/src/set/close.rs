@@ -158,6 +158,18 @@ impl FaceSet {
         }
         self.arm(index);
     }
+
+    /// Returns the blocks that the set holds to `pool`, at the end of the worker. Packets that
+    /// were received and not taken are lost.
+    pub fn release_blocks(&mut self, pool: &PacketPool) {
+        self.pending = None;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.release(pool);
+        }
+        for block in [self.stream_block.take(), self.copy_block.take()].into_iter().flatten() {
+            pool.finish(block);
+        }
+    }
 }
 
 /// The reconnection of a face that is down.

@@ -26,7 +26,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
-use crate::ether::{Port, PortId};
+use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
@@ -90,6 +90,8 @@ pub struct FaceSet {
     channels: Vec<Option<Box<Channel>>>,
     /// By their number.
     ports: Vec<Option<Box<Port>>>,
+    /// Sockets of network devices that are out of use and not closed yet.
+    unused_sockets: Vec<PortSocket>,
     /// The block that streams are read into.
     stream_block: Option<FillBlock>,
     /// The block that packets go to that do not lie in a receive block.
@@ -117,6 +119,8 @@ pub struct FaceSet {
     unflushed_ports: Vec<PortId>,
     output_budget: Budget,
     reassembly_budget: Budget,
+    /// When to try again to send from network devices whose drivers do not tell of room.
+    port_deadlines: Vec<(Timestamp, PortId)>,
     /// One entry for each face that has a deadline.
     deadlines: BTreeSet<(Timestamp, FaceIndex)>,
     events: VecDeque<FaceEvent>,
@@ -147,6 +151,7 @@ impl FaceSet {
             faces: Vec::new(),
             channels: Vec::new(),
             ports: Vec::new(),
+            unused_sockets: Vec::new(),
             stream_block: None,
             copy_block: None,
             datagrams: Some(Box::new(DatagramInput::new())),
@@ -163,6 +168,7 @@ impl FaceSet {
             unflushed_ports: Vec::new(),
             output_budget: Budget::new(options.output_bytes_max),
             reassembly_budget: Budget::new(options.reassembly_bytes_max),
+            port_deadlines: Vec::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
             next_sequence: options.first_sequence,
@@ -451,18 +457,6 @@ impl FaceSet {
 
     fn channel_mut(&mut self, channel: ChannelId) -> Option<&mut Channel> {
         self.channels.get_mut(channel.0 as usize)?.as_deref_mut()
-    }
-
-    /// Returns the blocks that the set holds to `pool`, at the end of the worker. Packets that
-    /// were received and not taken are lost.
-    pub fn release_blocks(&mut self, pool: &PacketPool) {
-        self.pending = None;
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.release(pool);
-        }
-        for block in [self.stream_block.take(), self.copy_block.take()].into_iter().flatten() {
-            pool.finish(block);
-        }
     }
 }
 

@@ -137,8 +137,8 @@ impl FaceSet {
         Ok(())
     }
 
-    /// Closes the socket of a port, whose faces wait for another one: a driver that has a device for
-    /// itself gives it up.
+    /// Takes the socket of a port away, whose faces wait for another one: a driver that has a device for
+    /// itself gives it up, once [`take_unused_socket`](Self::take_unused_socket) is closed.
     ///
     /// # Errors
     /// If there is no such port.
@@ -148,9 +148,25 @@ impl FaceSet {
         changed.queue.discard(pool);
         changed.reported = false;
         changed.waits_writable = false;
-        // The poller forgets a descriptor that is closed.
-        changed.socket = None;
+        let socket = changed.socket.take();
+        self.retire(socket);
         Ok(())
+    }
+
+    /// A socket that is out of use, to be closed by whoever has time: the kernel waits until nobody looks at
+    /// it any more, for tens of milliseconds where there are several queues.
+    pub fn take_unused_socket(&mut self) -> Option<PortSocket> {
+        self.unused_sockets.pop()
+    }
+
+    fn retire(&mut self, socket: Option<PortSocket>) {
+        let Some(socket) = socket else { return };
+        for descriptor in socket.descriptors() {
+            // It was added when the port got it.
+            let removed = self.poller.remove(descriptor);
+            debug_assert!(removed.is_ok(), "the sockets of a port are in the poller");
+        }
+        self.unused_sockets.push(socket);
     }
 
     /// The device of a port has another address.
@@ -195,11 +211,9 @@ impl FaceSet {
         for index in removed.faces() {
             self.close(index, CloseReason::InterfaceGone, pool);
         }
-        if let Some(removed) = self.ports.get_mut(port.0 as usize).and_then(Option::as_mut) {
+        if let Some(mut removed) = self.ports.get_mut(port.0 as usize).and_then(Option::take) {
             removed.queue.discard(pool);
-        }
-        if let Some(removed) = self.ports.get_mut(port.0 as usize) {
-            *removed = None;
+            self.retire(removed.socket.take());
         }
     }
 

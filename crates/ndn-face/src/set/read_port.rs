@@ -88,7 +88,7 @@ impl FaceSet {
         port.counters.receive_calls.increment();
         let must_flush = event.writable && port.waits_writable;
         if must_flush {
-            self.flush_port(id, pool);
+            self.flush_port(now, id, pool);
         }
         self.calls.receive_calls.increment();
         self.take_port_frames(now, id, pool, sink)

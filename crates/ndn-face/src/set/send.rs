@@ -1,6 +1,7 @@
 //! From the shard to the sockets.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use ndn_forwarding::{TxPacket, TxSink};
 use ndn_ring::{PacketHandle, PacketPool};
@@ -18,6 +19,9 @@ use crate::set::{FaceSet, channel_token, face_in, port_token, token_of};
 use crate::tap::{Direction, FrameTap};
 use crate::websocket::{HEAD_LENGTH_MAX, Opcode, write_head};
 use crate::{Budget, CloseReason, ETHER_TYPE, FrameSink, LinkDropReason};
+
+/// How soon to look again for memory for frames.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Where a shard sends: the faces of its worker, for one burst.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl FaceSet {
             self.flush_channel(channel, pool);
         }
         while let Some(port) = self.unflushed_ports.pop() {
-            self.flush_port(port, pool);
+            self.flush_port(now, port, pool);
         }
     }
 
@@ -174,8 +178,8 @@ impl FaceSet {
 }
 
 impl FaceSet {
-    pub(super) fn flush_port(&mut self, id: PortId, pool: &PacketPool) {
-        let Self { ports, faces, poller, writer, calls, .. } = self;
+    pub(super) fn flush_port(&mut self, now: Timestamp, id: PortId, pool: &PacketPool) {
+        let Self { ports, faces, poller, writer, calls, port_deadlines, .. } = self;
         let Some(port) = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
@@ -187,18 +191,27 @@ impl FaceSet {
             }
         };
         let counters = SendCounters { channel: &port.counters, calls };
-        let flushed = match socket {
-            PortSocket::Packet(socket) => port.queue.flush(socket, pool, writer, counters, refused),
-            PortSocket::Xdp(xdp) => port.queue.flush_frames(xdp, pool, counters, refused),
-        };
-        let is_blocked = flushed == Flushed::Blocked;
-        if is_blocked != port.waits_writable {
-            port.waits_writable = is_blocked;
-            let interest =
-                if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-            let sending = socket.descriptors().next();
-            let modified = sending.map(|one| poller.modify(one, port_token(id), interest));
-            debug_assert!(modified.is_some_and(|one| one.is_ok()), "it is in the poller");
+        match socket {
+            PortSocket::Packet(socket) => {
+                let flushed = port.queue.flush(socket, pool, writer, counters, refused);
+                let is_blocked = flushed == Flushed::Blocked;
+                if is_blocked != port.waits_writable {
+                    port.waits_writable = is_blocked;
+                    let interest =
+                        if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
+                    let modified = poller.modify(&*socket, port_token(id), interest);
+                    debug_assert!(modified.is_ok(), "it is in the poller");
+                }
+            }
+            // It is writable as long as its ring has room, even if all memory for frames is on its way
+            // out, so nobody tells when there is some.
+            PortSocket::Xdp(xdp) => {
+                let flushed = port.queue.flush_frames(xdp, pool, counters, refused);
+                let waits = port_deadlines.iter().any(|(_, other)| *other == id);
+                if flushed == Flushed::Blocked && !waits {
+                    port_deadlines.push((now.plus(LOOK_AGAIN), id));
+                }
+            }
         }
     }
 }

@@ -10,11 +10,17 @@ impl FaceSet {
     /// When [`handle_timeouts`](Self::handle_timeouts) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let ports = self.port_deadlines.iter().map(|(deadline, _)| *deadline);
+        ports.chain(self.deadlines.first().map(|(deadline, _)| *deadline)).min()
     }
 
     /// Does what is due: expires messages in pieces, closes idle faces, connects again.
     pub fn handle_timeouts(&mut self, now: Timestamp, pool: &PacketPool) {
+        while let Some(due) = self.port_deadlines.iter().position(|(deadline, _)| *deadline <= now)
+        {
+            let (_, port) = self.port_deadlines.swap_remove(due);
+            self.flush_port(now, port, pool);
+        }
         while let Some(&(deadline, index)) = self.deadlines.first() {
             if deadline > now {
                 return;

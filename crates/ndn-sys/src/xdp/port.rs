@@ -146,7 +146,8 @@ impl XdpPort {
         self.reader.mac = mac;
     }
 
-    /// What to wait for: the sockets of all queues. The first is writable when there is room to send.
+    /// What to wait for: the sockets of all queues. That the first is writable says that its ring has room, and
+    /// not that there are free chunks.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.queues.iter().map(AsFd::as_fd)
     }

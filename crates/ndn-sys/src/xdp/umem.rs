@@ -11,6 +11,10 @@ const CHUNK_SHORT: usize = 2048;
 const CHUNK_LONG: usize = 4096;
 /// An Ethernet header, with a tag that the kernel may have left in.
 const HEADER_MAX: usize = 18;
+/// Chunks for received frames of a queue at least, however many queues share the memory that is asked for:
+/// a burst on one of them has to fit.
+const RECEIVE_COUNT_MIN: u32 = 256;
+const RECEIVE_COUNT_MAX: u32 = 8192;
 
 /// How the memory is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +30,12 @@ pub(super) struct Layout {
 
 impl Layout {
     /// For frames with payloads of up to `payload_max` bytes on `queue_count` queues; about `bytes`
-    /// bytes are for received ones.
+    /// bytes are for received ones, but 256 frames of each queue have room.
     pub(super) fn new(payload_max: usize, bytes: usize, queue_count: u32) -> Self {
         let fits_short = payload_max + HEADER_MAX <= CHUNK_SHORT - HEADROOM;
         let chunk_length = if fits_short { CHUNK_SHORT } else { CHUNK_LONG };
         let chunks = u32::try_from(bytes / chunk_length).unwrap_or(u32::MAX);
-        let each = (chunks / queue_count.max(1)).clamp(64, 8192);
+        let each = (chunks / queue_count.max(1)).clamp(RECEIVE_COUNT_MIN, RECEIVE_COUNT_MAX);
         // Rings have a power of two of entries.
         let receive_count = 1 << each.ilog2();
         let transmit_count = 1 << chunks.clamp(256, 4096).ilog2();

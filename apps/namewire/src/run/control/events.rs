@@ -70,6 +70,8 @@ impl Control {
             Event::QuotaUsedUp { face, refused } => {
                 self.quotas.refused(&mut self.faces, face, refused);
             }
+            // Closed here, where packets do not wait for it. Another one may be had then.
+            Event::SocketUnused(socket) => drop(socket),
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
                 if let Some(ticket) = self.take_ticket(Some(ticket)) {

@@ -26,6 +26,8 @@ pub(super) struct Request<'a> {
     /// Longest payload of a frame that is of use, bytes.
     pub(super) payload_max: usize,
     pub(super) driver: Driver,
+    /// A driver that suits the interface, and is busy, is not to be replaced by another one.
+    pub(super) is_patient: bool,
     pub(super) config: &'a Ethernet,
 }
 
@@ -89,6 +91,9 @@ impl Request<'_> {
                 match Facts::of(link, self.all, support, self.has_address).pick() {
                     (FaceDriver::Packet, _) => self.open_packet(),
                     (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
+                        if self.is_patient && refusal.is_busy {
+                            return Err(refusal);
+                        }
                         info!(interface = link.name, why, %refusal, "AF_XDP was tried");
                         self.open_packet()
                     }),

@@ -15,6 +15,10 @@ use super::{Context, Device, Purpose};
 use crate::config::{Config, Driver};
 use crate::run::settings;
 
+/// How often the interface may be busy that we have just given up, before another driver is taken: who
+/// has it by then keeps it.
+const BUSY_MAX: u32 = 10;
+
 /// An interface in use.
 #[derive(Debug)]
 pub(super) struct Port {
@@ -37,6 +41,8 @@ pub(super) struct Port {
     pub(super) group_face: Option<u64>,
     /// The socket has joined another group than it should.
     pub(super) is_stale: bool,
+    /// How often the interface was busy since then.
+    pub(super) busy_count: u32,
     /// No socket could be had, which was told.
     pub(super) is_refused: bool,
     /// Until then it stays without a face.
@@ -63,7 +69,8 @@ impl<'a> Found<'a> {
         let payload_max = Device::of(link).mtu;
         let config = &config.listeners.ethernet;
         let (all, group) = (self.all, purpose.group);
-        Request { link, all, has_address, group, payload_max, driver, config }
+        let is_patient = false;
+        Request { link, all, has_address, group, payload_max, driver, is_patient, config }
     }
 }
 
@@ -87,6 +94,7 @@ impl Port {
         let Opened { socket, driver, payload_max } = opened;
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
+        self.busy_count = 0;
         let stations = station_options(device.mtu.min(payload_max), context.config);
         change(context.dataplane, self.id, PortChange::Socket(socket, stations));
     }
@@ -148,11 +156,14 @@ impl Port {
                 (self.is_stale, self.is_suspended) = (true, true);
                 return;
             }
+            let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
             let request = found.request(link, self.purpose, asked, context.config);
+            let request = Request { is_patient, ..request };
             let opened = match request.open() {
                 Ok(opened) => opened,
                 Err(error) => {
                     self.is_stale = true;
+                    self.busy_count += u32::from(error.is_busy);
                     if !std::mem::replace(&mut self.is_refused, true) {
                         warn!(interface = name, %error, "an interface cannot be used");
                     }
