@@ -66,10 +66,15 @@ pub struct TransferCase {
     pub spread: (f64, f64),
     /// CPU time, medians.
     pub cpu_s: CpuByProcess,
-    /// What the processors would allow if they did nothing but what has to be done.
+    /// What the processors would allow if they did nothing but what has to be done, and hashed packets
+    /// one after the other.
     pub cpu_bound_mb_per_s: Option<f64>,
     /// Goodput as a share of that.
     pub share_of_cpu_bound: Option<f64>,
+    /// The bound for who hashes packets two at a time, as the fetcher does.
+    pub cpu_bound_in_pairs_mb_per_s: Option<f64>,
+    /// Goodput as a share of that.
+    pub share_of_cpu_bound_in_pairs: Option<f64>,
     /// Rounds left out because the host took away more than 1 % of the time.
     pub rounds_discarded: usize,
 }
@@ -203,6 +208,7 @@ fn measure(
     let of = |part: fn(&CpuByProcess) -> f64| median(rounds.iter().map(|round| part(&round.cpu)));
     let goodput = median(rates.iter().copied());
     let allowed = bound.map(|bound| bound.mb_per_s);
+    let allowed_in_pairs = bound.map(|bound| bound.mb_per_s_in_pairs);
     let case = TransferCase {
         case,
         bytes,
@@ -218,6 +224,8 @@ fn measure(
         },
         cpu_bound_mb_per_s: allowed,
         share_of_cpu_bound: allowed.map(|allowed| goodput / allowed),
+        cpu_bound_in_pairs_mb_per_s: allowed_in_pairs,
+        share_of_cpu_bound_in_pairs: allowed_in_pairs.map(|allowed| goodput / allowed),
         rounds_discarded: discarded,
     };
     say(&format!("{}: {:.0} MB/s", case.case, case.goodput_mb_per_s));

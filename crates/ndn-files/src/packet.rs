@@ -134,6 +134,13 @@ pub(crate) struct Slot {
     signed_end: usize,
 }
 
+impl Slot {
+    /// What a signature of the packet in `out` is over.
+    pub(crate) fn signed<'a>(&self, out: &'a [u8]) -> &'a [u8] {
+        out.get(DATA_HEADER_LEN_MAX..self.signed_end).unwrap_or_default()
+    }
+}
+
 /// A signer with its SignatureInfo, encoded.
 pub(crate) struct Seal<'a> {
     signer: &'a dyn Signer,

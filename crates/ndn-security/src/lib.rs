@@ -21,7 +21,7 @@ mod verifier;
 
 pub use certificate::{Certificate, CertificateOptions, SELF, identity_of_key, key_name};
 pub use der::DerError;
-pub use digest::{SHA256_LEN, Sha256, Sha256Digest, sha1, sha256, sha256_parts};
+pub use digest::{SHA256_LEN, Sha256, Sha256Digest, sha1, sha256, sha256_pair, sha256_parts};
 pub use error::{CertificateError, KeyError, SignError, VerifyError};
 pub use pbes2::EncryptionSeed;
 pub use private_key::{KeyType, PrivateKey};
@@ -32,5 +32,6 @@ pub use signer::{
     sign_data, sign_interest, write_data,
 };
 pub use verifier::{
-    DigestVerifier, Verifier, verify_data, verify_interest, verify_parameters_digest,
+    DigestVerifier, Verifier, verify_data, verify_digests, verify_interest,
+    verify_parameters_digest,
 };

@@ -4,7 +4,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ndn_packet::interest::ParametersDigest;
 use ndn_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 
-use crate::digest::{sha256, sha256_parts};
+use crate::digest::{sha256, sha256_pair, sha256_parts};
 use crate::{HmacKey, PublicKey, VerifyError};
 
 /// Checks signatures of one kind with one key.
@@ -86,6 +86,20 @@ fn accept_if(matches: bool, signature_type: SignatureType) -> Result<(), VerifyE
 pub fn verify_data(data: &Data<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
     let info = data.signature_info().map_err(VerifyError::Malformed)?;
     verifier.verify(&info, &[data.signed_portion()], data.signature_value())
+}
+
+/// Checks DigestSha256 of two Data at a time: what [`verify_data`] with [`DigestVerifier`] says of each.
+///
+/// # Errors
+/// Those of [`verify_data`], for each.
+pub fn verify_digests(pair: [&Data<'_>; 2]) -> [Result<(), VerifyError>; 2] {
+    let digests = sha256_pair(pair[0].signed_portion(), pair[1].signed_portion());
+    let check = |data: &Data<'_>, digest| {
+        let info = data.signature_info().map_err(VerifyError::Malformed)?;
+        check_type(&info, SignatureType::DIGEST_SHA256)?;
+        accept_if(digest == data.signature_value(), SignatureType::DIGEST_SHA256)
+    };
+    [check(pair[0], digests[0]), check(pair[1], digests[1])]
 }
 
 /// Checks that the ParametersSha256Digest component of `interest` matches its parameters. An

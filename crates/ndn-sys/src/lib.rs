@@ -16,6 +16,7 @@
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
+//! | [`sha256`] | SHA-256 of two inputs at a time, by instructions of the processor |
 //! | [`topology`] | processors, cores and NUMA nodes that the process may use |
 //! | [`privileges`] | users, and becoming one with fewer rights |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
@@ -33,6 +34,7 @@ pub mod packet;
 pub mod poll;
 pub mod privileges;
 pub mod seqpacket;
+pub mod sha256;
 pub mod shared_memory;
 mod socket;
 pub mod stream;

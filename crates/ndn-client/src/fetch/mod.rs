@@ -17,7 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_packet::{Data, SignatureType};
-use ndn_security::{DigestVerifier, Sha256Digest, Verifier, VerifyError, verify_data};
+use ndn_security::{
+    DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_pair, verify_data,
+    verify_digests,
+};
 use thiserror::Error;
 
 use crate::endpoint::Endpoint;
@@ -125,11 +128,11 @@ pub struct FetchProgress {
 
 /// Checks whole packets, by what is known of them from elsewhere.
 pub trait PacketVerifier: Send + Sync {
-    /// Whether `data` is the packet that is expected.
+    /// Whether `data`, which has this implicit digest, is the packet that is expected.
     ///
     /// # Errors
     /// `NotListed`, or what else is wrong.
-    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError>;
+    fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError>;
 
     /// The implicit digest that a segment must have, if that is known: by it, the right packet can be
     /// asked for where a wrong one is in the way.
@@ -181,7 +184,29 @@ impl Verification {
             }
             Self::Verifier(verifier) => verify_data(data, verifier.as_ref()),
             Self::Trust(trust) => trust.check(data),
-            Self::Packets(verifier) => verifier.check(data),
+            Self::Packets(verifier) => verifier.check_digest(data, &sha256(data.wire())),
+        }
+    }
+
+    /// Checks two Data: what [`Self::check`] says of each. What has to be hashed only is hashed side by
+    /// side, which takes less time than one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::check`], for each.
+    pub fn check_pair(&self, pair: [&Data<'_>; 2]) -> [Result<(), VerifyError>; 2] {
+        let is_digest = |data: &Data<'_>| {
+            let info = data.signature_info();
+            info.is_ok_and(|info| info.signature_type == SignatureType::DIGEST_SHA256)
+        };
+        match self {
+            Self::Packets(verifier) => {
+                let [one, other] = sha256_pair(pair[0].wire(), pair[1].wire());
+                [verifier.check_digest(pair[0], &one), verifier.check_digest(pair[1], &other)]
+            }
+            Self::Digest if pair.into_iter().all(is_digest) => verify_digests(pair),
+            Self::Skip | Self::Digest | Self::Verifier(_) | Self::Trust(_) => {
+                pair.map(|data| self.check(data))
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use ndn_client::ReceivedData;
 use ndn_client::fetch::{ReceivedSegment, Verification};
+use ndn_security::VerifyError;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, pwritev};
 use tokio::sync::mpsc::UnboundedSender;
@@ -159,11 +160,11 @@ fn carry_out(job: Job) -> Outcome {
     };
     let mut run: Vec<Content> = Vec::with_capacity(job.segments.len());
     let mut first = 0;
-    for (segment, received) in &job.segments {
-        let content = match verified(&job, *segment, received) {
+    for (segment, checked) in checked(&job) {
+        let content = match checked.and_then(|received| content_of(&job, segment, received)) {
             Ok(content) => content,
             Err(Unusable::Refused(reason)) => {
-                outcome.refused.push((*segment, reason));
+                outcome.refused.push((segment, reason));
                 continue;
             }
             Err(Unusable::Irregular) => {
@@ -172,12 +173,12 @@ fn carry_out(job: Job) -> Outcome {
             }
         };
         let next = first + u64::try_from(run.len()).unwrap_or(0);
-        if *segment != next && !run.is_empty() {
+        if segment != next && !run.is_empty() {
             store(&job, first, &run, &mut outcome);
             run.clear();
         }
         if run.is_empty() {
-            first = *segment;
+            first = segment;
         }
         run.push(content);
     }
@@ -198,9 +199,26 @@ struct Content {
     is_listed: bool,
 }
 
-fn verified(job: &Job, segment: u64, received: &ReceivedData) -> Result<Content, Unusable> {
+/// Segments, verified two at a time.
+fn checked(job: &Job) -> impl Iterator<Item = (u64, Result<&ReceivedData, Unusable>)> {
+    let verification = &job.verification;
+    job.segments.chunks(2).flat_map(move |segments| {
+        let checked = match segments {
+            [(_, one), (_, other)] => {
+                verification.check_pair([&one.data(), &other.data()]).map(Some)
+            }
+            [(_, one)] => [Some(verification.check(&one.data())), None],
+            _ => [None, None],
+        };
+        segments.iter().zip(checked.into_iter().flatten()).map(|((segment, received), checked)| {
+            let refused = |reason: VerifyError| Unusable::Refused(reason.to_string());
+            (*segment, checked.map(|()| received).map_err(refused))
+        })
+    })
+}
+
+fn content_of(job: &Job, segment: u64, received: &ReceivedData) -> Result<Content, Unusable> {
     let data = received.data();
-    job.verification.check(&data).map_err(|reason| Unusable::Refused(reason.to_string()))?;
     let content = data.content_range().map(|range| received.wire().slice(range));
     let content = content.unwrap_or_default();
     let last = data.final_block_id().and_then(|last| last.as_segment());

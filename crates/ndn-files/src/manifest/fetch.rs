@@ -121,12 +121,12 @@ impl Manifest {
 }
 
 impl PacketVerifier for Manifest {
-    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+    fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError> {
         // The digest is over the name, too; the number only finds it.
         let segment = data.name().last().and_then(|last| last.as_segment());
         let listed = segment.and_then(|segment| self.digests.get(usize::try_from(segment).ok()?));
         match listed {
-            Some(listed) if *listed == sha256(data.wire()) => Ok(()),
+            Some(listed) if listed == digest => Ok(()),
             _ => Err(VerifyError::NotListed),
         }
     }
@@ -179,10 +179,10 @@ impl Nodes {
 }
 
 impl PacketVerifier for Nodes {
-    fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
+    fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError> {
+        let digest = *digest;
         let node = data.name().last().and_then(|last| last.as_segment());
         let node = node.ok_or(VerifyError::NotListed)?;
-        let digest = sha256(data.wire());
         match self.listed(node) {
             Some(listed) if listed == digest => Ok(()),
             None if (1..self.nodes).contains(&node) => {

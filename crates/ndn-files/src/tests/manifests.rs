@@ -175,7 +175,6 @@ async fn changed(
     segment: u64,
     change: impl Fn(&mut Vec<u8>),
 ) -> Result<(), ndn_security::VerifyError> {
-    use ndn_client::fetch::PacketVerifier;
     let (bed, options) = with_key(1000).await;
     bed.write("file", &bytes(1, 100_000));
     let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
@@ -184,7 +183,7 @@ async fn changed(
     let received = bed.consumer.express(&request).await.unwrap();
     let mut wire = received.wire().to_vec();
     change(&mut wire);
-    manifest.check(&Data::parse(&wire).unwrap())
+    manifest.verification().check(&Data::parse(&wire).unwrap())
 }
 
 /// The same packet with other content, under a valid DigestSha256.
