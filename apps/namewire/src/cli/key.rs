@@ -228,8 +228,8 @@ fn import(options: &ImportOptions) -> Outcome {
 }
 
 fn delete(options: &DeleteOptions) -> Outcome {
-    let mut chain = open(Access::Write)?;
-    let doomed = doomed(&tree(&chain).map_err(failure)?, &options.name.to_uri());
+    // Where there is no key chain, none is made.
+    let doomed = doomed(&tree(&open(Access::Read)?).map_err(failure)?, &options.name.to_uri());
     if !doomed.is_empty() && !options.yes {
         let what = doomed.join("\n  ");
         if !std::io::stdin().is_terminal() {
@@ -246,7 +246,7 @@ fn delete(options: &DeleteOptions) -> Outcome {
         }
     }
     // It says what is wrong with names of nothing.
-    chain.delete(options.name.as_ref()).map_err(failure)?;
+    open(Access::Write)?.delete(options.name.as_ref()).map_err(failure)?;
     doomed.iter().for_each(|entry| eprintln!("deleted {entry}"));
     Ok(())
 }

@@ -1,14 +1,17 @@
 //! What is wrong with settings only together, or only on the command line.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
-    Config, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules, format_duration,
+    Config, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
+    format_duration,
 };
 
 /// Longest path of a Unix socket, bytes (`sun_path` of unix(7), with its last zero byte).
 const SOCKET_PATH_LEN_MAX: usize = 107;
+
+const MEMIF_PATH: &str = "listeners.memif.path";
 
 /// Settings that cannot be together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ impl Config {
         }
         check_overload(&self.overload)?;
         check_ports(&self.listeners)?;
+        check_ethernet(&self.listeners.ethernet)?;
         self.check_socket_paths()?;
         if self.privileges.user.is_none() && self.privileges.group.is_some() {
             let reason = "privileges.group: without `user`, root would stay root; name both";
@@ -67,34 +71,60 @@ impl Config {
     }
 
     fn check_socket_paths(&self) -> Result<(), Contradiction> {
-        let (unix, control) = (self.socket_path(), self.control_socket_path());
-        for (key, path) in [("listeners.unix.path", &unix), ("control.path", &control)] {
-            let Some(path) = path else { continue };
+        for (key, path) in self.sockets_with_paths() {
             if path.as_os_str().len() > SOCKET_PATH_LEN_MAX {
                 let reason = format!(
                     "{key}: {} is too long for a socket: at most {SOCKET_PATH_LEN_MAX} bytes",
                     path.display()
                 );
-                // That of the control socket follows from the other one.
+                // The others may follow from that of the Unix socket.
                 return Contradiction::of(&[key, "listeners.unix.path"], reason);
             }
             if path.file_name().is_none() {
                 let reason = format!("{key}: {} is a directory", path.display());
                 return Contradiction::of(&[key], reason);
             }
+            if key == MEMIF_PATH && path.is_relative() {
+                let reason = format!(
+                    "{key}: {} is relative: the URIs of its faces need a path from the root on",
+                    path.display()
+                );
+                return Contradiction::of(&[key], reason);
+            }
         }
         let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        match (unix, control) {
-            (Some(unix), Some(control)) if place(&unix) == place(&control) => {
-                let reason = format!(
-                    "control.path: {} is the socket of applications already",
-                    control.display()
-                );
-                Contradiction::of(&["control.path", "listeners.unix.path"], reason)
+        let sockets = self.sockets_with_paths();
+        for (index, (key, path)) in sockets.iter().enumerate() {
+            let earlier = sockets[..index].iter().find(|(_, other)| place(other) == place(path));
+            if let Some((other, _)) = earlier {
+                let reason = format!("{key}: {} is the socket of {other} already", path.display());
+                return Contradiction::of(&[key, other], reason);
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
+
+    /// The sockets in directories, each with the setting of its path.
+    pub(crate) fn sockets_with_paths(&self) -> Vec<(&'static str, PathBuf)> {
+        let memif = &self.listeners.memif;
+        let sockets = [
+            ("listeners.unix.path", self.socket_path()),
+            (MEMIF_PATH, memif.enabled.then(|| self.listeners.memif_path())),
+            ("control.path", self.control_socket_path()),
+        ];
+        sockets.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
+    }
+}
+
+/// Refuses Ethernet faces that neither hear stations nor a group.
+fn check_ethernet(ethernet: &Ethernet) -> Result<(), Contradiction> {
+    if !ethernet.enabled || ethernet.listen || ethernet.multicast {
+        return Ok(());
+    }
+    let reason = "listeners.ethernet: with neither `listen` nor `multicast` there is nothing to be \
+                  enabled; [[static_faces]] need neither";
+    let keys = ["listeners.ethernet.listen", "listeners.ethernet.multicast"];
+    Contradiction::of(&keys, reason)
 }
 
 fn check_overload(overload: &Overload) -> Result<(), Contradiction> {
@@ -186,7 +216,7 @@ mod tests {
         let face = |more: &str| format!("[[static_faces]]\nuri = \"udp4://192.0.2.1\"\n{more}");
         let text = face("mtu = 1400\n") + &face("mtu = 1500\n") + &face("mtu = 1500\n");
         assert_eq!(lines(&text), [2, 5, 8], "{}", refused(&text));
-        parse("test", &(face("") + &face(""))).unwrap();
+        assert_eq!(lines(&(face("") + &face(""))), [2, 4]);
         let choice = |strategy: &str| {
             format!("[[strategy_choices]]\nprefix = \"/a\"\nstrategy = \"{strategy}\"\n")
         };
@@ -224,6 +254,13 @@ mod tests {
     }
 
     #[test]
+    fn ethernet_has_something_to_do() {
+        refused("listeners.ethernet = { enabled = true, listen = false, multicast = false }");
+        parse("test", "listeners.ethernet = { listen = false, multicast = false }").unwrap();
+        parse("test", "listeners.ethernet = { enabled = true, multicast = false }").unwrap();
+    }
+
+    #[test]
     fn interests_are_marked_before_they_are_refused() {
         let text = "overload = { mark_after = \"20ms\", shed_after = \"10ms\" }";
         assert!(refused(text).contains("10ms is below mark_after"), "{}", refused(text));
@@ -241,6 +278,16 @@ mod tests {
         parse("test", &format!("listeners.unix.path = \"/tmp/{}.sock\"", &long[..80])).unwrap();
         refused("listeners.unix.path = \"/tmp/a.sock\"\ncontrol.path = \"/tmp/./a.sock\"");
         refused("control.path = \"/\"");
+        let memif = |path: &str| {
+            format!(
+                "[listeners]\nmemif = {{ enabled = true, path = \"{path}\" }}\n\
+                 unix.path = \"/tmp/a.sock\"\n[control]\npath = \"/tmp/c.sock\"\n"
+            )
+        };
+        for path in ["/tmp/./a.sock", "/tmp/c.sock", "m.sock", "/"] {
+            refused(&memif(path));
+        }
+        parse("test", &memif("/tmp/m.sock")).unwrap();
     }
 
     #[test]

@@ -50,8 +50,8 @@ fn read_static_faces(root: &mut Section<'_>, config: &mut Config) {
         let is_same =
             |other: &StaticFace| other.uri == face.uri && other.interface == face.interface;
         let earlier = seen.iter().find(|(_, other)| is_same(other));
-        if let Some((earlier, _)) = earlier.filter(|(_, other)| *other != face) {
-            let reason = format!("{} is there twice, with different settings", face.uri);
+        if let Some((earlier, _)) = earlier {
+            let reason = format!("{} is there twice: a peer has one face", face.uri);
             earlier.object(&reason);
             place.object(&reason);
         }

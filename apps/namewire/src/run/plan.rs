@@ -45,13 +45,8 @@ impl Plan {
 
 /// Refuses places of sockets where none can be made.
 fn check_socket_places(config: &Config) -> anyhow::Result<()> {
-    let paths = [
-        ("listeners.unix.path", config.socket_path()),
-        ("control.path", config.control_socket_path()),
-    ];
-    for (key, path) in &paths {
-        let Some(path) = path else { continue };
-        check_socket_place(path).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
+    for (key, path) in config.sockets_with_paths() {
+        check_socket_place(&path).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
     }
     Ok(())
 }
@@ -86,6 +81,8 @@ mod tests {
         assert!(said.contains("forwarder.placement = P4"), "{said}");
         let said = refused("control.path = \"/nonexistent/deep/control.sock\"");
         assert!(said.contains("control.path: ") && said.contains("/nonexistent"), "{said}");
+        let said = refused("listeners.memif = { enabled = true, path = \"/nonexistent/a/b\" }");
+        assert!(said.contains("listeners.memif.path: "), "{said}");
         let said = refused("listeners.unix.path = \"/etc/passwd\"");
         assert!(said.contains("/etc/passwd exists"), "{said}");
         let said = refused("management.localhost_rib = \"/nonexistent/rules\"");

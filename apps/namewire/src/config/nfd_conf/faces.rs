@@ -252,6 +252,7 @@ impl Reader<'_> {
                 _ => self.refuse_unknown(node, "face_system.ether"),
             }
         }
+        ethernet.enabled = ethernet.listen || ethernet.multicast;
         self.config.listeners.ethernet = ethernet;
     }
 
