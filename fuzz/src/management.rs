@@ -138,6 +138,7 @@ fn interests(mut bytes: &[u8]) {
         now.monotonic_ns += 1_000_000;
         now.unix_us += 1000;
         state.handle_timeout(now);
+        state.go_on_listing(now, &Nothing);
         check(&state);
     }
 }

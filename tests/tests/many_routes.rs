@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use namewire_tests::wire::PacketReader;
-use namewire_tests::{Settings, now, wait_until, wire};
+use namewire_tests::{PATIENCE, Settings, now, wait_until, wire};
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
-use ndn_packet::{Data, LpPacket, Name};
+use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 
 const ROUTES: u64 = 20_000;
 /// Commands on their way at a time.
@@ -74,4 +75,38 @@ fn thousands_of_routes_a_second_and_all_are_listed_once() {
     });
     let status = forwarder.json(&["status"]);
     assert!(status["tables"]["fib_entries"].as_u64().is_none_or(|left| left < 10), "{status}");
+}
+
+/// Registers routes until it is told to stop, some at a time.
+fn register_until(stream: &mut std::os::unix::net::UnixStream, is_over: &AtomicBool) {
+    let mut reader = PacketReader::new(stream);
+    let (mut sent, mut answered) = (0, 0);
+    while !is_over.load(Ordering::SeqCst) {
+        while sent < answered + WINDOW / 8 {
+            stream.write_all(&register(sent)).unwrap();
+            sent += 1;
+        }
+        reader.next_packet().unwrap();
+        answered += 1;
+    }
+}
+
+#[test]
+fn who_connects_while_others_are_served_is_answered_the_first_time() {
+    let forwarder = Settings::new().start();
+    let (mut busy, is_over) = (forwarder.connect(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| register_until(&mut busy, &is_over));
+        // The other thread ends in any case.
+        let unanswered = (0..300).find(|number| {
+            let mut stream = forwarder.connect();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let question = wire::name("/localhost/nfd/cs/info");
+            let interest = InterestBuilder::new(&question).can_be_prefix(true).nonce(*number);
+            stream.write_all(&interest.lifetime_ms(60_000).to_vec().unwrap()).unwrap();
+            stream.read(&mut [0]).is_err()
+        });
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(unanswered, None, "the Interest of this one was lost");
+    });
 }

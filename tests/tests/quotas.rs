@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 
 use namewire_tests::wire::{data, interest};
-use namewire_tests::{Application, Forwarder, PATIENCE, Settings};
+use namewire_tests::{Application, Forwarder, PATIENCE, Settings, wait_until};
 
 fn peer(forwarder: &Forwarder) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -55,4 +55,35 @@ fn a_peer_has_so_many_faces_and_pending_interests() {
         one.send(&interest(uri, nonce)).unwrap();
         producer.expect_interest(uri);
     }
+}
+
+#[test]
+fn a_face_whose_commands_are_refused_is_held_back_and_no_other() {
+    let limits = "[limits]\nrefused_commands_per_second = 5";
+    let forwarder = Settings::new().workers(1).toml(limits).start();
+    let [mut hostile, mut other] = [(); 2].map(|()| Application::attach(forwarder.socket()));
+    other.register("/held", 0);
+    // Ten seconds' worth may come at once, and more of what is carried out.
+    for number in 0..100 {
+        other.register(&format!("/held/{number}"), 0);
+    }
+    let held = || {
+        let faces = forwarder.json(&["face", "list"]);
+        let held = |face: &&serde_json::Value| face["link"]["drops"]["management_rate"].is_u64();
+        faces.as_array().unwrap().iter().filter(held).count()
+    };
+    assert_eq!(held(), 0);
+    let mut nonce = 0;
+    wait_until("management Interests to be dropped on arrival", || {
+        for _ in 0..50 {
+            nonce += 1;
+            hostile.send(&interest(&format!("/localhost/nfd/rib/rob/{nonce}"), nonce));
+        }
+        (held() > 0).then_some(())
+    });
+    assert_eq!(held(), 1);
+    // What is not for management passes, and others are heard.
+    hostile.send(&interest("/held/by/nobody", 1));
+    other.expect_interest("/held/by/nobody");
+    other.register("/held/still", 0);
 }

@@ -36,6 +36,9 @@ pub enum LinkDropReason {
     DuplicateSequence,
     /// An Interest beyond the rate that the face may send.
     InterestRate,
+    /// An Interest to management beyond the rate that the face is held to, as too many of its commands
+    /// were refused.
+    ManagementRate,
 
     // On departure.
     /// The link cannot take the packet even in fragments.
@@ -52,7 +55,7 @@ pub enum LinkDropReason {
 
 impl LinkDropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Malformed,
         Self::UnknownType,
         Self::Truncated,
@@ -67,6 +70,7 @@ impl LinkDropReason {
         Self::ReassemblyTimeout,
         Self::DuplicateSequence,
         Self::InterestRate,
+        Self::ManagementRate,
         Self::OverMtu,
         Self::QueueFull,
         Self::Down,
@@ -92,6 +96,7 @@ impl LinkDropReason {
             Self::ReassemblyTimeout => "reassembly_timeout",
             Self::DuplicateSequence => "duplicate_sequence",
             Self::InterestRate => "interest_rate",
+            Self::ManagementRate => "management_rate",
             Self::OverMtu => "over_mtu",
             Self::QueueFull => "queue_full",
             Self::Down => "down",
@@ -201,6 +206,6 @@ mod tests {
         let mut names = LinkDropReason::ALL.map(LinkDropReason::name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
-        assert_eq!(counters.dropped_total(), 171);
+        assert_eq!(counters.dropped_total(), 190);
     }
 }

@@ -53,6 +53,9 @@ pub struct LinkOptions {
     /// Interests taken per second; beyond them, and what comes in a quarter of a second in one
     /// burst, they are dropped. `None` for as many as come.
     pub interests_per_second: Option<NonZeroU32>,
+    /// The same for Interests below `/localhost/nfd` and `/localhop/nfd`: what a face is held to whose
+    /// commands management keeps refusing.
+    pub management_per_second: Option<NonZeroU32>,
     /// What is taken of packets in pieces.
     pub reassembly: ReassemblyLimits,
 }
@@ -71,6 +74,7 @@ impl LinkOptions {
             congestion_threshold: CONGESTION_THRESHOLD,
             queue_bytes_max: QUEUE_BYTES_MAX,
             interests_per_second: None,
+            management_per_second: None,
             reassembly: ReassemblyLimits::default(),
         }
     }

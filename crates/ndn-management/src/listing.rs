@@ -62,11 +62,11 @@ impl Listing {
 
     /// Encodes stale runs, about `work` bytes of them; true once there are none. `entries` are those of
     /// the table from a key on, in order; `encode` appends one, and says whether it changes with time.
-    pub(crate) fn go_on<'t, E, I: Iterator<Item = (&'t [u8], E)>>(
+    pub(crate) fn go_on<K: AsRef<[u8]>, E, I: Iterator<Item = (K, E)>>(
         &mut self,
         work: usize,
         entries: impl Fn(&[u8]) -> I,
-        encode: impl Fn(&mut Vec<u8>, &'t [u8], E) -> bool,
+        encode: impl Fn(&mut Vec<u8>, K, E) -> bool,
     ) -> bool {
         let mut done = 0;
         while done < work
@@ -76,11 +76,11 @@ impl Listing {
             let end = self.runs.range::<[u8], _>(behind).next().map(|(key, _)| key.clone());
             let (mut bytes, mut is_timed, mut rest) = (Vec::new(), false, None);
             for (count, (key, entry)) in entries(&start).enumerate() {
-                if end.as_deref().is_some_and(|end| key >= end) {
+                if end.as_deref().is_some_and(|end| key.as_ref() >= end) {
                     break;
                 }
                 if count >= RUN_ENTRIES_MAX || bytes.len() >= RUN_LENGTH {
-                    rest = Some(Key::from(key));
+                    rest = Some(Key::from(key.as_ref()));
                     break;
                 }
                 is_timed |= encode(&mut bytes, key, entry);

@@ -154,6 +154,7 @@ impl Default for Limits {
             faces_per_peer: 1024,
             pending_interests_per_face: Some(1 << 16),
             interests_per_second: NonZeroU32::new(1_000_000),
+            refused_commands_per_second: NonZeroU32::new(100),
             reassembly_packets: 32,
             reassembly_fragments: 400,
             reassembly_timeout: Duration::from_millis(500),

@@ -277,6 +277,9 @@ fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
     let mut rate = limits.interests_per_second.map_or(0, NonZeroU32::get);
     section.read_in("interests_per_second", &mut rate, 0..=1_000_000_000);
     limits.interests_per_second = NonZeroU32::new(rate);
+    let mut refused = limits.refused_commands_per_second.map_or(0, NonZeroU32::get);
+    section.read_in("refused_commands_per_second", &mut refused, 0..=1_000_000_000);
+    limits.refused_commands_per_second = NonZeroU32::new(refused);
     section.read_in("reassembly_packets", &mut limits.reassembly_packets, 1..=4096);
     section.read_in("reassembly_fragments", &mut limits.reassembly_fragments, 1..=4096);
     section.read_in(

@@ -174,6 +174,9 @@ pub struct Limits {
     pub pending_interests_per_face: Option<u32>,
     /// Interests per second taken from such a face; none for as many as come.
     pub interests_per_second: Option<NonZeroU32>,
+    /// Commands of a face that management refuses per second, before the face is held to so many; none
+    /// for as many as come.
+    pub refused_commands_per_second: Option<NonZeroU32>,
     /// Packets per face of which some fragments are awaited; the oldest gives way.
     pub reassembly_packets: usize,
     /// Fragments of one packet.

@@ -13,12 +13,29 @@ use crate::control_socket::LinkCounters;
 /// Faces in one answer to an operator, so that it fits a line.
 const LINKS_PER_ANSWER: usize = 100;
 
+/// What the data plane counts as a whole, and what it listens on.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) counters: Counters,
+    pub(super) channels: Vec<String>,
+}
+
+impl Figures {
+    /// With `faces`, for datasets.
+    pub(super) fn telemetry<'a>(
+        &'a self,
+        faces: &'a HashMap<u64, KnownFace>,
+    ) -> DataplaneTelemetry<'a> {
+        DataplaneTelemetry { faces, counters: &self.counters, channels: &self.channels }
+    }
+}
+
 /// A view on what the data plane counts.
 #[derive(Debug)]
 pub(super) struct DataplaneTelemetry<'a> {
-    pub(super) faces: &'a HashMap<u64, KnownFace>,
-    pub(super) counters: &'a Counters,
-    pub(super) channels: &'a [String],
+    faces: &'a HashMap<u64, KnownFace>,
+    counters: &'a Counters,
+    channels: &'a [String],
 }
 
 impl Telemetry for DataplaneTelemetry<'_> {

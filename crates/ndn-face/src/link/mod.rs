@@ -13,6 +13,8 @@ mod send;
 #[cfg(test)]
 mod announcement_tests;
 #[cfg(test)]
+mod rate_tests;
+#[cfg(test)]
 mod reliability_tests;
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,7 @@ use ndn_table::Timestamp;
 use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
 
 use congestion::CongestionMarker;
-use rate::InterestRate;
+use rate::{InterestRate, is_for_management};
 use reassembler::{Fragment, Reassembler};
 use reliability::Reliability;
 
@@ -70,13 +72,25 @@ impl Received<'_> {
     /// Whether `frame` brought an Interest, and no Nack.
     #[inline]
     fn is_interest(&self, frame: &[u8]) -> bool {
+        let first = self.packet(frame).and_then(|packet| packet.first());
+        first.is_some_and(|first| u32::from(*first) == types::INTEREST)
+    }
+
+    /// Whether `frame` brought an Interest to management.
+    #[cold]
+    fn is_for_management(&self, frame: &[u8]) -> bool {
+        self.packet(frame).is_some_and(is_for_management)
+    }
+
+    /// The network packet that `frame` brought, unless it is the Interest of a Nack.
+    #[inline]
+    fn packet<'f>(&'f self, frame: &'f [u8]) -> Option<&'f [u8]> {
         let (packet, fields) = match self {
             Self::Packet { offset, fields } => (frame.get(*offset..), fields),
             Self::Reassembled { packet, fields } => (Some(*packet), fields),
-            Self::Nothing => return false,
+            Self::Nothing => return None,
         };
-        let first = packet.and_then(|packet| packet.first());
-        fields.nack.is_none() && first.is_some_and(|first| u32::from(*first) == types::INTEREST)
+        packet.filter(|_| fields.nack.is_none())
     }
 }
 
@@ -98,6 +112,7 @@ pub struct LinkService {
     next_sequence: u64,
     marker: CongestionMarker,
     rate: InterestRate,
+    management_rate: InterestRate,
     /// Made with the first fragment: most faces never see one.
     reassembler: Option<Box<Reassembler>>,
     /// There while the link is reliable.
@@ -115,6 +130,7 @@ impl LinkService {
             next_sequence: first_sequence,
             marker: CongestionMarker::default(),
             rate: InterestRate::default(),
+            management_rate: InterestRate::default(),
             reassembler: None,
             reliability: None,
         };
@@ -185,7 +201,7 @@ impl LinkService {
         frame: &[u8],
         memory: &mut Budget,
     ) -> Result<Received<'_>, LinkDropReason> {
-        let Self { options, counters, reassembler, reliability, rate, .. } = self;
+        let Self { options, counters, reassembler, reliability, rate, management_rate, .. } = self;
         counters.in_frames.increment();
         counters.in_bytes.add(frame.len() as u64);
         let reliability = reliability.as_deref_mut();
@@ -201,6 +217,13 @@ impl LinkService {
             && !rate.admit(now, per_second)
         {
             result = Err(LinkDropReason::InterestRate);
+        }
+        // None but a face that has annoyed management pays for more than this test.
+        if let Some(per_second) = options.management_per_second
+            && result.as_ref().is_ok_and(|received| received.is_for_management(frame))
+            && !management_rate.admit(now, per_second)
+        {
+            result = Err(LinkDropReason::ManagementRate);
         }
         if let Err(reason) = &result {
             counters.dropped(*reason).increment();

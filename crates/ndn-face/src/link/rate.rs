@@ -2,7 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use ndn_packet::tlv::Reader;
+use ndn_packet::types;
 use ndn_table::Timestamp;
+
+/// What the values of names begin with that are for management.
+const MANAGEMENT: [&[u8]; 2] = [b"\x08\x09localhost\x08\x03nfd", b"\x08\x08localhop\x08\x03nfd"];
 
 /// Part of a second that a face may be ahead of its rate: what comes in one burst, after a pause.
 const AHEAD_NS: u64 = 250_000_000;
@@ -28,9 +33,36 @@ impl InterestRate {
     }
 }
 
+/// Whether a packet is an Interest below `/localhost/nfd` or `/localhop/nfd`.
+pub(super) fn is_for_management(packet: &[u8]) -> bool {
+    let interest = Reader::new(packet).read_expected(types::INTEREST);
+    let name = interest.and_then(|interest| interest.reader().read_expected(types::NAME));
+    name.is_ok_and(|name| MANAGEMENT.iter().any(|prefix| name.value().starts_with(prefix)))
+}
+
 #[cfg(test)]
 mod tests {
+    use ndn_packet::{InterestBuilder, Name};
+
     use super::*;
+
+    #[test]
+    fn interests_to_management_are_told_by_their_names() {
+        let interest = |uri: &str| {
+            let name = Name::from_uri(uri).unwrap();
+            InterestBuilder::new(&name).nonce(1).to_vec().unwrap()
+        };
+        for uri in ["/localhost/nfd", "/localhost/nfd/rib/register/x", "/localhop/nfd/rib/announce"]
+        {
+            assert!(is_for_management(&interest(uri)), "{uri}");
+        }
+        for uri in ["/localhost", "/localhost/nfdx/rib", "/localhop/nlsr", "/a/localhost/nfd"] {
+            assert!(!is_for_management(&interest(uri)), "{uri}");
+        }
+        let data = b"\x06\x12\x07\x10\x08\x09localhost\x08\x03nfd";
+        assert!(!is_for_management(data));
+        assert!(!is_for_management(&interest("/localhost/nfd")[..10]), "it is cut short");
+    }
 
     /// How many of `offered` Interests at each millisecond from `from_ms` to `to_ms` are admitted.
     fn admitted(rate: &mut InterestRate, from_ms: u64, to_ms: u64, offered: u32) -> u32 {

@@ -433,24 +433,3 @@ proptest! {
         prop_assert_eq!(memory.used(), 0);
     }
 }
-
-#[test]
-fn interests_beyond_the_rate_are_dropped_and_counted() {
-    let interests_per_second = std::num::NonZeroU32::new(8);
-    let options = LinkOptions { interests_per_second, ..LinkOptions::stream() };
-    let mut link = LinkService::new(options, Arc::default(), 0);
-    let mut budget = Budget::new(0);
-    let now = Timestamp::from_nanos(1_000_000_000);
-    let mut receive = |frame: &[u8]| link.receive(now, frame, &mut budget).map(|_| ());
-    let interest = [5, 8, 7, 3, 8, 1, b'a', 10, 1, 0];
-    // A quarter of a second's worth, and the one that empties the bucket.
-    for _ in 0..3 {
-        assert_eq!(receive(&interest), Ok(()));
-    }
-    assert_eq!(receive(&interest), Err(LinkDropReason::InterestRate));
-    let data = [6, 5, 7, 3, 8, 1, b'a'];
-    let nack = [&[0x64, 16, 0xfd, 3, 0x20, 0, 0x50, 10][..], &interest].concat();
-    assert_eq!((receive(&data), receive(&nack)), (Ok(()), Ok(())));
-    assert_eq!(link.counters().dropped(LinkDropReason::InterestRate).value(), 1);
-    assert_eq!(link.counters().in_nacks.value(), 1);
-}

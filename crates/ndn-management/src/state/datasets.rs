@@ -1,16 +1,18 @@
 //! What the datasets hold at the moment.
 //!
-//! The FIB and the RIB may be large: what has changed in them since their last version is encoded a
-//! slice at a time, and other requests are served between slices ([`Listings`]).
+//! The FIB, the RIB and the faces may be many: what has changed in them since their last version is encoded
+//! a slice at a time, and other requests are served between slices ([`Listings`]). What faces count has
+//! always changed.
 
 use ndn_packet::{Name, NameRef};
 
-use super::{ControlState, FaceRecord, Telemetry};
+use super::{ControlState, Telemetry};
 use crate::dataset::{
     ChannelStatus, CsInfo, DatasetItem, ForwarderStatus, NextHopRecord, RouteRecord,
     StrategyChoice, append_entry,
 };
 use crate::dispatch::Dataset;
+use crate::listing::Listing;
 use crate::publisher::Content;
 use crate::types::cs_flag;
 use crate::{NextHop, Now, Route};
@@ -26,6 +28,7 @@ const SLICES_MORE_MAX: usize = 256;
 enum Listed {
     Fib,
     Rib,
+    Faces,
 }
 
 /// A version that is being made.
@@ -44,7 +47,8 @@ struct Unfinished {
 pub(super) struct Listings {
     fib: Option<Unfinished>,
     rib: Option<Unfinished>,
-    /// When either was last asked for; forgotten when that is long ago.
+    faces: Option<Unfinished>,
+    /// When one of them was last asked for; forgotten when that is long ago.
     used_ns: u64,
 }
 
@@ -53,6 +57,7 @@ impl Listings {
         match listed {
             Listed::Fib => &mut self.fib,
             Listed::Rib => &mut self.rib,
+            Listed::Faces => &mut self.faces,
         }
     }
 }
@@ -76,7 +81,7 @@ impl ControlState {
         }
         match self.content_of(now, dataset, telemetry) {
             Ok(content) => self.publish_content(now, prefix, content.into(), generation),
-            Err(listed) => self.begin_listing(now, listed, prefix),
+            Err(listed) => self.begin_listing(now, listed, prefix, telemetry),
         }
     }
 
@@ -94,7 +99,13 @@ impl ControlState {
     }
 
     /// Begins with a version, unless one is being made: that will do for this request, too.
-    fn begin_listing(&mut self, now: Now, listed: Listed, prefix: NameRef<'_>) {
+    fn begin_listing(
+        &mut self,
+        now: Now,
+        listed: Listed,
+        prefix: NameRef<'_>,
+        telemetry: &dyn Telemetry,
+    ) {
         self.listings.used_ns = now.monotonic_ns;
         if self.listings.of(listed).is_some() {
             return;
@@ -108,28 +119,41 @@ impl ControlState {
                 self.rib.listing.begin();
                 self.rib.route_count()
             }
+            Listed::Faces => {
+                self.faces.listing.begin();
+                self.faces.len()
+            }
         };
         // Long names take more than that, but not many times as much.
         let slices_left = entry_count * 64 / SLICE + SLICES_MORE_MAX;
         *self.listings.of(listed) = Some(Unfinished { prefix: prefix.to_name(), slices_left });
-        self.slice(now, listed);
+        self.slice(now, listed, telemetry);
     }
 
-    /// Encodes one slice of each version that is being made.
-    pub(super) fn go_on_listing(&mut self, now: Now) {
-        for listed in [Listed::Fib, Listed::Rib] {
-            self.slice(now, listed);
+    /// Encodes one slice of each version that is being made; to be called while
+    /// [`is_listing`](Self::is_listing), between other work.
+    pub fn go_on_listing(&mut self, now: Now, telemetry: &dyn Telemetry) {
+        for listed in [Listed::Fib, Listed::Rib, Listed::Faces] {
+            self.slice(now, listed, telemetry);
         }
+    }
+
+    /// Whether a version of a large table is being made.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        let Listings { fib, rib, faces, .. } = &self.listings;
+        fib.is_some() || rib.is_some() || faces.is_some()
+    }
+
+    /// Forgets what nobody has asked for of late.
+    pub(super) fn forget_listings(&mut self, now: Now) {
         if self.listings_deadline_ns().is_some_and(|deadline| deadline <= now.monotonic_ns)
             && !self.is_listing()
         {
             self.fib.listing.forget();
             self.rib.listing.forget();
+            self.faces.listing.forget();
         }
-    }
-
-    fn is_listing(&self) -> bool {
-        self.listings.fib.is_some() || self.listings.rib.is_some()
     }
 
     /// When there is something to do: at once while a version is being made.
@@ -137,11 +161,12 @@ impl ControlState {
         if self.is_listing() {
             return Some(0);
         }
-        let is_kept = self.fib.listing.is_kept() || self.rib.listing.is_kept();
+        let kept = [&self.fib.listing, &self.rib.listing, &self.faces.listing];
+        let is_kept = kept.into_iter().any(Listing::is_kept);
         is_kept.then(|| self.listings.used_ns.saturating_add(self.config.publisher.idle_ns))
     }
 
-    fn slice(&mut self, now: Now, listed: Listed) {
+    fn slice(&mut self, now: Now, listed: Listed, telemetry: &dyn Telemetry) {
         let Some(unfinished) = self.listings.of(listed) else { return };
         let work = if unfinished.slices_left == 0 { usize::MAX } else { SLICE };
         unfinished.slices_left = unfinished.slices_left.saturating_sub(1);
@@ -150,16 +175,18 @@ impl ControlState {
             Listed::Rib => self.rib.go_on_listing(work, |out, prefix, routes| {
                 append_entry(out, prefix, routes.iter().map(|route| route_record(now, route)));
             }),
+            Listed::Faces => self.faces.go_on_listing(work, telemetry),
         };
         if !is_complete {
             return;
         }
         let Some(Unfinished { prefix, .. }) = self.listings.of(listed).take() else { return };
         let (content, generation) = match listed {
-            Listed::Fib => (self.fib.listing.runs().collect(), self.fib.generation()),
-            Listed::Rib => (self.rib.listing.runs().collect(), self.rib.generation()),
+            Listed::Fib => (self.fib.listing.runs().collect(), Some(self.fib.generation())),
+            Listed::Rib => (self.rib.listing.runs().collect(), Some(self.rib.generation())),
+            Listed::Faces => (self.faces.listing.runs().collect(), None),
         };
-        self.publish_content(now, prefix.as_ref(), content, Some(generation));
+        self.publish_content(now, prefix.as_ref(), content, generation);
     }
 
     /// Sends a segment of a version that is still kept.
@@ -193,9 +220,10 @@ impl ControlState {
     ) -> Result<Vec<u8>, Listed> {
         Ok(match dataset {
             Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
-            Dataset::FaceList => self.face_list(telemetry, |_| true),
+            Dataset::FaceList => return Err(Listed::Faces),
             Dataset::FaceQuery(filter) => {
-                self.face_list(telemetry, |record| filter.matches(&record.properties))
+                let faces = self.faces.iter().filter(|face| filter.matches(&face.properties));
+                encode_all(faces.map(|face| face.status(telemetry)))
             }
             Dataset::ChannelList => encode_all(
                 telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
@@ -210,15 +238,6 @@ impl ControlState {
                 }))
             }
         })
-    }
-
-    fn face_list(
-        &self,
-        telemetry: &dyn Telemetry,
-        wanted: impl Fn(&FaceRecord) -> bool,
-    ) -> Vec<u8> {
-        let faces = self.faces.iter().filter(|record| wanted(record));
-        encode_all(faces.map(|record| record.status(telemetry)))
     }
 
     fn cs_info(&self, telemetry: &dyn Telemetry) -> CsInfo {

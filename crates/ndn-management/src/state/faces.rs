@@ -9,7 +9,8 @@ use super::action::{
 };
 use super::pending::{Pending, Work};
 use super::{Executing, Outcome};
-use crate::dataset::{FaceProperties, FaceStatus};
+use crate::dataset::{DatasetItem, FaceProperties, FaceStatus};
+use crate::listing::Listing;
 use crate::request::FaceOptions;
 use crate::response::{ControlResponse, status};
 use crate::types::{
@@ -133,6 +134,8 @@ impl FaceRecord {
 pub(super) struct FaceTable {
     faces: BTreeMap<u64, FaceRecord>,
     by_remote_uri: BTreeMap<String, u64>,
+    /// By FaceId, as eight bytes that sort like the number.
+    pub(super) listing: Listing,
 }
 
 impl FaceTable {
@@ -144,11 +147,36 @@ impl FaceTable {
             (FACE_ID_NULL, "null://"),
         ]
         .map(|(face_id, uri)| (face_id, FaceRecord::reserved(face_id, uri)));
-        Self { faces: BTreeMap::from(faces), by_remote_uri: BTreeMap::new() }
+        let (by_remote_uri, listing) = (BTreeMap::new(), Listing::default());
+        Self { faces: BTreeMap::from(faces), by_remote_uri, listing }
     }
 
     pub(super) fn get(&self, face_id: u64) -> Option<&FaceRecord> {
         self.faces.get(&face_id)
+    }
+
+    /// A face that is about to be changed.
+    fn change(&mut self, face_id: u64) -> Option<&mut FaceRecord> {
+        self.listing.changed(&face_id.to_be_bytes());
+        self.faces.get_mut(&face_id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.faces.len()
+    }
+
+    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
+    pub(super) fn go_on_listing(&mut self, work: usize, telemetry: &dyn Telemetry) -> bool {
+        let Self { faces, listing, .. } = self;
+        let from = |start: &[u8]| {
+            let start = start.try_into().map_or(0, u64::from_be_bytes);
+            faces.range(start..).map(|(face_id, face)| (face_id.to_be_bytes(), face))
+        };
+        listing.go_on(work, from, |out, _, face| {
+            face.status(telemetry).encode(out);
+            // Its counters are different the next time.
+            true
+        })
     }
 
     pub(super) fn find_remote(&self, remote_uri: &str) -> Option<&FaceRecord> {
@@ -166,12 +194,14 @@ impl FaceTable {
 
     pub(super) fn insert(&mut self, record: FaceRecord) {
         let properties = &record.properties;
+        self.listing.changed(&properties.face_id.to_be_bytes());
         self.by_remote_uri.insert(properties.remote_uri.clone(), properties.face_id);
         self.faces.insert(properties.face_id, record);
     }
 
     pub(super) fn remove(&mut self, face_id: u64) -> Option<FaceRecord> {
         let record = self.faces.remove(&face_id)?;
+        self.listing.changed(&face_id.to_be_bytes());
         if self.by_remote_uri.get(&record.properties.remote_uri) == Some(&face_id) {
             self.by_remote_uri.remove(&record.properties.remote_uri);
         }
@@ -247,7 +277,7 @@ impl ControlState {
         persistency: Option<u64>,
         options: FaceOptions,
     ) -> Outcome {
-        let Some(face) = self.faces.faces.get_mut(&face_id) else {
+        let Some(face) = self.faces.change(face_id) else {
             return Outcome::reply(status::NOT_FOUND, "Specified face does not exist");
         };
         if let Some(conflicts) = face.conflicts(persistency, &options) {
@@ -264,7 +294,7 @@ impl ControlState {
     /// Keeps a face that a peer brought about as if it had been made on purpose: from now on it has
     /// `persistency`. A face that is not on demand stays as it is.
     pub fn adopt_face(&mut self, face_id: u64, persistency: FacePersistency) {
-        let Some(face) = self.faces.faces.get_mut(&face_id) else { return };
+        let Some(face) = self.faces.change(face_id) else { return };
         if face.properties.persistency == FacePersistency::OnDemand {
             face.properties.persistency = persistency;
             let (persistency, options) = (Some(persistency), FaceOptions::default());

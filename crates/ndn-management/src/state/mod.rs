@@ -273,14 +273,15 @@ impl ControlState {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Lets routes expire, and forgets what nobody waits for.
+    /// Lets routes expire, and forgets what nobody waits for. Large datasets are made by
+    /// [`ControlState::go_on_listing`].
     pub fn handle_timeout(&mut self, now: Now) {
         if self.rib.handle_timeout(now.monotonic_ns) > 0 {
             self.rib_changed();
         }
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
-        self.go_on_listing(now);
+        self.forget_listings(now);
         self.give_up_waiting(now);
         self.give_up_announcements(now);
         self.readvertise(now);

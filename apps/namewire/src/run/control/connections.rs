@@ -162,7 +162,8 @@ impl Control {
             return self.open_session(now, &remote.to_string(), &wanted);
         }
         let Some(address) = remote.socket_address() else {
-            self.creation_failed(now, &wanted, status::NOT_ACCEPTABLE, "Unsupported protocol");
+            let text = "Unsupported protocol";
+            self.creation_failed(now, wanted.ticket, status::NOT_ACCEPTABLE, text);
             return;
         };
         if remote.scheme().starts_with("udp") {
@@ -175,6 +176,9 @@ impl Control {
         let existing = self.faces.iter().find(|(_, face)| face.remote == same_end);
         if let Some((&face_id, _)) = existing {
             self.handle_event(now, Event::FaceExists { ticket: wanted.ticket, face_id });
+            return;
+        }
+        if !self.connecting.begin(&same_end, &wanted) {
             return;
         }
         let token = self.next_attempt;
@@ -202,9 +206,8 @@ impl Control {
             Ok(face) => self.dataplane.send(Command::AddFace(Box::new(face))),
             Err(reason) => {
                 info!(interface, reason, "no face on an interface");
-                self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
                 let text = format!("Cannot create a face on {interface}: {reason}");
-                self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+                self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
             }
         }
     }
@@ -230,13 +233,18 @@ impl Control {
         reason: &str,
     ) {
         info!(%remote, reason, "cannot connect");
-        self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
         let text = format!("Cannot connect to {remote}: {reason}");
-        self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+        self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
     }
 
-    pub(super) fn creation_failed(&mut self, now: Now, wanted: &Wanted, code: u32, reason: &str) {
-        if let Some(ticket) = self.take_ticket(wanted.ticket) {
+    pub(super) fn creation_failed(
+        &mut self,
+        now: Now,
+        ticket: Option<u64>,
+        code: u32,
+        reason: &str,
+    ) {
+        if let Some(ticket) = self.take_ticket(ticket) {
             let failure = FaceCreationError { code, reason: reason.to_owned() };
             self.state.face_creation_done(now, ticket, Err(failure));
         }

@@ -4,7 +4,7 @@ use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
 use ndn_face::{FaceOptions, FaceUri};
 use ndn_forwarding::{FaceScope, LearningRequest};
 use ndn_management::state::{CreatedFace, Learning};
-use ndn_management::{FACE_ID_INTERNAL, FaceCreationError, Now, Ticket, status};
+use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
 use super::{Control, Excess};
@@ -27,18 +27,14 @@ impl Control {
                 if let (Some(ticket), Some(record)) = (self.take_ticket(ticket), record) {
                     self.state.face_creation_done(now, ticket, Ok(CreatedFace::Existing(record)));
                 }
+                self.serve_others(now, ticket, face_id);
             }
             Event::FaceRefused { ticket, face_id, error } => {
                 warn!(face_id, %error, "a face was not made");
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
-                if let Some(ticket) = self.take_ticket(ticket) {
-                    let failure = FaceCreationError {
-                        code: status::INTERNAL_ERROR,
-                        reason: format!("Face creation failed: {error}"),
-                    };
-                    self.state.face_creation_done(now, ticket, Err(failure));
-                }
+                let text = format!("Face creation failed: {error}");
+                self.not_connected(now, ticket, status::INTERNAL_ERROR, &text);
             }
             Event::FaceClosed { face_id, reason } => {
                 let face = self.faces.remove(&face_id);
@@ -135,6 +131,7 @@ impl Control {
             None => self.state.face_created(now, record),
         }
         self.statics.face_added(&mut self.state, ticket, face_id);
+        self.serve_others(now, ticket, face_id);
         if face_id == FACE_ID_INTERNAL {
             if let Err(error) = self.state.register_management() {
                 error!(%error, "management cannot be reached");

@@ -1,6 +1,6 @@
 //! Interests to management, and what comes of them.
 
-use ndn_dataplane::{Command, CsSettings};
+use ndn_dataplane::{Command, CsSettings, WorkerGone};
 use ndn_management::{Action, FibUpdate, Now};
 use ndn_packet::{LpHeader, LpPacket};
 use ndn_security::trust::AnchorChange;
@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 use super::Control;
 use crate::run::faces;
 use crate::run::tables::Published;
-use crate::run::telemetry::DataplaneTelemetry;
+use crate::run::telemetry::Figures;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
@@ -22,11 +22,15 @@ const INTERESTS_PER_ROUND: usize = 64;
 impl Control {
     /// Takes what came in by the internal face; [`work`](Self::work) answers it. A round of commands
     /// makes one version of the FIB: copying the pages that it changes costs more than the change.
-    pub(super) fn handle_interests(&mut self, now: Now) {
+    ///
+    /// # Errors
+    /// A worker has ended.
+    pub(super) fn handle_interests(&mut self, now: Now) -> Result<(), WorkerGone> {
+        let mut figures = None;
         for _ in 0..INTERESTS_PER_ROUND {
             let Some(frame) = self.internal.receive() else {
                 self.is_behind = false;
-                return;
+                return Ok(());
             };
             let Ok(packet) = LpPacket::parse(&frame) else { continue };
             let (Some(wire), Some(face_id)) = (packet.fragment(), packet.incoming_face_id()) else {
@@ -40,23 +44,31 @@ impl Control {
                 self.report_outcomes();
                 continue;
             }
-            let channels: Vec<String> =
-                self.channels.iter().cloned().chain(self.ethernet.channels()).collect();
-            let telemetry = DataplaneTelemetry {
-                faces: &self.faces,
-                counters: &self.dataplane.counters(),
-                channels: &channels,
-            };
+            if self.state.face(face_id).is_none() {
+                // It has come into being while others were answered: that was told before its Interest
+                // was sent here.
+                self.handle_events(now)?;
+            }
+            // Those of a round will do: it is short.
+            let figures = figures.get_or_insert_with(|| self.figures());
+            let telemetry = figures.telemetry(&self.faces);
             let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
-            self.refusals.report(now, face_id, handled);
+            self.note_handled(now, face_id, handled);
         }
         self.is_behind = true;
+        Ok(())
+    }
+
+    /// What datasets tell of the data plane beside its faces.
+    pub(super) fn figures(&self) -> Figures {
+        let channels = self.channels.iter().cloned().chain(self.ethernet.channels());
+        Figures { counters: self.dataplane.counters(), channels: channels.collect() }
     }
 
     /// Logs what became of commands that had to wait.
     pub(super) fn report_outcomes(&mut self) {
         while let Some((face_id, handled)) = self.state.poll_outcome() {
-            self.refusals.report(super::now(), face_id, handled);
+            self.note_handled(super::now(), face_id, handled);
         }
     }
 

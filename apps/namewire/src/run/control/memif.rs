@@ -157,6 +157,9 @@ impl Control {
             let ticket = wanted.ticket;
             return self.handle_event(now, ndn_dataplane::Event::FaceExists { ticket, face_id });
         }
+        if !self.connecting.begin(&FaceUri::Memif(address.clone()), wanted) {
+            return;
+        }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
             buffer_length: self.config.listeners.memif.dataroom,
@@ -166,9 +169,8 @@ impl Control {
             Ok(client) => client,
             Err(error) => {
                 info!(%address, %error, "cannot connect");
-                self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
                 let text = format!("Cannot connect to {address}: {error}");
-                return self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+                return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
             }
         };
         let local = FaceUri::Descriptor(client.handshake.as_fd().as_raw_fd());

@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `connecting` | faces that are wanted again while they are being made |
 //! | `connections` | faces to be made: accepted, asked for by management, configured |
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
@@ -10,8 +11,9 @@
 //! | `operator` | what the control socket asks for |
 //! | `webtransport` | faces of sessions |
 //! | `refusals` | the log of commands |
-//! | `quotas` | the log of faces that exceed their quotas |
+//! | `quotas` | faces that exceed their quotas: held back, told of |
 
+mod connecting;
 mod connections;
 mod events;
 mod management;
@@ -46,6 +48,7 @@ use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
 use tracing::{info, warn};
 
+use connecting::ConnectingFaces;
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
 use refusals::Refusals;
@@ -90,6 +93,7 @@ const CAPTURE_LOOK: Duration = Duration::from_secs(1);
 /// How soon queues that were full are tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
+const WORKER_GONE: &str = "the forwarding worker has ended by itself";
 /// How long a listener is left alone after there were no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -126,6 +130,7 @@ pub(super) struct Control {
     listeners: Listeners,
     channels: Vec<String>,
     attempts: HashMap<u64, Attempt>,
+    connecting: ConnectingFaces,
     next_attempt: u64,
     handshakes: HashMap<u64, PendingHandshake>,
     webtransport: WebTransport,
@@ -196,6 +201,7 @@ impl Control {
             faces: HashMap::new(),
             listeners,
             attempts: HashMap::new(),
+            connecting: ConnectingFaces::default(),
             next_attempt: TOKEN_ATTEMPTS,
             handshakes: HashMap::new(),
             webtransport,
@@ -256,9 +262,9 @@ impl Control {
                 }
             }
             // Faces before what came in by them.
-            self.handle_events(now).context("the forwarding worker has ended by itself")?;
+            self.handle_events(now).context(WORKER_GONE)?;
             self.announce();
-            self.handle_interests(now);
+            self.handle_interests(now).context(WORKER_GONE)?;
             self.handle_timeouts(now);
             self.work(now);
         }
@@ -284,7 +290,7 @@ impl Control {
         let Self { dataplane, listeners, .. } = self;
         // Socket files go first: who connects now is not served any more.
         drop(listeners);
-        dataplane.stop().context("the forwarding worker has ended by itself")
+        dataplane.stop().context(WORKER_GONE)
     }
 
     fn timeout(&self, now: Now) -> Option<Duration> {
@@ -314,6 +320,10 @@ impl Control {
 
     fn handle_timeouts(&mut self, now: Now) {
         self.state.handle_timeout(now);
+        if self.state.is_listing() {
+            let figures = self.figures();
+            self.state.go_on_listing(now, &figures.telemetry(&self.faces));
+        }
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
         self.memif.handle_timeout(now);
         self.report_outcomes();
@@ -338,7 +348,7 @@ impl Control {
         self.look_at_ethernet(now);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
-        self.quotas.look(now.monotonic_ns, &mut self.faces);
+        self.look_at_quotas(now);
         self.tables.collect();
         if self.is_tapped && self.captures.tap().is_none() {
             self.is_tapped = false;

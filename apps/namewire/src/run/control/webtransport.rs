@@ -1,6 +1,7 @@
 //! Faces of WebTransport sessions.
 
 use ndn_dataplane::Command;
+use ndn_face::FaceUri;
 use ndn_management::{Now, status};
 use ndn_webtransport::{Accepted, Target};
 use tracing::{error, info, warn};
@@ -71,6 +72,9 @@ impl Control {
             let event = ndn_dataplane::Event::FaceExists { ticket: wanted.ticket, face_id };
             return self.handle_event(now, event);
         }
+        if !self.connecting.begin(&FaceUri::WebTransport(uri.into()), wanted) {
+            return;
+        }
         let begun = match uri.parse::<Target>() {
             Err(error) => Err(error.to_string()),
             Ok(target) => self
@@ -102,8 +106,7 @@ impl Control {
 
     fn session_failed(&mut self, now: Now, uri: &str, wanted: &Wanted, reason: &str) {
         info!(uri, reason, "cannot open a WebTransport session");
-        self.statics.connect_failed(now.monotonic_ns, wanted.ticket);
         let text = format!("Cannot connect to {uri}: {reason}");
-        self.creation_failed(now, wanted, status::CONNECT_FAILED, &text);
+        self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
     }
 }

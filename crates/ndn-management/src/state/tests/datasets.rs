@@ -7,6 +7,7 @@ use crate::dataset::{
     ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, RibEntry,
     StrategyChoice, decode_dataset,
 };
+use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_NULL};
 
 /// Content of one segment, and its name without the segment number.
 fn first_segment(harness: &mut Harness, prefix: &Name) -> (Vec<u8>, Name) {
@@ -214,7 +215,7 @@ fn commands_are_handled_between_the_slices_of_a_large_table() {
         discover(&mut harness, uri);
         assert!(harness.sent.is_empty(), "that is more than one slice");
         assert_eq!(harness.state.next_deadline_ns(), Some(0));
-        harness.state.handle_timeout(harness.now);
+        harness.handle_timeout();
         harness.run();
         assert!(harness.sent.is_empty(), "and more than two");
         // What is done before and behind the place that has been reached, and who asks once more.
@@ -225,7 +226,7 @@ fn commands_are_handled_between_the_slices_of_a_large_table() {
         discover(&mut harness, uri);
         let mut slices = 0;
         while harness.sent.is_empty() {
-            harness.state.handle_timeout(harness.now);
+            harness.handle_timeout();
             harness.run();
             slices += 1;
             assert!(slices < 100);
@@ -252,6 +253,51 @@ fn commands_are_handled_between_the_slices_of_a_large_table() {
 }
 
 #[test]
+fn faces_come_and_go_between_the_slices_of_their_list() {
+    let mut harness = Harness::new();
+    let (first, count) = (1000, 10_000);
+    for face_id in first..first + count {
+        let uri = format!("udp4://192.0.2.2:{face_id}");
+        harness.state.face_created(harness.now, record(face_id, &uri, FaceScope::NonLocal));
+    }
+    harness.run();
+    harness.sent.clear();
+    for round in 0..2 {
+        harness.telemetry.face_reads.set(0);
+        discover(&mut harness, "/localhost/nfd/faces/list");
+        assert!(harness.sent.is_empty() && harness.state.is_listing(), "one slice is not enough");
+        assert!(harness.telemetry.face_reads.get() < 5000, "and is not most of it");
+        // Of what has been encoded, one goes and one changes; one is new; and somebody asks once more.
+        harness.state.face_destroyed(harness.now, first + round);
+        harness.state.adopt_face(first + 5 + round, FacePersistency::Permanent);
+        let new = record(first + count + round, "udp4://192.0.2.3:1", FaceScope::NonLocal);
+        harness.state.face_created(harness.now, new);
+        harness.run();
+        harness.sent.clear();
+        discover(&mut harness, "/localhost/nfd/faces/list");
+        let mut slices = 0;
+        while harness.sent.is_empty() {
+            harness.handle_timeout();
+            harness.run();
+            slices += 1;
+            assert!(slices < 100);
+        }
+        assert!(harness.telemetry.face_reads.get() < 11_000, "nothing is encoded many times");
+        let faces = decode_dataset::<FaceStatus>(&published(&mut harness)).unwrap();
+        let ids: Vec<u64> = faces.iter().map(|face| face.properties.face_id).collect();
+        let reserved = [FACE_ID_INTERNAL, FACE_ID_CONTENT_STORE, FACE_ID_NULL, APP, TUNNEL];
+        let others = first + round + 1..=first + count + round;
+        let expected: Vec<u64> = reserved.into_iter().chain(others).collect();
+        assert!(ids == expected, "they are those of the moment in which it was complete");
+        let adopted = faces.iter().find(|face| face.properties.face_id == first + 5 + round);
+        let persistency = adopted.unwrap().properties.persistency;
+        assert_eq!(persistency, FacePersistency::Permanent);
+    }
+    harness.advance(60 * SECOND_NS);
+    assert!(!harness.state.faces.listing.is_kept());
+}
+
+#[test]
 fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
     let mut harness = Harness::new();
     fill(&mut harness, 2000);
@@ -261,7 +307,7 @@ fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
         for number in 0..2000 {
             harness.state.rib.listing.changed(long_name(number).value());
         }
-        harness.state.handle_timeout(harness.now);
+        harness.handle_timeout();
         harness.run();
         rounds += 1;
         assert!(rounds < 1000);

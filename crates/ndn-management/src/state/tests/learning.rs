@@ -14,7 +14,7 @@ const COST: u64 = 2048;
 fn pass(harness: &mut Harness, nanoseconds: u64) {
     harness.now.monotonic_ns += nanoseconds;
     harness.now.unix_us += nanoseconds / 1000;
-    harness.state.handle_timeout(harness.now);
+    harness.handle_timeout();
     harness.run();
 }
 

@@ -135,6 +135,12 @@ impl Harness {
         harness
     }
 
+    /// What the owner does when something is due.
+    fn handle_timeout(&mut self) {
+        self.state.handle_timeout(self.now);
+        self.state.go_on_listing(self.now, &self.telemetry);
+    }
+
     fn advance(&mut self, by_ns: u64) {
         self.now.monotonic_ns += by_ns;
         self.now.unix_us += by_ns / 1000;
@@ -143,7 +149,7 @@ impl Harness {
             .next_deadline_ns()
             .is_some_and(|deadline| deadline <= self.now.monotonic_ns)
         {
-            self.state.handle_timeout(self.now);
+            self.handle_timeout();
         }
         self.run();
     }

@@ -30,7 +30,7 @@ fn client(uri: &str) -> ControlParameters {
 impl Harness {
     /// Commands to the daemon since the last call: verb, prefix, name.
     fn told(&mut self) -> Vec<(String, Name)> {
-        self.state.handle_timeout(self.now);
+        self.handle_timeout();
         self.run();
         self.take_actions()
             .into_iter()
@@ -174,7 +174,7 @@ impl Harness {
     fn registered(&mut self, answers: bool) -> Vec<String> {
         let mut registered = Vec::new();
         loop {
-            self.state.handle_timeout(self.now);
+            self.handle_timeout();
             self.run();
             let actions = self.take_actions();
             if actions.is_empty() {

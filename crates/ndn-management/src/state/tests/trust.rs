@@ -251,7 +251,7 @@ fn anchors_are_read_again_when_their_time_is_over() {
     let mut harness = Harness::new();
     harness.state.collaborators.authorizer = Box::new(access);
     let tick = |harness: &mut Harness| {
-        harness.state.handle_timeout(harness.now);
+        harness.handle_timeout();
         harness.run();
         std::iter::from_fn(|| harness.state.poll_anchor_change()).collect::<Vec<_>>()
     };
