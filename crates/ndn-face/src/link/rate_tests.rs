@@ -40,8 +40,7 @@ fn interests_to_management_beyond_their_rate_are_dropped_and_counted_and_no_othe
     let (command, other) = (interest("/localhost/nfd/cs/erase/x"), interest("/localhost/x"));
     let framed = |packet: &[u8]| {
         let mut frame = vec![0; 100];
-        let length =
-            LpHeader { pit_token: Some(b"t"), ..LpHeader::default() }.write(packet, &mut frame);
+        let length = LpHeader { pit_token: b"t", ..LpHeader::default() }.write(packet, &mut frame);
         frame.truncate(length.unwrap());
         frame
     };
