@@ -46,8 +46,8 @@ enum Command {
         uri: FaceUri,
         /// Of an Ethernet face (`ether://[08:00:27:01:02:03]`), the network interface: dev://eth1
         local: Option<FaceUri>,
-        /// persistent (ends on an error) or permanent (kept and reconnected, except
-        /// over https, where only faces of the configuration come back)
+        /// persistent (ends on an error) or permanent (kept and reconnected; over
+        /// https another face takes its place, with its routes)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
         persistency: FacePersistency,
         /// Of an Ethernet face, the driver that its interface is to have: packet (AF_PACKET) or xdp (AF_XDP)

@@ -258,6 +258,27 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// A face like one that is gone, which nobody waits for.
+    pub(super) fn again(options: &FaceOptions) -> Self {
+        let FaceOptions { properties, persistency, link, .. } = options;
+        let interval = u64::try_from(link.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            ticket: None,
+            persistency: *persistency,
+            pit_tokens: properties.pit_tokens,
+            options: ndn_management::request::FaceOptions {
+                lp_reliability: Some(link.reliability),
+                congestion_marking: Some(link.congestion_marking),
+                base_congestion_marking_interval_ns: Some(interval),
+                default_congestion_threshold: Some(link.congestion_threshold as u64),
+                // The session has its own, and its far end is not local.
+                mtu: None,
+                local_fields: None,
+                driver: None,
+            },
+        }
+    }
+
     pub(super) fn properties(&self, face_id: u64, scope: FaceScope) -> FaceProperties {
         FaceProperties {
             pit_tokens: match scope {

@@ -1,10 +1,12 @@
-//! Faces and routes that the configuration asks for.
+//! Faces and routes that are there for good: those of the configuration, and permanent faces of
+//! WebTransport sessions, which the worker cannot open again.
 
 use std::time::Duration;
 
 use ndn_face::Persistency;
 use ndn_forwarding::PitTokenPolicy;
 use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
+use ndn_packet::Name;
 use tracing::warn;
 
 use super::faces::{self, Wanted};
@@ -22,6 +24,19 @@ struct StaticFace {
     wanted: Wanted,
     state: State,
     retry_ns: u64,
+    /// Routes that it had when its session ended.
+    routes: Vec<(Name, Route)>,
+}
+
+/// A permanent face whose session has ended by itself.
+#[derive(Debug)]
+pub(super) struct LostSession {
+    /// Its far end.
+    pub(super) remote: FaceUri,
+    /// How it was.
+    pub(super) wanted: Wanted,
+    /// Where it led to.
+    pub(super) routes: Vec<(Name, Route)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +103,8 @@ impl StaticSetup {
         let wanted = Wanted { ticket, persistency, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
-        self.faces.push(StaticFace { remote, local, wanted, state, retry_ns });
+        let routes = Vec::new();
+        self.faces.push(StaticFace { remote, local, wanted, state, retry_ns, routes });
     }
 
     /// When [`due`](Self::due) has something to begin.
@@ -124,6 +140,12 @@ impl StaticSetup {
         face.state = State::Made(face_id);
         face.retry_ns = retry_ns;
         let remote = face.remote.clone();
+        for (prefix, route) in std::mem::take(&mut face.routes) {
+            let added = state.add_route(prefix.as_ref(), Route { face_id, ..route });
+            if let Err(error) = added {
+                warn!(%prefix, %error, "a route of a face that has come back was refused");
+            }
+        }
         for route in self.routes.iter().filter(|route| route.face == remote) {
             let flags = [
                 (route.child_inherit, route_flag::CHILD_INHERIT),
@@ -167,17 +189,20 @@ impl StaticSetup {
         face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
     }
 
-    /// A face is gone. If it was that of a WebTransport session, which the worker cannot open again, and
-    /// is to be permanent, another one is opened.
-    pub(super) fn session_ended(&mut self, now_ns: u64, face_id: u64) {
-        let ended = self.faces.iter_mut().find(|face| {
-            face.state == State::Made(face_id)
-                && face.remote.scheme() == "https"
-                && face.wanted.persistency == Persistency::Permanent
-        });
-        if let Some(face) = ended {
-            face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+    /// The session of a permanent face has ended, which the worker cannot open again: another one is
+    /// opened, and its face gets the routes of this one.
+    pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
+        let LostSession { remote, wanted, routes } = lost;
+        let known = self.faces.iter().position(|face| face.remote == remote);
+        let index = known.unwrap_or(self.faces.len());
+        if known.is_none() {
+            let Wanted { persistency, pit_tokens, .. } = wanted;
+            self.add((remote, None), persistency, pit_tokens, None);
         }
+        let Some(face) = self.faces.get_mut(index) else { return };
+        face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
+        face.routes = routes;
+        face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
@@ -196,11 +221,54 @@ mod tests {
     use ndn_management::{
         Action, Collaborators, ControlConfig, FacePersistency, FibUpdate, NextHop, Now,
     };
-    use ndn_packet::Name;
     use ndn_table::FaceIndex;
 
     use super::*;
     use crate::run::tables::Catalog;
+
+    #[test]
+    fn a_permanent_session_comes_back_with_its_routes() {
+        let mut setup = StaticSetup::new(&Config::default());
+        let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
+        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let mut state = ControlState::new(ControlConfig::default(), collaborators);
+        let prefix = Name::from_uri("/a").unwrap();
+        let now = Now { monotonic_ns: 1, unix_us: 1 };
+        for round in 0..2 {
+            let face_id = 300 + round;
+            let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+            let wanted = Wanted {
+                ticket: Some(5),
+                persistency: Persistency::Permanent,
+                pit_tokens: PitTokenPolicy::WhenSeen,
+                options: ndn_management::request::FaceOptions::default(),
+            };
+            let routes = vec![(prefix.clone(), route)];
+            setup.session_lost(1000, LostSession { remote: remote.clone(), wanted, routes });
+            assert!(setup.due(1000).is_empty(), "there is a pause");
+            let later = setup.next_deadline_ns().unwrap();
+            let due = setup.due(later);
+            assert_eq!((due.len(), &due[0].0), (1, &remote), "of both rounds it is one");
+            let ticket = due[0].2.ticket;
+            assert!(ticket >= Some(FIRST_TICKET), "nobody waits for an answer");
+            setup.connect_failed(later, ticket);
+            assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
+            assert_eq!(setup.due(u64::MAX).len(), 1);
+
+            let properties = FaceProperties::point_to_point(face_id + 1, FaceScope::NonLocal);
+            let created = FaceCreated {
+                index: FaceIndex::new(1, 0),
+                options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
+                remote: ndn_face::FaceUri::WebTransport("https://192.0.2.1:443/ndn".into()),
+                local: ndn_face::FaceUri::Null,
+                counters: Arc::default(),
+            };
+            state.face_created(now, faces::record(&created));
+            setup.face_added(&mut state, ticket, face_id + 1);
+            let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
+            assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
+        }
+    }
 
     #[test]
     fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {

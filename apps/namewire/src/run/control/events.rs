@@ -41,7 +41,7 @@ impl Control {
                 if let Some(face) = &face {
                     self.quotas.face_removed(face.index, face_id);
                 }
-                match (reason, face.is_some_and(|face| is_local(&face.options))) {
+                match (reason, face.as_ref().is_some_and(|face| is_local(&face.options))) {
                     (Some(reason), false) => info!(face_id, %reason, "face closed"),
                     (None, false) => info!(face_id, "face destroyed"),
                     (Some(reason), true) => debug!(face_id, %reason, "face closed"),
@@ -49,8 +49,12 @@ impl Control {
                 }
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
+                let lost = face.filter(|_| reason.is_some());
+                let lost = lost.and_then(|face| self.lost_session(face_id, &face));
                 self.state.face_destroyed(now, face_id);
-                self.statics.session_ended(now.monotonic_ns, face_id);
+                if let Some(lost) = lost {
+                    self.statics.session_lost(now.monotonic_ns, lost);
+                }
             }
             Event::FaceDown { face_id, reason } => {
                 info!(face_id, %reason, "face down");

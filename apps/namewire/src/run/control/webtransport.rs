@@ -1,13 +1,14 @@
 //! Faces of WebTransport sessions.
 
 use ndn_dataplane::Command;
-use ndn_face::FaceUri;
+use ndn_face::{FaceUri, Persistency};
 use ndn_management::{Now, status};
 use ndn_webtransport::{Accepted, Target};
 use tracing::{error, info, warn};
 
 use super::Control;
-use crate::run::faces::{self, Wanted};
+use crate::run::faces::{self, KnownFace, Wanted};
+use crate::run::static_setup::LostSession;
 use crate::run::webtransport::{Opened, SessionEvent};
 
 impl Control {
@@ -66,7 +67,7 @@ impl Control {
 
     /// Begins to open a session for a face.
     pub(super) fn open_session(&mut self, now: Now, uri: &str, wanted: &Wanted) {
-        let same_end = |face: &faces::KnownFace| face.remote.to_string() == uri;
+        let same_end = |face: &KnownFace| face.remote.to_string() == uri;
         let existing = self.faces.iter().find(|(_, face)| same_end(face));
         if let Some((&face_id, _)) = existing {
             let event = ndn_dataplane::Event::FaceExists { ticket: wanted.ticket, face_id };
@@ -85,6 +86,23 @@ impl Control {
         if let Err(reason) = begun {
             self.session_failed(now, uri, wanted, &reason);
         }
+    }
+
+    /// What is to be opened again, if a face was that of a session and permanent.
+    pub(super) fn lost_session(&self, face_id: u64, face: &KnownFace) -> Option<LostSession> {
+        let FaceUri::WebTransport(uri) = &face.remote else { return None };
+        if face.options.persistency != Persistency::Permanent {
+            return None;
+        }
+        let routes = self.state.rib().iter().flat_map(|(prefix, routes)| {
+            let own = routes.iter().filter(|route| route.face_id == face_id);
+            own.map(move |route| (prefix.to_name(), *route))
+        });
+        Some(LostSession {
+            remote: ndn_management::FaceUri::parse(uri).ok()?,
+            wanted: Wanted::again(&face.options),
+            routes: routes.collect(),
+        })
     }
 
     fn session_opened(
