@@ -32,6 +32,7 @@ mod mapping;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
+mod prefetch;
 pub mod privileges;
 pub mod seqpacket;
 pub mod sha256;

@@ -16,10 +16,16 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::prefetch::prefetch_line;
+
 /// The file system of memory (`TMPFS_MAGIC`).
 const MEMORY_FILE_SYSTEM: u64 = 0x0102_1994;
 /// Bytes of the words in which ranges are copied.
 const WORD: usize = size_of::<u64>();
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Lines that are asked for ahead: a short packet. What follows is guessed by the processor.
+const PREFETCH_LINES: usize = 3;
 
 /// What lies outside of the memory, or across the limits of words, cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +147,16 @@ impl SharedMemory {
         let place = self.place(offset, WORD, WORD)?;
         // SAFETY: the place lies in the mapping, which is borrowed, on a multiple of eight.
         Ok(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
+    }
+
+    /// Asks the processor for the first lines of what lies at `offset`, to read them soon, or to write. A hint:
+    /// outside of the memory it does nothing.
+    #[inline]
+    pub fn prefetch(&self, offset: usize, to_write: bool) {
+        for line in 0..PREFETCH_LINES {
+            let Ok(place) = self.place(offset + line * LINE, 1, 1) else { return };
+            prefetch_line(place.as_ptr(), to_write);
+        }
     }
 
     /// Copies what lies at `offset` into `buffer`, each byte once.

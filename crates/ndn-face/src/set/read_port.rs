@@ -1,6 +1,6 @@
 //! Receiving from network devices.
 
-use ndn_ring::PacketPool;
+use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::packet::Delivery;
 use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
@@ -22,18 +22,29 @@ enum Next {
     Skip,
     /// It came from a station that has no face yet.
     Stranger([u8; 6]),
-    /// It is for this face; so long is the packet in it, if there is one.
-    Frame { face: FaceIndex, sender: Option<Sender>, length: Result<usize, LinkDropReason> },
+    /// It is for this face, and is no packet.
+    Bad(FaceIndex, LinkDropReason),
+    /// It is for this face. The packet in it, of so many bytes, has been copied.
+    Taken(Origin, usize),
+    /// The sink has no room for it.
+    SinkFull,
+    /// There is no block for it.
+    NoBlock,
 }
 
 impl Port {
-    fn next(&mut self) -> Next {
+    /// Looks at the next frame once: copies its packet to the end of a block of `place`, so that the ring has
+    /// room again whatever becomes of it.
+    #[inline]
+    fn next(&mut self, place: &mut Option<FillBlock>, pool: &PacketPool, is_full: bool) -> Next {
         let Some(socket) = &mut self.socket else { return Next::Nothing };
         socket.prepare();
-        if socket.peek().is_some_and(|frame| frame.follows_loss) {
+        let Some(mut frame) = socket.peek() else { return Next::Nothing };
+        if frame.follows_loss {
             self.counters.kernel_drops.add(socket.take_lost());
+            let Some(again) = socket.peek() else { return Next::Nothing };
+            frame = again;
         }
-        let Some(frame) = socket.peek() else { return Next::Nothing };
         let (Some(source), 0) = (frame.source, frame.vlan) else { return Next::Skip };
         let (face, sender) = match frame.delivery {
             Delivery::Group => (self.group, Some(Sender::Station(source))),
@@ -48,12 +59,19 @@ impl Port {
                 false => Next::Skip,
             };
         };
-        let length = if frame.is_truncated {
-            Err(LinkDropReason::Truncated)
-        } else {
-            without_padding(frame.payload).ok_or(LinkDropReason::Malformed)
+        if frame.is_truncated {
+            return Next::Bad(face, LinkDropReason::Truncated);
+        }
+        let Some(length) = without_padding(frame.payload) else {
+            return Next::Bad(face, LinkDropReason::Malformed);
         };
-        Next::Frame { face, sender, length }
+        if is_full {
+            return Next::SinkFull;
+        }
+        let Some(block) = block_with_room(place, length, pool) else { return Next::NoBlock };
+        block.spare_mut()[..length].copy_from_slice(&frame.payload[..length]);
+        block.commit(length);
+        Next::Taken(Origin { face, sender }, length)
     }
 
     /// Is done with the next frame.
@@ -104,12 +122,14 @@ impl FaceSet {
     ) -> Progress {
         self.pending = None;
         loop {
-            let Some(port) = self.port_mut(id) else { return Progress::Done };
+            let Self { ports, stream_block, .. } = self;
+            let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+            let Some(port) = port else { return Progress::Done };
             if port.frames_left == 0 {
                 self.has_more = true;
                 return Progress::Done;
             }
-            match port.next() {
+            match port.next(stream_block, pool, sink.is_full()) {
                 Next::Nothing => {
                     self.has_more = false;
                     return Progress::Done;
@@ -124,52 +144,40 @@ impl FaceSet {
                     self.pending = Some(Pending::Port(id));
                     return Progress::NewStation { port: id, peer };
                 }
-                Next::Frame { face, length: Err(reason), .. } => {
+                Next::Bad(face, reason) => {
                     port.frames_left -= 1;
                     port.release();
                     self.note_arrival(now, face, Some(reason));
                 }
-                Next::Frame { face, sender, length: Ok(length) } => {
-                    if sink.is_full() {
-                        self.pending = Some(Pending::Port(id));
-                        return Progress::SinkFull;
-                    }
-                    if !self.take_port_frame(now, id, Origin { face, sender }, length, pool, sink) {
-                        return Progress::NoBlock;
-                    }
+                Next::SinkFull => {
+                    self.pending = Some(Pending::Port(id));
+                    return Progress::SinkFull;
+                }
+                Next::NoBlock => return Progress::NoBlock,
+                Next::Taken(origin, length) => {
+                    port.frames_left -= 1;
+                    port.release();
+                    self.deliver_port_frame(now, origin, length, pool, sink);
                 }
             }
         }
     }
 
-    /// Copies a frame into a block and gives its slot back, so that the ring has room again whatever
-    /// becomes of the packet. False if there is no block.
-    fn take_port_frame(
+    /// Gives the packet at the end of the block to its face.
+    fn deliver_port_frame(
         &mut self,
         now: Timestamp,
-        id: PortId,
         origin: Origin,
         length: usize,
         pool: &PacketPool,
         sink: &mut impl RxSink,
-    ) -> bool {
-        if block_with_room(&mut self.stream_block, length, pool).is_none() {
-            return false;
-        }
-        let Some(mut block) = self.stream_block.take() else { return false };
-        let Some(port) = self.port_mut(id) else { return true };
-        if let Some(frame) = port.socket.as_ref().and_then(|socket| socket.peek()) {
-            block.spare_mut()[..length].copy_from_slice(&frame.payload[..length]);
-            block.commit(length);
-        }
-        port.frames_left -= 1;
-        port.release();
+    ) {
+        let Some(mut block) = self.stream_block.take() else { return };
         self.note_arrival(now, origin.face, None);
         self.calls.received_frames.increment();
         self.calls.received_bytes.add(length as u64);
         self.deliver(now, origin, &mut block, length, pool, sink);
         self.stream_block = Some(block);
-        true
     }
 
     pub(super) fn note_arrival(

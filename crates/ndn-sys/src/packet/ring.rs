@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::packet::address::KernelLinkAddress;
+use crate::prefetch::prefetch_line;
 
 /// Bits of the word: the slot is ours; frames were lost before it; there is a VLAN tag.
 const STATUS_USER: u32 = 1;
@@ -22,6 +23,11 @@ const AT_VLAN: usize = 24;
 const AT_ADDRESS: usize = 32;
 /// Where the payload of a frame starts in its slot, for a socket that does without link headers.
 pub(super) const PAYLOAD_OFFSET: usize = 80;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Slots ahead of the next one whose first lines are asked for: header, sender and a short packet.
+const SLOTS_AHEAD: usize = 4;
+const LINES_AHEAD: usize = 3;
 /// Bits of a VLAN tag that are its number.
 const VLAN_MASK: u16 = 0xfff;
 
@@ -36,7 +42,6 @@ pub(super) struct Layout {
 impl Layout {
     /// Of about `bytes` bytes, for payloads of up to `payload_max` bytes.
     pub(super) fn new(bytes: usize, payload_max: usize) -> Self {
-        const LINE: usize = 64;
         // A slot starts on a cache line, and a block is a power of two of pages.
         let slot_length = (PAYLOAD_OFFSET + payload_max).next_multiple_of(LINE);
         let block_length = (4 * slot_length).next_power_of_two().max(64 << 10);
@@ -55,6 +60,7 @@ impl Layout {
         self.block_length * self.block_count
     }
 
+    #[cfg(test)]
     fn offset(self, slot: usize) -> usize {
         let (block, place) = (slot / self.slots_per_block(), slot % self.slots_per_block());
         block * self.block_length + place * self.slot_length
@@ -111,7 +117,12 @@ impl Frame<'_> {
 pub(super) struct Ring {
     memory: NonNull<u8>,
     layout: Layout,
-    next: usize,
+    slots_per_block: usize,
+    /// The next slot: its block, its place in that, and where it starts. Kept, since to divide costs more
+    /// than to look.
+    block: usize,
+    place: usize,
+    offset: usize,
 }
 
 // SAFETY: the ring is the only one that reads this memory and writes it, beside the kernel.
@@ -124,14 +135,14 @@ impl Ring {
     /// The memory has the length of `layout`, starts on a multiple of four, and lasts as long as the
     /// ring. Nobody but the kernel writes to it, and only to slots that are the kernel's.
     pub(super) unsafe fn new(memory: NonNull<u8>, layout: Layout) -> Self {
-        Self { memory, layout, next: 0 }
+        let slots_per_block = layout.slots_per_block();
+        Self { memory, layout, slots_per_block, block: 0, place: 0, offset: 0 }
     }
 
     fn status(&self) -> &AtomicU32 {
-        let offset = self.layout.offset(self.next);
-        // SAFETY: the slot lies in the memory, as `next` is below the number of slots, and on a cache
-        // line, and only atomically is this word read and written by both sides.
-        unsafe { AtomicU32::from_ptr(self.memory.add(offset).cast().as_ptr()) }
+        // SAFETY: the slot lies in the memory, as `advance` goes through all slots and back to the first,
+        // and on a cache line, and only atomically is this word read and written by both sides.
+        unsafe { AtomicU32::from_ptr(self.memory.add(self.offset).cast().as_ptr()) }
     }
 
     /// The frame in the next slot, if the kernel has filled it.
@@ -142,21 +153,39 @@ impl Ring {
         if status & STATUS_USER == 0 {
             return None;
         }
-        let offset = self.layout.offset(self.next);
         // SAFETY: the slot lies in the memory. It is ours until `release`, which needs the ring alone,
         // so nothing writes to it while it is borrowed; its word is left out.
         let slot = unsafe {
-            let start = self.memory.add(offset + AT_LENGTH);
+            let start = self.memory.add(self.offset + AT_LENGTH);
             std::slice::from_raw_parts(start.as_ptr(), self.layout.slot_length - AT_LENGTH)
         };
         Some(frame(slot, status))
     }
 
-    /// Gives the next slot back to the kernel.
+    /// Gives the next slot back to the kernel, if it is ours.
     #[inline]
     pub(super) fn release(&mut self) {
+        if self.status().load(Ordering::Relaxed) & STATUS_USER == 0 {
+            return;
+        }
         self.status().store(STATUS_KERNEL, Ordering::Release);
-        self.next = if self.next + 1 == self.layout.slot_count() { 0 } else { self.next + 1 };
+        self.advance();
+        // Behind the last slots of a block comes another one: they are few.
+        let ahead = self.offset + SLOTS_AHEAD * self.layout.slot_length;
+        for line in 0..LINES_AHEAD {
+            prefetch_line(self.memory.as_ptr().wrapping_add(ahead + line * LINE), false);
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.place += 1;
+        self.offset += self.layout.slot_length;
+        if self.place == self.slots_per_block {
+            self.place = 0;
+            self.block = if self.block + 1 == self.layout.block_count { 0 } else { self.block + 1 };
+            self.offset = self.block * self.layout.block_length;
+        }
     }
 }
 

@@ -122,9 +122,7 @@ impl PacketSocket {
     /// Is done with the next received frame. Without one it does nothing.
     #[inline]
     pub fn release(&mut self) {
-        if self.ring.peek().is_some() {
-            self.ring.release();
-        }
+        self.ring.release();
     }
 
     /// What it has counted since this was asked for the last time.

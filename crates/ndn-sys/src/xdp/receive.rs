@@ -9,6 +9,9 @@ const TAKEN_MAX: u32 = 16;
 /// With fewer free entries than this, the kernel may have found none.
 const FREE_MIN: u32 = 16;
 
+/// Frames ahead of the present one that the processor is asked for.
+const FRAMES_AHEAD: u32 = 4;
+
 /// Where the bytes of a frame are.
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -63,6 +66,9 @@ impl Received {
 
     fn look(&mut self, socket: &Socket, umem: &Umem) -> Option<Current> {
         let first = socket.receive.entry(0)?;
+        if let Some(later) = socket.receive.entry(FRAMES_AHEAD) {
+            umem.prefetch(later.address);
+        }
         if !first.continues() {
             return Some(Current { place: Place::Chunk(first), count: 1 });
         }

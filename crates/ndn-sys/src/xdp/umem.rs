@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::mapping::{Mapping, PageKind};
+use crate::prefetch::prefetch_line;
 
 /// What the kernel keeps free before each frame that it receives (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
@@ -11,6 +12,8 @@ const CHUNK_SHORT: usize = 2048;
 const CHUNK_LONG: usize = 4096;
 /// An Ethernet header, with a tag that the kernel may have left in.
 const HEADER_MAX: usize = 18;
+/// Lines that are asked for ahead: a short frame.
+const LINES_AHEAD: usize = 3;
 /// Chunks for received frames of a queue at least, however many queues share the memory that is asked for:
 /// a burst on one of them has to fit.
 const RECEIVE_COUNT_MIN: u32 = 256;
@@ -95,6 +98,15 @@ impl Umem {
     /// Where it starts, as a number for the kernel.
     pub(super) fn address(&self) -> u64 {
         self.mapping.start().as_ptr().expose_provenance() as u64
+    }
+
+    /// Asks the processor for the first lines of what lies at `address`.
+    #[inline]
+    pub(super) fn prefetch(&self, address: u64) {
+        let Some(at) = self.place(address, 1) else { return };
+        for line in 0..LINES_AHEAD {
+            prefetch_line(self.mapping.start().as_ptr().wrapping_add(at + line * 64), false);
+        }
     }
 
     /// `length` bytes from `address` on, or nothing if they do not lie in the memory.
