@@ -18,6 +18,8 @@ pub const BUFFER_LENGTH_MAX: u32 = 65_535;
 pub const BUFFER_LENGTH_DEFAULT: u32 = 2048;
 /// Bytes of a buffer between two of this program, so that every packet fits one.
 pub(crate) const BUFFER_LENGTH_OWN: u32 = 9216;
+/// Frames ahead of the present one whose buffers are asked for.
+pub(crate) const AHEAD: u16 = 6;
 /// Buffers that one frame is sent in.
 pub(crate) const CHAIN_MAX: usize = 32;
 /// Buffers that a received frame may lie in: more than the longest takes in the shortest. The peer is asked

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 
-use crate::limits::CHAIN_RECEIVED_MAX;
+use crate::limits::{AHEAD, CHAIN_RECEIVED_MAX};
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
 /// What [`Receiver::receive`] has found.
@@ -77,6 +77,7 @@ impl Receiver {
         if self.position == self.filled && !self.look()? {
             return Ok(Received::Nothing);
         }
+        self.prefetch(AHEAD);
         let mut length = 0;
         let mut outcome = None;
         for _ in 0..CHAIN_RECEIVED_MAX {
@@ -133,7 +134,24 @@ impl Receiver {
             return Err(Fault::Positions);
         }
         self.filled = filled;
+        (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
         Ok(self.position != filled)
+    }
+
+    /// Asks for the buffer that is so far ahead, if there is a frame in it.
+    #[inline]
+    fn prefetch(&self, ahead: u16) {
+        if self.filled.wrapping_sub(self.position) <= ahead {
+            return;
+        }
+        let position = self.position.wrapping_add(ahead);
+        let place = match self.buffers {
+            Some(buffers) => Ok(buffers.descriptor(position, self.ring.size(), 0)),
+            None => self.ring.descriptor(position),
+        };
+        if let Ok(Descriptor { region, offset, .. }) = place {
+            self.ring.regions().prefetch(region, offset, false);
+        }
     }
 
     /// Whether nothing is in the ring that was not taken.

@@ -18,6 +18,14 @@ impl Regions {
         self.0.get(usize::from(index)).ok_or(OutOfRange)
     }
 
+    /// Asks for the start of a buffer ahead of its use.
+    #[inline]
+    pub(crate) fn prefetch(&self, region: u16, offset: u32, to_write: bool) {
+        if let (Ok(region), Ok(offset)) = (self.region(region), place(offset)) {
+            region.prefetch(offset, to_write);
+        }
+    }
+
     #[inline]
     pub(crate) fn copy_out(
         &self,

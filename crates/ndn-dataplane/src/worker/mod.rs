@@ -306,6 +306,7 @@ impl Worker {
         // The sink has copied or retained what it needs.
         self.burst.release(&self.pool);
         self.shard.end_burst();
+        self.faces.show_rings(now, &self.pool);
         self.count_forwarded(now, count);
     }
 

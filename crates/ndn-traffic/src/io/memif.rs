@@ -13,8 +13,8 @@ use ndn_sys::poll::{Events, Interest, Poller};
 
 /// How long a handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Frames taken at once.
-const FRAMES_PER_CALL: usize = 256;
+/// Frames taken at once: few enough that the other side has something to do meanwhile.
+const FRAMES_PER_CALL: usize = 64;
 const BUFFER_LENGTH: usize = 65_536;
 
 /// A connection to a forwarder.
