@@ -96,6 +96,10 @@ deny: cargo ## Check licences and banned dependencies
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked"; exit 1; }
 	$(CARGO) deny check bans licenses sources
 
+.PHONY: dpdk
+dpdk: cargo ## Test ports of DPDK with its virtual devices (skips without libdpdk; root adds net_tap, net_af_packet)
+	scripts/test-dpdk
+
 .PHONY: soak
 soak: build ## Run two workers under mixed traffic while everything changes, for SOAK_SECONDS (default 600)
 	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" SOAK_SECONDS="$(SOAK_SECONDS)" \

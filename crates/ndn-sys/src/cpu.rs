@@ -19,6 +19,16 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Lets the calling thread run on these processors only.
+///
+/// # Errors
+/// If none of them is allowed to this process.
+pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 /// Processors that the calling thread may run on, in ascending order.
 ///
 /// # Errors

@@ -36,6 +36,27 @@ pub(crate) fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads an integer option that the other crates do not know.
+pub(crate) fn option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: the kernel writes at most `length` bytes, to a live integer of that length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(&mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The internet address in `address`, if it is one.
 pub(crate) fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok()

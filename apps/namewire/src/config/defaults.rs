@@ -28,6 +28,7 @@ impl Listeners {
             || self.memif.enabled
             || self.webtransport.enabled
             || self.ethernet.enabled
+            || !self.dpdk.ports.is_empty()
     }
 }
 
@@ -134,6 +135,7 @@ impl Default for FaceDefaults {
     fn default() -> Self {
         Self {
             mtu: 8800,
+            path_mtu: true,
             idle_timeout: Duration::from_secs(600),
             send_queue: ByteSize::mebibytes(16),
             congestion_marking: true,

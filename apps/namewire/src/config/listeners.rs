@@ -24,6 +24,8 @@ pub struct Listeners {
     pub multicast: Multicast,
     /// Ethernet faces on network interfaces.
     pub ethernet: super::Ethernet,
+    /// Ethernet faces on ports of DPDK.
+    pub dpdk: super::Dpdk,
 }
 
 /// Settings of the Unix stream listener.

@@ -7,6 +7,7 @@
 mod access;
 mod check;
 mod defaults;
+mod dpdk;
 mod error;
 mod ethernet;
 mod forwarder;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
 pub use check::Contradiction;
+pub use dpdk::Dpdk;
 pub use error::{ConfigError, Problem};
 pub use ethernet::{Driver, Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;

@@ -152,6 +152,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     multicast.read("except", &mut own.except);
     multicast.finish();
     listeners.ethernet.read(section.section("ethernet"));
+    listeners.dpdk.read(section.section("dpdk"));
     section.finish();
 }
 
@@ -227,6 +228,7 @@ fn read_tables(mut section: Section<'_>, tables: &mut Tables) {
 fn read_faces(mut section: Section<'_>, faces: &mut FaceDefaults) {
     let socket_buffer_max = ByteSize::mebibytes(1024);
     section.read_in("mtu", &mut faces.mtu, MTU_MIN..=MTU_MAX);
+    section.read("path_mtu", &mut faces.path_mtu);
     section.read_in("idle_timeout", &mut faces.idle_timeout, Duration::from_secs(1)..=24 * HOUR);
     section.read_in(
         "send_queue",

@@ -115,6 +115,7 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("except", &multicast.except, &default.except, texts(&multicast.except));
     let other = Config::default().listeners;
     own.ethernet.write(writer, &other.ethernet);
+    own.dpdk.write(writer, &other.dpdk);
     own.webtransport.write(writer, &other.webtransport);
     writer.section("[privileges]");
     for (key, value) in [("user", &config.privileges.user), ("group", &config.privileges.group)] {
@@ -206,6 +207,7 @@ fn write_faces(writer: &mut Writer, config: &Config, default: &Config) {
     let (own, default) = (&config.faces, &default.faces);
     writer.section("[faces]");
     writer.changed("mtu", &own.mtu, &default.mtu, own.mtu);
+    writer.changed("path_mtu", &own.path_mtu, &default.path_mtu, own.path_mtu);
     let idle = own.idle_timeout;
     writer.changed("idle_timeout", &idle, &default.idle_timeout, duration(idle));
     writer.changed("send_queue", &own.send_queue, &default.send_queue, own.send_queue.0);

@@ -143,6 +143,8 @@ pub enum UnsolicitedPolicy {
 pub struct FaceDefaults {
     /// Largest frame in bytes before a packet is fragmented (datagram faces).
     pub mtu: u64,
+    /// Whether UDP faces that are made here send no longer frames than the path takes whole.
+    pub path_mtu: bool,
     /// An on-demand UDP face that received nothing for so long is closed.
     pub idle_timeout: Duration,
     /// Bytes queued towards a slow peer before packets are dropped.

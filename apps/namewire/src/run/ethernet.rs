@@ -1,6 +1,7 @@
 //! Ethernet faces, which come and go with network interfaces.
 
 mod driver;
+mod own;
 mod port;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,10 @@ use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
 use tracing::{info, warn};
+
+#[cfg(feature = "dpdk")]
+pub(super) use self::own::LinkProbe;
+pub(super) use self::own::OwnPort;
 
 use self::driver::{Opened, Refusal};
 use self::port::{Found, Port, asked, change, face_options, station_options};
@@ -168,6 +173,9 @@ impl EthernetPorts {
         let now_ns = context.now_ns;
         let mut removed = Vec::new();
         for (name, port) in &mut self.ports {
+            if port.follow_own(name, context) {
+                continue;
+            }
             let link = usable.get(name.as_str()).copied();
             let purpose = link.map_or(port.purpose, purpose_of);
             let is_wanted = link.is_some() && !purpose.is_none();
@@ -206,6 +214,11 @@ impl EthernetPorts {
         }
     }
 
+    fn free_number(&self) -> Option<PortId> {
+        let numbers: Vec<u32> = self.ports.values().map(|port| port.id.0).collect();
+        (0..PortId::COUNT_MAX).find(|number| !numbers.contains(number)).map(PortId)
+    }
+
     /// Starts to use an interface.
     fn open(
         &mut self,
@@ -219,9 +232,8 @@ impl EthernetPorts {
         let asked = asked(chosen, context.config);
         let Opened { socket, driver, payload_max } =
             found.request(link, purpose, asked, context.config).open()?;
-        let numbers: Vec<u32> = self.ports.values().map(|port| port.id.0).collect();
-        let free = (0..PortId::COUNT_MAX).find(|number| !numbers.contains(number));
-        let id = PortId(free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?);
+        let free = self.free_number();
+        let id = free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
         let is_up = link.state.is_running();
         let accepts = purpose.accepts;
         info!(interface = link.name, accepts, driver = %driver, "using an interface");
@@ -251,6 +263,7 @@ impl EthernetPorts {
             is_stale: false,
             is_refused: false,
             kept_until_ns: 0,
+            own: None,
         };
         port.add_group(&link.name, context);
         Ok(match self.ports.entry(link.name.clone()) {

@@ -19,6 +19,7 @@
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
 //! | `access` | who may manage the forwarder |
+//! | `dpdk` | ports of DPDK, for Ethernet faces |
 //! | `ethernet` | Ethernet faces, which come and go with interfaces |
 //! | `captures` | frames on their way to a capture file |
 //! | `reload` | the configuration read again while it runs |
@@ -34,6 +35,7 @@ mod bound;
 mod captures;
 mod control;
 mod directory;
+mod dpdk;
 mod ethernet;
 mod faces;
 mod identities;
@@ -114,8 +116,16 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
         None => None,
         Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
     };
-    let parts =
-        control::Parts { management, key_chain, dataplane, tables, listeners, operator: requests };
+    let own = dpdk::open(config)?;
+    let parts = control::Parts {
+        management,
+        key_chain,
+        dataplane,
+        tables,
+        listeners,
+        operator: requests,
+        own,
+    };
     let mut control = control::Control::new(config, parts)?;
     let result = control.run(&stop, &reload::Reload { source, log });
     drop(control_socket);

@@ -72,6 +72,7 @@ fn kept(config: &Config) -> Vec<Capability> {
         udp,
         multicast,
         ethernet,
+        dpdk: _,
     } = &config.listeners;
     let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);

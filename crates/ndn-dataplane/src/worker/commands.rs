@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use ndn_face::FaceUri;
+use ndn_face::{ChannelId, FaceUri};
 use ndn_packet::{Name, NameRef};
+use ndn_sys::udp::udp_route;
 use ndn_table::{DataKey, FaceIndex, PREFIX_HASHES_MAX, Timestamp};
 
 use super::Worker;
@@ -117,6 +118,22 @@ impl Worker {
         }
     }
 
+    /// The socket to send to a peer by: that at the address that the route says, else that of all
+    /// addresses, else any of this kind.
+    fn channel_to(&self, peer: SocketAddr) -> Option<(ChannelId, SocketAddr)> {
+        let family = |address: &SocketAddr| address.is_ipv4() == peer.is_ipv4();
+        let usable = || self.channels.iter().copied().filter(|(_, local)| family(local));
+        let first = usable().next()?;
+        if usable().count() == 1 {
+            return Some(first);
+        }
+        // The kernel is asked only where there is a choice.
+        let source = udp_route(peer).ok().map(|route| route.source);
+        let at_source = usable().find(|(_, local)| Some(local.ip()) == source);
+        let at_all = || usable().find(|(_, local)| local.ip().is_unspecified());
+        at_source.or_else(at_all).or(Some(first))
+    }
+
     fn add_face(&mut self, now: Timestamp, face: NewFace) {
         let NewFace { ticket, transport, options, remote, local } = face;
         let face_id = options.properties.face_id;
@@ -126,8 +143,7 @@ impl Worker {
         let mut local = local;
         let mut channel = None;
         if let NewTransport::Datagram(peer) = &transport {
-            let family = |address: &SocketAddr| address.is_ipv4() == peer.is_ipv4();
-            let Some(&(id, address)) = self.channels.iter().find(|(_, local)| family(local)) else {
+            let Some((id, address)) = self.channel_to(*peer) else {
                 let reason = "UDP is not enabled for this kind of address";
                 return refuse(&mut self.events, std::io::Error::other(reason));
             };

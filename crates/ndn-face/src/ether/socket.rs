@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ndn_sys::packet::{Frame, PacketSocket};
+use ndn_sys::packet::{Frame, FramePort, PacketSocket};
 use ndn_sys::xdp::XdpPort;
 
 /// What brings the frames of a network device.
@@ -13,6 +13,8 @@ pub enum PortSocket {
     Packet(PacketSocket),
     /// AF_XDP: frames come before the kernel has looked at them.
     Xdp(Box<XdpPort>),
+    /// A driver that the kernel has no part in.
+    Own(Box<dyn FramePort>),
 }
 
 impl From<PacketSocket> for PortSocket {
@@ -34,16 +36,18 @@ impl PortSocket {
         match self {
             Self::Packet(socket) => socket.interface(),
             Self::Xdp(port) => port.interface(),
+            Self::Own(port) => port.interface(),
         }
     }
 
     /// What to wait for. The first is the one to send by.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (packet, xdp) = match self {
+        let (single, xdp) = match self {
             Self::Packet(socket) => (Some(socket.as_fd()), None),
             Self::Xdp(port) => (None, Some(port.descriptors())),
+            Self::Own(port) => (Some(port.descriptor()), None),
         };
-        packet.into_iter().chain(xdp.into_iter().flatten())
+        single.into_iter().chain(xdp.into_iter().flatten())
     }
 
     /// Looks for the next frame, for [`peek`](Self::peek).
@@ -52,6 +56,9 @@ impl PortSocket {
         match self {
             Self::Packet(_) => {}
             Self::Xdp(port) => {
+                port.prepare();
+            }
+            Self::Own(port) => {
                 port.prepare();
             }
         }
@@ -63,6 +70,7 @@ impl PortSocket {
         match self {
             Self::Packet(socket) => socket.peek(),
             Self::Xdp(port) => port.peek(),
+            Self::Own(port) => port.peek(),
         }
     }
 
@@ -72,6 +80,7 @@ impl PortSocket {
         match self {
             Self::Packet(socket) => socket.release(),
             Self::Xdp(port) => port.release(),
+            Self::Own(port) => port.release(),
         }
     }
 
@@ -82,6 +91,7 @@ impl PortSocket {
                 socket.take_statistics().map_or(0, |counted| u64::from(counted.lost))
             }
             Self::Xdp(port) => port.take_lost(),
+            Self::Own(port) => port.take_lost(),
         }
     }
 
@@ -90,6 +100,7 @@ impl PortSocket {
         match self {
             Self::Packet(socket) => socket.take_error(),
             Self::Xdp(port) => port.take_error(),
+            Self::Own(_) => Ok(()),
         }
     }
 
@@ -99,6 +110,7 @@ impl PortSocket {
             // The kernel knows.
             Self::Packet(_) => {}
             Self::Xdp(port) => port.set_mac(mac),
+            Self::Own(port) => port.set_mac(mac),
         }
     }
 }

@@ -191,6 +191,12 @@ impl FaceSet {
             }
         };
         let counters = SendCounters { channel: &port.counters, calls };
+        let mut look_again = |flushed| {
+            let waits = port_deadlines.iter().any(|(_, other)| *other == id);
+            if flushed == Flushed::Blocked && !waits {
+                port_deadlines.push((now.plus(LOOK_AGAIN), id));
+            }
+        };
         match socket {
             PortSocket::Packet(socket) => {
                 let flushed = port.queue.flush(socket, pool, writer, counters, refused);
@@ -206,11 +212,10 @@ impl FaceSet {
             // It is writable as long as its ring has room, even if all memory for frames is on its way
             // out, so nobody tells when there is some.
             PortSocket::Xdp(xdp) => {
-                let flushed = port.queue.flush_frames(xdp, pool, counters, refused);
-                let waits = port_deadlines.iter().any(|(_, other)| *other == id);
-                if flushed == Flushed::Blocked && !waits {
-                    port_deadlines.push((now.plus(LOOK_AGAIN), id));
-                }
+                look_again(port.queue.flush_frames(&mut **xdp, pool, counters, refused));
+            }
+            PortSocket::Own(own) => {
+                look_again(port.queue.flush_frames(&mut **own, pool, counters, refused));
             }
         }
     }

@@ -64,7 +64,8 @@ impl FrameReader {
     }
 
     /// The header of a frame from this device.
-    pub(crate) fn header(&self, to: [u8; 6]) -> [u8; HEADER_LENGTH] {
+    #[must_use]
+    pub fn header(&self, to: [u8; 6]) -> [u8; HEADER_LENGTH] {
         let mut header = [0; HEADER_LENGTH];
         header[..6].copy_from_slice(&to);
         header[6..12].copy_from_slice(&self.mac);

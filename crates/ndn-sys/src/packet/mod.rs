@@ -6,6 +6,7 @@
 //! | `filter` | the classic BPF program that drops what is not for us |
 //! | `ring` | the receive ring (TPACKET_V2): slots that the kernel fills and we give back |
 //! | `header` | Ethernet headers, for who gets frames without the kernel's help |
+//! | `port` | what drivers have in common that bring whole frames |
 //! | `address` | link-layer addresses as the kernel writes them |
 //!
 //! Sending is by [`SendBatch`](crate::udp::SendBatch), many frames per `sendmmsg`; a transmit ring was
@@ -17,6 +18,7 @@
 mod address;
 mod filter;
 mod header;
+mod port;
 mod ring;
 mod socket;
 
@@ -24,5 +26,6 @@ pub(crate) use address::KernelLinkAddress;
 pub use address::LinkAddress;
 pub(crate) use header::FRAME_MIN;
 pub use header::FrameReader;
+pub use port::{FramePort, FrameRefusal, FrameTransmitted};
 pub use ring::{Delivery, Frame};
 pub use socket::{GroupMembership, PacketSocket, PacketSocketOptions, PacketStatistics, may_open};

@@ -99,7 +99,8 @@ pub struct Frame<'a> {
 
 impl Frame<'_> {
     /// One that is for nobody.
-    pub(crate) fn nothing(interface: u32) -> Self {
+    #[must_use]
+    pub fn nothing(interface: u32) -> Self {
         Self {
             payload: &[],
             source: None,

@@ -6,11 +6,13 @@
 
 mod address;
 mod receive;
+mod route;
 mod send;
 mod socket;
 mod spread;
 
 pub use receive::{ReceiveBatch, ReceivedMessage};
+pub use route::{UdpRoute, udp_route};
 pub use send::{SendBatch, SendBuilder};
 pub use socket::{MulticastOptions, UdpOptions, UdpSocket};
 pub use spread::PeerSpread;

@@ -168,7 +168,10 @@ impl Control {
         };
         if remote.scheme().starts_with("udp") {
             let face_id = self.dataplane.allocate_face_id();
-            let face = faces::datagram(face_id, address, &wanted, &self.config);
+            let mut face = faces::datagram(face_id, address, &wanted, &self.config);
+            if let Some(length) = self.path_mtu(face_id, address, &wanted, now.monotonic_ns) {
+                face.options.link.mtu = Some(length);
+            }
             self.dataplane.send(Command::AddFace(Box::new(face)));
             return;
         }

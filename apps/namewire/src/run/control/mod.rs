@@ -15,10 +15,12 @@
 
 mod connecting;
 mod connections;
+mod ethernet;
 mod events;
 mod management;
 mod memif;
 mod operator;
+mod path_mtu;
 mod quotas;
 mod refusals;
 mod websocket;
@@ -58,7 +60,7 @@ use super::access;
 use super::balance::BalanceSchedule;
 use super::bound::InterfaceFaces;
 use super::captures::Captures;
-use super::ethernet::{Context as EthernetContext, EthernetPorts};
+use super::ethernet::{EthernetPorts, OwnPort};
 use super::faces::{KnownFace, Wanted};
 use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
@@ -115,6 +117,8 @@ pub(super) struct Parts {
     pub(super) tables: ForwardingTables,
     pub(super) listeners: Listeners,
     pub(super) operator: OperatorRequests,
+    /// Devices with drivers of their own.
+    pub(super) own: Vec<OwnPort>,
 }
 
 /// The control thread.
@@ -164,12 +168,14 @@ pub(super) struct Control {
     refused_peers: Refusals,
     balance: BalanceSchedule,
     quotas: QuotaWatch,
+    paths: path_mtu::PathMtus,
 }
 
 impl Control {
     /// Sets everything up; nothing is answered before [`run`](Self::run).
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let Parts { management, key_chain, mut dataplane, tables, listeners, operator } = parts;
+        let Parts { management, key_chain, mut dataplane, tables, listeners, operator, own } =
+            parts;
         let poller = Poller::new()?;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
@@ -227,8 +233,10 @@ impl Control {
             refused_peers: Refusals::default(),
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
+            paths: path_mtu::PathMtus::default(),
         };
         control.choose_strategies()?;
+        control.add_own_ports(own);
         control.work(now());
         Ok(control)
     }
@@ -310,7 +318,8 @@ impl Control {
         let quotas = self.quotas.next_deadline_ns(&self.config.limits);
         let ethernet = self.ethernet.next_deadline_ns(&self.config);
         let state = self.state.next_deadline_ns();
-        let others = [state, statics, balance, multicast, bound, quotas, ethernet];
+        let paths = self.paths.next_deadline_ns();
+        let others = [state, statics, balance, multicast, bound, quotas, ethernet, paths];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -346,6 +355,7 @@ impl Control {
         self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         self.look_at_ethernet(now);
+        self.look_at_paths(now.monotonic_ns);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.look_at_quotas(now);
@@ -362,24 +372,6 @@ impl Control {
             monitor.reset();
         }
         self.ethernet.look_soon();
-    }
-
-    pub(super) fn look_at_ethernet(&mut self, now: Now) {
-        let Self { ethernet, config, dataplane, faces, .. } = self;
-        let mut context = EthernetContext { now_ns: now.monotonic_ns, config, dataplane };
-        let has_face = |name: &str| faces.values().any(|face| face.interface() == Some(name));
-        ethernet.look(&mut context, has_face);
-        for resized in ethernet.take_resized() {
-            for (&face_id, face) in faces.iter_mut() {
-                let is_on_it = face.interface() == Some(&resized.name);
-                let length = resized.frame_length(face.options.link.mtu).filter(|_| is_on_it);
-                if length.is_some() {
-                    face.options.link.mtu = length;
-                    let options = Box::new(face.options);
-                    dataplane.send(Command::UpdateFace { face_id, options });
-                }
-            }
-        }
     }
 
     fn choose_strategies(&mut self) -> anyhow::Result<()> {

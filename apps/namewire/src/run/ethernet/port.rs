@@ -11,6 +11,7 @@ use ndn_sys::netlink::Link;
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
+use super::own::LinkProbe;
 use super::{Context, Device, Purpose};
 use crate::config::{Config, Driver};
 use crate::run::settings;
@@ -47,6 +48,8 @@ pub(super) struct Port {
     pub(super) is_refused: bool,
     /// Until then it stays without a face.
     pub(super) kept_until_ns: u64,
+    /// Its driver is of its own, and the kernel does not know the device.
+    pub(super) own: Option<LinkProbe>,
 }
 
 /// The interfaces that there are.

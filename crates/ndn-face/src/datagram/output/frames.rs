@@ -1,17 +1,46 @@
-//! Sending from the output queue of a network device by AF_XDP.
+//! Sending from the output queue of a network device by drivers that take whole frames.
+
+use std::io;
 
 use ndn_ring::PacketPool;
-use ndn_sys::xdp::{XdpPort, XdpRefusal};
+use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted};
+use ndn_sys::xdp::XdpPort;
 use ndn_table::FaceIndex;
 
 use super::{Datagram, DatagramQueue, SendCounters, Target};
 use crate::output::Flushed;
 
+/// What frames are given to.
+pub(crate) trait FrameSender {
+    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal>;
+    fn transmit(&mut self) -> io::Result<FrameTransmitted>;
+}
+
+impl FrameSender for XdpPort {
+    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        self.send(to, payload)
+    }
+
+    fn transmit(&mut self) -> io::Result<FrameTransmitted> {
+        self.transmit()
+    }
+}
+
+impl FrameSender for dyn FramePort {
+    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        FramePort::send(self, to, payload)
+    }
+
+    fn transmit(&mut self) -> io::Result<FrameTransmitted> {
+        FramePort::transmit(self)
+    }
+}
+
 impl DatagramQueue {
     /// As [`flush`](Self::flush), for frames that are copied to where the kernel reads them.
     pub(crate) fn flush_frames(
         &mut self,
-        port: &mut XdpPort,
+        port: &mut (impl FrameSender + ?Sized),
         pool: &PacketPool,
         counters: SendCounters<'_>,
         mut refused: impl FnMut(FaceIndex),
@@ -26,15 +55,15 @@ impl DatagramQueue {
                     counters.calls.sent_bytes.add(datagram.length() as u64);
                     (done, is_full) = (done + 1, false);
                 }
-                Err(XdpRefusal::TooLong) => {
+                Err(FrameRefusal::TooLong) => {
                     refused(datagram.to.face);
                     done += 1;
                 }
-                Err(XdpRefusal::Full) if is_full => {
+                Err(FrameRefusal::Full) if is_full => {
                     self.keep_rest(done, pool);
                     return Flushed::Blocked;
                 }
-                Err(XdpRefusal::Full) => {
+                Err(FrameRefusal::Full) => {
                     is_full = true;
                     if transmit(port, counters).is_none() {
                         break;
@@ -58,20 +87,20 @@ impl DatagramQueue {
     fn send_frame(
         &self,
         datagram: &Datagram,
-        port: &mut XdpPort,
+        port: &mut (impl FrameSender + ?Sized),
         pool: &PacketPool,
-    ) -> Result<(), XdpRefusal> {
+    ) -> Result<(), FrameRefusal> {
         let copied = &self.bytes[datagram.start..][..datagram.copied];
         let large = datagram.large.as_ref().map_or(&[][..], |handle| pool.bytes(handle));
         match datagram.to.target {
             Target::Link(address) => port.send(address.mac, &[copied, large]),
-            Target::Connected | Target::Internet(_) => Err(XdpRefusal::TooLong),
+            Target::Connected | Target::Internet(_) => Err(FrameRefusal::TooLong),
         }
     }
 }
 
 /// Has the kernel send; whether it has taken everything, none if it does not send at all.
-fn transmit(port: &mut XdpPort, counters: SendCounters<'_>) -> Option<bool> {
+fn transmit(port: &mut (impl FrameSender + ?Sized), counters: SendCounters<'_>) -> Option<bool> {
     let transmitted = port.transmit().ok()?;
     counters.channel.send_calls.add(transmitted.calls);
     counters.calls.send_calls.add(transmitted.calls);

@@ -1,0 +1,66 @@
+//! Ports of DPDK (`[listeners.dpdk]`), if the program was built with it.
+
+use super::ethernet::OwnPort;
+use crate::config::Config;
+
+/// Starts DPDK and opens the ports, if there are to be any.
+///
+/// # Errors
+/// That there is no DPDK here, or why it does not start, or which port cannot be used.
+#[cfg(not(feature = "dpdk"))]
+pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
+    anyhow::ensure!(
+        config.listeners.dpdk.ports.is_empty(),
+        "listeners.dpdk.ports: this program was built without DPDK (cargo build --features dpdk)"
+    );
+    Ok(Vec::new())
+}
+
+/// Numbers of the ports, where the kernel's interfaces have theirs; those are counted from 1.
+#[cfg(feature = "dpdk")]
+const FIRST_INTERFACE: u32 = 1 << 31;
+
+/// Starts DPDK and opens the ports, if there are to be any.
+///
+/// # Errors
+/// Why it does not start, or which port cannot be used.
+#[cfg(feature = "dpdk")]
+pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
+    use anyhow::Context as _;
+    use ndn_dpdk::{DpdkOptions, DpdkPort};
+
+    use super::ethernet::LinkProbe;
+
+    let crate::config::Dpdk { eal, ports, listen, multicast, mtu, descriptors, buffers } =
+        &config.listeners.dpdk;
+    if ports.is_empty() {
+        return Ok(Vec::new());
+    }
+    ndn_dpdk::start(eal).context("listeners.dpdk.eal")?;
+    let group = multicast.then_some(config.listeners.ethernet.group.0);
+    let open = |(interface, name): (u32, &String)| {
+        let port = DpdkPort::open(&DpdkOptions {
+            name: name.clone(),
+            interface,
+            protocol: ndn_face::ETHER_TYPE,
+            group,
+            mtu: *mtu,
+            descriptors: *descriptors,
+            buffers: *buffers,
+        })
+        .context("listeners.dpdk.ports")?;
+        let link = port.link();
+        tracing::info!(port = name, driver = port.driver(), mtu = port.mtu(), "DPDK");
+        Ok(OwnPort {
+            name: name.clone(),
+            interface,
+            mac: port.mac(),
+            mtu: usize::from(port.mtu()),
+            accepts: *listen,
+            group,
+            is_up: LinkProbe(Box::new(move || link.is_up())),
+            socket: Box::new(port),
+        })
+    };
+    (FIRST_INTERFACE..).zip(ports).map(open).collect()
+}

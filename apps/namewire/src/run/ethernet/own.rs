@@ -1,0 +1,97 @@
+//! Devices that have a driver of their own, which the kernel knows nothing of.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ndn_dataplane::{Command, NewPort, PortChange};
+use ndn_face::{PortOptions, PortSocket};
+use ndn_management::FaceDriver;
+use ndn_sys::packet::FramePort;
+use tracing::info;
+
+use super::port::{Port, change, station_options};
+use super::{Context, Device, EthernetPorts, Purpose};
+use crate::config::Driver;
+
+/// What tells whether the link of a device is there that the kernel does not know.
+pub(in crate::run) struct LinkProbe(pub(in crate::run) Box<dyn Fn() -> bool + Send>);
+
+impl fmt::Debug for LinkProbe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("LinkProbe")
+    }
+}
+
+/// A device that has a driver of its own, to make faces on.
+#[derive(Debug)]
+pub(in crate::run) struct OwnPort {
+    /// The name that it has in `dev://name`.
+    pub(in crate::run) name: String,
+    /// A number that no interface of the kernel has.
+    pub(in crate::run) interface: u32,
+    /// Its address.
+    pub(in crate::run) mac: [u8; 6],
+    /// Longest payload of a frame, bytes.
+    pub(in crate::run) mtu: usize,
+    /// Stations that send get faces.
+    pub(in crate::run) accepts: bool,
+    /// The group that it hears, which has a face.
+    pub(in crate::run) group: Option<[u8; 6]>,
+    /// Whether its link is there.
+    pub(in crate::run) is_up: LinkProbe,
+    /// The driver.
+    pub(in crate::run) socket: Box<dyn FramePort>,
+}
+
+impl EthernetPorts {
+    /// Starts to use a device that has a driver of its own. It stays until the end.
+    pub(in crate::run) fn add_own(&mut self, own: OwnPort, context: &mut Context<'_>) {
+        let OwnPort { name, interface, mac, mtu, accepts, group, is_up: probe, socket } = own;
+        let Some(id) = self.free_number() else { return };
+        let is_up = probe.0();
+        info!(interface = name, accepts, is_up, "using a device");
+        context.dataplane.send(Command::AddPort(Box::new(NewPort {
+            port: id,
+            options: PortOptions {
+                name: Arc::from(name.as_str()),
+                socket: Some(PortSocket::Own(socket)),
+                is_up,
+                accepts,
+            },
+            stations: station_options(mtu, context.config),
+        })));
+        let mut port = Port {
+            id,
+            purpose: Purpose { accepts, group },
+            device: Some(Device { index: interface, mtu }),
+            mac: Some(mac),
+            // Neither: nobody asks, as there is no choice.
+            asked: Driver::Auto,
+            driver: FaceDriver::Packet,
+            chosen: None,
+            payload_max: mtu,
+            is_suspended: false,
+            is_up,
+            group_face: None,
+            is_stale: false,
+            is_refused: false,
+            kept_until_ns: 0,
+            own: Some(probe),
+        };
+        port.add_group(&name, context);
+        self.ports.insert(name, port);
+    }
+}
+
+impl Port {
+    /// Looks at the link of a device that the kernel does not know. False if it is none.
+    pub(super) fn follow_own(&mut self, name: &str, context: &mut Context<'_>) -> bool {
+        let Some(LinkProbe(probe)) = &self.own else { return false };
+        let is_up = probe();
+        if std::mem::replace(&mut self.is_up, is_up) != is_up {
+            info!(interface = name, is_up, "the link of a device");
+            change(context.dataplane, self.id, PortChange::Link(is_up));
+        }
+        true
+    }
+}

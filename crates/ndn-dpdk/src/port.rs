@@ -1,0 +1,346 @@
+//! One port of DPDK.
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use ndn_sys::packet::{Frame, FramePort, FrameReader, FrameRefusal, FrameTransmitted};
+use ndn_sys::poll::Waker;
+use thiserror::Error;
+
+use crate::shim;
+
+/// Frames per call of a driver.
+const BURST: usize = 32;
+/// Destination, source, type.
+const HEADER_LENGTH: usize = 14;
+/// An Ethernet frame has no fewer bytes, without its checksum.
+const FRAME_MIN: usize = 60;
+/// How often the counters of the driver are read: every so many frames, as it may take a system call.
+const LOSS_PERIOD: u32 = 4096;
+
+/// What to open.
+#[derive(Debug, Clone)]
+pub struct DpdkOptions {
+    /// DPDK's name of the port: `net_tap0`, `0000:03:00.0`.
+    pub name: String,
+    /// The number that it goes by in [`Frame::interface`].
+    pub interface: u32,
+    /// The EtherType of the frames.
+    pub protocol: u16,
+    /// A group to hear.
+    pub group: Option<[u8; 6]>,
+    /// Longest payload of a frame, bytes; the device may take less.
+    pub mtu: u16,
+    /// Entries of the receive and the transmit queue.
+    pub descriptors: u16,
+    /// Buffers for frames; more than the queues have entries.
+    pub buffers: u32,
+}
+
+/// Why a port cannot be used.
+#[derive(Debug, Error)]
+#[error("DPDK's port {name}: cannot {step}: {error}")]
+pub struct DpdkError {
+    name: String,
+    step: String,
+    error: io::Error,
+}
+
+/// Frames of one EtherType of one port, by polling. Frames of other types are dropped: nobody else gets them.
+///
+/// One thread uses it at a time, any. What one waits for is always ready: whoever has such a port polls.
+#[derive(Debug)]
+pub struct DpdkPort {
+    port: Box<shim::Port>,
+    reader: FrameReader,
+    ready: Waker,
+    received: Burst,
+    /// Bytes of the current frame, if that lies in several pieces.
+    scratch: Vec<u8>,
+    is_scratch: bool,
+    /// Frames to be sent.
+    waiting: Burst,
+    lost: u64,
+    since_loss: u32,
+}
+
+// SAFETY: DPDK lets any thread use a port as long as no two do at a time, and everything here takes
+// `&mut self` or does not touch the port's queues.
+unsafe impl Send for DpdkPort {}
+
+/// The link of a port.
+#[derive(Debug, Clone, Copy)]
+pub struct DpdkLink {
+    port: u16,
+}
+
+impl DpdkLink {
+    /// Whether it is there.
+    #[must_use]
+    pub fn is_up(self) -> bool {
+        // SAFETY: any number may be asked for; DPDK answers from memory that all threads may read.
+        unsafe { shim::namewire_dpdk_is_up(self.port) != 0 }
+    }
+}
+
+/// Frames in order, of which the first ones are done with.
+#[derive(Debug)]
+struct Burst {
+    frames: [*mut shim::Frame; BURST],
+    next: usize,
+    end: usize,
+}
+
+impl Burst {
+    const fn new() -> Self {
+        Self { frames: [std::ptr::null_mut(); BURST], next: 0, end: 0 }
+    }
+
+    fn first(&self) -> Option<NonNull<shim::Frame>> {
+        self.frames[self.next..self.end].first().copied().and_then(NonNull::new)
+    }
+
+    fn free_all(&mut self) {
+        for frame in &self.frames[self.next..self.end] {
+            // SAFETY: frames of a burst are ours until they are sent or freed, which moves `next`.
+            unsafe { shim::namewire_dpdk_free(*frame) };
+        }
+        (self.next, self.end) = (0, 0);
+    }
+}
+
+impl DpdkPort {
+    /// Configures and starts a port. [`start`](crate::start) has to come first.
+    ///
+    /// # Errors
+    /// Which step the driver refused.
+    pub fn open(options: &DpdkOptions) -> Result<Self, DpdkError> {
+        let failed = |step: &str, error: io::Error| DpdkError {
+            name: options.name.clone(),
+            step: step.to_owned(),
+            error,
+        };
+        let name = CString::new(options.name.as_str());
+        let name = name.map_err(|error| failed("find it", error.into()))?;
+        let ready = Waker::new().map_err(|error| failed("poll it", error))?;
+        ready.wake();
+        let asked = shim::Options {
+            name: name.as_ptr(),
+            mtu: options.mtu,
+            descriptors: options.descriptors,
+            buffers: options.buffers,
+            group: options.group.unwrap_or_default(),
+        };
+        let mut port = Box::new(shim::Port {
+            pool: std::ptr::null_mut(),
+            port: 0,
+            mtu: 0,
+            mac: [0; 6],
+            socket: 0,
+            driver: [0; 32],
+        });
+        let mut step: *const c_char = c"open it".as_ptr();
+        // SAFETY: all three point to values of the C types; the name lives until the end of the call.
+        let result =
+            unsafe { shim::namewire_dpdk_open(&raw const asked, &raw mut *port, &raw mut step) };
+        if result != 0 {
+            // SAFETY: a string of the shim's, which lives as long as the program.
+            let step = unsafe { CStr::from_ptr(step) };
+            let error = io::Error::from_raw_os_error(result.saturating_neg());
+            return Err(failed(&step.to_string_lossy(), error));
+        }
+        let reader = FrameReader {
+            interface: options.interface,
+            protocol: options.protocol,
+            mac: port.mac,
+            group: options.group,
+        };
+        Ok(Self {
+            port,
+            reader,
+            ready,
+            received: Burst::new(),
+            scratch: Vec::new(),
+            is_scratch: false,
+            waiting: Burst::new(),
+            lost: 0,
+            since_loss: 0,
+        })
+    }
+
+    /// The address of the port.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.port.mac
+    }
+
+    /// Longest payload of a frame, bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.port.mtu
+    }
+
+    /// DPDK's name of the driver.
+    #[must_use]
+    pub fn driver(&self) -> String {
+        let name = CStr::from_bytes_until_nul(&self.port.driver).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// What tells whether the link is there, on any thread, as long as the program runs.
+    #[must_use]
+    pub fn link(&self) -> DpdkLink {
+        DpdkLink { port: self.port.port }
+    }
+
+    /// Looks at the next frame: where its bytes are.
+    fn look(&mut self) {
+        self.is_scratch = false;
+        let Some(frame) = self.received.first() else { return };
+        let mut length = 0;
+        // SAFETY: the frame is ours until it is released.
+        let bytes = unsafe { shim::namewire_dpdk_bytes(frame.as_ptr(), &raw mut length) };
+        if bytes.is_null() {
+            self.is_scratch = true;
+            self.scratch.resize(length as usize, 0);
+            // SAFETY: as above, and there is room for so many bytes.
+            let copied = unsafe {
+                shim::namewire_dpdk_copy(frame.as_ptr(), self.scratch.as_mut_ptr(), length)
+            };
+            self.scratch.truncate(copied as usize);
+        }
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        let frame = self.received.first()?;
+        if self.is_scratch {
+            return Some(&self.scratch);
+        }
+        let mut length = 0;
+        // SAFETY: the frame is ours until it is released, for which nobody may borrow `self`.
+        let bytes = unsafe { shim::namewire_dpdk_bytes(frame.as_ptr(), &raw mut length) };
+        if bytes.is_null() {
+            return None;
+        }
+        // SAFETY: so many bytes lie there, in one piece; the driver has given the frame away.
+        Some(unsafe { std::slice::from_raw_parts(bytes, length as usize) })
+    }
+}
+
+impl FramePort for DpdkPort {
+    fn interface(&self) -> u32 {
+        self.reader.interface
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn prepare(&mut self) -> bool {
+        if self.received.first().is_some() {
+            return true;
+        }
+        let room = u16::try_from(BURST).unwrap_or(0);
+        let frames = self.received.frames.as_mut_ptr();
+        // SAFETY: the port is open, this is the only thread that uses it, and there is room for so many.
+        let count = unsafe { shim::namewire_dpdk_receive(&raw const *self.port, frames, room) };
+        (self.received.next, self.received.end) = (0, usize::from(count).min(BURST));
+        self.since_loss = self.since_loss.saturating_add(count.into());
+        self.look();
+        count > 0
+    }
+
+    fn peek(&self) -> Option<Frame<'_>> {
+        let bytes = self.bytes()?;
+        let nothing = Frame::nothing(self.reader.interface);
+        let mut frame = self.reader.read(bytes).unwrap_or(nothing);
+        frame.follows_loss = self.since_loss >= LOSS_PERIOD;
+        Some(frame)
+    }
+
+    fn release(&mut self) {
+        let Some(frame) = self.received.first() else { return };
+        self.received.next += 1;
+        // SAFETY: it was ours, and nobody refers to it any more.
+        unsafe { shim::namewire_dpdk_free(frame.as_ptr()) };
+        self.look();
+    }
+
+    fn take_lost(&mut self) -> u64 {
+        self.since_loss = 0;
+        // SAFETY: the port is open.
+        let lost = unsafe { shim::namewire_dpdk_lost(&raw const *self.port) };
+        lost.saturating_sub(std::mem::replace(&mut self.lost, lost))
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) {
+        self.reader.mac = mac;
+    }
+
+    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        if length > usize::from(self.port.mtu) {
+            return Err(FrameRefusal::TooLong);
+        }
+        if self.waiting.end == BURST {
+            return Err(FrameRefusal::Full);
+        }
+        let whole = (HEADER_LENGTH + length).max(FRAME_MIN);
+        let whole_length = u16::try_from(whole).map_err(|_| FrameRefusal::TooLong)?;
+        let mut bytes = std::ptr::null_mut();
+        // SAFETY: the port is open, and the pointer is written to.
+        let frame = unsafe {
+            shim::namewire_dpdk_allocate(&raw const *self.port, whole_length, &raw mut bytes)
+        };
+        if frame.is_null() {
+            return Err(FrameRefusal::Full);
+        }
+        // SAFETY: the frame is new, and has so many bytes in one piece, which are written before they are
+        // read; any byte is a valid one.
+        let mut place = unsafe {
+            std::ptr::write_bytes(bytes, 0, whole);
+            std::slice::from_raw_parts_mut(bytes, whole)
+        };
+        let header = self.reader.header(to);
+        for part in std::iter::once(&header[..]).chain(payload.iter().copied()) {
+            let (now, rest) = place.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            place = rest;
+        }
+        self.waiting.frames[self.waiting.end] = frame;
+        self.waiting.end += 1;
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> io::Result<FrameTransmitted> {
+        let waiting = &mut self.waiting;
+        let mut calls = 0;
+        while waiting.next < waiting.end {
+            let count = u16::try_from(waiting.end - waiting.next).unwrap_or(0);
+            let frames = waiting.frames[waiting.next..].as_mut_ptr();
+            calls += 1;
+            // SAFETY: so many frames lie there, and are ours; those that were taken are not any more.
+            let taken =
+                unsafe { shim::namewire_dpdk_transmit(&raw const *self.port, frames, count) };
+            if taken == 0 {
+                break;
+            }
+            waiting.next += usize::from(taken);
+        }
+        let left = waiting.end - waiting.next;
+        waiting.frames.copy_within(waiting.next..waiting.end, 0);
+        (waiting.next, waiting.end) = (0, left);
+        Ok(FrameTransmitted { calls, is_done: left == 0 })
+    }
+}
+
+impl Drop for DpdkPort {
+    fn drop(&mut self) {
+        self.received.free_all();
+        self.waiting.free_all();
+        // SAFETY: the port is open, and nobody uses it afterwards.
+        unsafe { shim::namewire_dpdk_close(&raw mut *self.port) };
+    }
+}
