@@ -76,6 +76,7 @@ impl EthernetPorts {
             is_stale: false,
             is_refused: false,
             kept_until_ns: 0,
+            busy_count: 0,
             own: Some(probe),
         };
         port.add_group(&name, context);
