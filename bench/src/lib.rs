@@ -24,9 +24,9 @@ pub use pipeline::{
     TraceReport, run_in_turn, run_pipeline, run_shards, run_trace_cost,
 };
 pub use relay::{
-    Change, CpuOfWorkers, ManagementCase, ManagementOptions, ManagementReport, RelayCase,
-    RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp, relay_unix,
-    run_management, run_relay,
+    Change, CpuOfWorkers, ManagementCase, ManagementOptions, ManagementReport, Quartiles,
+    RelayCase, RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp,
+    relay_unix, run_management, run_relay,
 };
 pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};
 

@@ -28,6 +28,7 @@ use serde::Serialize;
 pub use dumb::{relay_tcp, relay_udp, relay_unix};
 pub use link::enter_namespace;
 pub use management::{Change, ManagementCase, ManagementOptions, ManagementReport, run_management};
+pub use statistics::Quartiles;
 pub use transport::Transport;
 
 /// What to run.
@@ -128,6 +129,8 @@ pub struct RelayCase {
     pub generator_bound: bool,
     /// `exchanges_per_s` over that of the dumb relay (or testpmd) in the same case.
     pub share_of_dumb: Option<f64>,
+    /// `cpu_us_per_exchange` over that of one worker, in each round beside it.
+    pub cpu_of_one_worker: Option<Quartiles>,
     /// Resident memory of the program after the case, in MiB.
     pub resident_mib: f64,
     /// Smallest and largest `exchanges_per_s` of the rounds.
@@ -160,8 +163,8 @@ pub struct CpuOfWorkers {
     pub window: u32,
     /// Workers.
     pub workers: usize,
-    /// CPU time per exchange over that with one worker.
-    pub ratio: f64,
+    /// CPU time per exchange over that with one worker, by pairs of rounds.
+    pub ratio: Quartiles,
 }
 
 /// Routes in every program when workers are compared.
@@ -196,16 +199,11 @@ pub fn run_relay(
     })
 }
 
-/// Compares the rows of several workers with those of one.
+/// What the rows of several workers say about those of one.
 fn cpu_of_workers(cases: &[RelayCase]) -> Vec<CpuOfWorkers> {
-    let several = cases.iter().filter(|case| case.workers > 1);
-    let ratios = several.filter_map(|case| {
-        let is_same = |one: &&RelayCase| {
-            one.program == case.program && one.workers == 1 && one.window == case.window
-        };
-        let one = cases.iter().find(is_same)?;
-        let ratio = case.cpu_us_per_exchange / one.cpu_us_per_exchange;
+    let compared = cases.iter().filter_map(|case| {
+        let ratio = case.cpu_of_one_worker?;
         Some(CpuOfWorkers { window: case.window, workers: case.workers, ratio })
     });
-    ratios.collect()
+    compared.collect()
 }

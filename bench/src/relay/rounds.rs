@@ -13,7 +13,7 @@ use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
 use super::programs::{Addresses, Program, Running};
-use super::statistics::{CallFigures, to_f64};
+use super::statistics::{CallFigures, Quartiles, to_f64};
 use super::{RelayCase, RelayOptions, connect, wire};
 
 /// The window while a cache is filled.
@@ -201,8 +201,14 @@ fn run_case(
         }
     }
     let mut rows: Vec<RelayCase> = Vec::new();
-    for (subject, rounds) in subjects.iter().zip(&rounds) {
-        rows.push(row(options, layout, shape, subject, rounds));
+    let is_one = |subject: &Subject| subject.program == Program::Namewire && subject.workers == 1;
+    let one = subjects.iter().position(is_one);
+    for (subject, own) in subjects.iter().zip(&rounds) {
+        let mut row = row(options, layout, shape, subject, own);
+        if subject.workers > 1 {
+            row.cpu_of_one_worker = one.and_then(|one| cpu_of_one_worker(own, &rounds[one]));
+        }
+        rows.push(row);
     }
     let dumb = subjects
         .iter()
@@ -253,6 +259,16 @@ fn run_round(
     })
 }
 
+/// CPU time per exchange over that of one worker in the round beside it, in those rounds that the host
+/// left alone; in all if it left none.
+fn cpu_of_one_worker(own: &[Round], one: &[Round]) -> Option<Quartiles> {
+    let pairs: Vec<(&Round, &Round)> = own.iter().zip(one).collect();
+    let is_quiet = |pair: &&(&Round, &Round)| pair.0.steal.max(pair.1.steal) <= STEAL_MAX;
+    let ratio = |pair: &(&Round, &Round)| pair.0.cpu_us / pair.1.cpu_us;
+    let quiet: Vec<f64> = pairs.iter().filter(is_quiet).map(ratio).collect();
+    Quartiles::of(if quiet.is_empty() { pairs.iter().map(ratio).collect() } else { quiet })
+}
+
 fn row(
     options: &RelayOptions,
     layout: &Layout,
@@ -297,6 +313,7 @@ fn row(
         generator_busy: median(|round| round.busy),
         generator_bound: false,
         share_of_dumb: None,
+        cpu_of_one_worker: None,
         resident_mib: to_f64(subject.running.resident_bytes().unwrap_or(0)) / f64::from(1 << 20),
         spread: (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max)),
         rounds_discarded: rounds.len() - quiet.len(),

@@ -41,6 +41,34 @@ fn ask_workers_by<T: DeserializeOwned>(mut stream: &UnixStream) -> anyhow::Resul
     Ok(answer.result.workers)
 }
 
+/// A figure that was found several times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quartiles {
+    /// A quarter of the figures are below.
+    pub lower: f64,
+    /// Half of them.
+    pub median: f64,
+    /// Three quarters.
+    pub upper: f64,
+    /// So many figures.
+    pub count: usize,
+}
+
+impl Quartiles {
+    /// Those of `figures`, if there are any.
+    pub(super) fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let count = figures.len();
+        let at = |quarter: usize| figures.get(quarter * count.saturating_sub(1) / 4).copied();
+        Some(Self {
+            lower: at(1)?,
+            median: crate::median(figures.iter().copied()),
+            upper: at(3)?,
+            count,
+        })
+    }
+}
+
 /// What the bench makes of the calls that an endpoint or a program counted.
 pub(super) trait CallFigures: Sized {
     /// Asks the program whose socket is at `path`.

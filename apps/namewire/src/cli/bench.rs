@@ -462,7 +462,9 @@ fn print_relay(report: &RelayReport) -> Outcome {
     table.print("no case matches the filter")?;
     for CpuOfWorkers { window, workers, ratio } in &report.cpu_of_workers {
         output::print_line(&format!(
-            "window {window}: {workers} workers take {ratio:.2} of the CPU time per exchange of one"
+            "window {window}: {workers} workers take {:.2} of the CPU time per exchange of one (half of \
+             {} pairs between {:.2} and {:.2})",
+            ratio.median, ratio.count, ratio.lower, ratio.upper
         ))?;
     }
     Ok(())
