@@ -16,14 +16,12 @@ use ndn_table::Timestamp;
 
 use super::rig::{Rig, RigConfig, Sink};
 
-/// Interests of one worker that wait for Data at any time.
-const OUTSTANDING: u64 = 8_192;
+/// Interests of one worker that wait for Data at any time, if the rings have room for all of them.
+const OUTSTANDING_MAX: u64 = 8_192;
 /// Interests, and as many Data, in one burst.
 const EXCHANGES_PER_BURST: u64 = 32;
 /// Messages that are taken from one ring at a time.
 const TAKEN_MAX: usize = BURST_SIZE / 2;
-/// Room in the rings without which a worker receives nothing new: nothing is to be lost.
-const ROOM_MIN: usize = 256;
 /// After so long without anything to do, what a worker waits for does not come any more: Interests have
 /// expired, because the machine had paused.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -37,6 +35,9 @@ pub(super) struct Member {
     /// Packets that others have received.
     crossed: Burst,
     number: usize,
+    /// Interests of this worker that wait for Data at any time. As each waits in one ring at most, those of
+    /// all workers find room there even while one of them does not run.
+    outstanding_max: u64,
     next_interest: u64,
     /// Interests received so far.
     opened: u64,
@@ -55,9 +56,12 @@ pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
         let mut rig = Rig::new(config, prefix_length, clock())?;
         rig.clock = clock;
         rig.shard.join_others(shared.clone());
+        let room = room_to_others(&exchange, number);
         Ok(Member {
             rig,
             exchange,
+            outstanding_max: OUTSTANDING_MAX
+                .min(((room / count) as u64).saturating_sub(EXCHANGES_PER_BURST)),
             dispatcher: Dispatcher::new(shared.ndt.clone(), shard),
             crossed: Burst::new(),
             number,
@@ -67,6 +71,14 @@ pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
         })
     });
     members.collect()
+}
+
+/// The least room on the way from a worker to any other.
+fn room_to_others(exchange: &Exchange, number: usize) -> usize {
+    let others = (0..exchange.worker_count()).filter(|&to| to != number);
+    let kinds = [PacketKind::Data, PacketKind::Interest];
+    let rooms = others.flat_map(|to| kinds.map(|kind| exchange.outbound.room(to, kind)));
+    rooms.min().unwrap_or(usize::MAX)
 }
 
 /// So many exchanges for each worker, each on a thread of its own; exchanges per second of all
@@ -144,10 +156,7 @@ impl Member {
 
     /// One round of the loop; false if there was nothing to do.
     fn round(&mut self, exchanges: u64) -> Result<bool> {
-        let mut has_received = false;
-        if self.room() >= ROOM_MIN {
-            has_received = self.receive(exchanges)?;
-        }
+        let has_received = self.receive(exchanges)?;
         let has_waiting = KINDS.iter().any(|&kind| {
             (0..self.exchange.worker_count()).any(|from| self.exchange.waiting(from, kind) > 0)
         });
@@ -157,18 +166,10 @@ impl Member {
         Ok(has_received || has_waiting)
     }
 
-    /// The least room on the way to any other worker.
-    fn room(&self) -> usize {
-        let others = (0..self.exchange.worker_count()).filter(|&to| to != self.number);
-        let kinds = [PacketKind::Data, PacketKind::Interest];
-        let rooms = others.flat_map(|to| kinds.map(|kind| self.exchange.outbound.room(to, kind)));
-        rooms.min().unwrap_or(usize::MAX)
-    }
-
     /// Receives what a burst holds: new Interests, and Data for those that wait at this worker.
     fn receive(&mut self, exchanges: u64) -> Result<bool> {
         let left = exchanges - self.opened;
-        let may_open = left > 0 && self.outstanding() < OUTSTANDING;
+        let may_open = left > 0 && self.outstanding() < self.outstanding_max;
         if may_open {
             for _ in 0..EXCHANGES_PER_BURST.min(left) {
                 self.rig.receive_numbered_interest(self.next_interest)?;
@@ -177,7 +178,7 @@ impl Member {
             }
         }
         let waiting = self.rig.outstanding() as u64;
-        let may_answer = waiting > 0 && (!may_open || waiting >= OUTSTANDING / 2);
+        let may_answer = waiting > 0 && (!may_open || waiting >= self.outstanding_max / 2);
         if may_answer {
             for _ in 0..EXCHANGES_PER_BURST.min(waiting) {
                 self.rig.receive_next_data()?;

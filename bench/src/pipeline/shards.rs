@@ -51,9 +51,9 @@ pub struct ShardsCase {
     pub exchanges_per_second: f64,
     /// As many shards that know nothing of each other, all together.
     pub independent_per_second: f64,
-    /// Over one shard that is alone.
+    /// Over one shard that is alone, median over rounds.
     pub speedup: f64,
-    /// Over as many shards that know nothing of each other.
+    /// Over as many shards that know nothing of each other, median over rounds.
     pub of_independent: f64,
 }
 
@@ -127,8 +127,11 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
             crossing.push(of_crossing);
         }
     }
-    let [one, apart, joined, crossing] =
-        [one, apart, joined, crossing].map(|rates| crate::median(rates.into_iter()));
+    // Of the ratios in each round, not the ratio of the medians: the machine's speed changes.
+    let of = |rates: &[f64], others: &[f64]| {
+        crate::median(rates.iter().zip(others).map(|(rate, other)| rate / other))
+    };
+    let apart_rate = crate::median(apart.iter().copied());
     let rigs = together.iter().chain(&independent).map(|run| &run.rig);
     for rig in rigs.chain(crew.iter().map(|member| &member.rig)) {
         let counters = &rig.counters;
@@ -138,17 +141,20 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     }
     #[expect(clippy::cast_precision_loss, reason = "a handful of shards")]
     let count_f64 = count as f64;
-    let case = |arrival, rate| ShardsCase {
-        shards: count,
-        arrival,
-        ns_per_exchange: 1e9 * count_f64 / rate,
-        exchanges_per_second: rate,
-        independent_per_second: apart,
-        speedup: rate / one,
-        of_independent: rate / apart,
+    let case = |arrival, rates: &[f64]| {
+        let rate = crate::median(rates.iter().copied());
+        ShardsCase {
+            shards: count,
+            arrival,
+            ns_per_exchange: 1e9 * count_f64 / rate,
+            exchanges_per_second: rate,
+            independent_per_second: apart_rate,
+            speedup: of(rates, &one),
+            of_independent: of(rates, &apart),
+        }
     };
-    let uniform = (count > 1).then(|| case(Arrival::Uniform, crossing));
-    Ok(std::iter::once(case(Arrival::Local, joined)).chain(uniform).collect())
+    let uniform = (count > 1).then(|| case(Arrival::Uniform, &crossing));
+    Ok(std::iter::once(case(Arrival::Local, &joined)).chain(uniform).collect())
 }
 
 /// So many exchanges, shared out to so many shards, all driven from this thread: for tools that count
