@@ -55,6 +55,24 @@ fn every_interest_of_a_window_is_answered_over_every_transport() {
     }
 }
 
+/// Long Data are cut by the producer, put together by the forwarder, cut by it, and put together by the
+/// consumer.
+#[test]
+fn packets_longer_than_a_datagram_travel_in_fragments() {
+    let forwarder = Settings::new().udp().toml("[faces]\nmtu = 1400\n").start();
+    let udp = format!("udp4://127.0.0.1:{}", forwarder.port());
+    let transport = ["/load", "--transport", &udp, "--mtu", "1000"];
+    let producer = [&transport[..], &["--payload", "4000"]].concat();
+    let consumer = [&transport[..], &["--count", "200", "--window", "4"]].concat();
+    let (found, answered) = measure(&forwarder, &producer, &consumer);
+    assert_eq!(sum(&found, "satisfied"), 200, "{found}");
+    assert_eq!(sum(&answered, "data"), 200, "{answered}");
+    let faces = forwarder.json(&["face", "list"]);
+    let faces = faces.as_array().unwrap().iter().filter(|face| face["remote"] != udp.as_str());
+    let cut = faces.filter(|face| face["link"]["fragmented"].as_u64() >= Some(200));
+    assert_eq!(cut.count(), 1, "{}", forwarder.output(&["face", "list", "--json"]));
+}
+
 #[test]
 fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
     let forwarder = Settings::new().start();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ndn_packet::LpHeader;
 
-use crate::lp::append_packet;
 use crate::produce::Request;
 use crate::shared::Shared;
+use ndn_packet::lp::append_packet;
 
 /// Bytes at which a batch is sent, however many answers it holds.
 const BATCH_BYTES: usize = 256 * 1024;

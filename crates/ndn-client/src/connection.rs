@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::address::Candidates;
 use crate::framer::{FrameError, Framer};
-use crate::lp::{Incoming, Reassembler, fragment};
+use crate::lp::{Incoming, Reassembler};
 use crate::memif::{Halves, Reader, Writer};
 use crate::output::Piece;
 use crate::produce::{Handler, Request};
@@ -358,7 +358,7 @@ impl Connection {
             self.next_output(&mut pieces).await;
             for part in parts_of(&pieces) {
                 let mut frames = Vec::new();
-                cut(part, mtu, &mut sequence, &mut frames);
+                cut_all(part, mtu, &mut sequence, &mut frames);
                 for frame in &frames {
                     if let Err(error) = writer.send(frame).await {
                         return error.into();
@@ -379,7 +379,7 @@ impl Connection {
         sequence: &mut u64,
     ) -> std::io::Result<()> {
         let mut frames = Vec::new();
-        cut(bytes, self.mtu, sequence, &mut frames);
+        cut_all(bytes, self.mtu, sequence, &mut frames);
         for frame in &frames {
             self.send_datagram(socket, frame).await?;
         }
@@ -423,7 +423,7 @@ impl Served {
 }
 
 /// Cuts packets that lie one behind the other into frames of at most `mtu` bytes.
-fn cut<'a>(bytes: &'a [u8], mtu: usize, sequence: &mut u64, frames: &mut Vec<Cow<'a, [u8]>>) {
+fn cut_all<'a>(bytes: &'a [u8], mtu: usize, sequence: &mut u64, frames: &mut Vec<Cow<'a, [u8]>>) {
     let mut rest = bytes;
     while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
         let Some((frame, tail)) = rest.split_at_checked(length) else {
@@ -434,9 +434,9 @@ fn cut<'a>(bytes: &'a [u8], mtu: usize, sequence: &mut u64, frames: &mut Vec<Cow
             frames.push(Cow::Borrowed(frame));
             continue;
         }
-        if let Err(error) =
-            fragment(frame, mtu, sequence, |piece| frames.push(Cow::Owned(piece.to_vec())))
-        {
+        if let Err(error) = ndn_packet::lp::cut(frame, mtu, sequence, |piece| {
+            frames.push(Cow::Owned(piece.to_vec()))
+        }) {
             tracing::debug!(%error, "a packet to be sent is malformed");
         }
     }

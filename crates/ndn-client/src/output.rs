@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ndn_packet::LpHeader;
 
-use crate::lp::append_packet;
+use ndn_packet::lp::append_packet;
 
 /// Buffers that are kept to be used again, instead of being given back to the system.
 const SPARES_MAX: usize = 16;

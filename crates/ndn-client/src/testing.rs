@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
 use crate::framer::Framer;
-use crate::lp::append_packet;
 use crate::{Endpoint, EndpointOptions};
+use ndn_packet::lp::append_packet;
 
 /// How the network between the applications behaves.
 #[derive(Debug, Clone, Default)]

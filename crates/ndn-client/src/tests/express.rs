@@ -170,7 +170,7 @@ async fn congestion_and_duplicates_are_tried_again() {
         let length = other.read(&mut buffer).await.unwrap();
         let header = ndn_packet::LpHeader { nack: Some(reason), ..ndn_packet::LpHeader::default() };
         let mut nack = Vec::new();
-        crate::lp::append_packet(&mut nack, &header, &buffer[..length]);
+        ndn_packet::lp::append_packet(&mut nack, &header, &buffer[..length]);
         other.write_all(&nack).await.unwrap();
         count.fetch_add(1, Ordering::Relaxed);
     }

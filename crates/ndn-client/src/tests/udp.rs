@@ -7,8 +7,9 @@ use ndn_packet::{DataBuilder, Interest, InterestBuilder, Name};
 use ndn_security::{DigestSigner, sign_data};
 use tokio::net::UdpSocket;
 
-use crate::lp::{Reassembler, append_packet, fragment};
+use crate::lp::Reassembler;
 use crate::{Endpoint, EndpointOptions, ForwarderAddress, InterestRequest, Request};
+use ndn_packet::lp::{append_packet, cut};
 
 const MTU: usize = 1400;
 
@@ -54,7 +55,7 @@ async fn large_packets_are_cut_and_put_together() {
     let content = vec![6; 8000];
     let data = sign_data(&DataBuilder::new(interest.name()).content(&content), &DigestSigner);
     let mut datagrams = Vec::new();
-    fragment(&data.unwrap(), MTU, &mut 0, |datagram| datagrams.push(datagram.to_vec())).unwrap();
+    cut(&data.unwrap(), MTU, &mut 0, |datagram| datagrams.push(datagram.to_vec())).unwrap();
     // The network turns their order around.
     for datagram in datagrams.iter().rev() {
         forwarder.send(datagram).await.unwrap();

@@ -107,14 +107,23 @@ impl DatagramOutput {
         self.run_max = packets.clamp(1, SEGMENTS_MAX);
     }
 
-    /// Queues the packet that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Queues the packet that `write` appends; returns its length.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let packet = start..self.bytes.len();
-        self.backlog += packet.len();
-        self.mixed |= self.packets.first().is_some_and(|first| first.len() != packet.len());
+        let length = packet.len();
+        self.backlog += length;
+        self.mixed |= self.packets.first().is_some_and(|first| first.len() != length);
         self.packets.push(packet);
+        length
+    }
+
+    /// Takes the packet back that was queued last.
+    pub(super) fn take_last(&mut self) -> Vec<u8> {
+        let Some(packet) = self.packets.pop() else { return Vec::new() };
+        self.backlog -= packet.len();
+        self.bytes.split_off(packet.start)
     }
 
     /// Bytes waiting to be sent.

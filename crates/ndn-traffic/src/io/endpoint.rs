@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
+use super::fragments::{self, Cutter, Joiner};
 use super::frames::{self, FrameOutput};
 use super::memif::{MemifOutput, MemifSocket};
 
@@ -26,6 +27,7 @@ pub struct Endpoint {
     socket: Socket,
     input: Input,
     output: Output,
+    pieces: Joiner,
     calls: Calls,
 }
 
@@ -53,7 +55,10 @@ enum Input {
 
 /// The sending half: packets queued since the last flush.
 #[derive(Debug)]
-pub struct Output(Queue);
+pub struct Output {
+    queue: Queue,
+    cutter: Cutter,
+}
 
 #[derive(Debug)]
 enum Queue {
@@ -103,7 +108,11 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
-            output: Output(Queue::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 }),
+            output: Output::new(
+                Queue::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 },
+                usize::MAX,
+            ),
+            pieces: Joiner::default(),
             calls: Calls::default(),
         })
     }
@@ -127,7 +136,8 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Datagram(socket),
             input: Input::Datagram(DatagramInput::default()),
-            output: Output(Queue::Datagram(DatagramOutput::default())),
+            output: Output::new(Queue::Datagram(DatagramOutput::default()), usize::MAX),
+            pieces: Joiner::default(),
             calls: Calls::default(),
         })
     }
@@ -149,7 +159,8 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Frames(socket),
             input: Input::Frames,
-            output: Output(Queue::Frames(FrameOutput::new(to))),
+            output: Output::new(Queue::Frames(FrameOutput::new(to)), mtu),
+            pieces: Joiner::default(),
             calls: Calls::default(),
         })
     }
@@ -160,10 +171,13 @@ impl Endpoint {
     /// # Errors
     /// When nobody answers there, or the interface is not to be had.
     pub fn memif(address: &ndn_memif::Address, id: u32) -> io::Result<Self> {
+        let socket = MemifSocket::connect(address, id)?;
+        let mtu = socket.frame_length_max();
         Ok(Self {
-            socket: Socket::Memif(MemifSocket::connect(address, id)?),
+            socket: Socket::Memif(socket),
             input: Input::Memif,
-            output: Output(Queue::Memif(MemifOutput::default())),
+            output: Output::new(Queue::Memif(MemifOutput::default()), mtu),
+            pieces: Joiner::default(),
             calls: Calls::default(),
         })
     }
@@ -171,8 +185,15 @@ impl Endpoint {
     /// Lets the kernel cut a message into so many packets at most (as many as it can by default):
     /// with 1, what the other side receives comes one by one at any rate. No effect on a stream.
     pub fn set_packets_per_message(&mut self, packets: usize) {
-        if let Queue::Datagram(output) = &mut self.output.0 {
+        if let Queue::Datagram(output) = &mut self.output.queue {
             output.set_run_max(packets);
+        }
+    }
+
+    /// Cuts longer packets into frames of so many bytes, on UDP (by default none is cut).
+    pub fn set_mtu(&mut self, mtu: usize) {
+        if let Queue::Datagram(_) = self.output.queue {
+            self.output.cutter = Cutter::new(mtu);
         }
     }
 
@@ -212,7 +233,7 @@ impl Endpoint {
     /// When the socket fails.
     pub fn flush(&mut self) -> io::Result<bool> {
         let calls = &mut self.calls.send_calls;
-        match (&mut self.socket, &mut self.output.0) {
+        match (&mut self.socket, &mut self.output.queue) {
             (Socket::Stream(socket), Queue::Stream { bytes, sent }) => {
                 flush_stream(socket, bytes, sent, calls)
             }
@@ -233,10 +254,15 @@ impl Endpoint {
         let output = &mut self.output;
         // Frames lie in a ring that is shared with the kernel.
         self.calls.receive_calls += u64::from(!matches!(self.input, Input::Frames));
-        let received = &mut self.calls.received_frames;
-        let mut handle = |packet: &[u8]| {
+        let (received, pieces) = (&mut self.calls.received_frames, &mut self.pieces);
+        let mut handle = |frame: &[u8]| {
             *received += 1;
-            handle(packet, output);
+            if !fragments::may_be_piece(frame) {
+                return handle(frame, output);
+            }
+            if let Some(packet) = pieces.join(frame) {
+                handle(&packet, output);
+            }
         };
         match (&mut self.socket, &mut self.input) {
             (Socket::Stream(socket), Input::Stream { buffer, filled }) => {
@@ -254,7 +280,7 @@ impl Endpoint {
     /// Bytes waiting to be sent.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        match &self.output.0 {
+        match &self.output.queue {
             Queue::Stream { bytes, sent } => bytes.len() - sent,
             Queue::Datagram(output) => output.backlog(),
             Queue::Frames(output) => output.backlog(),
@@ -287,13 +313,44 @@ impl Endpoint {
 }
 
 impl Output {
-    /// Queues one packet that `write` appends.
+    fn new(queue: Queue, mtu: usize) -> Self {
+        Self { queue, cutter: Cutter::new(mtu) }
+    }
+
+    /// Queues one packet that `write` appends. What is too long for one frame goes in several.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        match &mut self.0 {
-            Queue::Stream { bytes, .. } => write(bytes),
-            Queue::Datagram(output) => output.push(write),
-            Queue::Frames(output) => output.push(write),
-            Queue::Memif(output) => output.push(write),
+        let Self { queue, cutter } = self;
+        if queue.push(write) > cutter.mtu() {
+            let packet = queue.take_last();
+            cutter.cut(&packet, |frame| {
+                queue.push(|out| out.extend_from_slice(frame));
+            });
+        }
+    }
+}
+
+impl Queue {
+    /// Queues what `write` appends; returns its length, or 0 on a stream, which takes any.
+    #[inline]
+    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        match self {
+            Self::Stream { bytes, .. } => {
+                write(bytes);
+                0
+            }
+            Self::Datagram(output) => output.push(write),
+            Self::Frames(output) => output.push(write),
+            Self::Memif(output) => output.push(write),
+        }
+    }
+
+    /// Takes back what was queued last.
+    fn take_last(&mut self) -> Vec<u8> {
+        match self {
+            Self::Stream { .. } => Vec::new(),
+            Self::Datagram(output) => output.take_last(),
+            Self::Frames(output) => output.take_last(),
+            Self::Memif(output) => output.take_last(),
         }
     }
 }

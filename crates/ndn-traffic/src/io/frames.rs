@@ -55,11 +55,19 @@ impl FrameOutput {
         }
     }
 
-    /// Queues the packet that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Queues the packet that `write` appends; returns its length.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.bytes.len();
         write(&mut self.bytes);
-        self.lengths.push_back(self.bytes.len() - start);
+        let length = self.bytes.len() - start;
+        self.lengths.push_back(length);
+        length
+    }
+
+    /// Takes the packet back that was queued last.
+    pub(super) fn take_last(&mut self) -> Vec<u8> {
+        let length = self.lengths.pop_back().unwrap_or(0);
+        self.bytes.split_off(self.bytes.len() - length)
     }
 
     /// Bytes waiting to be sent.

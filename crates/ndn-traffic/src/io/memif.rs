@@ -59,6 +59,11 @@ impl MemifSocket {
         }
     }
 
+    /// Bytes in the longest frame that the other side takes.
+    pub(super) fn frame_length_max(&self) -> usize {
+        usize::try_from(self.link.frame_length_max).unwrap_or(usize::MAX)
+    }
+
     /// Readable when there may be frames.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.link.receivers.first().map_or_else(|| self.link.as_fd(), AsFd::as_fd)
@@ -127,11 +132,18 @@ pub(super) struct MemifOutput {
 }
 
 impl MemifOutput {
-    /// Queues the packet that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Queues the packet that `write` appends; returns its length.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.bytes.len();
         write(&mut self.bytes);
         self.packets.push(start..self.bytes.len());
+        self.bytes.len() - start
+    }
+
+    /// Takes the packet back that was queued last.
+    pub(super) fn take_last(&mut self) -> Vec<u8> {
+        let Some(packet) = self.packets.pop() else { return Vec::new() };
+        self.bytes.split_off(packet.start)
     }
 
     /// Bytes waiting to be sent.

@@ -3,6 +3,7 @@
 mod datagram;
 mod driver;
 mod endpoint;
+mod fragments;
 mod frames;
 mod memif;
 mod threads;

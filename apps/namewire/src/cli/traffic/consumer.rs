@@ -84,6 +84,9 @@ pub(super) struct Options {
     /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
+    /// Longest frame over UDP, in bytes; longer packets are fragmented
+    #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
+    mtu: usize,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
@@ -115,7 +118,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
     let stop = stop_flag()?;
-    let endpoints: Vec<Endpoint> = faces::connect(&options.transport, options.faces)?
+    let endpoints: Vec<Endpoint> = faces::connect(&options.transport, options.faces, options.mtu)?
         .into_iter()
         .map(|(endpoint, _)| endpoint)
         .collect();

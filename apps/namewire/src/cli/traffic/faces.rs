@@ -19,10 +19,15 @@ const REPLY_TIMEOUT_S: i64 = 5;
 /// Sockets of one generator.
 const FACES_MAX: usize = 1024;
 
-/// Connects `count` times to each of the addresses; without one, to the usual forwarder.
+/// The longest packet of NDN, which is not fragmented then.
+pub(super) const MTU_DEFAULT: usize = 8800;
+
+/// Connects `count` times to each of the addresses; without one, to the usual forwarder. Over UDP, frames
+/// have up to `mtu` bytes.
 pub(super) fn connect(
     transports: &[ForwarderAddress],
     count: u32,
+    mtu: usize,
 ) -> Outcome<Vec<(Endpoint, ForwarderAddress)>> {
     let default;
     let transports = if transports.is_empty() {
@@ -39,9 +44,10 @@ pub(super) fn connect(
     let mut faces = Vec::new();
     for address in transports {
         for _ in 0..count {
-            let endpoint = open(address).map_err(|error| {
+            let mut endpoint = open(address).map_err(|error| {
                 Failure::Unreachable(format!("no forwarder can be reached at {address}: {error}"))
             })?;
+            endpoint.set_mtu(mtu);
             faces.push((endpoint, address.clone()));
         }
     }

@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
+    /// Longest frame over UDP, in bytes; longer packets are fragmented
+    #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
+    mtu: usize,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
@@ -88,7 +91,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let prefixes: Vec<Name> =
         patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
     let stop = stop_flag()?;
-    let mut faces = faces::connect(&options.transport, options.faces)?;
+    let mut faces = faces::connect(&options.transport, options.faces, options.mtu)?;
     faces::register(&mut faces, &prefixes, options.management.as_ref())?;
     if options.threads > faces.len() {
         return Err(Failure::Usage("each thread needs a face: see --faces".to_owned()));

@@ -1,0 +1,107 @@
+//! Packets that are too long for one frame (NDNLPv2).
+
+use std::time::Instant;
+
+use ndn_packet::LpPacket;
+use ndn_packet::lp::{Reassembler, cut};
+
+/// Sequence, the first field in the header of a piece.
+const LP_SEQUENCE: u8 = 0x51;
+
+/// Cuts what is sent.
+#[derive(Debug)]
+pub(super) struct Cutter {
+    mtu: usize,
+    sequence: u64,
+}
+
+impl Cutter {
+    pub(super) fn new(mtu: usize) -> Self {
+        Self { mtu, sequence: 0 }
+    }
+
+    /// Bytes in a frame at most.
+    #[inline]
+    pub(super) fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// Hands over `packet` in frames that are short enough.
+    #[cold]
+    pub(super) fn cut(&mut self, packet: &[u8], send: impl FnMut(&[u8])) {
+        let cut = cut(packet, self.mtu, &mut self.sequence, send);
+        debug_assert!(cut.is_ok(), "what a generator writes is a packet");
+    }
+}
+
+/// Whether this is an LpPacket that may hold a piece of a packet only.
+#[inline]
+pub(super) fn may_be_piece(frame: &[u8]) -> bool {
+    // The type and the length take 2, 4, 6 or 10 bytes.
+    let first_field = match frame {
+        [0x64, ..=0xFC, first, ..] | [0x64, 0xFD, _, _, first, ..] => *first,
+        _ => return false,
+    };
+    first_field == LP_SEQUENCE
+}
+
+/// Puts together what has come.
+#[derive(Debug)]
+pub(super) struct Joiner {
+    reassembler: Reassembler,
+    start: Instant,
+}
+
+impl Default for Joiner {
+    fn default() -> Self {
+        Self { reassembler: Reassembler::default(), start: Instant::now() }
+    }
+}
+
+impl Joiner {
+    /// Takes a frame; returns a packet that is whole, in its frame.
+    #[cold]
+    pub(super) fn join(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let packet = LpPacket::parse(frame).ok()?;
+        if packet.frag_count() <= 1 {
+            return Some(frame.to_vec());
+        }
+        self.reassembler.add(self.start.elapsed(), &packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::LpHeader;
+    use ndn_packet::lp::append_packet;
+
+    use super::*;
+
+    #[test]
+    fn pieces_are_told_from_packets() {
+        let data = [&[6, 0xFD, 0x07, 0xD0][..], &[0; 2000]].concat();
+        let mut frames = Vec::new();
+        Cutter::new(900).cut(&data, |frame| frames.push(frame.to_vec()));
+        assert_eq!(frames.len(), 3);
+        let mut joiner = Joiner::default();
+        let found: Vec<_> = frames
+            .iter()
+            .filter_map(|frame| {
+                assert!(may_be_piece(frame));
+                joiner.join(frame)
+            })
+            .collect();
+        assert_eq!(found, [data.clone()]);
+        assert!(!may_be_piece(&data));
+        let mut with_token = Vec::new();
+        let header = LpHeader { pit_token: &[1; 8], ..LpHeader::default() };
+        append_packet(&mut with_token, &header, &data);
+        assert!(!may_be_piece(&with_token));
+        // What is numbered for its reliability alone is whole.
+        let mut numbered = Vec::new();
+        let header = LpHeader { sequence: Some(5), ..LpHeader::default() };
+        append_packet(&mut numbered, &header, &data[..]);
+        assert!(may_be_piece(&numbered));
+        assert_eq!(joiner.join(&numbered), Some(numbered));
+    }
+}
