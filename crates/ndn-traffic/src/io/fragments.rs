@@ -1,9 +1,10 @@
 //! Packets that are too long for one frame (NDNLPv2).
 
-use std::time::Instant;
+use std::time::Duration;
 
 use ndn_packet::LpPacket;
 use ndn_packet::lp::{Reassembler, cut};
+use ndn_sys::clock;
 
 /// Sequence, the first field in the header of a piece.
 const LP_SEQUENCE: u8 = 0x51;
@@ -46,17 +47,8 @@ pub(super) fn may_be_piece(frame: &[u8]) -> bool {
 }
 
 /// Puts together what has come.
-#[derive(Debug)]
-pub(super) struct Joiner {
-    reassembler: Reassembler,
-    start: Instant,
-}
-
-impl Default for Joiner {
-    fn default() -> Self {
-        Self { reassembler: Reassembler::default(), start: Instant::now() }
-    }
-}
+#[derive(Debug, Default)]
+pub(super) struct Joiner(Reassembler);
 
 impl Joiner {
     /// Takes a frame; returns a packet that is whole, in its frame.
@@ -66,7 +58,7 @@ impl Joiner {
         if packet.frag_count() <= 1 {
             return Some(frame.to_vec());
         }
-        self.reassembler.add(self.start.elapsed(), &packet)
+        self.0.add(Duration::from_nanos(clock::now()), &packet)
     }
 }
 
@@ -91,7 +83,7 @@ mod tests {
                 joiner.join(frame)
             })
             .collect();
-        assert_eq!(found, [data.clone()]);
+        assert_eq!(found, std::slice::from_ref(&data));
         assert!(!may_be_piece(&data));
         let mut with_token = Vec::new();
         let header = LpHeader { pit_token: &[1; 8], ..LpHeader::default() };
