@@ -210,8 +210,15 @@ impl FibWriter {
 
     /// Frees the versions that no shard holds any more; returns how many old ones are left.
     pub fn collect(&mut self) -> usize {
-        self.retired.retain(|version| Arc::strong_count(version) > 1);
-        self.retired.len()
+        let Self { retired, working, .. } = self;
+        // Whoever held one last does not any more: nobody can take it again but from here.
+        for version in retired.extract_if(.., |version| Arc::strong_count(version) == 1) {
+            if let Some(version) = Arc::into_inner(version) {
+                working.buckets.reuse(version.buckets);
+                working.entries.reuse(version.entries);
+            }
+        }
+        retired.len()
     }
 
     /// Changes a record and everything that follows from it.
@@ -365,7 +372,8 @@ impl FibWriter {
                 },
             );
             if fits {
-                self.working.buckets = buckets;
+                let earlier = std::mem::replace(&mut self.working.buckets, buckets);
+                self.working.buckets.reuse(earlier);
                 return;
             }
         }
