@@ -50,7 +50,12 @@ pub(super) fn command(
     command.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
     let (buffers, length) = match transport {
         Transport::Xdp => (XDP_BUFFERS, XDP_BUFFER_LENGTH),
-        _ => (BUFFERS, BUFFER_LENGTH),
+        Transport::Unix
+        | Transport::Tcp
+        | Transport::Udp
+        | Transport::UdpVeth
+        | Transport::Ether
+        | Transport::Memif => (BUFFERS, BUFFER_LENGTH),
     };
     command.arg(format!("--total-num-mbufs={buffers}"));
     command.arg(format!("--mbuf-size={length}"));
@@ -74,7 +79,11 @@ fn port(addresses: &Addresses, number: usize, side: Side) -> String {
             format!("--vdev=net_memif{number},role=server,id=0,socket={socket},socket-abstract=no")
         }
         Transport::Xdp => format!("--vdev=net_af_xdp{number},iface={device}"),
-        _ => format!(
+        Transport::Unix
+        | Transport::Tcp
+        | Transport::Udp
+        | Transport::UdpVeth
+        | Transport::Ether => format!(
             "--vdev=net_af_packet{number},iface={device},\
              blocksz={BLOCK_LENGTH},framesz={FRAME_LENGTH},framecnt={FRAMES}"
         ),
