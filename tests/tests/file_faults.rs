@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namewire_tests::{Application, Forwarder, Process, Settings, noise, program, wait_until};
@@ -73,6 +73,14 @@ impl Bed {
         wait_until("a part of the file", || (self.packets() >= enough).then_some(()));
     }
 
+    /// Waits until a fetcher has written down that it has a part of the file, verified: packets come before
+    /// it knows by which manifest.
+    fn wait_for_part(out: &Path) {
+        let name = out.file_name().unwrap().to_str().unwrap();
+        let sidecar = out.with_file_name(format!(".{name}.part.json"));
+        wait_until("a part of the file", || sidecar.exists().then_some(()));
+    }
+
     fn assert_completes(&self) {
         assert!(!self.out.exists());
         assert!(self.get("last", &[]).wait().success());
@@ -122,9 +130,8 @@ fn a_tree_that_is_interrupted_is_gone_on_with() {
     let tree = bed.forwarder.directory().join("tree");
     let tree = tree.to_str().unwrap();
     let get = ["get", "/files", "--recursive", "-o", tree, "--verify", &bed.key];
-    let before = bed.packets();
     let mut fetcher = bed.forwarder.spawn("interrupted", &[&get[..], &["--window", "1"]].concat());
-    bed.wait_for_data(before, 2 * MEBIBYTE);
+    Bed::wait_for_part(&Path::new(tree).join("file"));
     fetcher.signal(Signal::INT);
     assert_eq!(fetcher.wait().code(), Some(130), "{}", fetcher.everything());
     assert!(fetcher.stderr().contains("are kept"), "{}", fetcher.stderr());
@@ -137,9 +144,8 @@ fn a_tree_that_is_interrupted_is_gone_on_with() {
 #[test]
 fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     let mut bed = Bed::new();
-    let before = bed.packets();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
-    bed.wait_for_data(before, MEBIBYTE);
+    Bed::wait_for_part(&bed.out);
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FetchProgress, FoundObject};
+use ndn_client::fetch::{
+    Discovery, FetchError, FetchOptions, FetchProgress, FoundObject, PacketStream,
+};
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
     FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
@@ -110,11 +112,16 @@ pub(super) async fn fetch_found(
     {
         part.refuse_older(found.name())?;
     }
+    let early = match target {
+        Target::File(part) => early(endpoint, &found, policy, part),
+        Target::Stdout(_) | Target::InPlace { .. } => None,
+    };
     let known = under_manifest(endpoint, found, &policy.fetching).await?;
     if let Target::File(part) = target
         && known.found.is_segmented()
     {
-        let positional = positional(endpoint, &known, policy, part, workers, &mut observe).await?;
+        let positional =
+            positional(endpoint, &known, early, policy, part, workers, &mut observe).await?;
         if let Some(fetched) = positional {
             return Ok(fetched);
         }
@@ -137,11 +144,29 @@ pub(super) async fn fetch_found(
     Ok(Fetched { name: stream.name().clone(), already, progress, refused })
 }
 
+/// Segments that are asked for while their manifest is still on its way, where metadata tell how many there
+/// are, and there is nothing to go on with. They wait, as many as may, until it tells what they must be.
+fn early(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    policy: &Policy,
+    part: &PartFile,
+) -> Option<PacketStream> {
+    let metadata = FileMetadata::decode(found.metadata()?).ok()?;
+    let is_new = policy.restart || matches!(part.left(&policy.origin(found)), Left::Nothing);
+    if !is_new || !policy.fetching.verification.is_by_key() || metadata.manifest.is_none() {
+        return None;
+    }
+    let object = FoundObject::known(metadata.name, metadata.final_segment?);
+    Some(endpoint.fetch_packets(object, 0, &policy.fetching))
+}
+
 /// Writes segments to their places, in any order; `None` where that cannot be done, because they have
 /// different lengths.
 async fn positional(
     endpoint: &Endpoint,
     known: &Known,
+    early: Option<PacketStream>,
     policy: &Policy,
     part: &mut PartFile,
     workers: &Workers,
@@ -165,7 +190,13 @@ async fn positional(
     if let Some((size, _)) = known.layout {
         part.reserve(size)?;
     }
-    let stream = endpoint.fetch_packets(found, already.segments, fetching);
+    // Unless the manifest is of something else than the metadata.
+    let early = early.filter(|early| {
+        let is_same = early.name() == found.name() && early.last_segment() == found.final_segment();
+        is_same && already.segments == 0 && known.layout.is_some()
+    });
+    let stream =
+        early.unwrap_or_else(|| endpoint.fetch_packets(found.clone(), already.segments, fetching));
     let (progress, name) = (stream.progress(), stream.name().clone());
     let segment_len = known.layout.map(|(_, segment_len)| segment_len);
     let received = receive(stream, part, &fetching.verification, segment_len, workers, || {
@@ -307,6 +338,13 @@ async fn resume(
 pub(super) fn usable(left: Left) -> Option<Progress> {
     match left {
         Left::Nothing => None,
+        Left::Untold => {
+            output::note(
+                &"namewire: an earlier fetch was ended before it could write down what it had: this one starts \
+                  over",
+            );
+            None
+        }
         Left::GoesOn(progress) => Some(progress),
         Left::Unusable { progress, reason } => {
             say_start_over(&progress, &reason);

@@ -34,8 +34,9 @@ use super::checksum::{Chain, xxh64};
 
 /// Bytes gathered before they are written to a file.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
-/// Bytes after which the sidecar is written anew, for the case that the program is killed.
-const CHECKPOINT_LEN: u64 = 16 << 20;
+/// Bytes after which the sidecar is written anew, for the case that the program is killed: so many at first,
+/// then as many as there are, and so many at most.
+const CHECKPOINT_LEN: (u64, u64) = (128 << 10, 16 << 20);
 
 /// A segment has another length than those before: where its content belongs is not known before all
 /// others are there.
@@ -116,7 +117,9 @@ impl PartFile {
     #[must_use]
     pub fn left(&self, origin: &Origin) -> Left {
         let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
-            return Left::Nothing;
+            // Whoever was killed before the first checkpoint has left a file that nothing tells of.
+            let is_empty = self.begun || self.file.metadata().is_ok_and(|file| file.len() == 0);
+            return if is_empty { Left::Nothing } else { Left::Untold };
         };
         if progress.origin.name != origin.name {
             return Left::Unusable { progress, reason: Unusable::OfAnother };
@@ -144,7 +147,7 @@ impl PartFile {
     ) -> Result<Left, PartError> {
         let progress = match self.left(origin) {
             Left::GoesOn(progress) => progress,
-            other @ (Left::Nothing | Left::Unusable { .. }) => return Ok(other),
+            other @ (Left::Nothing | Left::Untold | Left::Unusable { .. }) => return Ok(other),
         };
         let checked = check(&self.file, &progress, segment, verification);
         let Some((chain, progress)) = checked.map_err(|error| self.error(error))? else {
@@ -300,7 +303,8 @@ impl PartFile {
                 chain
             });
         }
-        if self.bytes - self.checkpoint >= CHECKPOINT_LEN {
+        let (least, most) = CHECKPOINT_LEN;
+        if self.bytes - self.checkpoint >= self.checkpoint.clamp(least, most) {
             self.checkpoint = self.bytes;
             self.write_progress().map_err(|error| NoteError::Part(self.error(error)))?;
         }

@@ -76,6 +76,8 @@ impl Progress {
 pub enum Left {
     /// Nothing.
     Nothing,
+    /// Something, of which nothing tells what it is: the fetch was ended before it could write that down.
+    Untold,
     /// The first segments: the next ones follow it.
     GoesOn(Progress),
     /// Something that cannot be gone on with.
@@ -93,7 +95,7 @@ impl Left {
     pub fn progress(self) -> Option<Progress> {
         match self {
             Self::GoesOn(progress) => Some(progress),
-            Self::Nothing | Self::Unusable { .. } => None,
+            Self::Nothing | Self::Untold | Self::Unusable { .. } => None,
         }
     }
 }

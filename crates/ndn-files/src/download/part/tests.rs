@@ -16,7 +16,7 @@ fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
 fn refusal(part: &mut PartFile, origin: &Origin) -> Option<Unusable> {
     match part.resume(origin, None, &Verification::Skip).unwrap() {
         Left::Unusable { reason, .. } => Some(reason),
-        Left::Nothing | Left::GoesOn(_) => None,
+        Left::Nothing | Left::Untold | Left::GoesOn(_) => None,
     }
 }
 
@@ -251,6 +251,40 @@ fn a_sidecar_with_the_mode_of_other_files_is_not_believed() {
 fn make_pipe(path: &Path) {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+/// Whoever is killed has what the sidecar tells of, and there is one soon.
+#[test]
+fn sidecars_are_written_soon_and_then_less_often() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let (_, sidecar) = hidden_names(&path).unwrap();
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(Some(origin(1))).unwrap();
+    part.set_segment_len(4096);
+    // What a fetch finds that comes after one that was killed.
+    let left = || {
+        let copies = tempfile::tempdir().unwrap();
+        let (copied_part, copied_sidecar) = hidden_names(&copies.path().join("object")).unwrap();
+        fs::copy(hidden_names(&path).unwrap().0, copied_part).unwrap();
+        let _ = fs::copy(&sidecar, copied_sidecar);
+        PartFile::open(copies.path().join("object")).unwrap().left(&origin(1))
+    };
+    assert_eq!(left(), Left::Nothing);
+    let mut told = Vec::new();
+    for segment in 0..1024 {
+        put(&mut part, segment, &[0x5a; 4096]);
+        match left() {
+            Left::Untold => assert!(told.is_empty()),
+            Left::GoesOn(progress) if told.last() != Some(&progress.bytes) => {
+                assert_eq!(progress.bytes, (segment + 1) * 4096);
+                told.push(progress.bytes);
+            }
+            Left::GoesOn(progress) => assert!(progress.bytes * 2 > segment * 4096),
+            other @ (Left::Nothing | Left::Unusable { .. }) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told, [128, 256, 512, 1024, 2048, 4096].map(|kibibytes| kibibytes << 10));
 }
 
 /// Opening a pipe waits for somebody who writes to it, unless told not to.
