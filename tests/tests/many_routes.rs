@@ -33,7 +33,7 @@ fn thousands_of_routes_a_second_and_all_are_listed_once() {
     let forwarder = Settings::new().start();
     let mut stream = forwarder.connect();
     let mut reader = PacketReader::new(&stream);
-    let (started, before) = (now(), forwarder.resident_kib());
+    let started = now();
     let mut sent = 0;
     for answered in 0..ROUTES {
         while sent < ROUTES && sent < answered + WINDOW {
@@ -48,10 +48,6 @@ fn thousands_of_routes_a_second_and_all_are_listed_once() {
     let per_second = f64::from(u32::try_from(ROUTES).unwrap()) / started.elapsed().as_secs_f64();
     // Several thousand even without optimisation; a busy machine gets the benefit of the doubt.
     assert!(per_second > 500.0, "{per_second:.0} routes/s");
-
-    // A route and its answer in the Content Store take 2 or 3 KiB.
-    let grown = forwarder.resident_kib().saturating_sub(before);
-    assert!(grown < 100 * 1024, "{grown} KiB more");
 
     // Another client lists them, in many segments of one version.
     let listed = forwarder.output(&["nfdc", "route", "list", "origin", "app"]);
