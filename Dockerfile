@@ -20,9 +20,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && strip --strip-unneeded target/release/namewire -o /out/usr/bin/namewire
 
 FROM gcr.io/distroless/cc-debian12:nonroot
-# The program stays root's: who runs it cannot change it. The directory of the socket is nonroot's.
+# The program stays root's: who runs it cannot change it. The directory of the socket is that of nonroot, 65532.
 COPY --from=build /out/usr/ /usr/
-COPY --from=build --chown=nonroot:nonroot /out/run/ /run/
+COPY --from=build --chown=65532:65532 /out/run/ /run/
 # As NFD: UDP and TCP, WebSocket where the configuration enables it.
 EXPOSE 6363/udp 6363/tcp 9696/tcp
 VOLUME /run/nfd
