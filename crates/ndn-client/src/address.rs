@@ -42,6 +42,8 @@ pub enum ForwarderAddress {
     /// `memif:///path`: shared memory, by way of the forwarder's memif socket; `memif:///path/id` for a
     /// certain interface.
     Memif(ndn_memif::Address),
+    /// `https://host:port/ndn`, with `#sha256=…` for a certificate that no authority has signed: WebTransport.
+    WebTransport(ndn_webtransport::Target),
 }
 
 /// Version of the Internet Protocol.
@@ -81,6 +83,10 @@ impl FromStr for ForwarderAddress {
             let address = ndn_memif::Address::from_path(rest);
             return address.map(Self::Memif).map_err(|_| error("it is no path of a socket"));
         }
+        if scheme == "https" {
+            let target = uri.parse().map(Self::WebTransport);
+            return target.map_err(|ndn_webtransport::TargetError(reason)| error(reason));
+        }
         let family = match scheme.chars().last() {
             Some('4') => Some(Family::V4),
             Some('6') => Some(Family::V6),
@@ -90,7 +96,9 @@ impl FromStr for ForwarderAddress {
         match scheme.trim_end_matches(['4', '6']) {
             "tcp" => Ok(Self::Tcp { host, port, family }),
             "udp" => Ok(Self::Udp { host, port, family }),
-            _ => Err(error("its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6, memif")),
+            _ => Err(error(
+                "its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6, memif, https",
+            )),
         }
     }
 }
@@ -121,6 +129,7 @@ impl fmt::Display for ForwarderAddress {
         let (scheme, host, port, family) = match self {
             Self::Unix(path) => return write!(f, "unix://{}", path.display()),
             Self::Memif(address) => return address.fmt(f),
+            Self::WebTransport(target) => return target.fmt(f),
             Self::Tcp { host, port, family } => ("tcp", host, port, family),
             Self::Udp { host, port, family } => ("udp", host, port, family),
         };
@@ -268,6 +277,8 @@ mod tests {
             "udp4://127.0.0.1:6363",
             "memif:///run/nfd/memif.sock",
             "memif:///run/nfd/memif.sock/3",
+            "https://host.example:6367/ndn",
+            "https://[2001:db8::1]:443/other#sha256=0101010101010101010101010101010101010101010101010101010101010101",
         ] {
             assert_eq!(uri.parse::<ForwarderAddress>().unwrap().to_string(), uri);
         }
@@ -286,6 +297,7 @@ mod tests {
             ("unix://nfd.sock", "absolute"),
             ("ws://host:9696", "scheme is none of"),
             ("memif://memif.sock/0", "no path"),
+            ("https://host/ndn#x", "what follows #"),
             ("tcp://:6363", "no host"),
             ("tcp://host:x", "port"),
             ("tcp://host:65536", "port"),

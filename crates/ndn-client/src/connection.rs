@@ -89,6 +89,10 @@ impl Connection {
                 let read = self.read_stream(&mut reader);
                 self.until_done(read, self.write_stream(&mut writer)).await
             }
+            Socket::Frames(mut reader, mut writer, mtu) => {
+                let read = self.read_stream(&mut reader);
+                self.until_done(read, self.write_frames(&mut writer, mtu)).await
+            }
             Socket::Datagram(socket) => {
                 let read = self.read_datagrams(&socket);
                 self.until_done(read, self.write_datagrams(&socket)).await
@@ -331,6 +335,29 @@ impl Connection {
             self.next_output(&mut pieces).await;
             if let Err(error) = write_parts(writer, &parts_of(&pieces)).await {
                 return error.into();
+            }
+            self.output_written();
+        }
+    }
+
+    async fn write_frames(
+        &self,
+        writer: &mut (impl AsyncWrite + Unpin),
+        mtu: usize,
+    ) -> ConnectionError {
+        let mut sequence = rand::rng().random();
+        let mut pieces = Vec::new();
+        let mtu = self.mtu.min(mtu);
+        loop {
+            self.next_output(&mut pieces).await;
+            for part in parts_of(&pieces) {
+                let mut frames = Vec::new();
+                cut(part, mtu, &mut sequence, &mut frames);
+                for frame in &frames {
+                    if let Err(error) = writer.write_all(frame).await {
+                        return error.into();
+                    }
+                }
             }
             self.output_written();
         }

@@ -14,6 +14,9 @@ use crate::memif::MemifSocket;
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After how long without a sign of life a WebTransport session has ended.
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Receive buffer of a UDP socket.
 const DATAGRAM_BUFFER_LEN: usize = 8 * 1024 * 1024;
 
@@ -64,6 +67,8 @@ fn advice(source: &AddressSource, error: &io::Error) -> String {
 pub(crate) enum Socket {
     /// Packets follow one another in a byte stream.
     Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
+    /// Frames follow one another in a byte stream, none longer than so many bytes.
+    Frames(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, usize),
     /// Each datagram is one packet.
     Datagram(UdpSocket),
     /// Frames travel through shared memory.
@@ -114,6 +119,12 @@ impl Socket {
             }
             ForwarderAddress::Memif(address) => {
                 Ok(Self::Memif(Box::new(MemifSocket::connect(address).await?)))
+            }
+            ForwarderAddress::WebTransport(target) => {
+                let attached = ndn_webtransport::attach(target, SESSION_IDLE_TIMEOUT).await;
+                let (stream, mtu) = attached.map_err(io::Error::other)?;
+                let (reader, writer) = tokio::io::split(stream);
+                Ok(Self::Frames(Box::new(reader), Box::new(writer), mtu))
             }
             ForwarderAddress::Tcp { host, port, family } => {
                 let stream = TcpStream::connect(&*resolve(host, *port, *family).await?).await?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::io::DuplexStream;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use wtransport::config::{DnsLookupFuture, DnsResolver};
@@ -17,6 +18,7 @@ use wtransport::tls::{Sha256Digest, client::ServerHashVerification};
 use wtransport::{ClientConfig, Endpoint};
 
 use crate::certificate::CertificateHash;
+use crate::counters::Counters;
 use crate::session::{Session, transport_config};
 use crate::{PATH, PORT};
 
@@ -26,6 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 const ADDRESSES_MAX: usize = 4;
 /// How long each is tried before the next is tried beside it (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
+/// Bytes that wait in each direction between a session and who has it.
+const STREAM_BUFFER: usize = 256 * 1024;
 /// Longest address.
 const URL_LENGTH_MAX: usize = 1024;
 
@@ -46,7 +50,7 @@ pub struct Target {
 /// Why an address is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0} (an example: https://host.example:6367/ndn#sha256=<64 hexadecimal digits>)")]
-pub struct TargetError(&'static str);
+pub struct TargetError(pub &'static str);
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -120,6 +124,28 @@ impl fmt::Display for Target {
         formatter.write_str(&self.url())?;
         self.hash.map_or(Ok(()), |hash| write!(formatter, "#sha256={hash}"))
     }
+}
+
+/// Opens a session and carries it on a task of the runtime: frames go and come by the stream, one behind the
+/// other. Those to be sent are of at most so many bytes as are returned beside. The session ends with the
+/// stream, and the stream with the session.
+///
+/// # Errors
+/// Why there is none, for people.
+pub async fn attach(
+    target: &Target,
+    idle_timeout: Duration,
+) -> Result<(DuplexStream, usize), String> {
+    let session = connect(target, idle_timeout).await?;
+    let mtu = session.mtu;
+    let (near, far) = tokio::io::duplex(STREAM_BUFFER);
+    let (reader, writer) = tokio::io::split(near);
+    let target = target.clone();
+    tokio::spawn(async move {
+        let end = session.carry(reader, writer, &Counters::default()).await;
+        tracing::debug!(%target, %end, "a WebTransport session has ended");
+    });
+    Ok((far, mtu))
 }
 
 /// Opens a session.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`Service`] | the thread on which sessions live |
 //! | [`Listen`], [`Rules`], [`Accepted`] | what listeners need, and what they tell |
-//! | [`Target`], [`connect`], [`Session`] | sessions that are opened here |
+//! | [`Target`], [`attach`], [`connect`], [`Session`] | sessions that are opened here |
 //! | [`Identity`], [`CertificateHash`] | certificates |
 //! | [`Counters`] | what is counted |
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ mod session;
 mod x509;
 
 pub use certificate::{CertificateError, CertificateHash, Identity};
-pub use client::{Target, TargetError, connect};
+pub use client::{Target, TargetError, attach, connect};
 pub use counters::{Count, Counters};
 pub use server::{Accepted, Admits, PATH, Rules, bind};
 pub use service::{Listen, OnConnected, Service};

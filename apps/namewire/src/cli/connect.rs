@@ -25,7 +25,8 @@ static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
 /// Which forwarder to use.
 #[derive(Args, Debug)]
 pub(super) struct ConnectOptions {
-    /// The forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port
+    /// The forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
+    /// https://host:port/ndn (WebTransport)
     ///
     /// By default that of NDN_CLIENT_TRANSPORT, else that of client.conf, else the forwarder on the
     /// usual socket.
@@ -193,6 +194,9 @@ const fn hint_of_silence(address: &ForwarderAddress) -> &'static str {
         }
         ForwarderAddress::Udp { .. } => {
             " (does the forwarder take us for a local application? Over UDP it never does)"
+        }
+        ForwarderAddress::WebTransport(_) => {
+            " (does the forwarder take us for a local application? Over WebTransport it never does)"
         }
     }
 }

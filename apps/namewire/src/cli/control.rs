@@ -64,7 +64,8 @@ fn default_paths() -> Outcome<Vec<PathBuf>> {
             ForwarderAddress::Unix(socket) => beside(socket),
             ForwarderAddress::Tcp { .. }
             | ForwarderAddress::Udp { .. }
-            | ForwarderAddress::Memif(_) => None,
+            | ForwarderAddress::Memif(_)
+            | ForwarderAddress::WebTransport(_) => None,
         })
         .collect();
     // A forwarder named by host and port has its control socket where nothing was said about one.

@@ -58,6 +58,9 @@ fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
     match address {
         ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
         ForwarderAddress::Memif(address) => Endpoint::memif(address, rand::random()),
+        ForwarderAddress::WebTransport(_) => {
+            Err(std::io::Error::other("the traffic generator does not speak WebTransport"))
+        }
         ForwarderAddress::Tcp { host, port, family } => {
             let remote = resolve(host, *port, *family)?;
             let stream = std::net::TcpStream::connect_timeout(&remote, Duration::from_secs(5))?;
