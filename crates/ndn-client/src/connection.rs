@@ -352,7 +352,7 @@ impl Connection {
             self.next_output(&mut pieces).await;
             for part in parts_of(&pieces) {
                 let mut frames = Vec::new();
-                cut(part, mtu, &mut sequence, &mut frames);
+                cut_all(part, mtu, &mut sequence, &mut frames);
                 for frame in &frames {
                     if let Err(error) = writer.write_all(frame).await {
                         return error.into();
