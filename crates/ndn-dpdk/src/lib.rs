@@ -3,8 +3,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `shim` | the C functions over libdpdk, as Rust sees them |
-//! | [`start`] | DPDK's environment: once in a process |
-//! | [`DpdkPort`] | one port: frames in and out |
+//! | `start` | DPDK's environment: once in a process |
+//! | `DpdkPort` | one port: frames in and out |
 
 #[cfg(feature = "dpdk")]
 mod environment;
