@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
-use ndn_packet::{Data, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Name};
+use ndn_packet::{
+    ContentType, Data, DataBuilder, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Name,
+};
+use ndn_security::{DigestSigner, sign_data};
 
 use crate::PATIENCE;
 use crate::wire::{PacketReader, data_with_freshness, name};
@@ -106,6 +109,17 @@ impl Application {
     /// Answers with a Data of this freshness.
     pub fn answer(&mut self, uri: &str, content: &[u8], freshness_ms: Option<u64>) {
         self.send(&data_with_freshness(uri, content, freshness_ms));
+    }
+
+    /// Answers with an application Nack of this freshness.
+    ///
+    /// # Panics
+    /// It cannot be encoded.
+    pub fn answer_nack(&mut self, uri: &str, freshness_ms: u64) {
+        let name = name(uri);
+        let nack = DataBuilder::new(&name).content_type(ContentType::NACK);
+        let nack = sign_data(&nack.freshness_ms(freshness_ms), &DigestSigner);
+        self.send(&nack.expect("a Data"));
     }
 
     /// Refuses an Interest that came with this Nonce.

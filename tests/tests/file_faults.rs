@@ -9,6 +9,7 @@ use std::process::Command;
 use namewire_tests::{Application, Forwarder, Process, Settings, noise, program, wait_until};
 use ndn_management::{ControlParameters, Verb};
 use rustix::process::Signal;
+use serde_json::Value;
 
 const FILE_BYTES: usize = 48 << 20;
 const MEBIBYTE: u64 = 1 << 20;
@@ -187,20 +188,20 @@ fn a_forwarder_that_is_killed_and_comes_back_is_waited_for() {
     assert!(server.contains("is lost; trying again") && server.contains("is back"), "{server}");
 }
 
-#[test]
-fn a_wrong_packet_in_a_cache_is_passed_by() {
+/// Leaves what `answer` sends for a segment in the cache, fresh for long, and fetches the file.
+fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Value {
     let bed = Bed::with(&Settings::new());
     let modified = fs::metadata(&bed.file).unwrap();
     let version = modified.mtime() * 1_000_000_000 + modified.mtime_nsec();
-    let uri = format!("/files/file/v={version}/seg=7");
+    let uri = format!("/files/file/v={version}/seg={segment}");
     let mut liar = Application::attach(bed.forwarder.socket());
     // With CAPTURE the server, which has the shorter prefix, is not asked.
     liar.register(&uri, 2);
     let mut anybody = Application::attach(bed.forwarder.socket());
     anybody.express(&uri, 1);
     liar.expect_interest(&uri);
-    liar.answer(&uri, &[0x5a; 8192], Some(3_600_000));
-    assert_eq!(anybody.expect_data(&uri), [0x5a; 8192]);
+    answer(&mut liar, &uri);
+    anybody.expect_data(&uri);
     // Then it is gone, and what it said stays.
     let name = Some(namewire_tests::wire::name(&uri));
     let parameters = ControlParameters { name, ..ControlParameters::default() };
@@ -208,6 +209,18 @@ fn a_wrong_packet_in_a_cache_is_passed_by() {
     let out = bed.out.display().to_string();
     let report =
         bed.forwarder.json(&["get", "/files/file", "-o", &out, "--quiet", "--verify", &bed.key]);
-    assert_eq!(report["refused"], 1, "{report}");
     assert!(fs::read(&bed.out).unwrap() == bed.content);
+    report
+}
+
+#[test]
+fn a_wrong_packet_in_a_cache_is_passed_by() {
+    let report = fetch_past(7, |liar, uri| liar.answer(uri, &[0x5a; 8192], Some(3_600_000)));
+    assert_eq!(report["refused"], 1, "{report}");
+}
+
+/// Also by who asks for segments before the manifest has come, which tells their digests.
+#[test]
+fn a_false_nack_in_a_cache_is_passed_by() {
+    fetch_past(0, |liar, uri| liar.answer_nack(uri, 3_600_000));
 }

@@ -191,26 +191,34 @@ async fn positional(
         part.reserve(size)?;
     }
     // Unless the manifest is of something else than the metadata.
-    let early = early.filter(|early| {
+    let mut early = early.filter(|early| {
         let is_same = early.name() == found.name() && early.last_segment() == found.final_segment();
         is_same && already.segments == 0 && known.layout.is_some()
     });
-    let stream =
-        early.unwrap_or_else(|| endpoint.fetch_packets(found.clone(), already.segments, fetching));
-    let (progress, name) = (stream.progress(), stream.name().clone());
     let segment_len = known.layout.map(|(_, segment_len)| segment_len);
-    let received = receive(stream, part, &fetching.verification, segment_len, workers, || {
-        observe(&progress.borrow(), already);
-    });
-    match received.await {
-        Ok(Received { refused }) => {
-            let progress = *progress.borrow();
-            Ok(Some(Fetched { name, already, progress, refused }))
+    loop {
+        let is_early = early.is_some();
+        let stream = early
+            .take()
+            .unwrap_or_else(|| endpoint.fetch_packets(found.clone(), part.segments(), fetching));
+        let (progress, name) = (stream.progress(), stream.name().clone());
+        let received = receive(stream, part, &fetching.verification, segment_len, workers, || {
+            observe(&progress.borrow(), already);
+        });
+        match received.await {
+            Ok(Received { refused }) => {
+                let progress = *progress.borrow();
+                return Ok(Some(Fetched { name, already, progress, refused }));
+            }
+            Err(ReceiveError::Irregular(_)) => return Ok(None),
+            // Who does not know digests yet cannot ask for them, past what a cache holds that is wrong.
+            Err(ReceiveError::Fetch(_)) if is_early => {
+                already = Already { segments: part.segments(), bytes: part.bytes() };
+            }
+            Err(ReceiveError::Fetch(error)) => return Err(failure(error)),
+            Err(ReceiveError::Part(error)) => return Err(error.into()),
+            Err(error) => return Err(Failure::Failed(error.to_string())),
         }
-        Err(ReceiveError::Irregular(_)) => Ok(None),
-        Err(ReceiveError::Fetch(error)) => Err(failure(error)),
-        Err(ReceiveError::Part(error)) => Err(error.into()),
-        Err(error) => Err(Failure::Failed(error.to_string())),
     }
 }
 

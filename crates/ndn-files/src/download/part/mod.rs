@@ -275,8 +275,15 @@ impl PartFile {
     }
 
     /// Number of the first segment that is not there.
-    pub(super) fn segments(&self) -> u64 {
+    #[must_use]
+    pub fn segments(&self) -> u64 {
         self.segments
+    }
+
+    /// Bytes before that segment.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Takes note of a segment that was written to its place.
