@@ -95,6 +95,14 @@ impl PortSocket {
         }
     }
 
+    /// The same while there is no frame, if it is time to ask.
+    pub(crate) fn take_lost_when_idle(&mut self) -> u64 {
+        match self {
+            Self::Packet(_) | Self::Xdp(_) => 0,
+            Self::Own(port) => port.take_lost_when_idle(),
+        }
+    }
+
     /// Takes the error that makes it ready, such as that its device went down.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         match self {

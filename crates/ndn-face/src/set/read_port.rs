@@ -1,6 +1,6 @@
 //! Receiving from network devices.
 
-use ndn_ring::{FillBlock, PacketPool};
+use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::packet::Delivery;
 use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
@@ -39,7 +39,10 @@ impl Port {
     fn next(&mut self, place: &mut Option<FillBlock>, pool: &PacketPool, is_full: bool) -> Next {
         let Some(socket) = &mut self.socket else { return Next::Nothing };
         socket.prepare();
-        let Some(mut frame) = socket.peek() else { return Next::Nothing };
+        let Some(mut frame) = socket.peek() else {
+            self.counters.kernel_drops.add(socket.take_lost_when_idle());
+            return Next::Nothing;
+        };
         if frame.follows_loss {
             self.counters.kernel_drops.add(socket.take_lost());
             let Some(again) = socket.peek() else { return Next::Nothing };
@@ -65,6 +68,10 @@ impl Port {
         let Some(length) = without_padding(frame.payload) else {
             return Next::Bad(face, LinkDropReason::Malformed);
         };
+        if length > BLOCK_SIZE {
+            // No device has such frames; a driver that does not check what it is told may.
+            return Next::Bad(face, LinkDropReason::Truncated);
+        }
         if is_full {
             return Next::SinkFull;
         }

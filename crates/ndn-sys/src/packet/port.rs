@@ -30,6 +30,12 @@ pub trait FramePort: fmt::Debug + Send {
     /// Frames that were lost since this was asked for the last time, because nobody took them in time.
     fn take_lost(&mut self) -> u64;
 
+    /// The same, asked whenever there is no frame that could [tell](Frame::follows_loss) of them: what is polled
+    /// looks now and then.
+    fn take_lost_when_idle(&mut self) -> u64 {
+        0
+    }
+
     /// The device has another address.
     fn set_mac(&mut self, mac: [u8; 6]);
 
