@@ -6,6 +6,14 @@ use super::to_toml::{Writer, texts};
 /// Longest payload of a frame: with its headers it has to fit a buffer of DPDK's.
 const MTU_MAX: u16 = 16_000;
 
+/// Buffers with frames that a worker has received, or is about to send.
+const BUFFERS_HELD: u32 = 64;
+
+/// The fewest buffers with which a port still sends when both its queues are full.
+fn buffers_needed(descriptors: u16) -> u32 {
+    2 * u32::from(descriptors) + BUFFERS_HELD
+}
+
 /// Ethernet faces on ports of DPDK. The group, and what else Ethernet faces have, is as in `[listeners.ethernet]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dpdk {
@@ -50,6 +58,17 @@ impl Dpdk {
         section.read_in("mtu", &mut self.mtu, 64..=MTU_MAX);
         section.read_in("descriptors", &mut self.descriptors, 32..=8192);
         section.read_in("buffers", &mut self.buffers, 512..=1_048_576);
+        let needed = buffers_needed(self.descriptors);
+        if self.buffers < needed {
+            section.object(
+                "buffers",
+                &format!(
+                    "{} are too few for `descriptors` = {}, of which both queues have so many: the port \
+                     would not send. It takes 2 * descriptors + {BUFFERS_HELD} = {needed}",
+                    self.buffers, self.descriptors
+                ),
+            );
+        }
         section.finish();
     }
 
@@ -82,5 +101,22 @@ mod tests {
             let text = format!("[listeners.dpdk]\n{wrong}\n");
             assert!(crate::config::parse("test", &text).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn queues_leave_buffers_to_send() {
+        let read = |descriptors: u32, buffers: u32| {
+            let keys = format!("descriptors = {descriptors}\nbuffers = {buffers}");
+            crate::config::parse("test", &format!("[listeners.dpdk]\n{keys}\n"))
+        };
+        for (descriptors, enough) in [(1024, 2112), (224, 512), (8192, 16_448)] {
+            read(descriptors, enough).unwrap();
+            let said = read(descriptors, enough - 1).unwrap_err().to_string();
+            // The lower bound of `buffers` comes first.
+            let both = said.contains("`descriptors`") && said.contains(&enough.to_string());
+            assert!(said.contains("buffers") && (both || enough == 512), "{said}");
+        }
+        let said = crate::config::parse("test", "listeners.dpdk.descriptors = 8192").unwrap_err();
+        assert!(said.to_string().contains("listeners.dpdk.buffers"), "{said}");
     }
 }

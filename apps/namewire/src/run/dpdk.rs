@@ -3,17 +3,25 @@
 use super::ethernet::OwnPort;
 use crate::config::Config;
 
-/// Starts DPDK and opens the ports, if there are to be any.
+/// Refuses ports where there is no DPDK.
 ///
 /// # Errors
-/// That there is no DPDK here, or why it does not start, or which port cannot be used.
-#[cfg(not(feature = "dpdk"))]
-pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
+/// That there is none here.
+pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     anyhow::ensure!(
-        config.listeners.dpdk.ports.is_empty(),
+        cfg!(feature = "dpdk") || config.listeners.dpdk.ports.is_empty(),
         "listeners.dpdk.ports: this program was built without DPDK (cargo build --features dpdk)"
     );
-    Ok(Vec::new())
+    Ok(())
+}
+
+/// No ports.
+///
+/// # Errors
+/// As [`check`].
+#[cfg(not(feature = "dpdk"))]
+pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
+    check(config).map(|()| Vec::new())
 }
 
 /// Numbers of the ports, where the kernel's interfaces have theirs; those are counted from 1.

@@ -10,7 +10,7 @@ use ndn_management::ControlState;
 use ndn_sys::poll::Waker;
 
 use super::privileges::{self, Change};
-use super::{control, directory, placement, webtransport};
+use super::{control, directory, dpdk, placement, webtransport};
 use crate::config::Config;
 
 /// All that a forwarder is started with, beside its configuration.
@@ -31,6 +31,7 @@ impl Plan {
     /// What cannot be, with the setting or file at fault.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         config.check().map_err(anyhow::Error::msg)?;
+        dpdk::check(config)?;
         placement::check_processors(&config.forwarder)?;
         let places = placement::plan(&config.forwarder)?;
         check_socket_places(config)?;
@@ -87,6 +88,13 @@ mod tests {
         assert!(said.contains("/etc/passwd exists"), "{said}");
         let said = refused("management.localhost_rib = \"/nonexistent/rules\"");
         assert!(said.contains("/nonexistent/rules"), "{said}");
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn ports_of_dpdk_are_refused_where_it_was_left_out() {
+        let said = refused("listeners.dpdk.ports = [\"net_tap0\"]");
+        assert!(said.contains("listeners.dpdk.ports: ") && said.contains("without DPDK"), "{said}");
     }
 
     #[test]
