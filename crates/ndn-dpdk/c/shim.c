@@ -2,6 +2,7 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@
 /* Room in a buffer for a frame of this MTU: header, VLAN tag, checksum. */
 #define OVERHEAD (RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN)
 #define DATA_ROOM_MIN 2048
+/* Frames that the caller holds: a burst received, and one to be sent. */
+#define HELD 64
 
 int namewire_dpdk_start(int count, char **arguments)
 {
@@ -43,7 +46,6 @@ static int set_up(struct namewire_dpdk_port *port, const struct namewire_dpdk_op
 	if (info.max_mtu != 0 && port->mtu > info.max_mtu)
 		port->mtu = info.max_mtu;
 	conf.rxmode.mtu = port->mtu;
-	/* Frames longer than a buffer of the driver's own are sent in one piece all the same. */
 	result = rte_eth_dev_configure(port->port, 1, 1, &conf);
 	if (result != 0) {
 		/* Some virtual devices take no MTU here. */
@@ -56,6 +58,9 @@ static int set_up(struct namewire_dpdk_port *port, const struct namewire_dpdk_op
 	result = rte_eth_dev_adjust_nb_rx_tx_desc(port->port, &receive, &transmit);
 	if (result != 0)
 		return failed(step, "choose the lengths of its queues", result);
+	/* The driver may have made them longer, and full queues must leave frames to send. */
+	if (options->buffers < (uint32_t)receive + transmit + HELD)
+		return failed(step, "fill its queues with so few buffers", -EINVAL);
 	result = rte_eth_rx_queue_setup(port->port, 0, receive, port->socket, NULL, port->pool);
 	if (result != 0)
 		return failed(step, "set its receive queue up", result);
@@ -80,6 +85,8 @@ static int set_up(struct namewire_dpdk_port *port, const struct namewire_dpdk_op
 int namewire_dpdk_open(const struct namewire_dpdk_options *options, struct namewire_dpdk_port *port,
 		       const char **step)
 {
+	/* A pool whose buffers never came home keeps its name. */
+	static atomic_uint pools;
 	char name[RTE_MEMPOOL_NAMESIZE];
 	uint32_t room = options->mtu + OVERHEAD;
 	int result;
@@ -90,7 +97,7 @@ int namewire_dpdk_open(const struct namewire_dpdk_options *options, struct namew
 	if (result != 0)
 		return result;
 	port->socket = rte_eth_dev_socket_id(port->port);
-	snprintf(name, sizeof(name), "namewire-%u", (unsigned int)port->port);
+	snprintf(name, sizeof(name), "namewire-%u", atomic_fetch_add(&pools, 1));
 	if (room < DATA_ROOM_MIN)
 		room = DATA_ROOM_MIN;
 	room += RTE_PKTMBUF_HEADROOM;
@@ -142,8 +149,13 @@ struct rte_mbuf *namewire_dpdk_allocate(const struct namewire_dpdk_port *port, u
 
 const uint8_t *namewire_dpdk_bytes(const struct rte_mbuf *frame, uint32_t *length)
 {
-	*length = rte_pktmbuf_pkt_len(frame);
-	return frame->nb_segs == 1 ? rte_pktmbuf_mtod(frame, const uint8_t *) : NULL;
+	if (frame->nb_segs != 1) {
+		*length = rte_pktmbuf_pkt_len(frame);
+		return NULL;
+	}
+	/* What lies there, whatever a driver says of the whole. */
+	*length = rte_pktmbuf_data_len(frame);
+	return rte_pktmbuf_mtod(frame, const uint8_t *);
 }
 
 uint32_t namewire_dpdk_copy(const struct rte_mbuf *frame, uint8_t *to, uint32_t length)

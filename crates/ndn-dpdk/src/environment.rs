@@ -23,8 +23,15 @@ pub enum EnvironmentError {
     Before,
 }
 
-/// The arguments that DPDK was started with.
-static STARTED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// What has become of DPDK in this process.
+enum State {
+    New,
+    /// With these arguments.
+    Started(Vec<String>),
+    Failed,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::New);
 
 /// Starts DPDK with arguments as its programs take them (`--in-memory`, `--vdev=...`), without the name of a
 /// program. Once it has started, the same arguments do nothing. The calling thread stays on the processors
@@ -33,9 +40,11 @@ static STARTED: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// # Errors
 /// See [`EnvironmentError`].
 pub fn start(arguments: &[String]) -> Result<(), EnvironmentError> {
-    let mut started = STARTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(before) = &*started {
-        return if before == arguments { Ok(()) } else { Err(EnvironmentError::Before) };
+    let mut state = STATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match &*state {
+        State::New => {}
+        State::Started(before) if before == arguments => return Ok(()),
+        State::Started(_) | State::Failed => return Err(EnvironmentError::Before),
     }
     let all = std::iter::once("namewire").chain(arguments.iter().map(String::as_str));
     let all: Result<Vec<CString>, _> = all.map(CString::new).collect();
@@ -45,7 +54,7 @@ pub fn start(arguments: &[String]) -> Result<(), EnvironmentError> {
     let pointers: Vec<*mut c_char> =
         all.into_iter().map(CString::into_raw).chain([std::ptr::null_mut()]).collect();
     let pointers = Vec::leak(pointers);
-    *started = Some(Vec::new());
+    *state = State::Failed;
     let processors = cpu::allowed_cpus();
     // SAFETY: `count` strings that live as long as the program, and a null pointer behind them.
     let result = unsafe { shim::namewire_dpdk_start(count, pointers.as_mut_ptr()) };
@@ -56,6 +65,6 @@ pub fn start(arguments: &[String]) -> Result<(), EnvironmentError> {
     if result < 0 {
         return Err(EnvironmentError::Start(io::Error::from_raw_os_error(-result)));
     }
-    *started = Some(arguments.to_vec());
+    *state = State::Started(arguments.to_vec());
     Ok(())
 }

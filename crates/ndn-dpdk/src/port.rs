@@ -1,9 +1,11 @@
 //! One port of DPDK.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_sys::packet::{Frame, FramePort, FrameReader, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
@@ -17,8 +19,12 @@ const BURST: usize = 32;
 const HEADER_LENGTH: usize = 14;
 /// An Ethernet frame has no fewer bytes, without its checksum.
 const FRAME_MIN: usize = 60;
+/// A VLAN tag.
+const TAG_LENGTH: usize = 4;
 /// How often the counters of the driver are read: every so many frames, as it may take a system call.
 const LOSS_PERIOD: u32 = 4096;
+/// The same of polls in a row that found nothing.
+const IDLE_PERIOD: u32 = 1 << 16;
 
 /// What to open.
 #[derive(Debug, Clone)]
@@ -35,7 +41,7 @@ pub struct DpdkOptions {
     pub mtu: u16,
     /// Entries of the receive and the transmit queue.
     pub descriptors: u16,
-    /// Buffers for frames; more than the queues have entries.
+    /// Buffers for frames: as many as the queues have entries together, and 64 more.
     pub buffers: u32,
 }
 
@@ -48,12 +54,28 @@ pub struct DpdkError {
     error: io::Error,
 }
 
+/// Whoever holds it may configure a port, or ask of its state: DPDK forbids two threads to do so at a time. What
+/// moves frames needs none.
+type Control = Arc<Mutex<()>>;
+
+/// The one of a port of this name, which outlives the [`DpdkPort`] as its links do.
+fn control_of(name: &str) -> Control {
+    static ALL: Mutex<BTreeMap<String, Control>> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.entry(name.to_owned()).or_default())
+}
+
+fn hold(control: &Mutex<()>) -> MutexGuard<'_, ()> {
+    control.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Frames of one EtherType of one port, by polling. Frames of other types are dropped: nobody else gets them.
 ///
 /// One thread uses it at a time, any. What one waits for is always ready: whoever has such a port polls.
 #[derive(Debug)]
 pub struct DpdkPort {
     port: Box<shim::Port>,
+    control: Control,
     reader: FrameReader,
     ready: Waker,
     received: Burst,
@@ -64,23 +86,29 @@ pub struct DpdkPort {
     waiting: Burst,
     lost: u64,
     since_loss: u32,
+    idle: u32,
+    /// Received frames that are longer than the port takes, not told yet.
+    too_long: u64,
 }
 
-// SAFETY: DPDK lets any thread use a port as long as no two do at a time, and everything here takes
-// `&mut self` or does not touch the port's queues.
+// SAFETY: DPDK lets any thread use a queue as long as no two do at a time, and what touches the queues takes
+// `&mut self`. Opening, closing and asking for the link or the counters, which DPDK wants one after the other
+// too, hold the `control` of the port, which its links share.
 unsafe impl Send for DpdkPort {}
 
 /// The link of a port.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct DpdkLink {
     port: u16,
+    control: Control,
 }
 
 impl DpdkLink {
     /// Whether it is there.
     #[must_use]
-    pub fn is_up(self) -> bool {
-        // SAFETY: any number may be asked for; DPDK answers from memory that all threads may read.
+    pub fn is_up(&self) -> bool {
+        let _held = hold(&self.control);
+        // SAFETY: any number may be asked for, and nobody else asks or configures.
         unsafe { shim::namewire_dpdk_is_up(self.port) != 0 }
     }
 }
@@ -100,6 +128,13 @@ impl Burst {
 
     fn first(&self) -> Option<NonNull<shim::Frame>> {
         self.frames[self.next..self.end].first().copied().and_then(NonNull::new)
+    }
+
+    fn free_first(&mut self) {
+        let Some(frame) = self.first() else { return };
+        self.next += 1;
+        // SAFETY: it was ours, and is no more part of the burst.
+        unsafe { shim::namewire_dpdk_free(frame.as_ptr()) };
     }
 
     fn free_all(&mut self) {
@@ -142,7 +177,10 @@ impl DpdkPort {
             driver: [0; 32],
         });
         let mut step: *const c_char = c"open it".as_ptr();
-        // SAFETY: all three point to values of the C types; the name lives until the end of the call.
+        let control = control_of(&options.name);
+        let held = hold(&control);
+        // SAFETY: all three point to values of the C types; the name lives until the end of the call, in which
+        // nobody else configures the port or asks for its state.
         let result =
             unsafe { shim::namewire_dpdk_open(&raw const asked, &raw mut *port, &raw mut step) };
         if result != 0 {
@@ -151,6 +189,7 @@ impl DpdkPort {
             let error = io::Error::from_raw_os_error(result.saturating_neg());
             return Err(failed(&step.to_string_lossy(), error));
         }
+        drop(held);
         let reader = FrameReader {
             interface: options.interface,
             protocol: options.protocol,
@@ -159,6 +198,7 @@ impl DpdkPort {
         };
         Ok(Self {
             port,
+            control,
             reader,
             ready,
             received: Burst::new(),
@@ -167,6 +207,8 @@ impl DpdkPort {
             waiting: Burst::new(),
             lost: 0,
             since_loss: 0,
+            idle: 0,
+            too_long: 0,
         })
     }
 
@@ -192,25 +234,37 @@ impl DpdkPort {
     /// What tells whether the link is there, on any thread, as long as the program runs.
     #[must_use]
     pub fn link(&self) -> DpdkLink {
-        DpdkLink { port: self.port.port }
+        DpdkLink { port: self.port.port, control: Arc::clone(&self.control) }
     }
 
-    /// Looks at the next frame: where its bytes are.
+    /// Looks at the next frame: where its bytes are. Drops those before it that are longer than the port takes.
     fn look(&mut self) {
         self.is_scratch = false;
-        let Some(frame) = self.received.first() else { return };
-        let mut length = 0;
-        // SAFETY: the frame is ours until it is released.
-        let bytes = unsafe { shim::namewire_dpdk_bytes(frame.as_ptr(), &raw mut length) };
-        if bytes.is_null() {
-            self.is_scratch = true;
-            self.scratch.resize(length as usize, 0);
-            // SAFETY: as above, and there is room for so many bytes.
-            let copied = unsafe {
-                shim::namewire_dpdk_copy(frame.as_ptr(), self.scratch.as_mut_ptr(), length)
-            };
-            self.scratch.truncate(copied as usize);
+        let longest = HEADER_LENGTH + TAG_LENGTH + usize::from(self.port.mtu);
+        while let Some(frame) = self.received.first() {
+            let mut length = 0;
+            // SAFETY: the frame is ours until it is released.
+            let bytes = unsafe { shim::namewire_dpdk_bytes(frame.as_ptr(), &raw mut length) };
+            if length as usize > longest {
+                self.too_long += 1;
+                self.received.free_first();
+                continue;
+            }
+            if bytes.is_null() {
+                self.gather(frame, length);
+            }
+            return;
         }
+    }
+
+    /// Copies a frame in pieces.
+    fn gather(&mut self, frame: NonNull<shim::Frame>, length: u32) {
+        self.is_scratch = true;
+        self.scratch.resize(length as usize, 0);
+        // SAFETY: the frame is ours, and there is room for so many bytes.
+        let copied =
+            unsafe { shim::namewire_dpdk_copy(frame.as_ptr(), self.scratch.as_mut_ptr(), length) };
+        self.scratch.truncate(copied as usize);
     }
 
     fn bytes(&self) -> Option<&[u8]> {
@@ -248,8 +302,9 @@ impl FramePort for DpdkPort {
         let count = unsafe { shim::namewire_dpdk_receive(&raw const *self.port, frames, room) };
         (self.received.next, self.received.end) = (0, usize::from(count).min(BURST));
         self.since_loss = self.since_loss.saturating_add(count.into());
+        self.idle = if count == 0 { self.idle.saturating_add(1) } else { 0 };
         self.look();
-        count > 0
+        self.received.first().is_some()
     }
 
     fn peek(&self) -> Option<Frame<'_>> {
@@ -261,18 +316,22 @@ impl FramePort for DpdkPort {
     }
 
     fn release(&mut self) {
-        let Some(frame) = self.received.first() else { return };
-        self.received.next += 1;
-        // SAFETY: it was ours, and nobody refers to it any more.
-        unsafe { shim::namewire_dpdk_free(frame.as_ptr()) };
+        self.received.free_first();
         self.look();
     }
 
     fn take_lost(&mut self) -> u64 {
-        self.since_loss = 0;
-        // SAFETY: the port is open.
+        (self.since_loss, self.idle) = (0, 0);
+        // Who moves frames does not wait for who asks for the link: the next time will do.
+        let Ok(_held) = self.control.try_lock() else { return 0 };
+        // SAFETY: the port is open, and nobody else configures it or asks for its state.
         let lost = unsafe { shim::namewire_dpdk_lost(&raw const *self.port) };
-        lost.saturating_sub(std::mem::replace(&mut self.lost, lost))
+        let new = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
+        new.saturating_add(std::mem::take(&mut self.too_long))
+    }
+
+    fn take_lost_when_idle(&mut self) -> u64 {
+        if self.idle >= IDLE_PERIOD { self.take_lost() } else { 0 }
     }
 
     fn set_mac(&mut self, mac: [u8; 6]) {
@@ -340,7 +399,8 @@ impl Drop for DpdkPort {
     fn drop(&mut self) {
         self.received.free_all();
         self.waiting.free_all();
-        // SAFETY: the port is open, and nobody uses it afterwards.
+        let _held = hold(&self.control);
+        // SAFETY: the port is open, and nobody uses it afterwards; its links ask at another time.
         unsafe { shim::namewire_dpdk_close(&raw mut *self.port) };
     }
 }

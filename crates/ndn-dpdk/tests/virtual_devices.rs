@@ -69,6 +69,45 @@ fn receive(port: &mut DpdkPort) -> (Vec<u8>, Option<[u8; 6]>, Delivery) {
     })
 }
 
+/// The queues of a port could take all of them.
+fn too_few_buffers_are_refused() {
+    let few = DpdkOptions { buffers: 575, ..options("net_ring0") };
+    let refused = DpdkPort::open(&few).unwrap_err().to_string();
+    assert!(refused.contains("with so few buffers"), "{refused}");
+    drop(DpdkPort::open(&DpdkOptions { buffers: 576, ..few }).unwrap());
+}
+
+/// Links are asked from any thread, and outlive the port.
+fn links_are_asked_while_others_use_the_port() {
+    let mut port = DpdkPort::open(&options("net_ring0")).unwrap();
+    let link = port.link();
+    let asked = std::thread::spawn(move || (0..10_000).filter(|_| link.is_up()).count());
+    let lost = std::iter::repeat_with(|| port.take_lost()).take(10_000).sum::<u64>();
+    assert_eq!((asked.join().unwrap(), lost), (10_000, 0));
+    let link = port.link();
+    drop(port);
+    assert!(!link.is_up());
+}
+
+/// A port that takes less than comes.
+fn frames_that_are_too_long_are_dropped() {
+    let mut port = DpdkPort::open(&options("net_ring0")).unwrap();
+    let own = port.mac();
+    for length in [1500, 104, 105, 1500] {
+        send(&mut port, own, &[&[7; 1500][..length]]);
+    }
+    drop(port);
+    // They are still in the ring.
+    let mut port = DpdkPort::open(&DpdkOptions { mtu: 100, ..options("net_ring0") }).unwrap();
+    assert_eq!(port.mtu(), 100);
+    let (received, _, _) = receive(&mut port);
+    assert_eq!(received, [7; 104], "there may be a tag");
+    assert!(!port.prepare() && port.peek().is_none());
+    assert_eq!((port.take_lost(), port.take_lost()), (3, 0));
+    send(&mut port, own, &[b"next"]);
+    assert_eq!(receive(&mut port).0[..4], *b"next");
+}
+
 /// What goes out comes back.
 fn a_ring_brings_back_what_was_sent() {
     let mut port = DpdkPort::open(&options("net_ring0")).unwrap();
@@ -104,7 +143,7 @@ fn a_ring_brings_back_what_was_sent() {
         }
     }
     assert!(!port.prepare(), "nothing is left");
-    assert_eq!(port.take_lost(), 0);
+    assert_eq!((port.take_lost(), port.take_lost_when_idle()), (0, 0));
 }
 
 /// Frames of other types are for nobody, and memory does not run out over them.
@@ -212,6 +251,9 @@ fn frames_go_and_come_by_virtual_devices() {
     assert!(matches!(start(&[]), Err(EnvironmentError::Before)));
     let missing: DpdkError = DpdkPort::open(&options("net_nowhere")).unwrap_err();
     assert!(missing.to_string().contains("cannot find it"), "{missing}");
+    too_few_buffers_are_refused();
+    links_are_asked_while_others_use_the_port();
+    frames_that_are_too_long_are_dropped();
     a_ring_brings_back_what_was_sent();
     a_null_device_brings_frames_for_nobody();
     match index_of(&tap) {
