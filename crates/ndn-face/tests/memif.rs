@@ -6,13 +6,13 @@ mod support;
 use std::time::Duration;
 
 use ndn_face::{
-    CloseReason, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient, MemifEnd,
-    Persistency,
+    CloseReason, FOREIGN_TOKEN, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient,
+    MemifEnd, Persistency,
 };
 use ndn_forwarding::FaceScope;
 use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
 use ndn_sys::interrupt::Interrupter;
-use ndn_sys::poll::Events;
+use ndn_sys::poll::{Events, Interest, Waker};
 use ndn_sys::stream::{AcceptError, Listener};
 use ndn_table::FaceIndex;
 use support::{Worker, properties, tlv};
@@ -80,14 +80,25 @@ fn add_client(
 /// Two workers and a face of each.
 fn connected(client_options: ClientOptions) -> (Worker, FaceIndex, Worker, FaceIndex, Server) {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
-    let client = add_client(&mut near, &server, client_options, Persistency::Permanent);
-    let link = server.accept(&mut near);
+    let (client, accepted) = connect(&mut near, &mut far, &mut server, client_options);
+    (near, client, far, accepted, server)
+}
+
+/// Another face of each.
+fn connect(
+    near: &mut Worker,
+    far: &mut Worker,
+    server: &mut Server,
+    client_options: ClientOptions,
+) -> (FaceIndex, FaceIndex) {
+    let client = add_client(near, server, client_options, Persistency::Permanent);
+    let link = server.accept(near);
     let accepted = far.next_index();
     let end = MemifEnd::Accepted(Box::new(link));
     far.faces.add_memif(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change: FaceChange::Up }));
     assert_eq!(far.faces.poll_event(), None);
-    (near, client, far, accepted, server)
+    (client, accepted)
 }
 
 #[test]
@@ -168,6 +179,40 @@ fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
     far.faces.remove(accepted, &far.pool);
     far.faces.look_into_rings(&mut events);
     assert!(events.is_empty() && !far.faces.has_polled_rings());
+    near.finish();
+    far.finish();
+}
+
+/// However few find room, and however much the kernel has to tell.
+#[test]
+fn all_rings_get_their_turn() {
+    let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
+    far.faces.poll_rings();
+    let clients =
+        [(); 3].map(|()| connect(&mut near, &mut far, &mut server, ClientOptions::default()).0);
+    for seed in 0..2 {
+        for client in clients {
+            near.send(client, &tlv(6, 100, seed));
+        }
+        near.flush();
+        if seed == 0 {
+            far.run_until(|far| far.received.len() == 3);
+        }
+    }
+    let waker = Waker::new().unwrap();
+    far.faces.poller().add(&waker, FOREIGN_TOKEN, Interest::Readable).unwrap();
+    waker.wake();
+    let mut events = Events::with_capacity(1);
+    let mut turns = Vec::new();
+    for _ in 0..6 {
+        far.faces.poller().wait(&mut events, None).unwrap();
+        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [FOREIGN_TOKEN]);
+        far.faces.look_into_rings(&mut events);
+        turns.push(events.iter().skip(1).map(|event| event.token).collect::<Vec<_>>());
+    }
+    assert!(turns.iter().all(|turn| turn.len() == 1), "{turns:?}");
+    assert_eq!(turns[..3], turns[3..], "one after the other");
+    assert!(turns[0] != turns[1] && turns[1] != turns[2] && turns[2] != turns[0], "{turns:?}");
     near.finish();
     far.finish();
 }

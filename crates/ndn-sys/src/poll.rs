@@ -46,9 +46,11 @@ pub struct Event {
     pub closed: bool,
 }
 
-/// Room for the events of one wait.
+/// Room for the events of one wait, and for as many that were [pushed](Self::push): the kernel, which
+/// fills its room if it can, leaves them theirs.
 pub struct Events {
     buffer: Vec<epoll::Event>,
+    pushed: Vec<epoll::Event>,
 }
 
 impl std::fmt::Debug for Events {
@@ -58,45 +60,53 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    /// Room for `capacity` events (at least 1).
+    /// Room for `capacity` events (at least 1) of the kernel, and for as many pushed ones.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { buffer: Vec::with_capacity(capacity.max(1)) }
+        let capacity = capacity.max(1);
+        Self { buffer: Vec::with_capacity(capacity), pushed: Vec::with_capacity(capacity) }
     }
 
-    /// Number of events of the last wait.
+    /// Number of events of the last wait, and of those pushed since.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() + self.pushed.len()
     }
 
     /// Forgets them.
     pub fn clear(&mut self) {
         self.buffer.clear();
+        self.pushed.clear();
     }
 
-    /// Adds that reading will not block of what was given this token, as long as there is room. Its
+    /// Adds that reading will not block of what was given this token; false if there is no room. Its
     /// event is [writable](Event::writable), too, by which it is told from one of the kernel.
-    pub fn push(&mut self, token: u64) {
-        if self.buffer.len() < self.buffer.capacity() {
+    #[must_use]
+    pub fn push(&mut self, token: u64) -> bool {
+        let has_room = self.pushed.len() < self.pushed.capacity();
+        if has_room {
             let flags = EventFlags::IN | EventFlags::OUT;
-            self.buffer.push(epoll::Event { flags, data: EventData::new_u64(token) });
+            self.pushed.push(epoll::Event { flags, data: EventData::new_u64(token) });
         }
+        has_room
     }
 
-    /// Whether the last wait ended without an event.
+    /// Whether there is no event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer.is_empty() && self.pushed.is_empty()
     }
 
-    /// Event `index` of the last wait.
+    /// Event `index`: those of the last wait come first, and then those pushed since.
     ///
     /// # Panics
     /// If there are no more than `index`.
     #[must_use]
     pub fn event(&self, index: usize) -> Event {
-        let epoll::Event { flags, data, .. } = self.buffer[index];
+        let epoll::Event { flags, data, .. } = match self.buffer.get(index) {
+            Some(event) => *event,
+            None => self.pushed[index - self.buffer.len()],
+        };
         let closed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         Event {
             token: data.u64(),
@@ -106,7 +116,7 @@ impl Events {
         }
     }
 
-    /// The events of the last wait.
+    /// All events.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         (0..self.len()).map(|index| self.event(index))
     }
@@ -158,7 +168,7 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_wait(2)`.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        events.buffer.clear();
+        events.clear();
         let timeout = timeout.map(whole_millis);
         match epoll::wait(&self.epoll, spare_capacity(&mut events.buffer), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -259,6 +269,30 @@ mod tests {
         poller.wait(&mut events, LOOK).unwrap();
         assert!(events.is_empty());
         assert!(poller.remove(&near).is_err());
+    }
+
+    #[test]
+    fn the_kernel_leaves_room_for_pushed_events() {
+        let (poller, wakers) = (Poller::new().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
+        for (token, waker) in (0..).zip(&wakers) {
+            poller.add(waker, token, Interest::Readable).unwrap();
+            waker.wake();
+        }
+        let mut events = Events::with_capacity(2);
+        for _ in 0..3 {
+            poller.wait(&mut events, None).unwrap();
+            assert_eq!(events.len(), 2, "forgets what was pushed, and fills its room");
+            // However much room the allocator gave.
+            let pushed: Vec<u64> = (10..).take_while(|&token| events.push(token)).collect();
+            assert!(pushed.len() >= 2);
+            assert_eq!(events.len(), 2 + pushed.len());
+            assert!(events.iter().take(2).all(|event| event.token < 3 && !event.writable));
+            let last: Vec<_> = events.iter().skip(2).collect();
+            assert!(last.iter().all(|event| event.readable && event.writable && !event.closed));
+            assert_eq!(last.iter().map(|event| event.token).collect::<Vec<_>>(), pushed);
+        }
+        events.clear();
+        assert!(events.is_empty() && events.push(1) && !events.is_empty());
     }
 
     #[test]

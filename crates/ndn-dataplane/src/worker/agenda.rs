@@ -12,7 +12,7 @@ use ndn_forwarding::PacketKind;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::Timestamp;
 
-use super::{COMMAND_TOKEN, EVENTS_PER_ROUND, PACKETS_PER_FLUSH, PACKETS_PER_ROUND, Worker};
+use super::{COMMAND_TOKEN, EVENTS_MAX, PACKETS_PER_FLUSH, PACKETS_PER_ROUND, Worker};
 
 /// Packets read from one upstream face in a row at most.
 const ANSWERS_IN_A_ROW: usize = 4096;
@@ -100,7 +100,7 @@ pub(crate) struct Agenda {
 impl Agenda {
     pub(crate) fn new() -> Self {
         Self {
-            order: Vec::with_capacity(EVENTS_PER_ROUND),
+            order: Vec::with_capacity(EVENTS_MAX),
             upstreams: 0,
             read_at: 0,
             portion: Portion::new(),
@@ -119,7 +119,7 @@ impl Agenda {
 
     /// Puts `count` events in order.
     fn arrange(&mut self, count: usize, mut is_upstream: impl FnMut(usize) -> bool) {
-        let count = count.min(EVENTS_PER_ROUND);
+        let count = count.min(EVENTS_MAX);
         let (order, positions) = (&mut self.order, 0..u16::try_from(count).unwrap_or(0));
         order.clear();
         order.extend(positions);

@@ -54,6 +54,8 @@ pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
 pub(crate) const CREW_TOKEN: u64 = FOREIGN_TOKEN + 1;
 /// Events of the poller per round at most.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
+/// With those of rings that the worker looks into by itself.
+const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
 /// Packets forwarded before what they caused is written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_PER_FLUSH: usize = 512;

@@ -84,19 +84,23 @@ impl FaceSet {
         !self.polled.is_empty()
     }
 
-    /// Adds an event for each face whose rings are looked at and hold something.
+    /// Adds an event for each face whose rings are looked at and hold something, as long as there is
+    /// room. Those left out come first the next time.
     #[inline]
     pub fn look_into_rings(&mut self, events: &mut Events) {
         let Self { polled, faces, .. } = self;
+        let (mut kept, mut left_out) = (0, None);
         polled.retain(|&index| {
             let Some(memif) = memif_in(faces, index).filter(|memif| memif.is_polled) else {
                 return false;
             };
-            if memif.has_frames() {
-                events.push(token_of(index));
+            if memif.has_frames() && !events.push(token_of(index)) {
+                left_out.get_or_insert(kept);
             }
+            kept += 1;
             true
         });
+        polled.rotate_left(left_out.unwrap_or(0));
     }
 
     /// Has all peers raise interrupts again, to wait for them. True if there is something in the rings
