@@ -168,6 +168,13 @@ impl MemifTransport {
         link.receivers.iter_mut().any(|receiver| receiver.is_empty() != Ok(true))
     }
 
+    /// Whether the peer looks into all its rings by itself, so that it need not be woken.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        let Rings::Up(link) = &self.rings else { return false };
+        link.senders.iter().all(|sender| sender.wakes_peer() == Ok(false))
+    }
+
     /// Puts a frame into a ring with room, or into the queue.
     #[inline]
     pub(crate) fn push(

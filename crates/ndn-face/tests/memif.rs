@@ -183,6 +183,44 @@ fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
     far.finish();
 }
 
+#[test]
+fn only_peers_that_look_by_themselves_are_shown_frames_early() {
+    let (mut near, watched, mut busy, busy_face, mut server) = connected(ClientOptions::default());
+    let mut asleep = Worker::new();
+    let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
+    let (stream, _, stream_far) = near.add_stream();
+    // Both look into the rings between them, as busy workers do.
+    near.faces.poll_rings();
+    busy.faces.poll_rings();
+    busy.send(busy_face, &tlv(6, 100, 1));
+    busy.flush();
+    assert_eq!(near.receive().1, tlv(6, 100, 1));
+    near.send(watched, &tlv(6, 100, 2));
+    near.flush();
+    assert_eq!(busy.receive().1, tlv(6, 100, 2));
+    assert!(near.faces.has_polled_rings() && busy.faces.has_polled_rings());
+
+    for face in [stream, sleeping, watched] {
+        near.send(face, &tlv(6, 100, 3));
+    }
+    near.faces.show_rings(near.now, &near.pool);
+    let mut events = Events::with_capacity(4);
+    busy.faces.look_into_rings(&mut events);
+    assert_eq!(events.len(), 1, "it has to wait for the flush");
+    assert!(!asleep.poll(Duration::ZERO), "it is woken for every burst");
+    assert!(support::read_available(&stream_far).is_empty());
+    near.flush();
+    for peer in [&mut busy, &mut asleep] {
+        assert_eq!(peer.receive().1, tlv(6, 100, 3));
+        peer.settle();
+        assert!(peer.received.is_empty(), "it came twice");
+    }
+    assert_eq!(near.read_exactly(&stream_far, 100), tlv(6, 100, 3));
+    for worker in [near, busy, asleep] {
+        worker.finish();
+    }
+}
+
 /// However few find room, and however much the kernel has to tell.
 #[test]
 fn all_rings_get_their_turn() {

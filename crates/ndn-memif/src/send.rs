@@ -185,6 +185,15 @@ impl Sender {
         self.published != self.position
     }
 
+    /// Whether the peer wants to be woken: it does not look into the ring by itself.
+    ///
+    /// # Errors
+    /// None that the peer could cause.
+    #[inline]
+    pub fn wakes_peer(&self) -> Result<bool, Fault> {
+        self.ring.wants_interrupts()
+    }
+
     /// Shows the peer what was sent since the last time, and wakes it if it wants that.
     ///
     /// # Errors

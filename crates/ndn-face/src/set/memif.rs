@@ -271,16 +271,16 @@ impl FaceSet {
     }
 
     /// Shows what was sent to peers that look into their rings as often as we do. That costs next to nothing,
-    /// and they work while we go on.
+    /// and they work while we go on. Those that have to be woken wait for [`flush`](Self::flush).
     #[inline]
     pub fn show_rings(&mut self, now: Timestamp, pool: &PacketPool) {
         if self.polled.is_empty() {
             return;
         }
         let mut at = 0;
-        while let Some(&index) = self.unflushed.get(at) {
-            if memif_in(&mut self.faces, index).is_some() {
-                self.unflushed.swap_remove(at);
+        while let Some(&index) = self.unflushed_memifs.get(at) {
+            if memif_in(&mut self.faces, index).is_some_and(|memif| memif.is_watched()) {
+                self.unflushed_memifs.swap_remove(at);
                 self.flush_face(now, index, pool);
             } else {
                 at += 1;

@@ -115,6 +115,7 @@ pub struct FaceSet {
     scratch: Vec<u8>,
     /// Faces, channels and ports to flush.
     unflushed: Vec<FaceIndex>,
+    unflushed_memifs: Vec<FaceIndex>,
     unflushed_channels: Vec<ChannelId>,
     unflushed_ports: Vec<PortId>,
     output_budget: Budget,
@@ -164,6 +165,7 @@ impl FaceSet {
             spare_partials: Vec::new(),
             scratch: Vec::new(),
             unflushed: Vec::new(),
+            unflushed_memifs: Vec::new(),
             unflushed_channels: Vec::new(),
             unflushed_ports: Vec::new(),
             output_budget: Budget::new(options.output_bytes_max),

@@ -42,6 +42,9 @@ impl FaceSet {
         while let Some(index) = self.unflushed.pop() {
             self.flush_face(now, index, pool);
         }
+        while let Some(index) = self.unflushed_memifs.pop() {
+            self.flush_face(now, index, pool);
+        }
         while let Some(channel) = self.unflushed_channels.pop() {
             self.flush_channel(channel, pool);
         }
@@ -140,7 +143,7 @@ impl FaceSet {
                 link.resend(now, &mut MemifSink { memif, budget, bytes_max, tap });
                 if !*listed {
                     *listed = true;
-                    self.unflushed.push(index);
+                    self.unflushed_memifs.push(index);
                 }
             }
             Transport::Internal(end) => {
@@ -289,7 +292,7 @@ impl TxSink for FaceSink<'_> {
                 let _ = link.send(self.now, &packet, &mut sink);
                 if !*listed {
                     *listed = true;
-                    set.unflushed.push(index);
+                    set.unflushed_memifs.push(index);
                 }
             }
             Transport::Internal(end) => {
