@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_memif::{ClientHandshake, Progress as Handshaken, Received};
+use ndn_memif::{ClientHandshake, Fault, Progress as Handshaken, Received, Receiver};
 use ndn_ring::PacketPool;
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Event, Events, Interest};
@@ -224,8 +224,8 @@ impl FaceSet {
                 Ok(Received::Malformed) => {
                     self.note_arrival(now, index, Some(LinkDropReason::Malformed));
                 }
-                Err(_fault) => {
-                    self.lose_connection(now, index, CloseReason::Misbehaved, pool);
+                Err(fault) => {
+                    self.end_for(now, index, fault, pool);
                     return Progress::Done;
                 }
             }
@@ -265,9 +265,18 @@ impl FaceSet {
     fn release_memif(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
         let Some(memif) = memif_in(&mut self.faces, index) else { return };
         let Rings::Up(link) = &mut memif.rings else { return };
-        if link.receivers.iter_mut().any(|receiver| receiver.release().is_err()) {
-            self.lose_connection(now, index, CloseReason::Misbehaved, pool);
+        let mut released = link.receivers.iter_mut().map(Receiver::release);
+        if let Some(fault) = released.find_map(Result::err) {
+            self.end_for(now, index, fault, pool);
         }
+    }
+
+    /// Ends the connection of a face, and tells the peer what it has done.
+    fn end_for(&mut self, now: Timestamp, index: FaceIndex, fault: Fault, pool: &PacketPool) {
+        if let Some(memif) = memif_in(&mut self.faces, index) {
+            memif.fault = Some(fault);
+        }
+        self.lose_connection(now, index, CloseReason::Misbehaved, pool);
     }
 
     /// Shows what was sent to peers that look into their rings as often as we do. That costs next to nothing,
@@ -307,7 +316,7 @@ impl FaceSet {
         match flushed {
             Ok(_) if queued > 0 => self.arm(index),
             Ok(_) => {}
-            Err(_fault) => self.lose_connection(now, index, CloseReason::Misbehaved, pool),
+            Err(fault) => self.end_for(now, index, fault, pool),
         }
     }
 
