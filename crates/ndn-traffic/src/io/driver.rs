@@ -143,7 +143,8 @@ pub fn run_consumer(
         let all_made = make_interests(consumer, &mut faces.endpoints, now);
         faces.flush()?;
         let deadline = consumer.next_deadline().unwrap_or(u64::MAX);
-        let deadline = end_ns.map_or(deadline, |end| deadline.min(end.max(now)));
+        // After the end only answers and expiries are waited for.
+        let deadline = end_ns.filter(|&end| end > now).map_or(deadline, |end| deadline.min(end));
         faces.wait(if all_made { deadline.saturating_sub(now) } else { 0 })?;
         now = clock::now();
         let Faces { endpoints, events, .. } = &mut faces;
