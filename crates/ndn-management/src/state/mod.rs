@@ -220,10 +220,15 @@ impl ControlState {
                 Handled::Data { answered: true }
             }
             Dispatch::Stored => Handled::Data { answered: self.send_stored(now, interest.name()) },
-            Dispatch::Events => Handled::Data { answered: self.send_event(now, &interest) },
+            Dispatch::Events => Handled::Event { answered: self.send_event(now, &interest) },
             Dispatch::Ignore(reason) => Handled::Ignored(reason),
         };
-        if matches!(handled, Handled::Ignored(_) | Handled::Data { answered: false }) {
+        if matches!(
+            handled,
+            Handled::Ignored(_)
+                | Handled::Data { answered: false }
+                | Handled::Event { answered: false }
+        ) {
             self.counters.ignored += 1;
         }
         handled

@@ -47,8 +47,13 @@ pub enum Handled {
         /// Why.
         reason: String,
     },
-    /// Answered from a dataset or the event stream, or nothing there to answer with.
+    /// Answered from a dataset, or nothing there to answer with.
     Data {
+        /// Whether there was an answer.
+        answered: bool,
+    },
+    /// Answered from the event stream, or the event is still to come.
+    Event {
         /// Whether there was an answer.
         answered: bool,
     },

@@ -169,7 +169,7 @@ impl Control {
     /// Logs what became of an Interest to management, and holds a face back whose commands are refused too
     /// often.
     pub(super) fn note_handled(&mut self, now: Now, face_id: u64, handled: Handled) {
-        if matches!(handled, Handled::Refused { .. } | Handled::Ignored(_))
+        if is_refused(&handled)
             && let Some(per_second) = self.config.limits.refused_commands_per_second
             && let Some(face) = self.faces.get_mut(&face_id)
             && face.excess.commands.note(now.monotonic_ns, per_second)
@@ -210,6 +210,19 @@ impl Control {
     }
 }
 
+/// Whether an Interest to management was refused or is never answered. An event that is still to come is
+/// what its readers wait for.
+const fn is_refused(handled: &Handled) -> bool {
+    match handled {
+        Handled::Refused { .. }
+        | Handled::Ignored(_)
+        | Handled::Malformed
+        | Handled::UnknownFace
+        | Handled::Data { answered: false } => true,
+        Handled::Command { .. } | Handled::Data { answered: true } | Handled::Event { .. } => false,
+    }
+}
+
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -219,6 +232,23 @@ mod tests {
     use super::*;
 
     const MINUTE_NS: u64 = 60_000_000_000;
+
+    #[test]
+    fn what_is_left_unanswered_counts_and_what_is_answered_does_not() {
+        let (verb, signer) = (ndn_management::Verb::RibRegister, String::new());
+        let refused = Handled::Refused { verb, signer, code: 403, reason: String::new() };
+        let unknown = Handled::Ignored(ndn_management::IgnoreReason::UnknownName);
+        let nothing = Handled::Data { answered: false };
+        for handled in [refused, unknown, nothing, Handled::Malformed] {
+            assert!(is_refused(&handled), "{handled:?}");
+        }
+        let carried_out = Handled::Command { verb, signer: String::new(), code: Some(200) };
+        let segment = Handled::Data { answered: true };
+        let [event, awaited] = [true, false].map(|answered| Handled::Event { answered });
+        for handled in [carried_out, segment, event, awaited] {
+            assert!(!is_refused(&handled), "{handled:?}");
+        }
+    }
 
     #[test]
     fn a_place_is_that_of_its_last_face() {

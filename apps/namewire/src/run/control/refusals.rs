@@ -54,7 +54,7 @@ impl Refusals {
                     }
                 }
             }
-            Handled::Data { .. } => {}
+            Handled::Data { .. } | Handled::Event { .. } => {}
             Handled::Ignored(reason) => debug!(face_id, %reason, "management Interest ignored"),
             Handled::Malformed => debug!(face_id, "not an Interest"),
             Handled::UnknownFace => debug!(face_id, "management Interest from a face that is gone"),

@@ -315,14 +315,14 @@ fn events_are_sent_and_can_be_asked_for() {
     let stream = name("/localhost/nfd/faces/events");
     let wire =
         InterestBuilder::new(&stream).can_be_prefix(true).must_be_fresh(true).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 2);
     harness.advance(2 * SECOND_NS);
-    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: false });
+    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: false });
     let mut fourth = stream.clone();
     fourth.push_sequence_num(3);
     let wire = InterestBuilder::new(&fourth).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
 }
 
