@@ -91,13 +91,23 @@ fn register_until(stream: &mut std::os::unix::net::UnixStream, is_over: &AtomicB
     }
 }
 
+/// Ends [`register_until`] when it is dropped, be it by a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn who_connects_while_others_are_served_is_answered_the_first_time() {
     let forwarder = Settings::new().start();
     let (mut busy, is_over) = (forwarder.connect(), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        // The other thread ends in any case, and nobody waits for it for ever.
+        let over = Over(&is_over);
         scope.spawn(|| register_until(&mut busy, &is_over));
-        // The other thread ends in any case.
         let unanswered = (0..300).find(|number| {
             let mut stream = forwarder.connect();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -106,7 +116,7 @@ fn who_connects_while_others_are_served_is_answered_the_first_time() {
             stream.write_all(&interest.lifetime_ms(60_000).to_vec().unwrap()).unwrap();
             stream.read(&mut [0]).is_err()
         });
-        is_over.store(true, Ordering::SeqCst);
+        drop(over);
         assert_eq!(unanswered, None, "the Interest of this one was lost");
     });
 }
