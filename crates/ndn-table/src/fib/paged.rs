@@ -79,6 +79,11 @@ impl<T: Clone> PagedVec<T> {
             }
         }
     }
+
+    /// Gives half of the free pages back, rounded up.
+    pub(super) fn trim(&mut self) {
+        self.spare.truncate(self.spare.len() / 2);
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +128,11 @@ mod tests {
             made.insert(array.pages[index / PAGE].as_ptr().addr());
             array.reuse(std::mem::replace(&mut published, array.clone()));
         }
-        // The page that all elements lay in at first, those of the array, and one that is copied into.
-        assert!(made.len() <= 23 && array.spare.len() <= 3, "{} {}", made.len(), array.spare.len());
+        // The page that all elements lay in at first, those of the array, and one that is copied into. An
+        // allocator may hand out again what was freed, so that the free ones are counted too.
+        let spare = array.spare.len();
+        assert!(made.len() <= 23 && (1..=3).contains(&spare), "{} {spare}", made.len());
+        (0..2).for_each(|_| array.trim());
+        assert!(array.spare.is_empty());
     }
 }

@@ -17,6 +17,8 @@ use crate::{FaceIndex, NameHasher};
 
 /// Prefixes and markers that one bucket is sized for.
 const ITEMS_PER_BUCKET: usize = 5;
+/// Looks for old versions in vain after which pages that are kept for changes are given back.
+const IDLE_LOOKS: u32 = 64;
 
 /// The FIB of the control thread: routes and strategy choices, and the versions made of them.
 ///
@@ -35,6 +37,8 @@ pub struct FibWriter {
     depth_counts: [u32; FIB_DEPTH_MAX + 1],
     published: Arc<FibSnapshot>,
     retired: Vec<Arc<FibSnapshot>>,
+    /// Times in a row that none of them were left to collect.
+    idle_looks: u32,
     hasher: NameHasher,
     entries_max: usize,
 }
@@ -58,6 +62,7 @@ impl FibWriter {
             real_count: 1,
             depth_counts: [0; FIB_DEPTH_MAX + 1],
             retired: Vec::new(),
+            idle_looks: 0,
             hasher: config.hasher,
             entries_max: config.entries_max,
         };
@@ -208,9 +213,20 @@ impl FibWriter {
         fresh
     }
 
-    /// Frees the versions that no shard holds any more; returns how many old ones are left.
+    /// Frees the versions that no shard holds any more; returns how many old ones are left. While there are
+    /// none, pages that were kept for changes are given back little by little.
     pub fn collect(&mut self) -> usize {
-        let Self { retired, working, .. } = self;
+        let Self { retired, working, idle_looks, .. } = self;
+        if retired.is_empty() {
+            // Not at once: changes that come one by one use the pages again.
+            *idle_looks = idle_looks.saturating_add(1);
+            if *idle_looks > IDLE_LOOKS {
+                working.buckets.trim();
+                working.entries.trim();
+            }
+            return 0;
+        }
+        *idle_looks = 0;
         // Whoever held one last does not any more: nobody can take it again but from here.
         for version in retired.extract_if(.., |version| Arc::strong_count(version) == 1) {
             if let Some(version) = Arc::into_inner(version) {
