@@ -23,8 +23,27 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The faces that follow their path, and the length of their frames.
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
-    faces: BTreeMap<u64, (SocketAddr, usize)>,
+    faces: BTreeMap<u64, PathFace>,
     next_look_ns: u64,
+}
+
+/// A face that follows its path.
+#[derive(Debug)]
+struct PathFace {
+    peer: SocketAddr,
+    /// Of its frames.
+    length: usize,
+    /// No look has come by since it was asked for: it may still have to come into being.
+    is_new: bool,
+}
+
+impl PathFace {
+    /// Whether it goes on following its path, for a look that finds the face with this MTU, or does not find
+    /// it. Otherwise it is gone, or an operator has given it an MTU.
+    fn follows(&mut self, found: Option<Option<usize>>) -> bool {
+        let is_new = std::mem::take(&mut self.is_new);
+        found.map_or(is_new, |mtu| mtu == Some(self.length))
+    }
 }
 
 impl PathMtus {
@@ -49,7 +68,7 @@ impl Control {
         if self.paths.faces.is_empty() {
             self.paths.next_look_ns = now_ns + nanos(LOOK);
         }
-        self.paths.faces.insert(face_id, (peer, length));
+        self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
         Some(length)
     }
 
@@ -61,12 +80,13 @@ impl Control {
         self.paths.next_look_ns = now_ns + nanos(LOOK);
         let most = settings::mtu(&self.config.faces);
         let Self { paths, faces, dataplane, .. } = self;
-        paths.faces.retain(|&face_id, (peer, length)| {
-            // One that is gone, or that an operator has given an MTU.
-            let Some(face) = faces.get_mut(&face_id) else { return false };
-            if face.options.link.mtu != Some(*length) {
+        paths.faces.retain(|&face_id, followed| {
+            let face = faces.get_mut(&face_id);
+            if !followed.follows(face.as_ref().map(|face| face.options.link.mtu)) {
                 return false;
             }
+            let Some(face) = face else { return true };
+            let PathFace { peer, length, .. } = followed;
             let now = longest(*peer, most);
             if now != *length {
                 info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
@@ -89,4 +109,23 @@ fn longest(peer: SocketAddr, most: usize) -> usize {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_that_is_still_being_made_is_not_forgotten() {
+        let peer = "192.0.2.1:6363".parse().unwrap();
+        let new = || PathFace { peer, length: 1472, is_new: true };
+        let mut face = new();
+        assert!(face.follows(None), "a look came in between");
+        assert!(face.follows(Some(Some(1472))));
+        assert!(!face.follows(None), "it is gone");
+        let mut refused = new();
+        assert!(refused.follows(None));
+        assert!(!refused.follows(None), "it never came into being");
+        assert!(!new().follows(Some(Some(1200))), "an operator has given it an MTU");
+    }
 }
