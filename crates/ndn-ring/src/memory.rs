@@ -126,7 +126,14 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
             MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB | MapFlags::FIXED_NOREPLACE,
         )
     };
-    let populated = mapped.and_then(|_| {
+    let populated = mapped.and_then(|at| {
+        // A kernel that does not know the flag takes the address for a hint.
+        if at != base.as_ptr().cast() {
+            if let Some(elsewhere) = NonNull::new(at.cast()) {
+                unmap(elsewhere, huge);
+            }
+            return Err(rustix::io::Errno::EXIST);
+        }
         // Now, and not when they are touched: a process that may not have them after all (a control group)
         // would be killed. By the thread that asks, whose NUMA node they come from.
         // SAFETY: nobody else knows of the memory, and its content stays.
@@ -233,10 +240,12 @@ mod tests {
         }
     }
 
-    /// More than a machine has: the mapping is made all the same.
+    /// More than the machine has free: the mapping is made all the same.
     #[test]
     fn huge_pages_that_there_are_not_are_done_without() {
-        let blocks = 1 << 20;
+        // Others may give some back meanwhile.
+        let length = crate::pages::free_huge_bytes(None) + 64 * HUGE_PAGE_BYTES;
+        let blocks = u32::try_from(length / BLOCK_SIZE).unwrap();
         let memory = BlockMemory::reserve(blocks, PagePreference::Best, usize::MAX).unwrap();
         let pages = memory.pages();
         assert!(pages.huge_bytes < blocks as usize * BLOCK_SIZE, "{pages:?}");
