@@ -238,7 +238,7 @@ fn buffers(workers: &[Interval]) -> Vec<String> {
         let sum = |figure: Figure| workers.iter().map(|one| figure(one)).sum::<u64>();
         let pages: [(Figure, &str); 3] = [
             (|one| one.packet_bytes_huge, "in huge pages"),
-            (|one| one.packet_bytes_transparent, "in transparent huge pages"),
+            (|one| one.packet_bytes_transparent, "for which transparent huge pages were asked for"),
             (|one| one.packet_bytes_ordinary, "in ordinary pages"),
         ];
         let pages = pages.iter().map(|(figure, name)| (sum(*figure) >> 20, name));

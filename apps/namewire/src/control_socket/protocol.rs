@@ -179,7 +179,7 @@ pub struct WorkerStatistics {
     /// Bytes of packet memory in huge pages that were set aside.
     #[serde(default)]
     pub packet_bytes_huge: u64,
-    /// Bytes of packet memory in transparent huge pages, as the kernel has them.
+    /// Bytes of packet memory for which the kernel was asked for transparent huge pages, and gave the first.
     #[serde(default)]
     pub packet_bytes_transparent: u64,
     /// Bytes of packet memory in ordinary pages.
