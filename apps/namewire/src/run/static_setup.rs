@@ -1,6 +1,7 @@
 //! Faces and routes that are there for good: those of the configuration, and permanent faces of
 //! WebTransport sessions, which the worker cannot open again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndn_face::Persistency;
@@ -14,6 +15,10 @@ use crate::config::{Config, StaticRoute};
 
 /// Tickets of static faces start here, out of the way of those of management.
 const FIRST_TICKET: u64 = 1 << 63;
+/// Faces made by command whose sessions have ended and are to be opened again, at a time.
+const LOST_MAX: usize = 64;
+/// How long they are tried.
+const LOST_TRIED: Duration = Duration::from_hours(1);
 
 /// A face to be made.
 #[derive(Debug)]
@@ -26,11 +31,23 @@ struct StaticFace {
     retry_ns: u64,
     /// Routes that it had when its session ended.
     routes: Vec<(Name, Route)>,
+    /// It was made by a command and has lost its session. What the configuration names has none.
+    lost: Option<Lost>,
+}
+
+/// A face that is there until its session is open again, or until it is given up.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    /// What it was called.
+    face_id: u64,
+    ends_at_ns: u64,
 }
 
 /// A permanent face whose session has ended by itself.
 #[derive(Debug)]
 pub(super) struct LostSession {
+    /// What it was called.
+    pub(super) face_id: u64,
     /// Its far end.
     pub(super) remote: FaceUri,
     /// How it was.
@@ -51,7 +68,9 @@ enum State {
 /// What the configuration asks for and how far it is.
 #[derive(Debug)]
 pub(super) struct StaticSetup {
-    faces: Vec<StaticFace>,
+    /// By the tickets of those who wait for them.
+    faces: BTreeMap<u64, StaticFace>,
+    next_ticket: u64,
     routes: Vec<StaticRoute>,
     /// How long to wait before another attempt to connect; doubled each time.
     retry_ns_min: u64,
@@ -63,9 +82,9 @@ impl StaticSetup {
     /// Everything still to do. The next hop of a route that is not among the static faces becomes a
     /// permanent face.
     pub(super) fn new(config: &Config) -> Self {
-        let nanos = |wait: Duration| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let mut setup = Self {
-            faces: Vec::new(),
+            faces: BTreeMap::new(),
+            next_ticket: FIRST_TICKET,
             routes: config.static_routes.clone(),
             retry_ns_min: nanos(config.faces.reconnect_min),
             retry_ns_max: nanos(config.faces.reconnect_max),
@@ -83,7 +102,7 @@ impl StaticSetup {
             setup.add((face.uri.clone(), local), persistency, pit_tokens, face.mtu);
         }
         for route in &config.static_routes {
-            if !setup.faces.iter().any(|face| face.remote == route.face) {
+            if !setup.faces.values().any(|face| face.remote == route.face) {
                 let remote = route.face.clone();
                 setup.add((remote, None), Persistency::Permanent, PitTokenPolicy::WhenSeen, None);
             }
@@ -98,18 +117,23 @@ impl StaticSetup {
         pit_tokens: PitTokenPolicy,
         mtu: Option<u64>,
     ) {
-        let ticket = Some(FIRST_TICKET + self.faces.len() as u64);
         let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
-        let wanted = Wanted { ticket, persistency, pit_tokens, options };
+        let wanted = Wanted { ticket: None, persistency, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
-        let routes = Vec::new();
-        self.faces.push(StaticFace { remote, local, wanted, state, retry_ns, routes });
+        let (routes, lost) = (Vec::new(), None);
+        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, lost });
+    }
+
+    fn insert(&mut self, mut face: StaticFace) {
+        face.wanted.ticket = Some(self.next_ticket);
+        self.faces.insert(self.next_ticket, face);
+        self.next_ticket += 1;
     }
 
     /// When [`due`](Self::due) has something to begin.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        let due = self.faces.iter().filter_map(|face| match face.state {
+        let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
             State::Begun | State::Made(_) => None,
         });
@@ -119,7 +143,7 @@ impl StaticSetup {
     /// The faces to be begun now.
     pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Option<FaceUri>, Wanted)> {
         let mut due = Vec::new();
-        for face in &mut self.faces {
+        for face in self.faces.values_mut() {
             if matches!(face.state, State::DueAt(at) if at <= now_ns) {
                 face.state = State::Begun;
                 due.push((face.remote.clone(), face.local.clone(), face.wanted));
@@ -145,6 +169,12 @@ impl StaticSetup {
             if let Err(error) = added {
                 warn!(%prefix, %error, "a route of a face that has come back was refused");
             }
+        }
+        let is_lost = |face: &mut StaticFace| face.lost.is_some();
+        if let Some(ticket) = ticket.filter(|_| self.face_of(ticket).is_some_and(is_lost)) {
+            // It is a face like others again.
+            self.faces.remove(&ticket);
+            return;
         }
         for route in self.routes.iter().filter(|route| route.face == remote) {
             let flags = [
@@ -185,6 +215,13 @@ impl StaticSetup {
     pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>) {
         let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
+        if let (Some(Lost { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
+            && ends_at_ns <= now_ns
+        {
+            warn!(face_id, remote = %face.remote, "a session could not be opened again: its face is given up");
+            self.faces.remove(&ticket);
+            return;
+        }
         face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
         face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
     }
@@ -192,23 +229,42 @@ impl StaticSetup {
     /// The session of a permanent face has ended, which the worker cannot open again: another one is
     /// opened, and its face gets the routes of this one.
     pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
-        let LostSession { remote, wanted, routes } = lost;
-        let known = self.faces.iter().position(|face| face.remote == remote);
-        let index = known.unwrap_or(self.faces.len());
-        if known.is_none() {
-            let Wanted { persistency, pit_tokens, .. } = wanted;
-            self.add((remote, None), persistency, pit_tokens, None);
+        let LostSession { face_id, remote, wanted, routes } = lost;
+        if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
+            face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
+            face.routes = routes;
+            face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+            return;
         }
-        let Some(face) = self.faces.get_mut(index) else { return };
-        face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
-        face.routes = routes;
-        face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+        if self.faces.values().filter(|face| face.lost.is_some()).count() >= LOST_MAX {
+            warn!(face_id, %remote, "a session is not opened again: so many others are waited for");
+            return;
+        }
+        let retry_ns = self.retry_ns_min;
+        let state = State::DueAt(now_ns.saturating_add(retry_ns));
+        let lost = Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(nanos(LOST_TRIED)) });
+        self.insert(StaticFace { remote, local: None, wanted, state, retry_ns, routes, lost });
+    }
+
+    /// The face that was called so and has lost its session is not opened again; false if there is none.
+    pub(super) fn cancel(&mut self, face_id: u64) -> bool {
+        let is_it = |face: &StaticFace| face.lost.is_some_and(|lost| lost.face_id == face_id);
+        let found = self.faces.iter().find(|(_, face)| is_it(face)).map(|(ticket, _)| *ticket);
+        found.is_some_and(|ticket| self.faces.remove(&ticket).is_some())
+    }
+
+    /// Whether the face of this ticket is not wanted any more.
+    pub(super) fn is_cancelled(&self, ticket: Option<u64>) -> bool {
+        ticket.is_some_and(|ticket| ticket >= FIRST_TICKET && !self.faces.contains_key(&ticket))
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
-        let index = usize::try_from(ticket?.checked_sub(FIRST_TICKET)?).ok()?;
-        self.faces.get_mut(index)
+        self.faces.get_mut(&ticket?)
     }
+}
+
+fn nanos(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -226,6 +282,16 @@ mod tests {
     use super::*;
     use crate::run::tables::Catalog;
 
+    fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
+        let wanted = Wanted {
+            ticket: Some(5),
+            persistency: Persistency::Permanent,
+            pit_tokens: PitTokenPolicy::WhenSeen,
+            options: ndn_management::request::FaceOptions::default(),
+        };
+        LostSession { face_id, remote: remote.clone(), wanted, routes: Vec::new() }
+    }
+
     #[test]
     fn a_permanent_session_comes_back_with_its_routes() {
         let mut setup = StaticSetup::new(&Config::default());
@@ -237,14 +303,8 @@ mod tests {
         for round in 0..2 {
             let face_id = 300 + round;
             let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
-            let wanted = Wanted {
-                ticket: Some(5),
-                persistency: Persistency::Permanent,
-                pit_tokens: PitTokenPolicy::WhenSeen,
-                options: ndn_management::request::FaceOptions::default(),
-            };
             let routes = vec![(prefix.clone(), route)];
-            setup.session_lost(1000, LostSession { remote: remote.clone(), wanted, routes });
+            setup.session_lost(1000, LostSession { routes, ..lost(face_id, &remote) });
             assert!(setup.due(1000).is_empty(), "there is a pause");
             let later = setup.next_deadline_ns().unwrap();
             let due = setup.due(later);
@@ -267,7 +327,42 @@ mod tests {
             setup.face_added(&mut state, ticket, face_id + 1);
             let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
             assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
+            assert!(setup.faces.is_empty(), "it is a face like others again");
         }
+    }
+
+    #[test]
+    fn lost_sessions_are_given_up_after_a_time() {
+        let mut setup = StaticSetup::new(&Config::default());
+        let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
+        setup.session_lost(1000, lost(300, &remote));
+        let mut last_ns = 0;
+        while let Some(at) = setup.next_deadline_ns() {
+            let due = setup.due(at);
+            setup.connect_failed(at, due[0].2.ticket);
+            last_ns = at;
+        }
+        let tried = nanos(LOST_TRIED);
+        assert!((tried..tried + 2 * setup.retry_ns_max + 1000).contains(&last_ns), "{last_ns}");
+        assert!(setup.faces.is_empty());
+    }
+
+    #[test]
+    fn so_many_sessions_are_waited_for_and_each_can_be_called_off() {
+        let mut setup = StaticSetup::new(&Config::default());
+        let max = u64::try_from(LOST_MAX).unwrap();
+        for number in 0..max + 9 {
+            let uri = format!("https://192.0.2.1:{}/ndn", 1000 + number);
+            setup.session_lost(1, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
+        }
+        assert_eq!(setup.faces.len(), LOST_MAX);
+        let begun = setup.due(u64::MAX).remove(0).2.ticket;
+        assert!(!setup.is_cancelled(begun) && !setup.is_cancelled(Some(5)));
+        assert!(!setup.cancel(300 + max), "it was one too many");
+        assert!(setup.cancel(300) && !setup.cancel(300));
+        assert!(setup.is_cancelled(begun), "while it was opened");
+        assert!((301..300 + max).all(|face_id| setup.cancel(face_id)));
+        assert_eq!(setup.next_deadline_ns(), None);
     }
 
     #[test]

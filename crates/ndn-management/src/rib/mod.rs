@@ -133,6 +133,22 @@ impl Rib {
         self.entries.iter().map(|(key, entry)| (name(key), entry.routes()))
     }
 
+    /// The routes to one face, with their prefixes in canonical order. The others are not looked at.
+    pub fn routes_to(&self, face_id: u64) -> impl Iterator<Item = (NameRef<'_>, &Route)> {
+        self.keys_of(face_id).flat_map(move |key| {
+            let routes = self.entries.get(key).map_or(&[][..], |entry| entry.routes());
+            let own = routes.iter().filter(move |route| route.face_id == face_id);
+            own.map(move |route| (name(key), route))
+        })
+    }
+
+    /// Which prefixes have a route to a face.
+    fn keys_of(&self, face_id: u64) -> impl Iterator<Item = &Key> {
+        let empty: Key = Arc::from(&[][..]);
+        let keys = self.faces.range((face_id, empty)..);
+        keys.take_while(move |(face, _)| *face == face_id).map(|(_, key)| key)
+    }
+
     /// Goes on with the listing, about `work` bytes; true if it is what the table is.
     pub(crate) fn go_on_listing(
         &mut self,
@@ -193,13 +209,7 @@ impl Rib {
 
     /// Removes every route to `face_id`; returns how many there were.
     pub fn remove_face(&mut self, face_id: u64) -> usize {
-        let empty: Key = Arc::from(&[][..]);
-        let prefixes: Vec<Key> = self
-            .faces
-            .range((face_id, empty)..)
-            .take_while(|(face, _)| *face == face_id)
-            .map(|(_, key)| Arc::clone(key))
-            .collect();
+        let prefixes: Vec<Key> = self.keys_of(face_id).map(Arc::clone).collect();
         let mut removed = 0;
         for key in prefixes {
             let origins: Vec<u64> = self

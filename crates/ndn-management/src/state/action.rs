@@ -49,7 +49,8 @@ pub enum Action {
         /// New options.
         options: FaceOptions,
     },
-    /// Close a face; [`face_destroyed`](super::ControlState::face_destroyed) follows in time.
+    /// Close a face; [`face_destroyed`](super::ControlState::face_destroyed) follows in time. One that is
+    /// not there is not to come back.
     DestroyFace {
         /// The face.
         face_id: u64,

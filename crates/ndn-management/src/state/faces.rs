@@ -307,9 +307,8 @@ impl ControlState {
             // NFD would close its own internal face here and be deaf from then on.
             return Outcome::reply(status::CONFLICT, "Reserved faces cannot be destroyed");
         }
-        if self.faces.get(face_id).is_some() {
-            self.actions.push_back(Action::DestroyFace { face_id });
-        }
+        // One that is gone may be on its way back.
+        self.actions.push_back(Action::DestroyFace { face_id });
         Outcome::Reply(success)
     }
 }

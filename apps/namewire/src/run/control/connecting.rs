@@ -32,6 +32,11 @@ impl ConnectingFaces {
         true
     }
 
+    /// Whether others wait for the face of this ticket.
+    pub(super) fn is_shared(&self, ticket: Option<u64>) -> bool {
+        self.0.iter().any(|first| Some(first.ticket) == ticket && !first.others.is_empty())
+    }
+
     /// Who else waits for the face of this ticket, which has been made, or cannot be.
     fn end(&mut self, ticket: Option<u64>) -> Vec<Wanted> {
         let first = self.0.iter().position(|first| Some(first.ticket) == ticket);
@@ -84,6 +89,7 @@ mod tests {
         assert!(!faces.begin(&here, &wanted(2)));
         assert!(faces.begin(&there, &wanted(3)));
         assert!(!faces.begin(&here, &wanted(4)));
+        assert!(faces.is_shared(Some(1)) && !faces.is_shared(Some(3)));
         assert!(faces.end(Some(2)).is_empty(), "it is not the first");
         assert!(faces.end(None).is_empty());
         let others: Vec<_> = faces.end(Some(1)).iter().map(|other| other.ticket).collect();

@@ -172,6 +172,9 @@ impl Control {
                 }
             }
             Action::DestroyFace { face_id } => {
+                if self.statics.cancel(face_id) {
+                    info!(face_id, "the face of a session that has ended is not opened again");
+                }
                 self.dataplane.send(Command::RemoveFace { face_id });
             }
             Action::SetStrategy { prefix, strategy } => {

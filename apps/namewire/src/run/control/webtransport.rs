@@ -94,11 +94,10 @@ impl Control {
         if face.options.persistency != Persistency::Permanent {
             return None;
         }
-        let routes = self.state.rib().iter().flat_map(|(prefix, routes)| {
-            let own = routes.iter().filter(|route| route.face_id == face_id);
-            own.map(move |route| (prefix.to_name(), *route))
-        });
+        let routes = self.state.rib().routes_to(face_id);
+        let routes = routes.map(|(prefix, route)| (prefix.to_name(), *route));
         Some(LostSession {
+            face_id,
             remote: ndn_management::FaceUri::parse(uri).ok()?,
             wanted: Wanted::again(&face.options),
             routes: routes.collect(),
@@ -113,6 +112,14 @@ impl Control {
         result: Result<Accepted, String>,
     ) {
         match result {
+            // Its face was destroyed meanwhile: dropping the session closes it.
+            Ok(_)
+                if self.statics.is_cancelled(wanted.ticket)
+                    && !self.connecting.is_shared(wanted.ticket) =>
+            {
+                let text = "the face is not wanted any more";
+                self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, text);
+            }
             Ok(session) => {
                 let face_id = self.dataplane.allocate_face_id();
                 let face = faces::opened_session(face_id, session, target, wanted, &self.config);

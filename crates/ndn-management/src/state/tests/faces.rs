@@ -289,6 +289,7 @@ fn destruction() {
     assert_eq!(harness.take_actions(), [Action::DestroyFace { face_id: TUNNEL }]);
     // A face that is not there is as good as destroyed.
     assert!(harness.command(APP, Verb::FaceDestroy, &face(9999)).is_ok());
+    assert_eq!(harness.take_actions(), [Action::DestroyFace { face_id: 9999 }]);
     assert_eq!(harness.command(APP, Verb::FaceDestroy, &face(0)).code, 400);
     assert_eq!(harness.command(APP, Verb::FaceDestroy, &face(FACE_ID_INTERNAL)).code, 409);
     assert_eq!(harness.take_actions(), []);
