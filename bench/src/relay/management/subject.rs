@@ -33,6 +33,10 @@ pub(super) struct Subject {
     running: Running,
     folder: PathBuf,
     pub(super) addresses: Addresses,
+    /// Whose face the FIB entries lead to: without it they would go.
+    #[expect(dead_code, reason = "kept open")]
+    operator: Option<UnixStream>,
+    fib_entries: u32,
 }
 
 impl Drop for Subject {
@@ -67,14 +71,15 @@ impl Subject {
         // The worker pins itself to its own; the other threads have what it leaves.
         let cpus = [options.cpus[0], options.cpus[2]];
         let running = Running::spawn(command, folder.join("namewire.log"), &cpus)?;
-        let mut subject = Self { running, folder, addresses };
+        let fib_entries = options.fib_entries;
+        let mut subject = Self { running, folder, addresses, operator: None, fib_entries };
         subject.running.await_listening(Program::Namewire, &subject.addresses)?;
         let producer = UnixStream::connect(subject.addresses.socket())?;
         let mut name = Name::default();
         name.push_generic(PREFIX);
         let route = ControlParameters { name: Some(name), ..ControlParameters::default() };
         attach::command(&producer, "fib", "add-nexthop", &route)?;
-        subject.fill(options)?;
+        subject.operator = Some(subject.fill(options)?);
         let consumer = UnixStream::connect(subject.addresses.socket())?;
         let consumers = vec![Endpoint::stream(OwnedFd::from(consumer))?];
         let producer = Endpoint::stream(OwnedFd::from(producer))?;
@@ -86,7 +91,7 @@ impl Subject {
     }
 
     /// Makes the FIB entries and faces that are to be listed.
-    fn fill(&self, options: &ManagementOptions) -> anyhow::Result<()> {
+    fn fill(&self, options: &ManagementOptions) -> anyhow::Result<UnixStream> {
         let operator = UnixStream::connect(self.addresses.socket())?;
         operator.set_read_timeout(Some(Duration::from_secs(10)))?;
         let mut filler = Filler { stream: &operator, on_the_way: 0, buffer: Vec::new() };
@@ -105,7 +110,8 @@ impl Subject {
             };
             filler.send(Verb::FibAddNextHop, &parameters)?;
         }
-        filler.wait_for(0)
+        filler.wait_for(0)?;
+        Ok(operator)
     }
 
     pub(super) fn resident_mib(&self) -> anyhow::Result<f64> {
@@ -137,6 +143,14 @@ impl Subject {
         }
         if String::from_utf8_lossy(&routes.stdout).contains(HOSTILE_PREFIX) {
             bail!("a hostile command was obeyed");
+        }
+        let status = self.nfdc()?.args(["status", "show"]).output()?;
+        let status = String::from_utf8_lossy(&status.stdout);
+        let mut words = status.split_ascii_whitespace();
+        let found = words.find_map(|word| word.strip_prefix("nFibEntries=")?.parse::<u32>().ok());
+        let Some(found) = found else { bail!("no status: {status}") };
+        if found < self.fib_entries {
+            bail!("{found} FIB entries are there and not {}", self.fib_entries);
         }
         Ok(())
     }
