@@ -34,7 +34,6 @@ pub(super) struct Subject {
     folder: PathBuf,
     pub(super) addresses: Addresses,
     /// Whose face the FIB entries lead to: without it they would go.
-    #[expect(dead_code, reason = "kept open")]
     operator: Option<UnixStream>,
     fib_entries: u32,
 }
