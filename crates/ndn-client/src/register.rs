@@ -6,7 +6,9 @@ use std::time::Duration;
 use ndn_management::{ControlParameters, Verb, route_flag};
 use ndn_packet::Name;
 use thiserror::Error;
+use tokio::task::AbortHandle;
 
+use crate::address::ForwarderAddress;
 use crate::endpoint::Endpoint;
 use crate::manage::CommandError;
 use crate::produce::Handler;
@@ -33,10 +35,17 @@ pub enum RegisterError {
 const REGISTER_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Attempts to register a prefix again.
 const REGISTER_ATTEMPTS: u32 = 20;
+/// How long the forwarder keeps a route that no connection ends with, unless it is renewed.
+const EXPIRATION: Duration = Duration::from_secs(60);
+/// How often such a route is renewed: two renewals may be lost.
+const RENEWAL: Duration = Duration::from_secs(20);
 
 impl Endpoint {
     /// Serves `prefix` and registers it at the forwarder, so that Interests come. A prefix has one
     /// handler; of nested prefixes the longest one that matches gets the Interest.
+    ///
+    /// Over UDP, where the forwarder does not hear of the end of an application, the route is for a minute and
+    /// renewed as long as the registration is there.
     ///
     /// A handler that owns an `Endpoint` keeps its own connection alive until it is unregistered.
     ///
@@ -73,11 +82,13 @@ pub struct Registration {
     prefix: Name,
     route_id: u64,
     registered: bool,
+    /// Renews the route, where it would expire.
+    renewal: Option<AbortHandle>,
 }
 
 impl Registration {
     fn new(endpoint: Endpoint, prefix: Name, route_id: u64) -> Self {
-        Self { endpoint, prefix, route_id, registered: false }
+        Self { endpoint, prefix, route_id, registered: false, renewal: None }
     }
 
     async fn register(mut self) -> Result<Self, RegisterError> {
@@ -86,6 +97,10 @@ impl Registration {
             .map_err(|error| RegisterError::Command { prefix: self.prefix.to_uri(), error })?;
         self.registered = true;
         self.endpoint.shared().lock().routes.set_registered(&self.prefix);
+        if expires(&self.endpoint) {
+            let renewal = tokio::spawn(renew(self.endpoint.clone(), self.prefix.clone()));
+            self.renewal = Some(renewal.abort_handle());
+        }
         Ok(self)
     }
 
@@ -95,7 +110,10 @@ impl Registration {
         &self.prefix
     }
 
-    fn detach(&self) {
+    fn detach(&mut self) {
+        if let Some(renewal) = self.renewal.take() {
+            renewal.abort();
+        }
         // The handler is dropped when the lock is free again.
         let removed = {
             let mut tables = self.endpoint.shared().lock();
@@ -133,10 +151,29 @@ fn prefix_parameters(prefix: &Name) -> ControlParameters {
     ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() }
 }
 
+/// Whether routes outlive the connection, as there is none that the forwarder could see the end of.
+fn expires(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.address(), Some(ForwarderAddress::Udp { .. }))
+}
+
+/// Registers a prefix again and again. A forwarder that was started anew gets it, too.
+async fn renew(endpoint: Endpoint, prefix: Name) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        if let Err(error) = register_prefix(&endpoint, &prefix).await {
+            tracing::warn!(%prefix, %error, "the route of a prefix is not renewed");
+        }
+    }
+}
+
 /// Asks the forwarder for a route to this face.
 async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), CommandError> {
-    let parameters =
-        ControlParameters { flags: Some(route_flag::CHILD_INHERIT), ..prefix_parameters(prefix) };
+    let expiration_ms = || u64::try_from(EXPIRATION.as_millis()).unwrap_or(u64::MAX);
+    let parameters = ControlParameters {
+        flags: Some(route_flag::CHILD_INHERIT),
+        expiration_period_ms: expires(endpoint).then(expiration_ms),
+        ..prefix_parameters(prefix)
+    };
     endpoint.management().command(Verb::RibRegister, &parameters).await.map(|_| ())
 }
 

@@ -203,10 +203,32 @@ const fn hint_of_silence(address: &ForwarderAddress) -> &'static str {
 
 impl From<RegisterError> for Failure {
     fn from(error: RegisterError) -> Self {
-        let refused =
-            if let RegisterError::Command { error, .. } = &error { Some(error) } else { None };
-        refused.map_or(Self::Failed as fn(String) -> Self, kind_of_command)(error.to_string())
+        let RegisterError::Command { error: of_command, .. } = &error else {
+            return Self::Failed(error.to_string());
+        };
+        let hint = REACHED.get().map_or("", |address| hint_of_refusal(address, of_command));
+        kind_of_command(of_command)(format!("{error}{hint}"))
     }
+}
+
+/// Why a forwarder of this address may not register a prefix.
+const fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> &'static str {
+    let is_of_host = match address {
+        ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) | ForwarderAddress::Tcp { .. } => {
+            true
+        }
+        ForwarderAddress::Udp { .. } | ForwarderAddress::WebTransport(_) => false,
+    };
+    if is_of_host {
+        return if matches!(error, CommandError::NoAnswer(_)) {
+            hint_of_silence(address)
+        } else {
+            ""
+        };
+    }
+    " (over the network prefixes are registered under /localhop/nfd, if `management.localhop_rib` in the \
+     forwarder's configuration allows it: \"any\" lets everybody do so, trust rules those who sign with \
+     --identity; or have a route added there to the face of this program)"
 }
 
 /// Reads a name on the command line.

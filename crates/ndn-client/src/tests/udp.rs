@@ -82,6 +82,10 @@ async fn tokens_and_fragmentation_go_together_and_commands_use_localhop() {
     let content = ndn_management::ControlResponse::new(200, "OK").to_vec();
     let answer = sign_data(&DataBuilder::new(command.name()).content(&content), &DigestSigner);
     forwarder.send(&answer.unwrap()).await.unwrap();
+    // No connection ends with the application: the route would stay.
+    let parameters = command.name().component(4).unwrap();
+    let parameters = ndn_management::ControlParameters::decode(parameters.value()).unwrap();
+    assert_eq!(parameters.expiration_period_ms, Some(60_000));
     let _served = producer.await.unwrap().unwrap();
 
     let interest = InterestBuilder::new(name("/udp/x").as_ref()).nonce(1).to_vec().unwrap();

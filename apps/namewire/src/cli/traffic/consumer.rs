@@ -81,7 +81,8 @@ pub(super) struct Options {
     /// HopLimit
     #[arg(long, value_name = "NUMBER")]
     hop_limit: Option<u8>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
+    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port or memif:///socket; may be
+    /// given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Longest frame over UDP, in bytes; longer packets are fragmented

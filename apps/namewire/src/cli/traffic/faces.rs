@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ndn_client::{Candidates, EndpointOptions, Family, ForwarderAddress};
-use ndn_management::{ControlParameters, ControlResponse, Verb};
+use ndn_client::{Candidates, Family, ForwarderAddress};
+use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
 use ndn_traffic::io::Endpoint;
@@ -14,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
+use super::routes::Routes;
 
 const REPLY_TIMEOUT_S: i64 = 5;
 /// Sockets of one generator.
@@ -41,6 +43,13 @@ pub(super) fn connect(
     if transports.is_empty() || transports.len() * count as usize > FACES_MAX {
         return Err(Failure::Usage(format!("a generator has 1 to {FACES_MAX} faces")));
     }
+    if let Some(address) =
+        transports.iter().find(|one| matches!(one, ForwarderAddress::WebTransport(_)))
+    {
+        return Err(Failure::Usage(format!(
+            "{address}: the traffic generator does not speak WebTransport; it takes unix, tcp, udp and memif"
+        )));
+    }
     let mut faces = Vec::new();
     for address in transports {
         for _ in 0..count {
@@ -58,9 +67,7 @@ fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
     match address {
         ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
         ForwarderAddress::Memif(address) => Endpoint::memif(address, rand::random()),
-        ForwarderAddress::WebTransport(_) => {
-            Err(std::io::Error::other("the traffic generator does not speak WebTransport"))
-        }
+        ForwarderAddress::WebTransport(_) => Err(std::io::ErrorKind::Unsupported.into()),
         ForwarderAddress::Tcp { host, port, family } => {
             let remote = resolve(host, *port, *family)?;
             let stream = std::net::TcpStream::connect_timeout(&remote, Duration::from_secs(5))?;
@@ -99,12 +106,14 @@ fn divided<'a, T: PartialEq>(forwarders: &[T], prefixes: &'a [Name]) -> Vec<Vec<
 }
 
 /// Asks each forwarder to send Interests for `prefixes`, for each of them to one of the faces. UDP faces
-/// are made and routed to by way of `management`, because management does not answer there.
+/// are made and routed to by way of `management`, because management does not answer there; they last as
+/// long as what is returned.
 pub(super) fn register(
     faces: &mut [(Endpoint, ForwarderAddress)],
     prefixes: &[Name],
     management: Option<&ForwarderAddress>,
-) -> Outcome {
+    stop: &AtomicBool,
+) -> Outcome<Option<Routes>> {
     let forwarders: Vec<ForwarderAddress> =
         faces.iter().map(|(_, address)| address.clone()).collect();
     let divided = divided(&forwarders, prefixes);
@@ -117,7 +126,7 @@ pub(super) fn register(
     let mut datagrams = Vec::new();
     for ((endpoint, address), prefixes) in faces.iter_mut().zip(divided) {
         match endpoint.local_address() {
-            Some(local) => datagrams.push((local, prefixes)),
+            Some(local) => datagrams.push((local, prefixes.into_iter().cloned().collect())),
             None => {
                 for prefix in prefixes {
                     register_stream(endpoint, prefix, address)?;
@@ -126,37 +135,9 @@ pub(super) fn register(
         }
     }
     if datagrams.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let address = management.cloned();
-    super::super::connect::block_on(async {
-        let options = EndpointOptions { address, ..EndpointOptions::default() };
-        let endpoint = ndn_client::Endpoint::connect(options)
-            .await
-            .map_err(|error| Failure::Unreachable(error.to_string()))?;
-        let management = endpoint.management();
-        for (local, prefixes) in datagrams {
-            let scheme = if local.is_ipv6() { "udp6" } else { "udp4" };
-            let parameters = ControlParameters {
-                uri: Some(format!("{scheme}://{local}")),
-                ..ControlParameters::default()
-            };
-            let response = management.respond(Verb::FaceCreate, &parameters).await?;
-            let face_id = response.parameters().ok().and_then(|found| found.face_id);
-            let face_id = face_id.ok_or_else(|| {
-                Failure::Failed(format!("no face to {local}: {} {}", response.code, response.text))
-            })?;
-            for prefix in prefixes {
-                let parameters = ControlParameters {
-                    name: Some(prefix.clone()),
-                    face_id: Some(face_id),
-                    ..ControlParameters::default()
-                };
-                management.command(Verb::RibRegister, &parameters).await?;
-            }
-        }
-        Ok(())
-    })
+    Routes::establish(datagrams, management.cloned(), stop).map(Some)
 }
 
 /// Registers a prefix by the connection that is to get its Interests.

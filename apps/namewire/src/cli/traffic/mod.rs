@@ -3,6 +3,7 @@
 mod consumer;
 mod faces;
 mod producer;
+mod routes;
 
 use std::path::Path;
 use std::sync::Arc;

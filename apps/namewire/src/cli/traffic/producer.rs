@@ -45,7 +45,8 @@ pub(super) struct Options {
     /// Append this to the names of Data for CanBePrefix Interests
     #[arg(long, value_parser = name)]
     suffix: Option<Name>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port or udp://host:port; may be given several times
+    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port or memif:///socket; may be
+    /// given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Longest frame over UDP, in bytes; longer packets are fragmented
@@ -92,10 +93,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
     let stop = stop_flag()?;
     let mut faces = faces::connect(&options.transport, options.faces, options.mtu)?;
-    faces::register(&mut faces, &prefixes, options.management.as_ref())?;
     if options.threads > faces.len() {
         return Err(Failure::Usage("each thread needs a face: see --faces".to_owned()));
     }
+    let routes = faces::register(&mut faces, &prefixes, options.management.as_ref(), &stop)?;
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     if !options.json {
         output::print_line("answering; Ctrl-C ends it")?;
@@ -105,9 +106,10 @@ pub(super) fn run(options: &Options) -> Outcome {
     let figures = run_producers(running, &stop, |interests| {
         progress.set_message(counted(interests, "Interest"));
         progress.tick();
-    })
-    .map_err(|error| io_failure(&error))?;
+    });
     progress.finish_and_clear();
+    drop(routes);
+    let figures = figures.map_err(|error| io_failure(&error))?;
     let mut found = vec![ProducerCounters::default(); patterns.len()];
     for producer in &producers {
         found.iter_mut().zip(producer.counters()).for_each(|(sum, one)| *sum = sum.plus(*one));

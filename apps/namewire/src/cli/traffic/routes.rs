@@ -1,0 +1,198 @@
+//! Faces and routes of a generator that receives by UDP. No connection ends with it, so a thread takes
+//! them back when it does, and while it runs keeps the routes, which go by themselves otherwise.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ndn_client::{Endpoint, EndpointOptions, ForwarderAddress, Management};
+use ndn_management::{ControlParameters, Verb, status};
+use ndn_packet::Name;
+use tokio::sync::oneshot;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output;
+
+/// How long the forwarder keeps a route that nobody renews.
+const EXPIRATION: Duration = Duration::from_secs(60);
+/// How often routes are renewed: two renewals may be lost.
+const RENEWAL: Duration = Duration::from_secs(20);
+/// How long the end may take.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often to look whether the program was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The routes to sockets of this program, as long as this is there.
+#[derive(Debug)]
+pub(super) struct Routes {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A socket and what is to come to it.
+#[derive(Debug)]
+struct Target {
+    local: SocketAddr,
+    prefixes: Vec<Name>,
+    /// The forwarder's face to it.
+    face_id: Option<u64>,
+}
+
+impl Routes {
+    /// Has the forwarder at `management` make faces to these sockets, and routes to them.
+    ///
+    /// # Errors
+    /// The forwarder refuses, is not there, or `stop` has become true meanwhile: nothing is left of them.
+    pub(super) fn establish(
+        sockets: Vec<(SocketAddr, Vec<Name>)>,
+        management: Option<ForwarderAddress>,
+        stop: &AtomicBool,
+    ) -> Outcome<Self> {
+        let target = |(local, prefixes)| Target { local, prefixes, face_id: None };
+        let targets: Vec<Target> = sockets.into_iter().map(target).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Failed(format!("no runtime: {error}")))?;
+        let (stopping, stopped) = oneshot::channel();
+        let (sender, established) = channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(keep(targets, management, stopped, |outcome| {
+                let _ = sender.send(outcome);
+            }));
+            // Looking a host name up cannot be interrupted; nobody waits for it.
+            runtime.shutdown_background();
+        });
+        // Dropped in case of an error, this waits until what was made is gone.
+        let routes = Self { stop: Some(stopping), thread: Some(thread) };
+        wait_for(&established, stop)?;
+        Ok(routes)
+    }
+}
+
+fn wait_for(established: &Receiver<Outcome>, stop: &AtomicBool) -> Outcome {
+    loop {
+        match established.recv_timeout(LOOK) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Interrupted);
+            }
+        }
+    }
+}
+
+impl Drop for Routes {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes faces and routes, tells whether it could, and takes them back when `stopped` ends.
+async fn keep(
+    mut targets: Vec<Target>,
+    address: Option<ForwarderAddress>,
+    mut stopped: oneshot::Receiver<()>,
+    tell: impl FnOnce(Outcome),
+) {
+    let options = EndpointOptions { address, ..EndpointOptions::default() };
+    let endpoint = tokio::select! {
+        endpoint = Endpoint::connect(options) => endpoint,
+        _ = &mut stopped => return,
+    };
+    let endpoint = match endpoint {
+        Ok(endpoint) => endpoint,
+        Err(error) => return tell(Err(Failure::Unreachable(error.to_string()))),
+    };
+    let management = endpoint.management();
+    let outcome = tokio::select! {
+        outcome = make(&management, &mut targets) => outcome,
+        _ = &mut stopped => Err(Failure::Interrupted),
+    };
+    let is_made = outcome.is_ok();
+    if is_made {
+        tell(outcome);
+        renew(&management, &mut targets, stopped).await;
+        take_back(&management, &targets).await;
+    } else {
+        take_back(&management, &targets).await;
+        tell(outcome);
+    }
+}
+
+/// Renews the routes until `stopped` ends. A forwarder that was started again gets them anew.
+async fn renew(
+    management: &Management,
+    targets: &mut [Target],
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut is_failing = false;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(RENEWAL) => {}
+            _ = &mut stopped => return,
+        }
+        let outcome = tokio::select! {
+            outcome = make(management, targets) => outcome,
+            _ = &mut stopped => return,
+        };
+        match outcome {
+            Err(error) if !is_failing => {
+                is_failing = true;
+                output::note(&format_args!("namewire: the routes are not renewed: {error}"));
+            }
+            Err(_) => {}
+            Ok(()) => is_failing = false,
+        }
+    }
+}
+
+async fn make(management: &Management, targets: &mut [Target]) -> Outcome {
+    for Target { local, prefixes, face_id } in targets {
+        let scheme = if local.is_ipv6() { "udp6" } else { "udp4" };
+        let parameters = ControlParameters {
+            uri: Some(format!("{scheme}://{local}")),
+            ..ControlParameters::default()
+        };
+        // 409 is said of a face that is there already, and tells which.
+        let response = management.respond(Verb::FaceCreate, &parameters).await?;
+        let found = matches!(response.code, status::OK | status::CONFLICT)
+            .then(|| response.parameters().ok().and_then(|found| found.face_id))
+            .flatten();
+        *face_id = Some(found.ok_or_else(|| {
+            Failure::Failed(format!("no face to {local}: {} {}", response.code, response.text))
+        })?);
+        for prefix in prefixes.iter() {
+            let expiration_ms = u64::try_from(EXPIRATION.as_millis()).unwrap_or(u64::MAX);
+            let parameters = ControlParameters {
+                name: Some(prefix.clone()),
+                face_id: *face_id,
+                expiration_period_ms: Some(expiration_ms),
+                ..ControlParameters::default()
+            };
+            management.command(Verb::RibRegister, &parameters).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Destroys the faces, and with them go their routes.
+async fn take_back(management: &Management, targets: &[Target]) {
+    let destroy = async {
+        for face_id in targets.iter().filter_map(|target| target.face_id) {
+            let parameters =
+                ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+            if let Err(error) = management.command(Verb::FaceDestroy, &parameters).await {
+                output::note(&format_args!("namewire: face {face_id} stays behind: {error}"));
+            }
+        }
+    };
+    if tokio::time::timeout(REMOVAL_TIMEOUT, destroy).await.is_err() {
+        output::note(
+            &"namewire: the forwarder does not answer; its faces to this program stay behind",
+        );
+    }
+}
