@@ -122,6 +122,7 @@ impl Forwarder {
             std::fs::write(&config, toml(settings, &socket, port)).expect("a configuration file");
             let mut command = Command::new(program());
             command.arg("run").arg("--config").arg(&config).args(&settings.arguments);
+            command.env("STATE_DIRECTORY", directory.path());
             command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
             let mut process = Process::start("forwarder", command, directory.path());
             if wait_until_listening(&mut process) {

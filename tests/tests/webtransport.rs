@@ -141,6 +141,56 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
     wait_until("the route to come back", || route_of(&later).then_some(()));
 }
 
+/// A certificate that a listener has made is the same after its next start, so that who knows its hash comes
+/// back; of another one it is told that it does not fit.
+#[test]
+fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
+    let [kept, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |state: &Path| {
+        let text = format!(
+            "[listeners.webtransport]\nenabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n\
+             state_directory = \"{}\"",
+            state.display()
+        );
+        Settings::new().toml(&text).start()
+    };
+    let end = |mut forwarder: Forwarder| {
+        forwarder.process.signal(Signal::TERM);
+        forwarder.process.wait();
+    };
+    let first = start(kept.path());
+    let hash =
+        |forwarder: &Forwarder| forwarder.json(&["webtransport"])["certificate_hashes"][0].clone();
+    let first_hash = hash(&first);
+    let url = format!("https://127.0.0.1:{port}/ndn#sha256={}", first_hash.as_str().unwrap());
+    let retries = "[faces]\nreconnect_min = \"50ms\"\nreconnect_max = \"200ms\"";
+    let branch = Settings::new().toml(retries).start();
+    let _ = branch.output(&["face", "create", &url, "--persistency", "permanent"]);
+    let _ = branch.output(&["route", "add", "/far", &url]);
+    let earlier = face(&branch, &url).unwrap();
+    end(first);
+    wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
+    let stranger = start(other.path());
+    let shown = hash(&stranger);
+    wait_until("the other certificate to be told", || {
+        let told = branch.output(&["face", "list"]);
+        (told.contains(&url) && told.contains(shown.as_str().unwrap())).then_some(())
+    });
+    end(stranger);
+    let second = start(kept.path());
+    assert_eq!(hash(&second), first_hash);
+    let later = wait_until("the face to come back", || face(&branch, &url));
+    assert_ne!(earlier["face_id"], later["face_id"]);
+    wait_until("its route to come back", || {
+        let routes = branch.json(&["route", "list"]);
+        let mut routes = routes.as_array().unwrap().iter();
+        routes
+            .any(|route| route["prefix"] == "/far" && route["face_id"] == later["face_id"])
+            .then_some(())
+    });
+}
+
 #[test]
 fn a_page_in_a_browser_fetches_an_object() {
     if !(require(&[Peer::Ndnts]) && browser_found()) {

@@ -26,9 +26,9 @@ const STREAM_BUFFER_LEN: usize = 1024 * 1024;
 /// Why there is no connection to a forwarder.
 #[derive(Debug, Error)]
 #[error(
-    "no forwarder can be reached at {tried} ({source_text}): {error}. {advice}",
+    "no forwarder can be reached at {tried}{source_text}: {error}{advice}",
     tried = .tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", nor at "),
-    source_text = .source,
+    source_text = origin(.source),
     advice = advice(.source, .error)
 )]
 pub struct ConnectError {
@@ -41,7 +41,20 @@ pub struct ConnectError {
     pub error: io::Error,
 }
 
+/// Where an address comes from, beside it; who has given it knows.
+fn origin(source: &AddressSource) -> String {
+    if *source == AddressSource::Given { String::new() } else { format!(" ({source})") }
+}
+
 fn advice(source: &AddressSource, error: &io::Error) -> String {
+    // There is somebody, and it says what is to be done.
+    if error.kind() == io::ErrorKind::InvalidData {
+        return String::new();
+    }
+    format!(". {}", next_step(source, error))
+}
+
+fn next_step(source: &AddressSource, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return "This user may not open the socket: run as another user, or change the socket's mode in \
                 the forwarder's configuration."
@@ -122,7 +135,12 @@ impl Socket {
             }
             ForwarderAddress::WebTransport(target) => {
                 let attached = ndn_webtransport::attach(target, SESSION_IDLE_TIMEOUT).await;
-                let (stream, mtu) = attached.map_err(io::Error::other)?;
+                let (stream, mtu) = attached.map_err(|error| match error {
+                    ndn_webtransport::ConnectError::NotTrusted(_) => {
+                        io::Error::new(io::ErrorKind::InvalidData, error)
+                    }
+                    ndn_webtransport::ConnectError::Failed(_) => io::Error::other(error),
+                })?;
                 let (reader, writer) = tokio::io::split(stream);
                 Ok(Self::Frames(Box::new(reader), Box::new(writer), mtu))
             }

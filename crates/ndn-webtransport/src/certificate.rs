@@ -1,4 +1,4 @@
-//! Whom a listener says it is: certificates from files, and self-signed ones that renew themselves.
+//! Whom a listener says it is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,8 @@ use thiserror::Error;
 use wtransport::tls::WEBTRANSPORT_ALPN;
 use wtransport::tls::rustls::crypto::aws_lc_rs::default_provider;
 use wtransport::tls::rustls::pki_types::pem::PemObject;
-use wtransport::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use wtransport::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use wtransport::tls::rustls::{self, ServerConfig};
-
-use crate::x509;
-
-const DAY_S: u64 = 86_400;
-/// Self-signed certificates hold from a day ago, for clocks that are late.
-const EARLIER_S: u64 = DAY_S;
-/// And for so long from now: browsers refuse to trust a hash of one that holds for more than 14 days.
-const LATER_S: u64 = 12 * DAY_S;
-/// So long before the end there is a successor, whose hash is told beside that of the certificate.
-const PREPARE_S: u64 = 6 * DAY_S;
-/// So long before the end the successor takes over.
-const TAKE_OVER_S: u64 = DAY_S;
 
 /// Why a certificate cannot be used.
 #[derive(Debug, Error)]
@@ -100,19 +88,7 @@ impl Identity {
         Self::new(chain, key)
     }
 
-    /// A self-signed one with a key of its own, that holds from a day before `now_s` (seconds since 1970)
-    /// to 12 days after.
-    ///
-    /// # Errors
-    /// There are no random numbers.
-    pub fn self_signed(now_s: u64) -> Result<Self, CertificateError> {
-        let (key, certificate) =
-            x509::self_signed(now_s.saturating_sub(EARLIER_S), now_s.saturating_add(LATER_S))?;
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
-        Self::new(vec![CertificateDer::from(certificate)], key)
-    }
-
-    fn new(
+    pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, CertificateError> {
@@ -147,57 +123,12 @@ pub(crate) fn hash_of(certificate: &[u8]) -> CertificateHash {
     CertificateHash(hash)
 }
 
-/// Self-signed certificates, one after the other.
-#[derive(Debug)]
-pub(crate) struct Rotation {
-    current: Identity,
-    /// When the current one ends.
-    end_s: u64,
-    next: Option<(Identity, u64)>,
-}
-
-impl Rotation {
-    pub(crate) fn new(now_s: u64) -> Result<Self, CertificateError> {
-        let current = Identity::self_signed(now_s)?;
-        Ok(Self { current, end_s: now_s.saturating_add(LATER_S), next: None })
-    }
-
-    pub(crate) fn current(&self) -> &Identity {
-        &self.current
-    }
-
-    /// The hash of the current certificate, and of the one to come if there is one.
-    pub(crate) fn hashes(&self) -> Vec<CertificateHash> {
-        let next = self.next.as_ref().map(|(next, _)| next.hash());
-        std::iter::once(self.current.hash()).chain(next).collect()
-    }
-
-    /// Makes or installs a successor when it is time. Whether something has changed.
-    pub(crate) fn look(&mut self, now_s: u64) -> Result<bool, CertificateError> {
-        let mut has_changed = false;
-        // After a long sleep, or when the clock was put forward.
-        if self.next.as_ref().is_some_and(|(_, end_s)| now_s.saturating_add(TAKE_OVER_S) >= *end_s)
-        {
-            self.next = None;
-        }
-        if self.next.is_none() && now_s.saturating_add(PREPARE_S) >= self.end_s {
-            self.next = Some((Identity::self_signed(now_s)?, now_s.saturating_add(LATER_S)));
-            has_changed = true;
-        }
-        if now_s.saturating_add(TAKE_OVER_S) >= self.end_s
-            && let Some((next, end_s)) = self.next.take()
-        {
-            (self.current, self.end_s) = (next, end_s);
-            has_changed = true;
-        }
-        Ok(has_changed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::x509::{self, pem};
 
+    const DAY_S: u64 = 86_400;
     const NOW_S: u64 = 1_795_000_000;
 
     #[test]
@@ -214,46 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_successor_before_a_certificate_ends() {
-        let mut rotation = Rotation::new(NOW_S).unwrap();
-        let first = rotation.current().hash();
-        assert!(!rotation.look(NOW_S + 5 * DAY_S).unwrap());
-        assert_eq!(rotation.hashes(), [first]);
-        assert!(rotation.look(NOW_S + 6 * DAY_S).unwrap());
-        let [told_first, told_next] = rotation.hashes()[..] else { panic!("no successor") };
-        assert_eq!(told_first, first);
-        assert_ne!(told_next, first);
-        assert!(!rotation.look(NOW_S + 10 * DAY_S).unwrap());
-        assert!(rotation.look(NOW_S + 11 * DAY_S).unwrap());
-        // The one that was told takes over.
-        assert_eq!(rotation.hashes(), [told_next]);
-        assert!(!rotation.look(NOW_S + 11 * DAY_S + 1).unwrap());
-        // It was made on the sixth day, and holds to the eighteenth.
-        assert!(rotation.look(NOW_S + 12 * DAY_S).unwrap());
-        assert_eq!(rotation.hashes().len(), 2);
-    }
-
-    #[test]
-    fn a_machine_that_slept_for_weeks_has_a_certificate_that_holds() {
-        let mut rotation = Rotation::new(NOW_S).unwrap();
-        rotation.look(NOW_S + 7 * DAY_S).unwrap();
-        let earlier = rotation.hashes();
-        assert!(rotation.look(NOW_S + 40 * DAY_S).unwrap());
-        assert!(!earlier.contains(&rotation.current().hash()));
-        assert_eq!(rotation.end_s, NOW_S + 52 * DAY_S);
-    }
-
-    #[test]
     fn files_that_do_not_fit_are_refused() {
         let (key, certificate) = x509::self_signed(NOW_S, NOW_S + DAY_S).unwrap();
-        let pem = |label: &str, bytes: &[u8]| {
-            use std::fmt::Write;
-            let mut text = format!("-----BEGIN {label}-----\n");
-            for line in base64(bytes).as_bytes().chunks(64) {
-                let _ = writeln!(text, "{}", str::from_utf8(line).unwrap());
-            }
-            format!("{text}-----END {label}-----\n")
-        };
         let (certificate, key) = (pem("CERTIFICATE", &certificate), pem("PRIVATE KEY", &key));
         let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
         assert_ne!(identity.hash(), CertificateHash([0; 32]));
@@ -269,20 +162,5 @@ mod tests {
         ] {
             let _ = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err();
         }
-    }
-
-    fn base64(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let mut text = String::new();
-        for three in bytes.chunks(3) {
-            let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-            let bits = bits << (8 * (3 - three.len()));
-            for place in 0..4_usize {
-                let digit = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap();
-                text.push(if place <= three.len() { char::from(DIGITS[digit]) } else { '=' });
-            }
-        }
-        text
     }
 }

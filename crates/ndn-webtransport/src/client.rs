@@ -12,7 +12,9 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use wtransport::config::{DnsLookupFuture, DnsResolver};
 use wtransport::tls::client::build_default_tls_config;
+use wtransport::tls::rustls::client::WebPkiServerVerifier;
 use wtransport::tls::rustls::client::danger::ServerCertVerifier;
+use wtransport::tls::rustls::crypto::aws_lc_rs::default_provider;
 use wtransport::tls::rustls::{self, RootCertStore};
 use wtransport::tls::{Sha256Digest, client::ServerHashVerification};
 use wtransport::{ClientConfig, Endpoint};
@@ -20,6 +22,7 @@ use wtransport::{ClientConfig, Endpoint};
 use crate::certificate::CertificateHash;
 use crate::counters::Counters;
 use crate::session::{Session, transport_config};
+use crate::verifier::{Objection, Verifier};
 use crate::{PATH, PORT};
 
 /// How long it may take to open a session.
@@ -126,16 +129,33 @@ impl fmt::Display for Target {
     }
 }
 
+/// Why there is no session, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// Nobody answers, or not as a listener of WebTransport does.
+    #[error("{0}")]
+    Failed(String),
+    /// Somebody does, who is not believed to be the one.
+    #[error("somebody listens there who is not trusted: {0}")]
+    NotTrusted(String),
+}
+
+impl From<String> for ConnectError {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// Opens a session and carries it on a task of the runtime: frames go and come by the stream, one behind the
 /// other. Those to be sent are of at most so many bytes as are returned beside. The session ends with the
 /// stream, and the stream with the session.
 ///
 /// # Errors
-/// Why there is none, for people.
+/// There is no session.
 pub async fn attach(
     target: &Target,
     idle_timeout: Duration,
-) -> Result<(DuplexStream, usize), String> {
+) -> Result<(DuplexStream, usize), ConnectError> {
     let session = connect(target, idle_timeout).await?;
     let mtu = session.mtu;
     let (near, far) = tokio::io::duplex(STREAM_BUFFER);
@@ -151,16 +171,17 @@ pub async fn attach(
 /// Opens a session.
 ///
 /// # Errors
-/// Why there is none, for people.
-pub async fn connect(target: &Target, idle_timeout: Duration) -> Result<Session, String> {
+/// Nobody answers in time, or who does is not trusted.
+pub async fn connect(target: &Target, idle_timeout: Duration) -> Result<Session, ConnectError> {
     let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(target, idle_timeout)).await;
-    opened.unwrap_or_else(|_| Err("no answer came in time".to_owned()))
+    opened.unwrap_or_else(|_| Err("no answer came in time".to_owned().into()))
 }
 
-async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, String> {
+async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, ConnectError> {
     let found = lookup_host((target.host.as_str(), target.port)).await;
     let found: Vec<_> = found.map_err(|error| error.to_string())?.take(ADDRESSES_MAX).collect();
-    let tls = tls_config(target).await?;
+    let objection = Objection::default();
+    let tls = tls_config(target, objection.clone()).await?;
     let mut attempts = JoinSet::new();
     for (number, remote) in (0..).zip(found) {
         let (url, tls) = (target.url(), tls.clone());
@@ -177,7 +198,7 @@ async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, String
             Err(reason) => failure = reason,
         }
     }
-    Err(failure)
+    Err(objection.text().map_or(ConnectError::Failed(failure), ConnectError::NotTrusted))
 }
 
 /// Opens a session with the listener at one of the addresses of the host.
@@ -210,16 +231,12 @@ async fn open_at(
         .map_err(|_| "the listener takes no datagrams that are long enough".to_owned())
 }
 
-/// Whom to trust.
-async fn tls_config(target: &Target) -> Result<rustls::ClientConfig, String> {
-    let (roots, verifier) = match target.hash {
-        Some(hash) => {
-            let verifier = ServerHashVerification::new([Sha256Digest::new(hash.0)]);
-            let verifier: Arc<dyn ServerCertVerifier> = Arc::new(verifier);
-            (RootCertStore::empty(), Some(verifier))
-        }
+/// Whom to trust; `objection` hears why somebody is not.
+async fn tls_config(target: &Target, objection: Objection) -> Result<rustls::ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    let verifier: Arc<dyn ServerCertVerifier> = match target.hash {
+        Some(hash) => Arc::new(ServerHashVerification::new([Sha256Digest::new(hash.0)])),
         None => {
-            let mut roots = RootCertStore::empty();
             // Reads files, of which a system may have hundreds.
             let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
             let loaded = loaded.map_err(|error| error.to_string())?;
@@ -229,10 +246,14 @@ async fn tls_config(target: &Target) -> Result<rustls::ClientConfig, String> {
                     "this system trusts no authority: give the certificate's hash".to_owned()
                 );
             }
-            (roots, None)
+            let (roots, provider) = (Arc::new(roots.clone()), Arc::new(default_provider()));
+            WebPkiServerVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| error.to_string())?
         }
     };
-    Ok(build_default_tls_config(Arc::new(roots), verifier))
+    let verifier = Arc::new(Verifier::new(verifier, target.hash, objection));
+    Ok(build_default_tls_config(Arc::new(roots), Some(verifier)))
 }
 
 /// The host has been looked up already.

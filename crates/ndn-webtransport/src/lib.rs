@@ -15,13 +15,15 @@
 mod certificate;
 mod client;
 mod counters;
+mod rotation;
 mod server;
 mod service;
 mod session;
+mod verifier;
 mod x509;
 
 pub use certificate::{CertificateError, CertificateHash, Identity};
-pub use client::{Target, TargetError, attach, connect};
+pub use client::{ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Count, Counters};
 pub use server::{Accepted, Admits, PATH, Rules, bind};
 pub use service::{Listen, OnConnected, Service};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::UdpSocket;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,9 +14,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use wtransport::quinn::{Endpoint, VarInt};
 
-use crate::certificate::{CertificateHash, Identity, Rotation};
+use crate::certificate::{CertificateHash, Identity};
 use crate::client::{self, Target};
 use crate::counters::Counters;
+use crate::rotation::Rotation;
 use crate::server::{Accepted, Rules, Server, stream_pair};
 
 /// How often to look whether a certificate is to be renewed.
@@ -29,6 +31,8 @@ pub struct Listen {
     pub sockets: Vec<UdpSocket>,
     /// The certificate; without one, self-signed ones are made and renewed.
     pub identity: Option<Identity>,
+    /// The file that keeps self-signed ones from one start to the next; its directory is made.
+    pub kept_in: Option<PathBuf>,
     /// Who may connect.
     pub rules: Rules,
     /// Told of each session, on the thread of the service.
@@ -135,11 +139,11 @@ impl Listening {
         counters: &Arc<Counters>,
         hashes: &Arc<Mutex<Vec<CertificateHash>>>,
     ) -> io::Result<Self> {
-        let Listen { sockets, identity, rules, on_accepted } = listen;
+        let Listen { sockets, identity, kept_in, rules, on_accepted } = listen;
         let server = Arc::new(Server::new(rules, Arc::clone(counters), on_accepted));
         let rotation = match identity {
             Some(_) => None,
-            None => Some(Rotation::new(now_s()).map_err(io::Error::other)?),
+            None => Some(Rotation::new(kept_in, now_s()).map_err(io::Error::other)?),
         };
         let first = identity.as_ref().or(rotation.as_ref().map(Rotation::current));
         let first = first.ok_or(io::ErrorKind::InvalidInput)?;
@@ -245,7 +249,7 @@ async fn run_client(
 ) {
     let session = match client::connect(&target, idle_timeout).await {
         Ok(session) => session,
-        Err(reason) => return on_connected(Err(reason)),
+        Err(error) => return on_connected(Err(error.to_string())),
     };
     let (near, far) = match stream_pair() {
         Ok(pair) => pair,

@@ -27,6 +27,9 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 17];
 
+const BASE64_DIGITS: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// What it says of whom it is.
 const SUBJECT: &[u8] = b"Namewire";
 /// Clients that know the hash ask for no name; one has to be there.
@@ -134,6 +137,77 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+/// When a certificate in DER ends, in seconds since 1970; `None` if it is not as [`self_signed`] makes them.
+pub(crate) fn not_after_s(certificate: &[u8]) -> Option<u64> {
+    let (SEQUENCE, certificate, _) = split(certificate)? else { return None };
+    let (SEQUENCE, mut rest, _) = split(certificate)? else { return None };
+    // Version, serial number, algorithm and issuer come before.
+    for tag in [VERSION, INTEGER, SEQUENCE, SEQUENCE] {
+        let (found, _, after) = split(rest)?;
+        rest = if found == tag { after } else { return None };
+    }
+    let (SEQUENCE, validity, _) = split(rest)? else { return None };
+    let (_, _, not_after) = split(validity)?;
+    let (tag, text, _) = split(not_after)?;
+    let text = str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let (year, rest) = match tag {
+        // From 1950 to 2049.
+        UTC_TIME => {
+            let year: u64 = text.get(..2)?.parse().ok()?;
+            (if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
+        }
+        GENERALIZED_TIME => (text.get(..4)?.parse().ok()?, text.get(4..)?),
+        _ => return None,
+    };
+    let pair = |at: usize| -> Option<u64> { rest.get(at..at + 2)?.parse().ok() };
+    let day = (1970..3000).contains(&year).then(|| day_number(year, pair(0)?, pair(2)?))??;
+    Some(day * 86_400 + pair(4)? * 3600 + pair(6)? * 60 + pair(8)?)
+}
+
+/// The number of a day after 1 January 1970, found as the one that [`date`] says is that day.
+fn day_number(year: u64, month: u64, day: u64) -> Option<u64> {
+    // No later than it, and at most two years before.
+    let earliest = (year - 1970) * 365;
+    let years = (year - 1970) / 4 + 367;
+    (earliest..=earliest + years).find(|&number| date(number) == (year, month, day))
+}
+
+/// Tag and value of the first element, and what follows it.
+fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        _ => return None,
+    };
+    let (value, rest) = rest.split_at_checked(length)?;
+    Some((tag, value, rest))
+}
+
+/// As PEM writes it (RFC 7468).
+pub(crate) fn pem(label: &str, der: &[u8]) -> String {
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in der.chunks(48) {
+        for three in line.chunks(3) {
+            let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+            let bits = bits << (8 * (3 - three.len()));
+            for place in 0..4_usize {
+                let digit = BASE64_DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+                text.push(if place <= three.len() { char::from(digit) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str("-----END ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +244,22 @@ mod tests {
         assert_eq!(time(0), b"\x17\x0d700101000000Z");
         assert_eq!(time(2_524_607_999), b"\x17\x0d491231235959Z");
         assert_eq!(time(2_524_608_000), b"\x18\x0f20500101000000Z");
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_read_as_it_is_written() {
+        for end_s in [86_400, 951_782_400, 951_868_799, 1_795_000_000, 2_524_607_999, 4_102_444_800]
+        {
+            let (_, certificate) = self_signed(end_s - 86_400, end_s).unwrap();
+            assert_eq!(not_after_s(&certificate), Some(end_s));
+            // Not even a broken one makes it fail.
+            for cut in 0..certificate.len().min(200) {
+                let _ = not_after_s(&certificate[..cut]);
+                let mut other = certificate.clone();
+                other[cut] ^= 0xff;
+                let _ = not_after_s(&other);
+            }
+        }
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub struct WebTransportListener {
     pub certificate: Option<PathBuf>,
     /// A PEM file with its key.
     pub key: Option<PathBuf>,
+    /// Where certificates that are made here are kept, so that the next start shows the same. None: as the
+    /// environment says.
+    pub state_directory: Option<PathBuf>,
     /// Whose pages may connect; pages of others are turned away with status 403. None lets every page
     /// connect. Programs, which send no Origin, may always.
     pub origins: Option<Vec<Origin>>,
@@ -43,9 +46,10 @@ impl Default for WebTransportListener {
             port: ndn_webtransport::PORT,
             certificate: None,
             key: None,
+            state_directory: None,
             origins: None,
             sessions: 4096,
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(15),
         }
     }
 }
@@ -59,6 +63,7 @@ impl WebTransportListener {
         section.read_in("port", &mut self.port, 1..=u16::MAX);
         section.read_optional("certificate", &mut self.certificate);
         section.read_optional("key", &mut self.key);
+        section.read_optional("state_directory", &mut self.state_directory);
         section.read_optional("origins", &mut self.origins);
         section.read_in("sessions", &mut self.sessions, 1..=SESSIONS_MAX);
         let times = Duration::from_secs(5)..=Duration::from_secs(3600);
@@ -84,7 +89,11 @@ impl WebTransportListener {
         let addresses = texts(&self.addresses);
         writer.changed("addresses", &self.addresses, &default.addresses, addresses);
         writer.changed("port", &self.port, &default.port, self.port);
-        for (key, path) in [("certificate", &self.certificate), ("key", &self.key)] {
+        for (key, path) in [
+            ("certificate", &self.certificate),
+            ("key", &self.key),
+            ("state_directory", &self.state_directory),
+        ] {
             let shown = path.as_deref().map_or_else(String::new, |path| path.display().to_string());
             writer.changed(key, path, &None, text(shown));
         }

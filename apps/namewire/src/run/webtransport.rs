@@ -1,7 +1,7 @@
 //! The WebTransport listener, and sessions that are opened here.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -68,6 +68,31 @@ pub(super) fn identity(config: &WebTransportListener) -> anyhow::Result<Option<I
     identity.map(Some).with_context(what)
 }
 
+/// The file for a certificate that is made here. Listeners of several forwarders differ in the port.
+fn kept_in(settings: &WebTransportListener, socket: Option<&UdpSocket>) -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let is_root = rustix::process::geteuid().is_root();
+    let directory =
+        settings.state_directory.clone().or_else(|| state_directory(variable, is_root))?;
+    let port = socket?.local_addr().ok()?.port();
+    Some(directory.join(format!("webtransport-{port}.pem")))
+}
+
+/// Where a service manager says, or where programs of this user keep what they need again.
+fn state_directory(variable: impl Fn(&str) -> Option<PathBuf>, is_root: bool) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+    // systemd.exec(5): several are separated by colons.
+    let of_service = absolute("STATE_DIRECTORY").and_then(|paths| {
+        let paths = paths.into_os_string().into_string().ok()?;
+        paths.split(':').next().map(PathBuf::from)
+    });
+    of_service.or_else(|| is_root.then(|| PathBuf::from("/var/lib/namewire"))).or_else(|| {
+        let of_user =
+            absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        of_user.map(|directory| directory.join("namewire"))
+    })
+}
+
 impl WebTransport {
     pub(super) fn new() -> anyhow::Result<Self> {
         let (sender, events) = channel();
@@ -96,6 +121,7 @@ impl WebTransport {
         let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let listen = Listen {
+            kept_in: kept_in(settings, opened.sockets.first()),
             sockets: opened.sockets,
             identity: opened.identity,
             rules: Rules {
@@ -185,6 +211,23 @@ mod tests {
             let target: Target = uri.to_string().parse().unwrap();
             assert_eq!(target.to_string(), uri.to_string());
         }
+    }
+
+    #[test]
+    fn certificates_are_kept_where_the_system_keeps_state() {
+        let found = |variables: &[(&str, &str)], is_root| {
+            let value = |name: &str| {
+                variables.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).into())
+            };
+            super::state_directory(value, is_root).map(|path| path.display().to_string())
+        };
+        let (home, state) = (("HOME", "/home/me"), ("XDG_STATE_HOME", "/home/me/state"));
+        let service = ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b");
+        assert_eq!(found(&[home], false).as_deref(), Some("/home/me/.local/state/namewire"));
+        assert_eq!(found(&[home, state], false).as_deref(), Some("/home/me/state/namewire"));
+        assert_eq!(found(&[home, state], true).as_deref(), Some("/var/lib/namewire"));
+        assert_eq!(found(&[home, service], true).as_deref(), Some("/var/lib/a"));
+        assert_eq!(found(&[("HOME", "here")], false), None);
     }
 
     #[test]

@@ -23,7 +23,8 @@ fn listen(sessions_max: usize, admits: fn(Option<&str>) -> bool) -> Listener {
     let (sender, accepted) = channel();
     let rules = Rules { sessions_max, idle_timeout: IDLE, admits: Box::new(admits) };
     let on_accepted = Box::new(move |session| drop(sender.send(session)));
-    let listen = Listen { sockets: vec![socket], identity: None, rules, on_accepted };
+    let listen =
+        Listen { sockets: vec![socket], identity: None, kept_in: None, rules, on_accepted };
     Listener { service: Service::start(Some(listen)).unwrap(), address, accepted }
 }
 
@@ -113,10 +114,12 @@ fn who_is_not_wanted_is_told_so_and_counted() {
     wait_until(|| counters.refused_path.value() == 1);
     let other_hash = Target { hash: Some(CertificateHash([7; 32])), ..target.clone() };
     let said = connect(&clients, &other_hash).unwrap_err();
-    assert!(said.to_lowercase().contains("certificate"), "{said}");
+    let shown = listener.service.hashes()[0].to_string();
+    assert!(said.contains("not trusted") && said.contains(&shown), "{said}");
     wait_until(|| counters.failed.value() == 1);
     // No authority knows a self-signed certificate.
-    let _ = connect(&clients, &Target { hash: None, ..target }).unwrap_err();
+    let said = connect(&clients, &Target { hash: None, ..target }).unwrap_err();
+    assert!(said.contains("authority"), "{said}");
     assert_eq!(counters.accepted.value(), 0);
     assert!(listener.accepted.try_recv().is_err());
 }
