@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{
     ControlParameters, Dataset, FaceDriver, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri,
     Verb, face_flag,
 };
 use serde_json::{Value, json};
 
+use super::beside;
 use super::connect::block_on;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, words_of};
 use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
 use super::resolve::canonical;
-use crate::control_socket::{ControlClient, LinkCounters, Request};
+use crate::control_socket::{LinkCounters, WaitingFace};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -135,7 +135,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::Show { face, common }) => block_on(async {
             let endpoint = common.connect.open().await?;
             let face = find_face(&endpoint, face).await?;
-            show(&face, &links_of(&endpoint), common.json)
+            show(&face, &beside::links(&endpoint), common.json)
         }),
         Some(Command::Create { uri, local, persistency, driver, settings, common }) => {
             let ends = (uri, local.as_ref());
@@ -160,7 +160,7 @@ fn run_list(options: &ListOptions) -> Outcome {
         };
         let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
         faces.sort_by_key(|face| face.properties.face_id);
-        let links = links_of(&endpoint);
+        let links = beside::links(&endpoint);
         if options.common.json {
             let faces = faces.iter().map(|face| json_of(face, &links)).collect();
             return Ok(output::print_json(&faces)?);
@@ -198,8 +198,31 @@ fn run_list(options: &ListOptions) -> Outcome {
                     .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
             ]);
         }
-        Ok(table.print("no faces")?)
+        table.print("no faces")?;
+        let of_scheme = |face: &WaitingFace| {
+            let scheme = options.scheme.as_deref();
+            scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
+        };
+        for face in beside::waiting_faces(&endpoint).iter().filter(|face| of_scheme(face)) {
+            output::print_line(&waiting_line(face))?;
+        }
+        Ok(())
     })
+}
+
+/// A face that is not there at the moment.
+fn waiting_line(face: &WaitingFace) -> String {
+    let WaitingFace { face_id, remote_uri, last_failure, next_attempt_ms } = face;
+    let what = match face_id {
+        Some(face_id) => format!("{remote_uri} (was face {face_id}) is being made again"),
+        None => format!("{remote_uri} is being made"),
+    };
+    let next = match next_attempt_ms {
+        Some(0) | None => ", now".to_owned(),
+        Some(milliseconds) => format!(", next in {}", span_for_people(*milliseconds)),
+    };
+    let failure = last_failure.as_ref().map_or_else(String::new, |why| format!("; last: {why}"));
+    format!("{what}{next}{failure}")
 }
 
 async fn create(
@@ -299,14 +322,22 @@ async fn update(
 async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open().await?;
     // Destroying a face that does not exist succeeds in the protocol; people mistype numbers.
-    let face = find_face(&endpoint, argument).await?;
-    let face_id = face.properties.face_id;
+    let (face_id, remote_uri) = match find_face(&endpoint, argument).await {
+        Ok(face) => (face.properties.face_id, face.properties.remote_uri),
+        // One whose session has ended is not in the list; it can be given up all the same.
+        Err(failure) => {
+            let waiting = beside::waiting_faces(&endpoint).into_iter();
+            let named = |face: WaitingFace| Some((face.face_id?, face.remote_uri));
+            let is_it = |(face_id, uri): &(u64, String)| argument.names(*face_id, uri);
+            waiting.filter_map(named).find(is_it).ok_or(failure)?
+        }
+    };
     let parameters = ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     command(&endpoint, Verb::FaceDestroy, &parameters).await?;
     if common.json {
         return Ok(output::print_json(&json!({ "face_id": face_id, "what": "destroyed" }))?);
     }
-    Ok(output::print_line(&format!("face {face_id} to {} destroyed", face.properties.remote_uri))?)
+    Ok(output::print_line(&format!("face {face_id} to {remote_uri} destroyed"))?)
 }
 
 /// Says what became of a face, as the forwarder's answer has it.
@@ -328,25 +359,6 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
     let persistency =
         persistency.map_or_else(String::new, |persistency| format!(" ({persistency})"));
     Ok(output::print_line(&format!("face {face_id} to {uri}{persistency} {what}"))?)
-}
-
-/// What the links of a forwarder of this kind count, if its control socket is where it usually is
-/// and open to this user; else nothing.
-fn links_of(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
-    let mut links = BTreeMap::new();
-    let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return links };
-    let Ok(mut client) = ControlClient::connect(&path.with_extension("control.sock")) else {
-        return links;
-    };
-    let mut after = None;
-    loop {
-        let answer = client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after });
-        match answer {
-            Ok(some) if !some.is_empty() => links.extend(some),
-            Ok(_) | Err(_) => return links,
-        }
-        after = links.keys().next_back().copied();
-    }
 }
 
 fn show(face: &FaceStatus, links: &BTreeMap<u64, LinkCounters>, json: bool) -> Outcome {

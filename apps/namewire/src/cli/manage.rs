@@ -70,6 +70,16 @@ pub(super) enum FaceArgument {
     Uri(FaceUri),
 }
 
+impl FaceArgument {
+    /// Whether it means the face of this number and far end.
+    pub(super) fn names(&self, face_id: u64, remote_uri: &str) -> bool {
+        match self {
+            Self::Id(id) => *id == face_id,
+            Self::Uri(uri) => uri.to_string() == remote_uri,
+        }
+    }
+}
+
 impl std::str::FromStr for FaceArgument {
     type Err = String;
 

@@ -1,14 +1,17 @@
 //! `namewire status`: the state of a forwarder at a glance.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use ndn_client::ForwarderAddress;
 use ndn_management::{ChannelStatus, CsInfo, Dataset, FaceStatus, ForwarderStatus};
 use serde_json::json;
 
+use super::beside;
 use super::connect::{ConnectOptions, block_on};
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
-use crate::control_socket::{ControlClient, Request, Statistics, WorkerStatistics};
+use crate::control_socket::{ControlClient, Request, Statistics, WaitingFace, WorkerStatistics};
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]
@@ -29,12 +32,30 @@ pub(super) fn run(options: &Options) -> Outcome {
             endpoint.management().dataset(&Dataset::ChannelList).await?;
         let cs = endpoint.management().cs_info().await?;
         let workers = endpoint.address().map(workers).unwrap_or_default();
-        if options.json {
-            print_json(&status, &faces, &channels, &cs, &workers)
-        } else {
-            print(&status, &faces, &channels, &cs, &workers)
-        }
+        let found = Found {
+            status,
+            faces,
+            channels,
+            cs,
+            workers,
+            discarded: beside::discarded(&endpoint),
+            waiting: beside::waiting_faces(&endpoint),
+        };
+        if options.json { found.print_json() } else { found.print() }
     })
+}
+
+/// What is known of a forwarder.
+struct Found {
+    status: ForwarderStatus,
+    faces: Vec<FaceStatus>,
+    channels: Vec<ChannelStatus>,
+    cs: CsInfo,
+    workers: Vec<WorkerStatistics>,
+    /// What the links of its faces have discarded, by reason.
+    discarded: BTreeMap<String, u64>,
+    /// Faces that are being made.
+    waiting: Vec<WaitingFace>,
 }
 
 /// What the workers of a forwarder of this kind count, if its control socket is where it usually
@@ -57,92 +78,95 @@ fn per_call(frames: u64, calls: u64) -> f64 {
     frames as f64 / calls.max(1) as f64
 }
 
-fn print(
-    status: &ForwarderStatus,
-    faces: &[FaceStatus],
-    channels: &[ChannelStatus],
-    cs: &CsInfo,
-    workers: &[WorkerStatistics],
-) -> Outcome {
-    let counters = &status.counters;
-    let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
-    let pair = |received: u64, sent: u64| {
-        format!("{} received, {} sent", grouped(received), grouped(sent))
-    };
-    let mut fields = vec![
-        ("version", status.version.clone()),
-        ("up", span_for_people(uptime_ms)),
-        ("faces", grouped(faces.len().try_into().unwrap_or(u64::MAX))),
-        ("FIB entries", grouped(status.fib_entries)),
-        ("PIT entries", grouped(status.pit_entries)),
-        ("CS entries", grouped(status.cs_entries)),
-    ];
-    fields.extend([
-        ("CS capacity", grouped(cs.capacity)),
-        ("CS lookups", format!("{} hits, {} misses", grouped(cs.hits), grouped(cs.misses))),
-        ("Interests", pair(counters.in_interests, counters.out_interests)),
-        ("Data", pair(counters.in_data, counters.out_data)),
-        ("Nacks", pair(counters.in_nacks, counters.out_nacks)),
-        ("satisfied", grouped(counters.satisfied_interests)),
-        ("unsatisfied", grouped(counters.unsatisfied_interests)),
-    ]);
-    if !workers.is_empty() {
-        let sum = |figure: fn(&WorkerStatistics) -> u64| workers.iter().map(figure).sum::<u64>();
-        fields.push((
-            "frames per call",
-            format!(
-                "{:.1} received, {:.1} sent",
-                per_call(sum(|one| one.received_frames), sum(|one| one.receive_calls)),
-                per_call(sum(|one| one.sent_frames), sum(|one| one.send_calls)),
-            ),
-        ));
-        let mebibytes = |blocks: u64| format!("{:.1} MiB", blocks_to_mebibytes(blocks));
-        fields.push((
-            "packet memory",
-            format!(
-                "{} in use, at most {}; {} packets without",
-                mebibytes(sum(|one| one.packet_blocks)),
-                mebibytes(sum(|one| one.packet_blocks_max)),
-                grouped(sum(|one| one.packet_block_failures)),
-            ),
-        ));
+impl Found {
+    fn print(&self) -> Outcome {
+        let Self { status, faces, channels, cs, workers, discarded, waiting } = self;
+        let counters = &status.counters;
+        let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
+        let pair = |received: u64, sent: u64| {
+            format!("{} received, {} sent", grouped(received), grouped(sent))
+        };
+        let mut fields = vec![
+            ("version", status.version.clone()),
+            ("up", span_for_people(uptime_ms)),
+            ("faces", grouped(faces.len().try_into().unwrap_or(u64::MAX))),
+            ("FIB entries", grouped(status.fib_entries)),
+            ("PIT entries", grouped(status.pit_entries)),
+            ("CS entries", grouped(status.cs_entries)),
+        ];
+        fields.extend([
+            ("CS capacity", grouped(cs.capacity)),
+            ("CS lookups", format!("{} hits, {} misses", grouped(cs.hits), grouped(cs.misses))),
+            ("Interests", pair(counters.in_interests, counters.out_interests)),
+            ("Data", pair(counters.in_data, counters.out_data)),
+            ("Nacks", pair(counters.in_nacks, counters.out_nacks)),
+            ("satisfied", grouped(counters.satisfied_interests)),
+            ("unsatisfied", grouped(counters.unsatisfied_interests)),
+        ]);
+        if !workers.is_empty() {
+            let sum =
+                |figure: fn(&WorkerStatistics) -> u64| workers.iter().map(figure).sum::<u64>();
+            fields.push((
+                "frames per call",
+                format!(
+                    "{:.1} received, {:.1} sent",
+                    per_call(sum(|one| one.received_frames), sum(|one| one.receive_calls)),
+                    per_call(sum(|one| one.sent_frames), sum(|one| one.send_calls)),
+                ),
+            ));
+            let mebibytes = |blocks: u64| format!("{:.1} MiB", blocks_to_mebibytes(blocks));
+            fields.push((
+                "packet memory",
+                format!(
+                    "{} in use, at most {}; {} packets without",
+                    mebibytes(sum(|one| one.packet_blocks)),
+                    mebibytes(sum(|one| one.packet_blocks_max)),
+                    grouped(sum(|one| one.packet_block_failures)),
+                ),
+            ));
+        }
+        if !discarded.is_empty() {
+            let reasons =
+                discarded.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+            fields.push(("discarded by faces", reasons.collect::<Vec<_>>().join(", ")));
+        }
+        for face in waiting {
+            fields.push(("being made", face.remote_uri.clone()));
+        }
+        for channel in channels {
+            fields.push(("listens on", channel.local_uri.clone()));
+        }
+        Ok(output::print_fields(&fields)?)
     }
-    for channel in channels {
-        fields.push(("listens on", channel.local_uri.clone()));
-    }
-    Ok(output::print_fields(&fields)?)
-}
 
-fn print_json(
-    status: &ForwarderStatus,
-    faces: &[FaceStatus],
-    channels: &[ChannelStatus],
-    cs: &CsInfo,
-    workers: &[WorkerStatistics],
-) -> Outcome {
-    let counters = &status.counters;
-    Ok(output::print_json(&json!({
-        "version": status.version,
-        "start_timestamp_ms": status.start_timestamp_ms,
-        "current_timestamp_ms": status.current_timestamp_ms,
-        "face_count": faces.len(),
-        "fib_entries": status.fib_entries,
-        "pit_entries": status.pit_entries,
-        "cs_entries": status.cs_entries,
-        "name_tree_entries": status.name_tree_entries,
-        "measurements_entries": status.measurements_entries,
-        "counters": {
-            "in_interests": counters.in_interests,
-            "in_data": counters.in_data,
-            "in_nacks": counters.in_nacks,
-            "out_interests": counters.out_interests,
-            "out_data": counters.out_data,
-            "out_nacks": counters.out_nacks,
-            "satisfied_interests": counters.satisfied_interests,
-            "unsatisfied_interests": counters.unsatisfied_interests,
-        },
-        "cs": super::cs::json(cs),
-        "channels": channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
-        "workers": workers,
-    }))?)
+    fn print_json(&self) -> Outcome {
+        let Self { status, faces, channels, cs, workers, discarded, waiting } = self;
+        let counters = &status.counters;
+        Ok(output::print_json(&json!({
+            "version": status.version,
+            "start_timestamp_ms": status.start_timestamp_ms,
+            "current_timestamp_ms": status.current_timestamp_ms,
+            "face_count": faces.len(),
+            "fib_entries": status.fib_entries,
+            "pit_entries": status.pit_entries,
+            "cs_entries": status.cs_entries,
+            "name_tree_entries": status.name_tree_entries,
+            "measurements_entries": status.measurements_entries,
+            "counters": {
+                "in_interests": counters.in_interests,
+                "in_data": counters.in_data,
+                "in_nacks": counters.in_nacks,
+                "out_interests": counters.out_interests,
+                "out_data": counters.out_data,
+                "out_nacks": counters.out_nacks,
+                "satisfied_interests": counters.satisfied_interests,
+                "unsatisfied_interests": counters.unsatisfied_interests,
+            },
+            "cs": super::cs::json(cs),
+            "channels": channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
+            "workers": workers,
+            "discarded_by_faces": discarded,
+            "waiting_faces": waiting,
+        }))?)
+    }
 }

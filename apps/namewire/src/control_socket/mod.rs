@@ -17,7 +17,7 @@ mod service_times;
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
     Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LogLevels, QueueStatistics, Request,
-    Statistics, Version, WebTransportStatus, WorkerStatistics,
+    Statistics, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

@@ -36,6 +36,9 @@ pub enum Request {
         /// Only faces with higher numbers; none takes all.
         after: Option<u64>,
     },
+    /// Faces that are to be there and are being made, or made again: answered with [`WaitingFace`]s.
+    #[serde(rename = "faces.waiting")]
+    WaitingFaces,
     /// What the WebTransport listener does: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,
@@ -77,6 +80,19 @@ pub struct Version {
     pub version: String,
     /// Its process number.
     pub process_id: u32,
+}
+
+/// A face that is to be there and is not: of the configuration, or a permanent one whose session has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingFace {
+    /// What it was called before its session ended.
+    pub face_id: Option<u64>,
+    /// The far end.
+    pub remote_uri: String,
+    /// Why the last attempt has failed, if one has.
+    pub last_failure: Option<String>,
+    /// Milliseconds until the next attempt; none while one is under way.
+    pub next_attempt_ms: Option<u64>,
 }
 
 /// The WebTransport listener.

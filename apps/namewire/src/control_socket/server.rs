@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::protocol::{
     Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, Request, Response, Statistics, Version,
-    WebTransportStatus,
+    WaitingFace, WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -58,6 +58,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String>;
+
+    /// Faces that are to be there and are being made.
+    ///
+    /// # Errors
+    /// Why not.
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String>;
 
     /// What the WebTransport listener does.
     ///
@@ -341,6 +347,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
         Request::Statistics => serde_json::to_value(handler.statistics()),
         Request::Links { after } => match handler.links(*after) {
             Ok(links) => serde_json::to_value(links),
+            Err(reason) => return Response::Error(reason),
+        },
+        Request::WaitingFaces => match handler.waiting_faces() {
+            Ok(faces) => serde_json::to_value(faces),
             Err(reason) => return Response::Error(reason),
         },
         Request::WebTransport => match handler.webtransport() {

@@ -41,6 +41,10 @@ impl Handler for Recorder {
         Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
+        Ok(vec![WaitingFace { face_id: Some(301), ..WaitingFace::default() }])
+    }
+
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
         let hash = "ab".repeat(32);
         Ok(WebTransportStatus { certificate_hashes: vec![hash], ..WebTransportStatus::default() })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
 use ndn_face::CallCounters;
@@ -16,7 +16,8 @@ use ndn_table::Timestamp;
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
     CaptureStream, Dispatch, DispatchAction, Handler, InterestStatistics, LinkCounters,
-    QueueStatistics, ServiceTimesTrace, Statistics, WebTransportStatus, WorkerStatistics,
+    QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
+    WorkerStatistics,
 };
 use crate::logging::LogHandle;
 
@@ -31,7 +32,7 @@ pub(super) struct CaptureRequest {
     /// What to capture.
     pub(super) filter: CaptureFilter,
     /// Where the answer goes.
-    pub(super) answer: std::sync::mpsc::SyncSender<Result<CaptureStream, String>>,
+    pub(super) answer: SyncSender<Result<CaptureStream, String>>,
 }
 
 /// A question about the dispatch of names, for the control thread.
@@ -40,7 +41,7 @@ pub(super) struct DispatchRequest {
     /// What is asked.
     pub(super) action: DispatchAction,
     /// Where the answer goes.
-    pub(super) answer: std::sync::mpsc::SyncSender<Result<Dispatch, String>>,
+    pub(super) answer: SyncSender<Result<Dispatch, String>>,
 }
 
 /// A question about the links of faces, for the control thread.
@@ -49,7 +50,7 @@ pub(super) struct LinksRequest {
     /// Only faces with higher numbers.
     pub(super) after: Option<u64>,
     /// Where the answer goes.
-    pub(super) answer: std::sync::mpsc::SyncSender<BTreeMap<u64, LinkCounters>>,
+    pub(super) answer: SyncSender<BTreeMap<u64, LinkCounters>>,
 }
 
 /// What an operator asks of the control thread.
@@ -64,7 +65,9 @@ pub(super) enum OperatorRequest {
     /// To measure service times, or not.
     Trace(bool),
     /// What the WebTransport listener does.
-    WebTransport(std::sync::mpsc::SyncSender<WebTransportStatus>),
+    WebTransport(SyncSender<WebTransportStatus>),
+    /// Faces that are being made.
+    WaitingFaces(SyncSender<Vec<WaitingFace>>),
 }
 
 /// What one worker counts.
@@ -194,6 +197,15 @@ impl Operator {
         let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker));
         Ok((Self { log, workers, requests: sender, waker, trace }, requests))
     }
+
+    /// Asks the control thread.
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> OperatorRequest) -> Result<T, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, answered) = sync_channel(1);
+        self.requests.send(request(answer)).map_err(|_| stopping())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| stopping())
+    }
 }
 
 impl Handler for Operator {
@@ -210,29 +222,19 @@ impl Handler for Operator {
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
-        let (answer, answered) = sync_channel(1);
-        let request = OperatorRequest::Links(LinksRequest { after, answer });
-        self.requests.send(request).map_err(|_| stopping())?;
-        self.waker.wake();
-        answered.recv().map_err(|_| stopping())
+        self.ask(|answer| OperatorRequest::Links(LinksRequest { after, answer }))
     }
 
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
-        let (answer, answered) = sync_channel(1);
-        self.requests.send(OperatorRequest::WebTransport(answer)).map_err(|_| stopping())?;
-        self.waker.wake();
-        answered.recv().map_err(|_| stopping())
+        self.ask(OperatorRequest::WebTransport)
+    }
+
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
+        self.ask(OperatorRequest::WaitingFaces)
     }
 
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
-        let (answer, answered) = sync_channel(1);
-        let request = OperatorRequest::Dispatch(DispatchRequest { action, answer });
-        self.requests.send(request).map_err(|_| stopping())?;
-        self.waker.wake();
-        answered.recv().map_err(|_| stopping())?
+        self.ask(|answer| OperatorRequest::Dispatch(DispatchRequest { action, answer }))?
     }
 
     fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
@@ -243,17 +245,11 @@ impl Handler for Operator {
     }
 
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
-        let (answer, answered) = sync_channel(1);
-        let request = OperatorRequest::Capture(CaptureRequest { filter, answer });
-        self.requests.send(request).map_err(|_| stopping())?;
-        self.waker.wake();
-        answered.recv().map_err(|_| stopping())?
+        self.ask(|answer| OperatorRequest::Capture(CaptureRequest { filter, answer }))?
     }
 }
 
 /// Where captured packets wait for a reader.
-pub(super) fn packet_queue()
--> (std::sync::mpsc::SyncSender<CapturedPacket>, Receiver<CapturedPacket>) {
+pub(super) fn packet_queue() -> (SyncSender<CapturedPacket>, Receiver<CapturedPacket>) {
     sync_channel(CAPTURE_QUEUE)
 }

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::faces::{self, Wanted};
 use crate::config::{Config, StaticRoute};
+use crate::control_socket::WaitingFace;
 
 /// Tickets of static faces start here, out of the way of those of management.
 const FIRST_TICKET: u64 = 1 << 63;
@@ -31,6 +32,8 @@ struct StaticFace {
     retry_ns: u64,
     /// Routes that it had when its session ended.
     routes: Vec<(Name, Route)>,
+    /// Why the last attempt has failed.
+    failure: Option<String>,
     /// It was made by a command and has lost its session. What the configuration names has none.
     lost: Option<Lost>,
 }
@@ -121,8 +124,8 @@ impl StaticSetup {
         let wanted = Wanted { ticket: None, persistency, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
-        let (routes, lost) = (Vec::new(), None);
-        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, lost });
+        let (routes, failure, lost) = (Vec::new(), None, None);
+        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, failure, lost });
     }
 
     fn insert(&mut self, mut face: StaticFace) {
@@ -162,6 +165,7 @@ impl StaticSetup {
         let retry_ns = self.retry_ns_min;
         let Some(face) = self.face_of(ticket) else { return };
         face.state = State::Made(face_id);
+        face.failure = None;
         face.retry_ns = retry_ns;
         let remote = face.remote.clone();
         for (prefix, route) in std::mem::take(&mut face.routes) {
@@ -211,8 +215,8 @@ impl StaticSetup {
         self.face_added(state, ticket, face_id);
     }
 
-    /// A face could not be made now.
-    pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>) {
+    /// A face could not be made now, for this reason.
+    pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
         let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
         if let (Some(Lost { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
@@ -223,6 +227,7 @@ impl StaticSetup {
             return;
         }
         face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+        face.failure = Some(reason.to_owned());
         face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
     }
 
@@ -243,7 +248,23 @@ impl StaticSetup {
         let retry_ns = self.retry_ns_min;
         let state = State::DueAt(now_ns.saturating_add(retry_ns));
         let lost = Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(nanos(LOST_TRIED)) });
-        self.insert(StaticFace { remote, local: None, wanted, state, retry_ns, routes, lost });
+        let (local, failure) = (None, None);
+        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, failure, lost });
+    }
+
+    /// The faces that are not there now.
+    pub(super) fn waiting(&self, now_ns: u64) -> Vec<WaitingFace> {
+        let waiting = self.faces.values().filter(|face| !matches!(face.state, State::Made(_)));
+        let told = waiting.map(|face| WaitingFace {
+            face_id: face.lost.map(|lost| lost.face_id),
+            remote_uri: face.remote.to_string(),
+            last_failure: face.failure.clone(),
+            next_attempt_ms: match face.state {
+                State::DueAt(at) => Some(at.saturating_sub(now_ns) / 1_000_000),
+                State::Begun | State::Made(_) => None,
+            },
+        });
+        told.collect()
     }
 
     /// The face that was called so and has lost its session is not opened again; false if there is none.
@@ -311,7 +332,10 @@ mod tests {
             assert_eq!((due.len(), &due[0].0), (1, &remote), "of both rounds it is one");
             let ticket = due[0].2.ticket;
             assert!(ticket >= Some(FIRST_TICKET), "nobody waits for an answer");
-            setup.connect_failed(later, ticket);
+            setup.connect_failed(later, ticket, "nobody there");
+            let [waiting] = &setup.waiting(later)[..] else { panic!("it is not waited for") };
+            assert_eq!(waiting.face_id, Some(face_id));
+            assert_eq!(waiting.last_failure.as_deref(), Some("nobody there"));
             assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
             assert_eq!(setup.due(u64::MAX).len(), 1);
 
@@ -339,7 +363,7 @@ mod tests {
         let mut last_ns = 0;
         while let Some(at) = setup.next_deadline_ns() {
             let due = setup.due(at);
-            setup.connect_failed(at, due[0].2.ticket);
+            setup.connect_failed(at, due[0].2.ticket, "nobody there");
             last_ns = at;
         }
         let tried = nanos(LOST_TRIED);

@@ -67,13 +67,29 @@ pub struct ClientHandshake {
     prepared: Option<Prepared>,
 }
 
+/// What is no number of an interface behind the path of a socket is taken for a part of that path, which the
+/// system then finds fault with.
+fn explain(path: &Path, error: io::Error) -> io::Error {
+    let last = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_like_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    if error.kind() != io::ErrorKind::NotADirectory || !is_like_number {
+        return error;
+    }
+    let reason = format!(
+        "{last} is no number of an interface: those are from 0 to {}, written without leading zeros",
+        u32::MAX
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
+}
+
 impl ClientHandshake {
     /// Connects to the server that listens on `path`.
     ///
     /// # Errors
     /// Those of `connect(2)`.
     pub fn connect(path: &Path, options: ClientOptions) -> io::Result<Self> {
-        Ok(Self::new(seqpacket::connect(path)?, options))
+        let socket = seqpacket::connect(path).map_err(|error| explain(path, error))?;
+        Ok(Self::new(socket, options))
     }
 
     /// On a socket that is connected already, and does not wait.
@@ -208,4 +224,24 @@ fn prepare(
     }
     messages.push_back((Message::Connect { interface: Name::new("namewire") }, None));
     Ok(Prepared { receivers, senders, messages, buffer_length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_of_an_interface_is_said_to_be_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        std::fs::write(&socket, "").unwrap();
+        let said = |last: &str| {
+            let options = ClientOptions::default();
+            ClientHandshake::connect(&socket.join(last), options).unwrap_err().to_string()
+        };
+        for last in ["4294967296", "007"] {
+            assert!(said(last).contains("no number of an interface"), "{}", said(last));
+        }
+        assert!(!said("memif.sock").contains("number"));
+    }
 }

@@ -56,7 +56,7 @@ impl Control {
     pub(super) fn not_connected(&mut self, now: Now, ticket: Option<u64>, code: u32, text: &str) {
         let others = self.connecting.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
-            self.statics.connect_failed(now.monotonic_ns, ticket);
+            self.statics.connect_failed(now.monotonic_ns, ticket, text);
             self.creation_failed(now, ticket, code, text);
         }
     }

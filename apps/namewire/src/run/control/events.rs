@@ -1,7 +1,7 @@
 //! What the data plane tells.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
-use ndn_face::{FaceOptions, FaceUri};
+use ndn_face::{CloseReason, FaceOptions, FaceUri};
 use ndn_forwarding::{FaceScope, LearningRequest};
 use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
@@ -57,7 +57,12 @@ impl Control {
                 }
             }
             Event::FaceDown { face_id, reason } => {
-                info!(face_id, %reason, "face down");
+                // One that begins so, as a memif face whose server has to answer first.
+                if reason == CloseReason::Failed(std::io::ErrorKind::NotConnected) {
+                    info!(face_id, "the face is not up yet: it waits for its peer");
+                } else {
+                    info!(face_id, %reason, "face down");
+                }
                 self.state.face_changed_state(now, face_id, false);
             }
             Event::FaceUp { face_id } => {

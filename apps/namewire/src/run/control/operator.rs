@@ -26,6 +26,11 @@ impl Control {
                     let _ = answer.send(self.webtransport_status());
                     continue;
                 }
+                OperatorRequest::WaitingFaces(answer) => {
+                    // Whoever asked may be gone by now.
+                    let _ = answer.send(self.statics.waiting(clock::now()));
+                    continue;
+                }
                 OperatorRequest::Trace(is_on) => {
                     self.dataplane.send(Command::Trace(is_on));
                     continue;

@@ -1,0 +1,43 @@
+//! What the control socket of a forwarder of this kind tells beside management, if it is where it usually is
+//! and open to this user; else nothing.
+
+use std::collections::BTreeMap;
+
+use ndn_client::{Endpoint, ForwarderAddress};
+
+use crate::control_socket::{ControlClient, LinkCounters, Request, WaitingFace};
+
+fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
+    let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
+    ControlClient::connect(&path.with_extension("control.sock")).ok()
+}
+
+/// What the links of faces count, by FaceId.
+pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
+    let mut links = BTreeMap::new();
+    let Some(mut client) = connect(endpoint) else { return links };
+    let mut after = None;
+    loop {
+        let answer = client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after });
+        match answer {
+            Ok(some) if !some.is_empty() => links.extend(some),
+            Ok(_) | Err(_) => return links,
+        }
+        after = links.keys().next_back().copied();
+    }
+}
+
+/// What the links of all faces that there are have discarded, by reason.
+pub(super) fn discarded(endpoint: &Endpoint) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (reason, count) in links(endpoint).into_values().flat_map(|link| link.drops) {
+        *sums.entry(reason).or_default() += count;
+    }
+    sums
+}
+
+/// Faces that are to be there and are being made, or made again.
+pub(super) fn waiting_faces(endpoint: &Endpoint) -> Vec<WaitingFace> {
+    let client = connect(endpoint);
+    client.and_then(|mut client| client.call(&Request::WaitingFaces).ok()).unwrap_or_default()
+}
