@@ -12,6 +12,8 @@ use miette::{
 pub struct Problem {
     /// Bytes of the file at fault.
     pub span: Range<usize>,
+    /// Bytes of other settings that this one does not go together with.
+    pub beside: Vec<Range<usize>>,
     /// What is wrong, without the place.
     pub message: String,
     /// What to do about it.
@@ -59,7 +61,7 @@ impl ConfigError {
     }
 
     fn whole_file(origin: &str, message: String) -> Self {
-        let problem = Problem { span: 0..0, message, help: None };
+        let problem = Problem { span: 0..0, beside: Vec::new(), message, help: None };
         Self { origin: origin.to_owned(), text: String::new(), problems: vec![problem] }
     }
 
@@ -105,6 +107,9 @@ impl fmt::Display for ConfigError {
             } else {
                 let (line, column) = self.position(problem.span.start);
                 write!(formatter, "{}:{line}:{column}: {}", self.origin, problem.message)?;
+                for beside in &problem.beside {
+                    write!(formatter, "; see line {}", self.position(beside.start).0)?;
+                }
             }
             if let Some(help) = &problem.help {
                 write!(formatter, " ({help})")?;
@@ -145,8 +150,12 @@ impl Diagnostic for Located<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_with_span(Some("here".to_owned()), self.problem.span.clone());
-        self.in_file
-            .then(|| Box::new(std::iter::once(label)) as Box<dyn Iterator<Item = LabeledSpan>>)
+        let label = |text: &str, span: &Range<usize>| {
+            LabeledSpan::new_with_span(Some(text.to_owned()), span.clone())
+        };
+        let beside = self.problem.beside.iter().map(|span| label("and here", span));
+        let mut labels: Vec<_> = beside.collect();
+        labels.push(label("here", &self.problem.span));
+        self.in_file.then(|| Box::new(labels.into_iter()) as Box<dyn Iterator<Item = LabeledSpan>>)
     }
 }

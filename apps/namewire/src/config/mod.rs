@@ -23,6 +23,7 @@ mod to_toml;
 mod together;
 mod types;
 mod units;
+mod values;
 mod webtransport;
 
 use std::path::{Path, PathBuf};

@@ -20,8 +20,10 @@ impl<'a> Place<'a> {
         Self { findings, path, span }
     }
 
-    pub(super) fn object(&self, reason: &str) {
-        self.findings.report(self.span.clone(), format!("`{}`: {reason}", self.path), None);
+    /// Objects to this setting, which does not go together with the other.
+    pub(super) fn object_beside(&self, other: &Self, reason: &str) {
+        let spans = vec![self.span.clone(), other.span.clone()];
+        self.findings.report_clash(spans, format!("`{}`: {reason}", self.path));
     }
 }
 

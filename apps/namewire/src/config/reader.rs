@@ -2,19 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use ndn_dataplane::Arrangement;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Problem;
 use super::place::Place;
-use super::types::WorkerCount;
-use super::units::{ByteSize, parse_duration};
+pub(super) use super::values::{FromToml, Shown, one_of, words};
+use super::values::{expected, number_in};
 
 /// What the reader has found out so far; shared by the sections of one document.
 #[derive(Debug, Default)]
@@ -35,7 +31,16 @@ pub(super) struct Value {
 
 impl Findings {
     pub(super) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
-        self.problems.borrow_mut().push(Problem { span, message, help });
+        self.problems.borrow_mut().push(Problem { span, beside: Vec::new(), message, help });
+    }
+
+    /// Settings that do not go together are one problem, told where it shows, with the places of the others.
+    pub(super) fn report_clash(&self, spans: Vec<Range<usize>>, message: String) {
+        let mut beside = spans;
+        beside.sort_by_key(|span| span.start);
+        if let Some(span) = beside.pop() {
+            self.problems.borrow_mut().push(Problem { span, beside, message, help: None });
+        }
     }
 
     pub(super) fn into_parts(self) -> (Vec<Problem>, BTreeMap<String, Value>) {
@@ -77,15 +82,27 @@ impl<'a> Section<'a> {
         let bounds = (range.start().shown(), range.end().shown());
         let path = self.path_of(key);
         self.findings.asked.borrow_mut().entry(path).or_default().range = Some(bounds);
-        self.read_checked(key, target, |value| {
-            if range.contains(value) {
-                Ok(())
-            } else {
-                let (value, low, high) =
-                    (value.shown(), range.start().shown(), range.end().shown());
-                Err(format!("{value} is out of range: it must lie between {low} and {high}"))
-            }
-        });
+        let Some(value) = self.lookup_value::<T>(key) else { return };
+        match number_in(value.get_ref(), &range) {
+            Ok(read) => *target = read,
+            Err(reason) => self.reject(key, value.span(), &reason),
+        }
+    }
+
+    /// As [`Self::read_in`], for a setting whose absence means something.
+    pub(super) fn read_optional_in<T>(
+        &mut self,
+        key: &'static str,
+        target: &mut Option<T>,
+        range: std::ops::RangeInclusive<T>,
+    ) where
+        T: FromToml + PartialOrd + Shown,
+    {
+        let Some(value) = self.lookup_value::<T>(key) else { return };
+        match number_in(value.get_ref(), &range) {
+            Ok(read) => *target = Some(read),
+            Err(reason) => self.reject(key, value.span(), &reason),
+        }
     }
 
     /// As [`Self::read`], with the values that `check` accepts only.
@@ -245,7 +262,9 @@ impl<'a> Section<'a> {
     }
 
     fn lookup(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.findings.asked.borrow_mut().entry(self.path_of(key)).or_default();
         self.table.and_then(|table| table.get(key))
     }
@@ -261,209 +280,6 @@ impl<'a> Section<'a> {
 
     fn reject(&self, key: &str, span: Range<usize>, reason: &str) {
         self.findings.report(span, format!("`{}`: {reason}", self.path_of(key)), None);
-    }
-}
-
-/// A value that can be read from TOML.
-pub(super) trait FromToml: Sized {
-    /// Reads it, or says what is wrong.
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String>;
-
-    /// What it looks like, for the reference.
-    fn kind() -> String {
-        "text".to_owned()
-    }
-}
-
-fn expected(wanted: &str, found: &DeValue<'_>) -> String {
-    match found.as_str() {
-        Some(text) if text.len() <= 40 => format!("expected {wanted}, found {text:?} in quotes"),
-        _ => format!("expected {wanted}, found {}", found.type_str()),
-    }
-}
-
-fn text_of<'v>(wanted: &str, value: &'v DeValue<'_>) -> Result<&'v str, String> {
-    value.as_str().ok_or_else(|| expected(wanted, value))
-}
-
-impl FromToml for bool {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        value.as_bool().ok_or_else(|| expected("true or false", value))
-    }
-
-    fn kind() -> String {
-        "`true` or `false`".to_owned()
-    }
-}
-
-macro_rules! whole_number {
-    ($($number:ty),*) => {$(
-        impl FromToml for $number {
-            fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-                let integer = value.as_integer().ok_or_else(|| expected("a whole number", value))?;
-                <$number>::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
-                    format!("{integer} is out of range: it must lie between 0 and {}", <$number>::MAX)
-                })
-            }
-
-            fn kind() -> String {
-                "whole number".to_owned()
-            }
-        }
-    )*};
-}
-
-whole_number!(u8, u16, u32, u64, usize);
-
-impl FromToml for String {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        text_of("a string", value).map(str::to_owned)
-    }
-}
-
-impl FromToml for PathBuf {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let text = text_of("a path", value)?;
-        if text.is_empty() || text.contains('\0') {
-            return Err("the path is empty or has a NUL character".to_owned());
-        }
-        Ok(Self::from(text))
-    }
-
-    fn kind() -> String {
-        "path".to_owned()
-    }
-}
-
-impl FromToml for Duration {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        parse_duration(text_of("a duration such as \"250ms\" or \"10min\"", value)?)
-    }
-
-    fn kind() -> String {
-        "duration".to_owned()
-    }
-}
-
-impl FromToml for ByteSize {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        match value {
-            DeValue::Integer(_) => u64::from_toml(value).map(Self),
-            DeValue::String(text) => text.parse(),
-            DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_)
-            | DeValue::Array(_)
-            | DeValue::Table(_) => Err(expected("a size such as \"64KiB\"", value)),
-        }
-    }
-
-    fn kind() -> String {
-        "size".to_owned()
-    }
-}
-
-impl FromToml for WorkerCount {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        match value.as_str() {
-            Some("auto") => Ok(Self::Auto),
-            Some(_) => Err(expected("a whole number or \"auto\"", value)),
-            None => usize::from_toml(value).map(Self::Fixed),
-        }
-    }
-
-    fn kind() -> String {
-        "whole number or `\"auto\"`".to_owned()
-    }
-}
-
-impl FromToml for Arrangement {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        text_of("P1, P2, P3 or P4", value)?.parse()
-    }
-
-    fn kind() -> String {
-        "`\"P1\"`, `\"P2\"`, `\"P3\"` or `\"P4\"`".to_owned()
-    }
-}
-
-impl FromToml for SocketAddr {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let text = text_of("an address and a port", value)?;
-        text.parse().map_err(|_| format!("\"{text}\" is not an address and a port"))
-    }
-
-    fn kind() -> String {
-        "address and port".to_owned()
-    }
-}
-
-impl FromToml for IpAddr {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let text = text_of("an IP address", value)?;
-        text.parse().map_err(|_| format!("`{text}` is not an IP address"))
-    }
-
-    fn kind() -> String {
-        "IP address".to_owned()
-    }
-}
-
-impl<T: FromToml> FromToml for Vec<T> {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let items = value.as_array().ok_or_else(|| expected("a list", value))?;
-        let (mut read, mut reasons) = (Vec::new(), Vec::new());
-        for item in items {
-            match T::from_toml(item.get_ref()) {
-                Ok(value) => read.push(value),
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        if reasons.is_empty() { Ok(read) } else { Err(reasons.join("; ")) }
-    }
-
-    fn kind() -> String {
-        format!("list: {}", T::kind())
-    }
-}
-
-/// Reads one of a fixed set of words.
-pub(super) fn one_of<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, String> {
-    let words =
-        || choices.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
-    let text = value.as_str().ok_or_else(|| expected(&format!("one of {}", words()), value))?;
-    choices
-        .iter()
-        .find(|(word, _)| *word == text)
-        .map(|(_, choice)| *choice)
-        .ok_or_else(|| format!("`{text}` is not one of {}", words()))
-}
-
-/// Words, for the reference.
-pub(super) fn words(choices: &[&str]) -> String {
-    choices.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
-}
-
-/// How a bound of a range is written in a message.
-pub(super) trait Shown {
-    fn shown(&self) -> String;
-}
-
-macro_rules! shown_as_displayed {
-    ($($number:ty),*) => {$(
-        impl Shown for $number {
-            fn shown(&self) -> String {
-                self.to_string()
-            }
-        }
-    )*};
-}
-
-shown_as_displayed!(u8, u16, u32, u64, usize, ByteSize);
-
-impl Shown for Duration {
-    fn shown(&self) -> String {
-        super::units::format_duration(*self)
     }
 }
 

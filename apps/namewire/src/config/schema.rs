@@ -38,9 +38,7 @@ pub(super) fn read_with_values(text: &str) -> (Config, Vec<Problem>, BTreeMap<St
     if syntax_errors.is_empty() {
         read_document(&findings, &document, &mut config);
         if let Err(Contradiction { keys, reason }) = config.check() {
-            for span in super::place::find(&document, &keys) {
-                findings.report(span, reason.clone(), None);
-            }
+            findings.report_clash(super::place::find(&document, &keys), reason);
         }
     }
     let (problems, values) = findings.into_parts();
@@ -65,11 +63,7 @@ fn read_document<'a>(
     read_faces(root.section("faces"), &mut config.faces);
     read_limits(root.section("limits"), &mut config.limits);
 
-    let mut pool = root.section("pool");
-    let (pool_min, pool_max) = (ByteSize::mebibytes(4), ByteSize::mebibytes(1 << 20));
-    pool.read_in("capacity", &mut config.pool.capacity, pool_min..=pool_max);
-    pool.read("pages", &mut config.pool.pages);
-    pool.finish();
+    read_pool(&mut root, config);
 
     let mut management = root.section("management");
     management.read("enabled", &mut config.management.enabled);
@@ -108,12 +102,8 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     let mut mode = FileMode(listeners.memif.mode);
     memif.read("mode", &mut mode);
     listeners.memif.mode = mode.0;
-    memif.read_optional("dataroom", &mut listeners.memif.dataroom);
     let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
-    if listeners.memif.dataroom.is_some_and(|length| !lengths.contains(&length)) {
-        let (low, high) = lengths.into_inner();
-        memif.object("dataroom", &format!("it must lie between {low} and {high}"));
-    }
+    memif.read_optional_in("dataroom", &mut listeners.memif.dataroom, lengths);
     memif.finish();
 
     let mut tcp = section.section("tcp");
@@ -158,12 +148,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
 
 fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
     section.read("default_hop_limit", &mut forwarder.default_hop_limit);
-    section.read_checked("workers", &mut forwarder.workers, |workers| match workers {
-        WorkerCount::Fixed(count) if !(1..=WORKERS_MAX).contains(count) => {
-            Err(format!("{count} is out of range: it must lie between 1 and {WORKERS_MAX}"))
-        }
-        WorkerCount::Fixed(_) | WorkerCount::Auto => Ok(()),
-    });
+    section.read("workers", &mut forwarder.workers);
     section.read_checked("cpus", &mut forwarder.cpus, |cpus: &Vec<usize>| {
         if cpus.len() > WORKERS_MAX {
             return Err(format!("there can be {WORKERS_MAX} workers"));
@@ -245,10 +230,7 @@ fn read_faces(mut section: Section<'_>, faces: &mut FaceDefaults) {
     for (key, target) in
         [("receive_buffer", &mut faces.receive_buffer), ("send_buffer", &mut faces.send_buffer)]
     {
-        section.read_optional(key, target);
-        if target.is_some_and(|size| size > socket_buffer_max || size < ByteSize::kibibytes(4)) {
-            section.object(key, &format!("it must lie between 4KiB and {socket_buffer_max}"));
-        }
+        section.read_optional_in(key, target, ByteSize::kibibytes(4)..=socket_buffer_max);
     }
     section.read_in("reconnect_min", &mut faces.reconnect_min, Duration::from_millis(10)..=HOUR);
     section.read_in(
@@ -294,6 +276,33 @@ fn read_limits(mut section: Section<'_>, limits: &mut Limits) {
         &mut limits.interest_lifetime,
         Duration::from_secs(1)..=24 * HOUR,
     );
+    section.finish();
+}
+
+fn read_pool(root: &mut Section<'_>, config: &mut Config) {
+    let mut section = root.section("pool");
+    let (least, most) = (Pool::PER_WORKER_MIN, ByteSize::mebibytes(1 << 20));
+    section.read_in("capacity", &mut config.pool.capacity, least..=most);
+    section.read("pages", &mut config.pool.pages);
+    let capacity = config.pool.capacity;
+    if section.has("capacity") {
+        let system = rustix::system::sysinfo();
+        let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
+        if capacity.0 > memory {
+            let reason =
+                format!("{capacity} is more memory than this system has: {}", memory >> 20);
+            section.object("capacity", &format!("{reason}MiB"));
+        }
+        // How many "auto" are is known at the start.
+        if let WorkerCount::Fixed(workers) = config.forwarder.workers
+            && let Some(needed) = config.pool.shortage(workers)
+        {
+            let reason =
+                format!("{capacity} is not enough for {workers} workers, who need {needed}");
+            let workers = root.section("forwarder").place("workers");
+            section.place("capacity").object_beside(&workers, &reason);
+        }
+    }
     section.finish();
 }
 

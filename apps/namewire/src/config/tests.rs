@@ -134,6 +134,42 @@ fn an_unlike_key_is_answered_with_the_known_ones() {
 }
 
 #[test]
+fn numbers_beyond_their_type_are_told_the_bounds_of_the_setting() {
+    for (text, bounds) in [
+        ("listeners.tcp.port = -1", "between 1 and 65535"),
+        ("listeners.tcp.port = 99999999", "between 1 and 65535"),
+        ("limits.faces = -1", "between 1 and 1048576"),
+        ("forwarder.workers = 0", "between 1 and 64"),
+        ("forwarder.workers = -4", "between 1 and 64"),
+        ("[[static_faces]]\nuri = \"udp4://192.0.2.1\"\nmtu = -1", "between 64 and 8800"),
+        ("listeners.memif.dataroom = -1", "between 512 and 65535"),
+        ("faces.receive_buffer = 1", "between 4KiB and 1GiB"),
+        ("pool.capacity = -1", "between 4MiB and 1TiB"),
+    ] {
+        let found = problems_of(text);
+        assert!(found.len() == 1 && found[0].contains(bounds), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn packet_buffers_fit_the_memory_and_the_workers() {
+    let found = problems_of("pool.capacity = \"1TiB\"");
+    assert!(found[0].contains("more memory than this system has"), "{found:?}");
+    let found = problems_of("forwarder.workers = 4\n\npool.capacity = \"12MiB\"");
+    assert!(found[0].contains("3:17: ") && found[0].contains("16MiB; see line 1"), "{found:?}");
+    parse("test", "forwarder.workers = 4\npool.capacity = \"16MiB\"").unwrap();
+    // Without a word on it, workers have what they need.
+    parse("test", "forwarder.workers = 64").unwrap();
+}
+
+#[test]
+fn a_table_is_known_once() {
+    let found = problems_of("banana = 1\n");
+    assert_eq!(found[0].matches("limits").count(), 1, "{found:?}");
+    assert_eq!(problems_of("limits = 1").len(), 1, "{:?}", problems_of("limits = 1"));
+}
+
+#[test]
 fn broken_syntax_is_told_with_its_place() {
     let found = problems_of("[log]\nlevel = \n");
     assert!(found[0].starts_with("test.toml:2:"), "{found:?}");

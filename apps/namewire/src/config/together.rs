@@ -23,9 +23,7 @@ fn read_strategy_choices(root: &mut Section<'_>, config: &mut Config) {
         let Some(choice) = read_strategy_choice(section) else { continue };
         let earlier = seen.iter().find(|(_, other)| other.prefix == choice.prefix);
         if let Some((earlier, _)) = earlier.filter(|(_, other)| other.strategy != choice.strategy) {
-            let reason = format!("{} has two strategies", choice.prefix);
-            earlier.object(&reason);
-            place.object(&reason);
+            place.object_beside(earlier, &format!("{} has two strategies", choice.prefix));
         }
         seen.push((place, choice));
     }
@@ -52,8 +50,7 @@ fn read_static_faces(root: &mut Section<'_>, config: &mut Config) {
         let earlier = seen.iter().find(|(_, other)| is_same(other));
         if let Some((earlier, _)) = earlier {
             let reason = format!("{} is there twice: a peer has one face", face.uri);
-            earlier.object(&reason);
-            place.object(&reason);
+            place.object_beside(earlier, &reason);
         }
         seen.push((place, face));
     }
@@ -75,10 +72,10 @@ fn check_quotas(root: &mut Section<'_>, config: &Config) {
             continue;
         }
         let reason = format!("{part} is more than {whole_section}.{whole_key}, which is {whole}");
-        quotas.object(key, &reason);
         let of = root.section(whole_section);
-        if of.has(whole_key) {
-            of.object(whole_key, &format!("{section}.{key} is more than that: {part}"));
+        match of.has(whole_key) {
+            true => quotas.place(key).object_beside(&of.place(whole_key), &reason),
+            false => quotas.object(key, &reason),
         }
     }
 }
@@ -96,10 +93,7 @@ fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
     let mut persistency = Persistency::Permanent;
     section.read("persistency", &mut persistency);
     let mut mtu = None;
-    section.read_optional("mtu", &mut mtu);
-    if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
-        section.object("mtu", &format!("it must lie between {MTU_MIN} and {MTU_MAX}"));
-    }
+    section.read_optional_in("mtu", &mut mtu, MTU_MIN..=MTU_MAX);
     let mut pit_tokens = PitTokens::Auto;
     section.read("pit_tokens", &mut pit_tokens);
     section.finish();

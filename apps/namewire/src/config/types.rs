@@ -403,6 +403,19 @@ pub const WEBSOCKET_PORT: u16 = 9696;
 /// The UDP port of NDN's multicast groups.
 pub const MULTICAST_PORT: u16 = 56363;
 
+impl Pool {
+    /// What each worker has at least.
+    pub const PER_WORKER_MIN: ByteSize = ByteSize::mebibytes(4);
+
+    /// What so many workers need, if it is more than there is.
+    #[must_use]
+    pub fn shortage(&self, workers: usize) -> Option<ByteSize> {
+        let needed =
+            Self::PER_WORKER_MIN.0.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX));
+        (self.capacity.0 < needed).then_some(ByteSize(needed))
+    }
+}
+
 impl LogLevel {
     /// The levels' names in configuration files and on the command line, quietest first.
     pub const NAMES: [&'static str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

@@ -5,8 +5,16 @@ use std::collections::BTreeMap;
 use ndn_dataplane::{Dataplane, Place};
 use ndn_ring::PoolPages;
 
+use crate::config::Pool;
+
 /// Logs what pages each NUMA node gave for the packet buffers of its workers.
-pub(super) fn tell(places: &[Place], dataplane: &Dataplane) {
+pub(super) fn tell(pool: &Pool, places: &[Place], dataplane: &Dataplane) {
+    if let Some(needed) = pool.shortage(places.len()) {
+        tracing::warn!(
+            capacity = %pool.capacity, %needed, workers = places.len(),
+            "pool.capacity is less than the workers need, and they take what they need"
+        );
+    }
     let mut nodes: BTreeMap<Option<usize>, (usize, PoolPages)> = BTreeMap::new();
     for (place, worker) in places.iter().zip(dataplane.workers()) {
         let (workers, pages) = nodes.entry(place.node).or_default();

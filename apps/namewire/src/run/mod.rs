@@ -100,7 +100,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, &places, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
-    memory::tell(&places, &dataplane);
+    memory::tell(&config.pool, &places, &dataplane);
     let figures = dataplane.workers().iter().zip(&places);
     let figures = figures.map(|(worker, place)| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),
