@@ -87,13 +87,15 @@ async fn configure(
     let info = endpoint.management().cs_info().await?;
     let asked = capacity;
     let capacity = accepted.capacity.unwrap_or(info.capacity);
-    if asked.is_some_and(|asked| asked > capacity) {
-        let capacity = grouped(capacity);
-        output::note(&format_args!(
-            "namewire: the forwarder holds at most {capacity} packets as it was started"
-        ));
+    show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)?;
+    match asked.filter(|asked| *asked > capacity) {
+        None => Ok(()),
+        Some(asked) => Err(Failure::Failed(format!(
+            "the forwarder holds at most {} packets as it was started (`tables.cs.capacity_packets`), not {}",
+            grouped(capacity),
+            grouped(asked)
+        ))),
     }
-    show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)
 }
 
 /// Repeats the command while it says that more remains: forwarders erase in steps.

@@ -31,10 +31,21 @@ pub(super) struct Policy {
     pub(super) allow_older: bool,
     /// Start over, whatever is there.
     pub(super) restart: bool,
-    /// The listing of a directory is wanted, where the name is that of one.
-    pub(super) listing: bool,
+    /// Whether the listing of a directory is wanted.
+    pub(super) listing: Listing,
     /// Files are on the disk before they get their names.
     pub(super) durable: bool,
+}
+
+/// Whether the listing of a directory is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// A file is.
+    No,
+    /// The name is that of a listing.
+    Named,
+    /// It is, and nothing else.
+    Demanded,
 }
 
 impl Policy {
@@ -83,18 +94,24 @@ pub(super) async fn fetch(
     observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
     let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
-    if !policy.listing && is_directory(&found) {
+    let is_directory = is_directory(&found);
+    if policy.listing == Listing::No && is_directory == Some(true) {
         return Err(Failure::Usage(format!(
             "{name} is a directory: --recursive fetches what is in it, --listing the list of its entries"
+        )));
+    }
+    if policy.listing == Listing::Demanded && is_directory == Some(false) {
+        return Err(Failure::Usage(format!(
+            "{name} is no directory of a file server: without --listing it is fetched"
         )));
     }
     fetch_found(endpoint, found, policy, target, workers, observe).await
 }
 
-/// Whether it is a directory of a file server, and was not asked for as the listing that it has.
-fn is_directory(found: &FoundObject) -> bool {
-    let metadata = found.metadata().map(|content| FileMetadata::decode(content));
-    metadata.and_then(Result::ok).is_some_and(|metadata| metadata.is_directory())
+/// Whether it is a directory of a file server; nobody knows without metadata.
+fn is_directory(found: &FoundObject) -> Option<bool> {
+    let metadata = FileMetadata::decode(found.metadata()?);
+    Some(metadata.is_ok_and(|metadata| metadata.is_directory()))
 }
 
 /// Fetches what was found into `target`, as far as it is not there yet.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::connect::{ConnectOptions, block_on, name, positive_duration};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Fetched, Policy, abandon, fetch};
+use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch};
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
@@ -77,6 +77,9 @@ pub(super) struct Options {
     #[arg(long, conflicts_with_all = ["range", "recursive"])]
     listing: bool,
     /// Fetch only the bytes from A to B, counted from 0, both included; `A-` ends with the file
+    ///
+    /// Of files of a file server (`namewire serve`) only: what `namewire put` publishes does not tell how long it
+    /// and its segments are.
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
     range: Option<range::ByteRange>,
     /// Start over, whatever an interrupted fetch has left
@@ -130,7 +133,11 @@ pub(super) fn run(options: &Options) -> Outcome {
         allow_older: options.allow_older,
         restart: options.restart,
         durable: !options.no_sync,
-        listing: options.listing || options.name.components().any(|part| part == LIST),
+        listing: match options.listing {
+            true => Listing::Demanded,
+            false if options.name.components().any(|part| part == LIST) => Listing::Named,
+            false => Listing::No,
+        },
     };
     if options.recursive {
         return run_tree(options, &policy);

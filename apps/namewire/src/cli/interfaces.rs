@@ -104,7 +104,13 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     let with = |pick: Driver, why: &str| Choice {
         usable: usable.clone(),
         pick: Some(pick),
-        why: why.to_owned(),
+        why: match link.xdp_program {
+            // Whose it is, the kernel tells root only, and by number.
+            Some(program) => format!(
+                "XDP program {program} is attached to it: a forwarder has it by AF_XDP, or it is of another program"
+            ),
+            None => why.to_owned(),
+        },
     };
     match usable.first() {
         Some(Driver::AfXdp) => with(Driver::AfXdp, why_best),
@@ -205,7 +211,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             if receive == transmit { receive.to_string() } else { format!("{receive}/{transmit}") },
             found.device.numa_node.map_or_else(dash, |node| node.to_string()),
             if names.is_empty() { dash() } else { names.join(" ") },
-            xdp_text(found).to_owned(),
+            if found.facts.is_taken { "in use" } else { xdp_text(found) }.to_owned(),
             choice.pick.map_or_else(dash, |driver| driver.name().to_owned()),
             choice.why,
         ]);
@@ -349,6 +355,7 @@ mod tests {
         (taken.facts.is_taken, taken.link.xdp_program) = (true, Some(7));
         let choice = choose(&taken, Refused::default());
         assert_eq!(choice.usable, [Driver::AfPacket]);
+        assert!(choice.why.contains("program 7 is attached"), "{}", choice.why);
         let value = json_of(&taken, &choice, Refused::default());
         assert_eq!(value["af_xdp"]["program"], json!(7));
         assert_eq!(value["af_xdp"]["usable"], json!(false));

@@ -46,7 +46,10 @@ pub(super) async fn fetch(
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let layout = metadata.and_then(|metadata| metadata.segment_size.zip(metadata.size));
     let Some((segment_size, size)) = layout else {
-        let unknown = format!("{name}: only files of a file server can be fetched in part");
+        let unknown = format!(
+            "{name}: only files of a file server (`namewire serve`) can be fetched in part: others do not tell how \
+             long they and their segments are"
+        );
         return Err(Failure::Failed(unknown));
     };
     if range.first >= size {

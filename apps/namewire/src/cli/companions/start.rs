@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub(in crate::cli) struct StopOptions {
 
 /// How often it is looked whether the forwarder has ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of the log that are shown where nothing was started.
+const LOG_TAIL: u64 = 4096;
 /// How long the forwarder may take to be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -66,9 +69,12 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let mut command = Command::new(program);
     command.arg("run").args(&options.options).env(VARIABLE, format!("@{name}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut log = None;
     if let Some(path) = &options.log_file {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        command.stderr(file.map_err(|error| Failure::file(path.display(), &error))?);
+        let file_failed = |error: io::Error| Failure::file(path.display(), &error);
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(file_failed)?;
+        log = Some((path, file.metadata().map_err(file_failed)?.len()));
+        command.stderr(file);
     }
     // Ctrl-C on this terminal is not for it.
     command.process_group(0);
@@ -84,8 +90,26 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     }
     match ended {
         None => Ok(output::print_line(&format!("started, process {}", child.id()))?),
-        Some(status) => Err(Failure::Failed(format!("the forwarder did not start ({status})"))),
+        Some(status) => {
+            let said = log.map_or_else(String::new, |(path, length)| {
+                said_since(path, length)
+                    .map(|said| format!("; {} says:\n{said}", path.display()))
+                    .unwrap_or_default()
+            });
+            Err(Failure::Failed(format!("the forwarder did not start ({status}){said}")))
+        }
     }
+}
+
+/// The end of what was appended to a log that had this length, if anything was.
+fn said_since(path: &Path, length: u64) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?;
+    let appended = file.metadata().ok()?.len().checked_sub(length)?;
+    file.seek(SeekFrom::Start(length + appended.saturating_sub(LOG_TAIL))).ok()?;
+    let mut said = Vec::new();
+    file.take(LOG_TAIL).read_to_end(&mut said).ok()?;
+    let said = String::from_utf8_lossy(&said).trim_end().to_owned();
+    (!said.is_empty()).then_some(said)
 }
 
 /// Waits until the forwarder is ready, or has ended: then, how. One that is neither in time goes on.
@@ -169,8 +193,19 @@ fn check_program(pid: Pid) -> Outcome {
     }
     let path = format!("/proc/{}/comm", pid.as_raw_nonzero());
     let name = std::fs::read_to_string(&path).map_err(|error| Failure::file(&path, &error))?;
+    // A copy of this program under another name is this program.
+    let is_this = || {
+        let of = |process: &str| std::fs::metadata(format!("/proc/{process}/exe")).ok();
+        let (Some(own), Some(other)) = (of("self"), of(&pid.as_raw_nonzero().to_string())) else {
+            return false;
+        };
+        (own.dev(), own.ino()) == (other.dev(), other.ino())
+    };
     match name.trim() {
         "namewire" | "nfd" | "nfd-start" => Ok(()),
-        other => Err(Failure::Failed(format!("process {pid} is `{other}`, not a forwarder"))),
+        _ if is_this() => Ok(()),
+        other => Err(Failure::Failed(format!(
+            "process {pid} is `{other}`, which is not known as a forwarder; if it is one, `kill {pid}` stops it"
+        ))),
     }
 }
