@@ -16,7 +16,8 @@ log { default_level INFO }
 forwarder { default_hop_limit 0 }
 tables
 {
-  cs_max_packets 1234 ; packets
+  pm_cs_max_packets 1000 ; packets
+  em_cs_max_packets 234
   cs_policy lru
   cs_unsolicited_policy drop-all
   strategy_choice
@@ -63,6 +64,8 @@ mw-nfd
   input-thread-core-assign { }
   forwarding-worker-core-assign 1,2
   prefix-length-for-distribution 2
+  fib-sharding yes ; or no
+  router-name DCN09
 }
 "#;
 
@@ -120,7 +123,7 @@ fn a_file_like_the_samples_starts_and_what_is_missing_is_told() {
     let strategies = text(&forwarder.run(&["strategy", "list"]));
     assert!(strategies.contains("/hii/dcn"), "{strategies}");
     let said = forwarder.process.stderr();
-    assert!(said.contains("nfd.conf:54: "), "prefix-length-for-distribution: {said}");
+    assert!(said.contains("nfd.conf:55: "), "prefix-length-for-distribution: {said}");
     let added = forwarder.run(&["face", "create", "udp4://192.0.2.1:6363"]);
     assert!(!added.status.success(), "there is no UDP socket: {}", text(&added));
 }

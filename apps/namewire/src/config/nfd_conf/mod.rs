@@ -4,6 +4,7 @@
 //! refused. Where a section is absent, what NFD does without it holds: no listener, no privilege.
 
 mod faces;
+mod mw_nfd;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use ndn_security::info::{InfoError, Node};
 
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
-    UnsolicitedPolicy, WORKERS_MAX, WorkerCount,
+    UnsolicitedPolicy,
 };
 
 /// A configuration, and what of the file it leaves out.
@@ -247,14 +248,11 @@ impl<'d> Reader<'d> {
         for node in &section.children {
             match node.key.as_str() {
                 "cs_max_packets" => {
-                    let Some(packets) = self.number(node, 0, u64::MAX) else { continue };
-                    let capacity = usize::try_from(packets).unwrap_or(usize::MAX);
-                    if capacity > TABLE_ENTRIES_MAX {
-                        let text = format!("at most {TABLE_ENTRIES_MAX} packets are stored");
-                        self.warn(node, text);
+                    if let Some(packets) = self.number(node, 0, u64::MAX) {
+                        self.set_cs_capacity(node, packets);
                     }
-                    self.config.tables.cs.capacity_packets = capacity.min(TABLE_ENTRIES_MAX);
                 }
+                "pm_cs_max_packets" | "em_cs_max_packets" => self.read_part_of_cs(section, node),
                 "cs_policy" => match node.value.as_str() {
                     "lru" => self.config.tables.cs.policy = CsPolicy::Lru,
                     "priority_fifo" => self.config.tables.cs.policy = CsPolicy::PriorityFifo,
@@ -282,6 +280,14 @@ impl<'d> Reader<'d> {
         }
     }
 
+    fn set_cs_capacity(&mut self, node: &Node, packets: u64) {
+        let capacity = usize::try_from(packets).unwrap_or(usize::MAX);
+        if capacity > TABLE_ENTRIES_MAX {
+            self.warn(node, format!("at most {TABLE_ENTRIES_MAX} packets are stored"));
+        }
+        self.config.tables.cs.capacity_packets = capacity.min(TABLE_ENTRIES_MAX);
+    }
+
     fn read_strategy_choice(&mut self, section: &Node) {
         for node in &section.children {
             let (prefix, strategy) = (self.name(node, &node.key), self.name(node, &node.value));
@@ -297,39 +303,6 @@ impl<'d> Reader<'d> {
                 self.config.strategy_choices.push(StrategyChoice { prefix, strategy });
             }
         }
-    }
-
-    fn read_mw_nfd(&mut self, section: &Node) {
-        for node in &section.children {
-            match node.key.as_str() {
-                "forwarding-worker-core-assign" => self.read_worker_cores(node),
-                "input-thread-core-assign" => {
-                    if !node.children.is_empty() {
-                        self.no_effect(node, "workers read their sockets themselves");
-                    }
-                }
-                "prefix-length-for-distribution" => {
-                    self.number(node, 1, 255);
-                    self.no_effect(node, "names are spread over workers as they come");
-                }
-                "bulk-fib-test" => self.no_effect(node, "it is a test of MW-NFD's own"),
-                _ => self.refuse_unknown(node, "mw-nfd"),
-            }
-        }
-    }
-
-    fn read_worker_cores(&mut self, node: &Node) {
-        let Some(cores) = core_list(&node.value) else {
-            let text = format!("`{}` is not a list of processors such as 1,2-4", node.value);
-            return self.refuse(node, text);
-        };
-        let is_repeated = (1..cores.len()).any(|index| cores[..index].contains(&cores[index]));
-        if is_repeated || cores.len() > WORKERS_MAX {
-            let text = format!("`{}` names a processor twice, or too many", node.value);
-            return self.refuse(node, text);
-        }
-        self.config.forwarder.workers = WorkerCount::Fixed(cores.len());
-        self.config.forwarder.cpus = cores;
     }
 }
 
@@ -350,21 +323,6 @@ fn with_typed_version(strategy: &Name) -> Name {
         }
     }
     typed
-}
-
-/// The processors of a list such as `4-6,8`.
-fn core_list(text: &str) -> Option<Vec<usize>> {
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.trim().parse::<usize>().ok();
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last || last >= 4096 {
-            return None;
-        }
-        cores.extend(first..=last);
-    }
-    Some(cores)
 }
 
 /// Where this program logs what a module of NFD logs.

@@ -10,11 +10,11 @@ fn read(text: &str) -> Result<NfdConf, NfdConfError> {
     parse("nfd.conf", text, Path::new("/etc/ndn"), &mut |_| Err("no file".to_owned()))
 }
 
-fn config(text: &str) -> Config {
+pub(super) fn config(text: &str) -> Config {
     read(text).unwrap_or_else(|error| panic!("{error}")).config
 }
 
-fn warnings(text: &str) -> Vec<String> {
+pub(super) fn warnings(text: &str) -> Vec<String> {
     read(text).unwrap().warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -23,7 +23,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 /// With a listener, without which there is no forwarder.
-fn with_unix(text: &str) -> String {
+pub(super) fn with_unix(text: &str) -> String {
     format!("{text}\nface_system {{ unix {{ path /tmp/nfd.sock }} }}\n")
 }
 
@@ -157,20 +157,6 @@ fn what_is_wrong_is_refused_with_its_line() {
         let is_there = problems.iter().any(|p| p.starts_with(&format!("nfd.conf:{line}: ")));
         assert!(is_there || line == 1, "{text}: {problems:?}");
     }
-}
-
-#[test]
-fn cores_of_mw_nfd() {
-    assert_eq!(core_list("1,2"), Some(vec![1, 2]));
-    assert_eq!(core_list("4-6,8,10,12-13"), Some(vec![4, 5, 6, 8, 10, 12, 13]));
-    assert_eq!(core_list("6-4"), None);
-    assert_eq!(core_list("0-999999999"), None);
-    let text = with_unix(
-        "mw-nfd { input-thread-core-assign {\n}\nforwarding-worker-core-assign 3,4 prefix-length-for-distribution 2 }",
-    );
-    let forwarder = config(&text).forwarder;
-    assert_eq!((forwarder.workers, forwarder.cpus), (WorkerCount::Fixed(2), vec![3, 4]));
-    assert_eq!(warnings(&text).len(), 1);
 }
 
 #[test]
