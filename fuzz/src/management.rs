@@ -165,7 +165,7 @@ fn carry_out(state: &mut ControlState, now: Now, interest: Option<&Interest<'_>>
             Action::EraseCs { ticket, limit, .. } => state.cs_erase_done(ticket, limit, true),
             Action::DestroyFace { face_id } => state.face_destroyed(now, face_id),
             Action::SendInterest { .. }
-            | Action::UpdateFib(_)
+            | Action::UpdateFib { .. }
             | Action::UpdateFace { .. }
             | Action::SetStrategy { .. }
             | Action::UnsetStrategy { .. }

@@ -120,3 +120,54 @@ fn who_connects_while_others_are_served_is_answered_the_first_time() {
         assert_eq!(unanswered, None, "the Interest of this one was lost");
     });
 }
+
+/// What others notice while the face goes that a million next hops lead to, half of them of routes.
+/// `NAMEWIRE_BIN=target/release/namewire cargo test -p namewire-tests --test many_routes -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, of a program with optimisation"]
+fn a_face_goes_that_a_million_fib_entries_lead_to() {
+    const ENTRIES: u64 = 1_000_000;
+    let toml = "[tables]\nfib_capacity = 1_500_000";
+    let forwarder = Settings::new().toml(toml).start();
+    let mut stream = forwarder.connect();
+    let mut reader = PacketReader::new(&stream);
+    let mut sent = 0;
+    for answered in 0..ENTRIES {
+        while sent < ENTRIES && sent < answered + WINDOW {
+            let name = Some(prefix(sent));
+            let parameters = ControlParameters { name, ..ControlParameters::default() };
+            let verb = [Verb::RibRegister, Verb::FibAddNextHop][usize::from(sent % 2 == 1)];
+            let command =
+                CommandBuilder::default().digest_signed_interest(verb, &parameters, sent + 1, 1);
+            stream.write_all(&command.unwrap()).unwrap();
+            sent += 1;
+        }
+        reader.next_packet().unwrap();
+    }
+    let mut other = forwarder.connect();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answers = PacketReader::new(&other);
+    drop((stream, reader));
+    let began = now();
+    let (mut longest, mut count, mut took_all) = (std::time::Duration::ZERO, 0_u32, None);
+    while began.elapsed() < std::time::Duration::from_secs(20) {
+        let asked = now();
+        let question = wire::name("/localhost/nfd/status/general");
+        let interest = InterestBuilder::new(&question).can_be_prefix(true).must_be_fresh(true);
+        let interest = interest.nonce(count).lifetime_ms(60_000).to_vec().unwrap();
+        other.write_all(&interest).unwrap();
+        let answer = answers.next_packet().unwrap();
+        let packet = LpPacket::parse(&answer).unwrap();
+        let data = Data::parse(packet.fragment().unwrap()).unwrap();
+        let status = ndn_management::ForwarderStatus::decode(data.content().unwrap()).unwrap();
+        longest = longest.max(asked.elapsed());
+        count += 1;
+        if status.fib_entries < 10 {
+            took_all = Some(began.elapsed());
+            break;
+        }
+    }
+    println!(
+        "all gone after {took_all:?}; {count} others answered meanwhile, each within {longest:?}"
+    );
+}

@@ -36,7 +36,9 @@ fn is_known_difference(command: &str, nfd: &Value, ours: &Value) -> bool {
     let is_strategy = command.starts_with("strategy-choice/set") && same_code && *code == 409;
     // TCP faces can be made without a TCP listener.
     let is_tcp = command.contains("tcp4://");
-    is_strategy || is_tcp
+    // And Ethernet faces without a section of the configuration; both refuse these, for other reasons.
+    let is_ether = command.contains("ether://") && same_code && *code == 406;
+    is_strategy || is_tcp || is_ether
 }
 
 #[test]

@@ -157,15 +157,32 @@ impl Fib {
         })
     }
 
-    /// Removes every next hop through a face.
-    pub fn remove_face(&mut self, face_id: u64) -> Vec<FibUpdate> {
-        let prefixes: Vec<Name> = self
-            .faces
-            .range((face_id, Name::new())..)
-            .take_while(|(face, _)| *face == face_id)
-            .map(|(_, prefix)| prefix.clone())
-            .collect();
+    /// Removes the next hops of at most `prefixes_max` prefixes through a face.
+    pub fn remove_face(&mut self, face_id: u64, prefixes_max: usize) -> Vec<FibUpdate> {
+        let prefixes: Vec<Name> = self.prefixes_of(face_id).take(prefixes_max).cloned().collect();
         prefixes.iter().filter_map(|prefix| self.remove_next_hop(prefix, face_id)).collect()
+    }
+
+    /// Whether any next hop is this face.
+    #[must_use]
+    pub fn has_face(&self, face_id: u64) -> bool {
+        self.prefixes_of(face_id).next().is_some()
+    }
+
+    /// The next hops through a face that are not what the RIB wants: prefix and cost.
+    pub fn own_next_hops(&self, face_id: u64) -> impl Iterator<Item = (&Name, u64)> {
+        let hop_of =
+            move |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();
+        self.prefixes_of(face_id).filter_map(move |prefix| {
+            let entry = self.entries.get(prefix)?;
+            let hop = hop_of(&entry.next_hops)?;
+            (hop_of(&entry.from_rib) != Some(hop)).then_some((prefix, hop.cost))
+        })
+    }
+
+    fn prefixes_of(&self, face_id: u64) -> impl Iterator<Item = &Name> {
+        let from = self.faces.range((face_id, Name::new())..);
+        from.take_while(move |(face, _)| *face == face_id).map(|(_, prefix)| prefix)
     }
 
     fn change(

@@ -429,7 +429,7 @@ mod tests {
         let updates = vec![FibUpdate::Set { prefix, next_hops }];
         assert!(actions.iter().any(|action| matches!(
             action,
-            Action::UpdateFib(found) if *found == updates
+            Action::UpdateFib { updates: found, .. } if *found == updates
         )));
     }
 }

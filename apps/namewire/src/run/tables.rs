@@ -59,7 +59,10 @@ impl ForwardingTables {
         index_of: impl Fn(u64) -> Option<FaceIndex>,
     ) -> Result<(), (Name, FibError)> {
         let mut result = Ok(());
-        for update in updates {
+        // What goes makes room for what comes.
+        let (gone, set): (Vec<_>, Vec<_>) =
+            updates.into_iter().partition(|update| matches!(update, FibUpdate::Remove { .. }));
+        for update in gone.into_iter().chain(set) {
             let (prefix, next_hops) = match update {
                 FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
                 FibUpdate::Remove { prefix } => (prefix, Vec::new()),
@@ -199,6 +202,18 @@ mod tests {
         tables.apply(vec![FibUpdate::Remove { prefix: name("/a") }], index_of).unwrap();
         let published = tables.publish().unwrap();
         assert!(next_hops(&published, hasher, "/a/b").is_empty());
+    }
+
+    #[test]
+    fn a_prefix_that_goes_makes_room_for_one_that_comes() {
+        let mut tables = ForwardingTables::new(NameHasher::new([1; 16]), 2);
+        let next_hops = vec![ndn_management::NextHop { face_id: 300, cost: 1 }];
+        let index_of = |_| Some(FaceIndex::new(3, 1));
+        let set = |uri: &str| FibUpdate::Set { prefix: name(uri), next_hops: next_hops.clone() };
+        tables.apply(vec![set("/z")], index_of).unwrap();
+        assert!(tables.apply(vec![set("/a")], index_of).is_err(), "there is no more room");
+        let gone = FibUpdate::Remove { prefix: name("/z") };
+        tables.apply(vec![set("/a"), gone], index_of).unwrap();
     }
 
     #[test]

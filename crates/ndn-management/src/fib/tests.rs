@@ -53,8 +53,8 @@ fn the_limit_counts_prefixes() {
     assert_eq!(fib.add_next_hop(&name("/b"), hop(300, 1)), Err(FibFull { entries_max: 1 }));
     assert!(fib.entries.len() == 1);
     fib.add_next_hop(&name("/a"), hop(301, 1)).unwrap();
-    fib.remove_face(300);
-    fib.remove_face(301);
+    fib.remove_face(300, 9);
+    fib.remove_face(301, 9);
     fib.add_next_hop(&name("/b"), hop(300, 1)).unwrap();
 }
 
@@ -63,7 +63,7 @@ enum Operation {
     Add(usize, NextHop),
     Remove(usize, u64),
     Rib(usize, Vec<(u64, u64)>),
-    RemoveFace(u64),
+    RemoveFace(u64, usize),
 }
 
 fn any_operation() -> impl Strategy<Value = Operation> {
@@ -74,7 +74,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         (prefix.clone(), face.clone()).prop_map(|(p, f)| Operation::Remove(p, f)),
         (prefix, prop::collection::btree_map(face.clone(), 0..3_u64, 0..4))
             .prop_map(|(p, hops)| Operation::Rib(p, hops.into_iter().collect())),
-        face.prop_map(Operation::RemoveFace),
+        (face, 0..5_usize).prop_map(|(face_id, most)| Operation::RemoveFace(face_id, most)),
     ]
 }
 
@@ -94,7 +94,11 @@ impl NaiveFib {
             Operation::Remove(prefix, face_id) => {
                 self.hops.remove(&(*prefix, *face_id));
             }
-            Operation::RemoveFace(face_id) => self.hops.retain(|(_, face), _| face != face_id),
+            Operation::RemoveFace(face_id, most) => {
+                let through = self.hops.keys().filter(|(_, face)| face == face_id);
+                let first: Vec<(usize, u64)> = through.take(*most).copied().collect();
+                self.hops.retain(|key, _| !first.contains(key));
+            }
             Operation::Rib(prefix, wanted) => {
                 for face_id in 300..304 {
                     let key = (*prefix, face_id);
@@ -139,7 +143,7 @@ proptest! {
                 Operation::Remove(prefix, face_id) => {
                     fib.remove_next_hop(&prefixes[prefix], face_id).into_iter().collect()
                 }
-                Operation::RemoveFace(face_id) => fib.remove_face(face_id),
+                Operation::RemoveFace(face_id, most) => fib.remove_face(face_id, most),
                 Operation::Rib(prefix, wanted) => {
                     let mut hops: Vec<NextHop> = wanted.iter().map(|(f, c)| hop(*f, *c)).collect();
                     hops.sort_by_key(|hop| (hop.cost, hop.face_id));
@@ -166,6 +170,15 @@ proptest! {
                 prop_assert_eq!(forwarding.get(prefix).cloned().unwrap_or_default(), expected);
             }
             prop_assert_eq!(fib.len(), forwarding.len());
+            for face_id in 300..304 {
+                let through = naive.hops.iter().filter(|((_, face), _)| *face == face_id);
+                prop_assert_eq!(fib.has_face(face_id), through.clone().next().is_some());
+                let own: Vec<(&Name, u64)> = through
+                    .filter(|(key, cost)| naive.from_rib.get(key) != Some(cost))
+                    .map(|((prefix, _), cost)| (&prefixes[*prefix], *cost))
+                    .collect();
+                prop_assert_eq!(fib.own_next_hops(face_id).collect::<Vec<_>>(), own);
+            }
         }
     }
 }

@@ -142,6 +142,12 @@ impl Rib {
         })
     }
 
+    /// Whether any route leads to a face.
+    #[must_use]
+    pub fn has_face(&self, face_id: u64) -> bool {
+        self.keys_of(face_id).next().is_some()
+    }
+
     /// Which prefixes have a route to a face.
     fn keys_of(&self, face_id: u64) -> impl Iterator<Item = &Key> {
         let empty: Key = Arc::from(&[][..]);
@@ -207,9 +213,9 @@ impl Rib {
         Some(removed)
     }
 
-    /// Removes every route to `face_id`; returns how many there were.
-    pub fn remove_face(&mut self, face_id: u64) -> usize {
-        let prefixes: Vec<Key> = self.keys_of(face_id).map(Arc::clone).collect();
+    /// Removes the routes of at most `prefixes_max` prefixes to `face_id`; returns how many there were.
+    pub fn remove_face(&mut self, face_id: u64, prefixes_max: usize) -> usize {
+        let prefixes: Vec<Key> = self.keys_of(face_id).take(prefixes_max).map(Arc::clone).collect();
         let mut removed = 0;
         for key in prefixes {
             let origins: Vec<u64> = self
@@ -237,11 +243,11 @@ impl Rib {
         self.deadlines.first().map(|(deadline_ns, ..)| *deadline_ns)
     }
 
-    /// Removes the routes whose expiry is `now_ns` or earlier; returns how many there were.
-    pub fn handle_timeout(&mut self, now_ns: u64) -> usize {
+    /// Removes routes whose expiry is `now_ns` or earlier, at most `routes_max` of them; returns how many.
+    pub fn handle_timeout(&mut self, now_ns: u64, routes_max: usize) -> usize {
         let mut removed = 0;
         while let Some((deadline_ns, key, face_id, origin)) = self.deadlines.first().cloned() {
-            if deadline_ns > now_ns {
+            if deadline_ns > now_ns || removed >= routes_max {
                 break;
             }
             self.deadlines.pop_first();

@@ -70,9 +70,17 @@ impl NaiveRib {
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Register { prefix: Name, route: Route },
-    Unregister { prefix: Name, face_id: u64, origin: u64 },
-    RemoveFace(u64),
+    Register {
+        prefix: Name,
+        route: Route,
+    },
+    Unregister {
+        prefix: Name,
+        face_id: u64,
+        origin: u64,
+    },
+    /// The routes of so many prefixes to a face.
+    RemoveFace(u64, usize),
     Advance(u64),
     TakeUpdates,
 }
@@ -101,7 +109,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         6 => (any_name(), route).prop_map(|(prefix, route)| Operation::Register { prefix, route }),
         3 => (any_name(), 256_u64..260, 0_u64..2)
             .prop_map(|(prefix, face_id, origin)| Operation::Unregister { prefix, face_id, origin }),
-        1 => (256_u64..260).prop_map(Operation::RemoveFace),
+        1 => (256_u64..260, 0..4_usize).prop_map(|(face_id, most)| Operation::RemoveFace(face_id, most)),
         1 => (0_u64..6).prop_map(Operation::Advance),
         2 => Just(Operation::TakeUpdates),
     ]
@@ -150,13 +158,21 @@ proptest! {
                     prop_assert_eq!(rib.route_count(), before - usize::from(removed.is_some()));
                     naive.retain(|p, r| !(*p == prefix && r.face_id == face_id && r.origin == origin));
                 }
-                Operation::RemoveFace(face_id) => {
-                    rib.remove_face(face_id);
-                    naive.retain(|_, route| route.face_id != face_id);
+                Operation::RemoveFace(face_id, most) => {
+                    rib.remove_face(face_id, most);
+                    let is_gone = |(_, routes): &(&Name, &Vec<Route>)| {
+                        routes.iter().any(|route| route.face_id == face_id)
+                    };
+                    let first: Vec<Name> = naive.0.iter().filter(is_gone).take(most)
+                        .map(|(prefix, _)| prefix.clone()).collect();
+                    naive.retain(|prefix, route| route.face_id != face_id || !first.contains(prefix));
+                    let is_left = naive.0.values().flatten().any(|route| route.face_id == face_id);
+                    prop_assert_eq!(rib.has_face(face_id), is_left);
                 }
                 Operation::Advance(by_ns) => {
                     now_ns += by_ns;
-                    rib.handle_timeout(now_ns);
+                    // A few at a time, the earliest first.
+                    while rib.handle_timeout(now_ns, 2) > 0 {}
                     naive.retain(|_, route| route.expires_at_ns.is_none_or(|at| at > now_ns));
                 }
                 Operation::TakeUpdates => {
@@ -176,7 +192,7 @@ proptest! {
         prop_assert_eq!(&fib, &naive.fib());
         prop_assert!(rib.take_updates().is_empty());
         for face_id in 256..260 {
-            rib.remove_face(face_id);
+            rib.remove_face(face_id, usize::MAX);
         }
         prop_assert_eq!((rib.route_count(), rib.prefix_count()), (0, 0));
         prop_assert!(rib.faces.is_empty() && rib.deadlines.is_empty());
@@ -256,7 +272,7 @@ fn a_change_that_is_undone_before_the_updates_are_taken_is_none() {
     register(&mut rib, "/a", route(300, 7, 0));
     rib.register(prefix("/a").as_ref(), route(301, 1, 0)).unwrap();
     rib.register(prefix("/b").as_ref(), route(301, 1, 0)).unwrap();
-    assert_eq!(rib.remove_face(301), 2);
+    assert_eq!(rib.remove_face(301, 9), 2);
     assert_eq!(rib.take_updates(), []);
 }
 
@@ -267,8 +283,9 @@ fn routes_expire_at_their_deadline_and_a_renewal_moves_it() {
     register(&mut rib, "/a", expiring(100));
     register(&mut rib, "/a", expiring(200));
     assert_eq!(rib.next_deadline_ns(), Some(200));
-    assert_eq!(rib.handle_timeout(199), 0);
-    assert_eq!(rib.handle_timeout(200), 1);
+    assert_eq!(rib.handle_timeout(199, 9), 0);
+    assert_eq!(rib.handle_timeout(200, 0), 0);
+    assert_eq!(rib.handle_timeout(200, 9), 1);
     assert_eq!(rib.take_updates(), [FibUpdate::Remove { prefix: prefix("/a") }]);
     assert_eq!(rib.next_deadline_ns(), None);
 }

@@ -16,7 +16,13 @@ pub struct Ticket(pub(super) u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Publish these FIB changes. Comes before the responses to the commands that caused them.
-    UpdateFib(Vec<FibUpdate>),
+    UpdateFib {
+        /// Each prefix at most once.
+        updates: Vec<FibUpdate>,
+        /// Whether anybody waits for one of them. If not, more follow soon, and publishing may wait for
+        /// them: what leads to a face that is gone is being removed.
+        is_awaited: bool,
+    },
     /// Send a Data out of management's own face.
     SendData {
         /// The whole packet.

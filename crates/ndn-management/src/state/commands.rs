@@ -157,10 +157,18 @@ impl ControlState {
         if self.faces.get(route.face_id).is_none() {
             return Err(RouteError::NoFace(route.face_id));
         }
-        self.fib.check_room(prefix)?;
+        self.check_room(prefix)?;
         self.rib.register(prefix, route)?;
         self.rib_changed();
         Ok(())
+    }
+
+    /// Whether one more prefix fits; what is to be removed anyway makes room.
+    fn check_room(&mut self, prefix: NameRef<'_>) -> Result<(), FibFull> {
+        if self.fib.check_room(prefix).is_err() {
+            self.go_on_removing();
+        }
+        self.fib.check_room(prefix)
     }
 
     /// Removes a route; tells whether there was one.
@@ -231,7 +239,8 @@ impl ControlState {
         if self.faces.get(next_hop.face_id).is_none() {
             return Outcome::reply(status::GONE, "Face not found");
         }
-        match self.fib.add_next_hop(prefix, next_hop) {
+        let room = self.check_room(prefix.as_ref());
+        match room.and_then(|()| self.fib.add_next_hop(prefix, next_hop)) {
             Ok(update) => {
                 if let Some(update) = update {
                     self.fib_changed(update);

@@ -167,6 +167,9 @@ impl ControlState {
     }
 
     fn slice(&mut self, now: Now, listed: Listed, telemetry: &dyn Telemetry) {
+        if listed != Listed::Faces && self.is_removing() {
+            return;
+        }
         let Some(unfinished) = self.listings.of(listed) else { return };
         let work = if unfinished.slices_left == 0 { usize::MAX } else { SLICE };
         unfinished.slices_left = unfinished.slices_left.saturating_sub(1);

@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(table.faces[&300].count, per_face);
         assert!(table.total.bytes + length > KEPT_MAX.bytes, "the room is used");
         // What has ended makes room.
-        rib.remove_face(300);
+        rib.remove_face(300, usize::MAX);
         table.insert(SWEEP_NS - 1, &rib, &name("/p"), 400, kept(length));
         assert!(table.find(&name("/p"), 400).is_none(), "it is not looked for all the time");
         table.insert(SWEEP_NS, &rib, &name("/p"), 400, kept(length));

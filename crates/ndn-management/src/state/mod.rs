@@ -9,6 +9,7 @@ mod action;
 mod commands;
 mod config;
 mod datasets;
+mod departures;
 mod faces;
 mod learning;
 mod pending;
@@ -39,6 +40,7 @@ use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use datasets::Listings;
+use departures::SLICE_PREFIXES;
 use faces::FaceTable;
 use learning::LearntRoutes;
 use pending::PendingTable;
@@ -87,6 +89,10 @@ pub struct ControlState {
     events: NotificationStream,
     pending: PendingTable,
     waiting: WaitingTable,
+    /// Faces that are gone, whose routes and next hops are being removed.
+    departures: VecDeque<u64>,
+    /// Somebody waits for one of the FIB updates.
+    is_awaited: bool,
     readvertising: Readvertising,
     learnt: LearntRoutes,
     outcomes: VecDeque<(u64, Handled)>,
@@ -115,6 +121,8 @@ impl ControlState {
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
+            departures: VecDeque::new(),
+            is_awaited: false,
             readvertising: Readvertising::default(),
             learnt: LearntRoutes::default(),
             outcomes: VecDeque::new(),
@@ -244,14 +252,11 @@ impl ControlState {
         self.faces.insert(record);
     }
 
-    /// Forgets a face that is gone, with its routes and next hops.
+    /// Forgets a face that is gone, with its routes and next hops: many of them a part at a time, see
+    /// [`ControlState::is_removing`].
     pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
         let Some(record) = self.faces.remove(face_id) else { return };
-        self.rib.remove_face(face_id);
-        self.rib_changed();
-        for update in self.fib.remove_face(face_id) {
-            self.fib_changed(update);
-        }
+        self.face_departed(face_id);
         self.notify(now, FaceEventKind::Destroyed, &record);
     }
 
@@ -270,6 +275,7 @@ impl ControlState {
             self.pending.next_deadline_ns(),
             self.publisher.next_deadline_ns(),
             self.listings_deadline_ns(),
+            self.is_removing().then_some(0),
             self.waiting.next_deadline_ns(),
             self.learnt.next_deadline_ns(),
             self.readvertise_deadline_ns(),
@@ -281,9 +287,10 @@ impl ControlState {
     /// Lets routes expire, and forgets what nobody waits for. Large datasets are made by
     /// [`ControlState::go_on_listing`].
     pub fn handle_timeout(&mut self, now: Now) {
-        if self.rib.handle_timeout(now.monotonic_ns) > 0 {
+        if self.rib.handle_timeout(now.monotonic_ns, SLICE_PREFIXES) > 0 {
             self.rib_changed();
         }
+        self.go_on_removing();
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
         self.forget_listings(now);
@@ -297,8 +304,9 @@ impl ControlState {
     /// The next thing to do. FIB updates come first, in one batch per call.
     pub fn poll_action(&mut self) -> Option<Action> {
         if !self.fib_updates.is_empty() {
-            let updates = std::mem::take(&mut self.fib_updates);
-            return Some(Action::UpdateFib(updates.into_values().collect()));
+            let updates = std::mem::take(&mut self.fib_updates).into_values().collect();
+            let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
+            return Some(Action::UpdateFib { updates, is_awaited });
         }
         self.actions.pop_front()
     }
@@ -337,14 +345,28 @@ impl ControlState {
 
     /// Carries the changes of the RIB into the FIB.
     fn rib_changed(&mut self) {
+        self.is_awaited |= self.carry_into_fib();
+    }
+
+    /// As [`ControlState::rib_changed`], but nobody waits for it; true if anything has changed.
+    fn carry_into_fib(&mut self) -> bool {
+        let mut is_changed = false;
         for update in self.rib.take_updates() {
             if let Some(update) = self.fib.apply(update) {
-                self.fib_changed(update);
+                self.fib_deferred(update);
+                is_changed = true;
             }
         }
+        is_changed
     }
 
     fn fib_changed(&mut self, update: FibUpdate) {
+        self.is_awaited = true;
+        self.fib_deferred(update);
+    }
+
+    /// As [`ControlState::fib_changed`], but nobody waits for it.
+    fn fib_deferred(&mut self, update: FibUpdate) {
         let prefix = match &update {
             FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
         };

@@ -99,7 +99,13 @@ impl Control {
         self.dataplane.wake();
     }
 
+    /// Hands changed tables to the workers. While what leads to faces that are gone is removed a part at a
+    /// time, only if somebody waits for a change: every version copies all pages that differ from the last.
     pub(super) fn publish_tables(&mut self) {
+        if self.state.is_removing() && !self.is_fib_awaited {
+            return;
+        }
+        self.is_fib_awaited = false;
         if let Some(published) = self.tables.publish() {
             let Published { fib, strategies } = published;
             self.dataplane.send(Command::SetTables { fib, strategies });
@@ -143,7 +149,8 @@ impl Control {
 
     pub(super) fn perform(&mut self, now: Now, action: Action) {
         match action {
-            Action::UpdateFib(updates) => {
+            Action::UpdateFib { updates, is_awaited } => {
+                self.is_fib_awaited |= is_awaited;
                 self.separate_next_hops(&updates);
                 let indexes = |face_id: u64| self.faces.get(&face_id).map(|face| face.index);
                 if let Err((prefix, error)) = self.tables.apply(updates, indexes) {
@@ -178,11 +185,15 @@ impl Control {
                 self.dataplane.send(Command::RemoveFace { face_id });
             }
             Action::SetStrategy { prefix, strategy } => {
+                self.is_fib_awaited = true;
                 if let Err(error) = self.tables.set_strategy(prefix.as_ref(), strategy.as_ref()) {
                     error!(%prefix, %strategy, %error, "a strategy could not be set");
                 }
             }
-            Action::UnsetStrategy { prefix } => self.tables.unset_strategy(prefix.as_ref()),
+            Action::UnsetStrategy { prefix } => {
+                self.is_fib_awaited = true;
+                self.tables.unset_strategy(prefix.as_ref());
+            }
             Action::ConfigureCs(settings) => {
                 self.dataplane.send(Command::ConfigureCs(CsSettings {
                     capacity_packets: Some(

@@ -162,6 +162,8 @@ pub(super) struct Control {
     is_announced: bool,
     /// Interests to management are left from the last round.
     is_behind: bool,
+    /// Tables have changed in a way that somebody waits for.
+    is_fib_awaited: bool,
     refusals: Refusals,
     /// Faces of TCP peers from elsewhere.
     strangers: Strangers<u64>,
@@ -228,6 +230,7 @@ impl Control {
             is_tapped: false,
             is_announced: false,
             is_behind: false,
+            is_fib_awaited: true,
             refusals: Refusals::default(),
             strangers: Strangers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),

@@ -6,6 +6,7 @@
 )]
 
 mod datasets;
+mod departures;
 mod faces;
 mod learning;
 mod random;
@@ -158,7 +159,7 @@ impl Harness {
     fn run(&mut self) {
         while let Some(action) = self.state.poll_action() {
             match action {
-                Action::UpdateFib(updates) => {
+                Action::UpdateFib { updates, .. } => {
                     for update in updates {
                         match update {
                             FibUpdate::Set { prefix, next_hops } => {
@@ -273,7 +274,7 @@ fn the_answer_has_the_name_of_the_command_and_comes_after_the_fib_update() {
         .unwrap();
     harness.state.handle_interest(harness.now, &wire, APP, &harness.telemetry);
     let first = harness.state.poll_action().unwrap();
-    assert!(matches!(first, Action::UpdateFib(_)));
+    assert!(matches!(first, Action::UpdateFib { is_awaited: true, .. }));
     let Some(Action::SendData { wire: answer, may_cache }) = harness.state.poll_action() else {
         panic!()
     };

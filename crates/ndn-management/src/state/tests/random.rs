@@ -179,7 +179,8 @@ const fn ticket_number(ticket: Ticket) -> u64 {
 }
 
 fn check(harness: &Harness) {
-    let exists = |face_id| harness.state.face(face_id).is_some();
+    let is_removing = harness.state.is_removing();
+    let exists = |face_id| is_removing || harness.state.face(face_id).is_some();
     for (prefix, routes) in harness.state.rib().iter() {
         assert!(prefix.len() <= 32 && !routes.is_empty());
         for route in routes {

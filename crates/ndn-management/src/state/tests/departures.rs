@@ -1,0 +1,286 @@
+//! Faces that go while others register, list and leave: a part of what led to them at a time.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dataset::{FibEntry, RibEntry, decode_dataset};
+use crate::rib::Route;
+use crate::state::departures::SLICE_PREFIXES;
+
+/// What a RIB prefix is, and a prefix that only `fib/*` commands are about.
+const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];
+const FIB: [&str; 6] = ["/f", "/f/a", "/f/b", "/f/c", "/g", "/h"];
+const FACES: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Register {
+        prefix: usize,
+        face: usize,
+        cost: u64,
+        flags: u64,
+    },
+    Unregister {
+        prefix: usize,
+        face: usize,
+    },
+    AddNextHop {
+        prefix: usize,
+        face: usize,
+        cost: u64,
+    },
+    RemoveNextHop {
+        prefix: usize,
+        face: usize,
+    },
+    /// The face goes, and another one comes.
+    Gone(usize),
+    /// One slice.
+    Timeout,
+    List,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let (rib, fib, face) = (0..RIB.len(), 0..FIB.len(), 0..FACES);
+    prop_oneof![
+        12 => (rib.clone(), face.clone(), 0..3_u64, 0..4_u64).prop_map(
+            |(prefix, face, cost, flags)| Step::Register { prefix, face, cost, flags }
+        ),
+        1 => (rib, face.clone()).prop_map(|(prefix, face)| Step::Unregister { prefix, face }),
+        6 => (fib.clone(), face.clone(), 0..3_u64)
+            .prop_map(|(prefix, face, cost)| Step::AddNextHop { prefix, face, cost }),
+        1 => (fib, face.clone()).prop_map(|(prefix, face)| Step::RemoveNextHop { prefix, face }),
+        2 => face.prop_map(Step::Gone),
+        3 => Just(Step::Timeout),
+        2 => Just(Step::List),
+    ]
+}
+
+/// Two control planes that are told the same; one of them removes everything at once.
+struct Pair {
+    sliced: Harness,
+    naive: Harness,
+    faces: [u64; FACES],
+    last_face: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (mut sliced, mut naive) = (Harness::new(), Harness::new());
+        for face_id in [302, 303, 304] {
+            for harness in [&mut sliced, &mut naive] {
+                let face = record(face_id, &format!("fd://{face_id}"), FaceScope::Local);
+                harness.state.face_created(harness.now, face);
+                harness.run();
+                harness.sent.clear();
+            }
+        }
+        Self { sliced, naive, faces: [302, 303, 304], last_face: 304 }
+    }
+
+    fn apply(&mut self, step: Step) {
+        let faces = self.faces;
+        let (verb, parameters) = match step {
+            Step::Register { prefix, face, cost, flags } => {
+                let (face_id, flags) = (Some(faces[face]), Some(flags));
+                let cost = Some(cost);
+                let route = ControlParameters { face_id, cost, flags, ..named(RIB[prefix]) };
+                (Verb::RibRegister, route)
+            }
+            Step::Unregister { prefix, face } => {
+                let face_id = Some(faces[face]);
+                (Verb::RibUnregister, ControlParameters { face_id, ..named(RIB[prefix]) })
+            }
+            Step::AddNextHop { prefix, face, cost } => {
+                let (face_id, cost) = (Some(faces[face]), Some(cost));
+                (Verb::FibAddNextHop, ControlParameters { face_id, cost, ..named(FIB[prefix]) })
+            }
+            Step::RemoveNextHop { prefix, face } => {
+                let face_id = Some(faces[face]);
+                (Verb::FibRemoveNextHop, ControlParameters { face_id, ..named(FIB[prefix]) })
+            }
+            Step::Gone(face) => return self.replace(face),
+            Step::Timeout => {
+                self.sliced.handle_timeout();
+                return self.sliced.run();
+            }
+            Step::List => return self.ask(),
+        };
+        assert!(self.sliced.command(APP, verb, &parameters).is_ok());
+        assert!(self.naive.command(APP, verb, &parameters).is_ok());
+    }
+
+    fn replace(&mut self, face: usize) {
+        self.last_face += 1;
+        let (old, new) = (std::mem::replace(&mut self.faces[face], self.last_face), self.last_face);
+        for harness in [&mut self.sliced, &mut self.naive] {
+            harness.state.face_destroyed(harness.now, old);
+            let face = record(new, &format!("fd://{new}"), FaceScope::Local);
+            harness.state.face_created(harness.now, face);
+            harness.run();
+            harness.sent.clear();
+        }
+        while self.naive.state.is_removing() {
+            self.naive.handle_timeout();
+        }
+        self.naive.run();
+    }
+
+    fn ask(&mut self) {
+        for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
+            let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
+            let handled = self.sliced.interest(&wire, APP);
+            assert_eq!(handled, Handled::Data { answered: true });
+        }
+    }
+
+    /// Lists that have been answered tell of nothing else than of what leads to faces that are there.
+    fn check_lists(&mut self) {
+        for (wire, _) in std::mem::take(&mut self.sliced.sent) {
+            let data = Data::parse(&wire).unwrap();
+            let content = data.content().unwrap();
+            if data.name().starts_with(name("/localhost/nfd/rib").as_ref()) {
+                let listed = decode_dataset::<RibEntry>(content).unwrap().into_iter();
+                let listed: Vec<(Name, usize)> =
+                    listed.map(|entry| (entry.name, entry.routes.len())).collect();
+                let rib = self.naive.state.rib();
+                let expected: Vec<(Name, usize)> =
+                    rib.iter().map(|(name, routes)| (name.to_name(), routes.len())).collect();
+                assert_eq!(listed, expected);
+            } else {
+                let listed = decode_dataset::<FibEntry>(content).unwrap().into_iter();
+                let hops = |entry: FibEntry| {
+                    let hops = entry.next_hops.iter().map(|hop| (hop.face_id, hop.cost));
+                    (entry.name, hops.collect())
+                };
+                let listed: Vec<(Name, Vec<(u64, u64)>)> = listed.map(hops).collect();
+                let expected: Vec<(Name, Vec<(u64, u64)>)> = self
+                    .naive
+                    .fib
+                    .keys()
+                    .map(|at| (at.clone(), self.naive.fib(&at.to_uri())))
+                    .collect();
+                assert_eq!(listed, expected);
+            }
+        }
+    }
+
+    /// Routes to faces that are there are the same at any time; the rest is there for a while.
+    fn check_routes(&self) {
+        let living = |harness: &Harness| -> Vec<(Name, Route)> {
+            let rib = harness.state.rib().iter();
+            let routes = rib.flat_map(|(prefix, routes)| {
+                routes.iter().map(move |route| (prefix.to_name(), *route))
+            });
+            routes.filter(|(_, route)| harness.state.face(route.face_id).is_some()).collect()
+        };
+        assert_eq!(living(&self.sliced), living(&self.naive));
+        if !self.sliced.state.is_removing() {
+            assert_eq!(self.sliced.fib, self.naive.fib);
+            assert_eq!(self.sliced.state.rib().route_count(), self.naive.state.rib().route_count());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn removed_a_part_at_a_time_is_what_is_removed_at_once(
+        steps in prop::collection::vec(any_step(), 1..120),
+    ) {
+        let mut pair = Pair::new();
+        for step in steps {
+            pair.apply(step);
+            pair.check_lists();
+            pair.check_routes();
+        }
+        pair.ask();
+        while pair.sliced.state.is_removing() || pair.sliced.state.is_listing() {
+            pair.apply(Step::Timeout);
+            pair.check_routes();
+        }
+        prop_assert!(pair.sliced.sent.len() >= 2, "whoever has asked for a list gets it");
+        pair.check_lists();
+    }
+}
+
+/// Registers as many prefixes as four slices have.
+fn fill(harness: &mut Harness) {
+    for number in 0..4 * SLICE_PREFIXES {
+        harness.command(APP, Verb::RibRegister, &named(&format!("/many/{number}")));
+    }
+}
+
+#[test]
+fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
+    let mut harness = Harness::new();
+    fill(&mut harness);
+    harness.state.face_destroyed(harness.now, APP);
+    assert!(harness.state.is_removing());
+    assert_eq!(harness.state.next_deadline_ns(), Some(0), "it goes on at once");
+    let awaited = |harness: &mut Harness| {
+        let actions = std::iter::from_fn(|| harness.state.poll_action());
+        let updates = actions.filter_map(|action| match action {
+            Action::UpdateFib { is_awaited, .. } => Some(is_awaited),
+            _ => None,
+        });
+        updates.collect::<Vec<_>>()
+    };
+    assert_eq!(awaited(&mut harness), [false], "more follow");
+    let wire = CommandBuilder::default()
+        .digest_signed_interest(Verb::RibRegister, &named("/a"), 9, 9)
+        .unwrap();
+    harness.state.handle_interest(harness.now, &wire, TUNNEL, &harness.telemetry);
+    let wire = CommandBuilder::default()
+        .digest_signed_interest(Verb::FibAddNextHop, &named("/b"), 9, 9)
+        .unwrap();
+    harness.state.face_created(harness.now, record(400, "fd://9", FaceScope::Local));
+    harness.state.handle_interest(harness.now, &wire, 400, &harness.telemetry);
+    assert_eq!(awaited(&mut harness), [true], "a command waits for its route");
+    let mut rounds = Vec::new();
+    while harness.state.is_removing() {
+        harness.handle_timeout();
+        rounds.extend(awaited(&mut harness));
+    }
+    assert_eq!(rounds, [false, false, true], "the last part is published with all before it");
+}
+
+#[test]
+fn what_is_to_be_removed_anyway_makes_room() {
+    let config = ControlConfig { fib_entries_max: 4 * SLICE_PREFIXES, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    harness.state.face_created(harness.now, record(400, "fd://9", FaceScope::Local));
+    harness.run();
+    harness.sent.clear();
+    fill(&mut harness);
+    let full = harness.command(400, Verb::RibRegister, &named("/more"));
+    assert_eq!(full.code, 500, "the FIB is full");
+    harness.state.face_destroyed(harness.now, APP);
+    harness.run();
+    harness.sent.clear();
+    for number in 0..4 * SLICE_PREFIXES {
+        let parameters = named(&format!("/again/{number}"));
+        assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
+    }
+    assert!(!harness.state.is_removing(), "all of it was in the way");
+}
+
+#[test]
+fn routes_that_end_at_the_same_time_end_a_part_at_a_time() {
+    let mut harness = Harness::new();
+    for number in 0..4 * SLICE_PREFIXES {
+        let period = Some(1000);
+        let prefix = named(&format!("/many/{number}"));
+        let parameters = ControlParameters { expiration_period_ms: period, ..prefix };
+        harness.command(APP, Verb::RibRegister, &parameters);
+    }
+    harness.now.monotonic_ns += SECOND_NS;
+    let mut left = Vec::new();
+    while harness.state.rib().route_count() > 0 {
+        assert!(harness.state.next_deadline_ns().is_some_and(|at| at <= harness.now.monotonic_ns));
+        harness.handle_timeout();
+        left.push(harness.state.rib().route_count() / SLICE_PREFIXES);
+    }
+    assert_eq!(left, [3, 2, 1, 0]);
+}
