@@ -21,7 +21,8 @@ use crate::queue::{channel, channel_with};
 use crate::strangers::Strangers;
 use crate::view::WorkerView;
 use crate::worker::{
-    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Idle, Overload, RoundState, Worker, WorkerCounters,
+    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Idle, ManagementShare, Overload, RoundState, Worker,
+    WorkerCounters,
 };
 
 /// A stack that holds the largest burst with room to spare.
@@ -132,6 +133,7 @@ impl Parts {
             crew,
             overload,
             agenda: Agenda::new(),
+            management_share: ManagementShare::default(),
         };
         Ok((prepared, worker.cpu, view))
     }

@@ -83,6 +83,13 @@ impl InternalEnd {
     pub fn reset(&self) {
         self.own.reset();
     }
+
+    /// Makes the descriptor readable again, if not everything has been received.
+    pub(crate) fn remind(&self) {
+        if !self.incoming.is_empty() {
+            self.own.wake();
+        }
+    }
 }
 
 impl AsFd for InternalEnd {

@@ -262,6 +262,32 @@ fn an_internal_face_carries_packets_both_ways() {
 }
 
 #[test]
+fn an_internal_face_is_read_within_its_limit_and_stays_readable() {
+    let mut worker = Worker::new();
+    let (face, mut far) = internal(&mut worker, 64);
+    for seed in 0..5 {
+        far.send(tlv(6, 300, seed)).unwrap();
+    }
+    let frame = tlv(6, 300, 0).len();
+    worker.faces.set_internal_bytes_left(2 * frame + 1);
+    for seed in 0..3 {
+        let (from, wire, _) = worker.receive();
+        assert_eq!((from, wire), (face, tlv(6, 300, seed)), "the last may go beyond");
+    }
+    assert_eq!(worker.faces.internal_bytes_left(), 0);
+    for _ in 0..2 {
+        assert!(worker.poll(Duration::ZERO), "what waits is told of");
+        assert!(worker.received.is_empty(), "and not read");
+    }
+    worker.faces.set_internal_bytes_left(usize::MAX);
+    for seed in 3..5 {
+        assert_eq!(worker.receive().1, tlv(6, 300, seed));
+    }
+    worker.settle();
+    worker.finish();
+}
+
+#[test]
 fn removing_an_internal_face_is_noticed_at_the_other_end() {
     let mut worker = Worker::new();
     let (face, mut far) = internal(&mut worker, 4);

@@ -10,6 +10,7 @@ mod commands;
 mod counters;
 mod crew;
 mod idle;
+mod management_share;
 mod overload;
 mod ports;
 mod room;
@@ -45,6 +46,7 @@ pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
 pub(crate) use idle::Idle;
+pub(crate) use management_share::ManagementShare;
 pub(crate) use overload::Overload;
 use sink::IngressSink;
 
@@ -94,6 +96,7 @@ pub(crate) struct Worker {
     pub(crate) crew: Option<Box<Crew>>,
     pub(crate) overload: Overload,
     pub(crate) agenda: Agenda,
+    pub(crate) management_share: ManagementShare,
     pub(crate) service_times: Arc<ServiceTimes>,
     /// Measures how long packets take, while somebody wants to know.
     pub(crate) timer: Option<Box<ServiceTimer>>,
@@ -142,6 +145,7 @@ impl Worker {
         let before = Timestamp::from_nanos(clock::now());
         let timeout = self.timeout(before);
         self.idle.begin(before);
+        self.management_share.begin_round(before, self.state.packets > 0);
         self.counters.rounds.increment();
         let (mut is_idle, mut has_asked) = (false, true);
         // Everyone who was ready is read before anyone is read again.
@@ -171,6 +175,8 @@ impl Worker {
         }
         self.state.packets = 0;
         self.state.starved = false;
+        let left = self.faces.internal_bytes_left();
+        self.faces.set_internal_bytes_left(self.management_share.allowance(now, left));
         self.pool.reclaim();
         // Commands first: an answer of management must not overtake the change it speaks of.
         self.state.has_commands = self.handle_commands(now);

@@ -2,6 +2,7 @@
 
 mod close;
 mod foreign;
+mod internal;
 mod memif;
 mod port;
 mod read_datagrams;
@@ -28,7 +29,6 @@ use ndn_table::{FaceIndex, Timestamp};
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
 use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, StreamTransport, Transport};
-use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
 use crate::output::SpareQueues;
 use crate::reconnect::ReconnectWaits;
@@ -137,6 +137,7 @@ pub struct FaceSet {
     emptied: Option<ChannelId>,
     /// Datagrams that are enough for one event.
     datagrams_per_event: usize,
+    internal_bytes_left: usize,
     /// What the last event brought.
     heard: Heard,
 }
@@ -181,6 +182,7 @@ impl FaceSet {
             has_more: false,
             emptied: None,
             datagrams_per_event: DATAGRAMS_PER_EVENT,
+            internal_bytes_left: usize::MAX,
             heard: Heard::default(),
         })
     }
@@ -242,22 +244,6 @@ impl FaceSet {
         }
         self.arm(index);
         Ok(counters)
-    }
-
-    /// Makes a face of one end of an internal pair; the other end belongs to the control thread.
-    ///
-    /// # Errors
-    /// If the slot of `index` is taken, or the poller does not take the waker.
-    pub fn add_internal(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        end: InternalEnd,
-        options: &FaceOptions,
-    ) -> io::Result<Arc<FaceCounters>> {
-        self.check_vacant(index)?;
-        self.poller.add(&end, token_of(index), Interest::Readable)?;
-        Ok(self.insert(now, index, Transport::Internal(end), options))
     }
 
     /// Takes an unconnected UDP socket, to make faces on with

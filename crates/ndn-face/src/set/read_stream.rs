@@ -9,17 +9,17 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
 
+use crate::CloseReason;
 use crate::face::{Connection, Transport};
 use crate::set::receive::{Pending, Progress, RxSink, block_with_room};
 use crate::set::{FaceSet, face_in};
-use crate::{CloseReason, LinkDropReason};
 
 /// A stream block with less room than this is replaced before it is read into.
 const READ_ROOM_MIN: usize = 32 * 1024;
 /// Buffers for half frames to keep for faces that need one.
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Longest frame on a stream: the largest packet behind the largest header that makes sense.
-const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
+pub(super) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 
 impl FaceSet {
     /// Reads once from the stream of a face.
@@ -148,45 +148,5 @@ impl FaceSet {
             stream.partial = self.spare_partials.pop().unwrap_or_default();
         }
         stream.partial.extend_from_slice(bytes);
-    }
-
-    /// Takes frames out of the queue of an internal face.
-    pub(super) fn take_internal(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        pool: &PacketPool,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        loop {
-            if sink.is_full() {
-                return Progress::SinkFull;
-            }
-            let Some(face) = face_in(&mut self.faces, index) else { break };
-            let Transport::Internal(end) = &mut face.transport else { break };
-            let Some(frame) = end.receive() else {
-                if end.is_closed() {
-                    self.lose_connection(now, index, CloseReason::PeerClosed, pool);
-                }
-                break;
-            };
-            let counters = face.link.counters();
-            counters.last_received_ns.set(now.as_nanos());
-            if frame.len() > FRAME_LENGTH_MAX {
-                counters.dropped(LinkDropReason::TooLong).increment();
-                continue;
-            }
-            if block_with_room(&mut self.stream_block, frame.len(), pool).is_none() {
-                counters.dropped(LinkDropReason::NoBuffer).increment();
-                continue;
-            }
-            let Some(mut block) = self.stream_block.take() else { break };
-            block.spare_mut()[..frame.len()].copy_from_slice(&frame);
-            block.commit(frame.len());
-            self.deliver(now, index.into(), &mut block, frame.len(), pool, sink);
-            self.stream_block = Some(block);
-        }
-        self.pending = None;
-        Progress::Done
     }
 }

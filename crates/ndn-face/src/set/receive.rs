@@ -179,11 +179,7 @@ impl FaceSet {
                     Progress::Done
                 }
             }
-            Transport::Internal(end) => {
-                end.reset();
-                self.pending = Some(Pending::Internal(index));
-                self.resume(now, pool, sink)
-            }
+            Transport::Internal(_) => self.handle_internal_event(now, index, pool, sink),
             Transport::Memif(_) => self.handle_memif_event(now, index, event, pool, sink),
             Transport::Datagram { .. } | Transport::Ether { .. } => Progress::Done,
         }

@@ -1,0 +1,120 @@
+//! The face of the forwarder's own management.
+
+use std::io;
+use std::sync::Arc;
+
+use ndn_ring::PacketPool;
+use ndn_sys::poll::Interest;
+use ndn_table::{FaceIndex, Timestamp};
+
+use super::read_stream::FRAME_LENGTH_MAX;
+use super::receive::{Pending, Progress, RxSink, block_with_room};
+use super::{FaceSet, face_in, token_of};
+use crate::face::{Face, Transport};
+use crate::internal::InternalEnd;
+use crate::{CloseReason, FaceCounters, FaceOptions, LinkDropReason};
+
+impl FaceSet {
+    /// Makes a face of one end of an internal pair; the other end belongs to the control thread.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the waker.
+    pub fn add_internal(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        end: InternalEnd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        self.check_vacant(index)?;
+        self.poller.add(&end, token_of(index), Interest::Readable)?;
+        Ok(self.insert(now, index, Transport::Internal(end), options))
+    }
+
+    /// Limits what is read from internal faces from now on, in bytes of frames; the last frame may go
+    /// beyond. What is not read stays readable. Without a call there is no limit.
+    pub fn set_internal_bytes_left(&mut self, bytes: usize) {
+        self.internal_bytes_left = bytes;
+    }
+
+    /// What is left of the last limit.
+    #[must_use]
+    #[inline]
+    pub fn internal_bytes_left(&self) -> usize {
+        self.internal_bytes_left
+    }
+
+    /// An internal face has become readable. Where nothing may be read, it stays so.
+    pub(super) fn handle_internal_event(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        if self.internal_bytes_left == 0 {
+            return Progress::Done;
+        }
+        if let Some((end, _)) = internal_end(&mut self.faces, index) {
+            end.reset();
+        }
+        self.pending = Some(Pending::Internal(index));
+        self.take_internal(now, index, pool, sink)
+    }
+
+    /// Takes frames out of the queue of an internal face.
+    pub(super) fn take_internal(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        pool: &PacketPool,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        while self.internal_bytes_left > 0 {
+            if sink.is_full() {
+                return Progress::SinkFull;
+            }
+            let Some((end, counters)) = internal_end(&mut self.faces, index) else { break };
+            let Some(frame) = end.receive() else {
+                if end.is_closed() {
+                    self.lose_connection(now, index, CloseReason::PeerClosed, pool);
+                }
+                break;
+            };
+            counters.last_received_ns.set(now.as_nanos());
+            if frame.len() > FRAME_LENGTH_MAX {
+                counters.dropped(LinkDropReason::TooLong).increment();
+                continue;
+            }
+            if block_with_room(&mut self.stream_block, frame.len(), pool).is_none() {
+                counters.dropped(LinkDropReason::NoBuffer).increment();
+                continue;
+            }
+            self.internal_bytes_left = self.internal_bytes_left.saturating_sub(frame.len());
+            let Some(mut block) = self.stream_block.take() else { break };
+            block.spare_mut()[..frame.len()].copy_from_slice(&frame);
+            block.commit(frame.len());
+            self.deliver(now, index.into(), &mut block, frame.len(), pool, sink);
+            self.stream_block = Some(block);
+        }
+        if self.internal_bytes_left == 0
+            && let Some((end, _)) = internal_end(&mut self.faces, index)
+        {
+            end.remind();
+        }
+        self.pending = None;
+        Progress::Done
+    }
+}
+
+fn internal_end(
+    faces: &mut [Option<Box<Face>>],
+    index: FaceIndex,
+) -> Option<(&mut InternalEnd, &FaceCounters)> {
+    match face_in(faces, index) {
+        Some(Face { transport: Transport::Internal(end), link, .. }) => {
+            Some((end, link.counters()))
+        }
+        _ => None,
+    }
+}
