@@ -262,7 +262,7 @@ fn an_internal_face_carries_packets_both_ways() {
 }
 
 #[test]
-fn an_internal_face_is_read_within_its_limit_and_stays_readable() {
+fn an_internal_face_is_read_within_its_limit_and_on_when_there_is_another() {
     let mut worker = Worker::new();
     let (face, mut far) = internal(&mut worker, 64);
     for seed in 0..5 {
@@ -275,14 +275,21 @@ fn an_internal_face_is_read_within_its_limit_and_stays_readable() {
         assert_eq!((from, wire), (face, tlv(6, 300, seed)), "the last may go beyond");
     }
     assert_eq!(worker.faces.internal_bytes_left(), 0);
-    for _ in 0..2 {
-        assert!(worker.poll(Duration::ZERO), "what waits is told of");
-        assert!(worker.received.is_empty(), "and not read");
-    }
+    assert!(worker.faces.has_unread_internals());
+    far.send(tlv(6, 300, 5)).unwrap();
+    worker.settle();
+    assert!(worker.received.is_empty(), "it is not read, and nobody is kept from sleeping");
     worker.faces.set_internal_bytes_left(usize::MAX);
-    for seed in 3..5 {
+    assert!(!worker.faces.has_unread_internals());
+    for seed in 3..6 {
         assert_eq!(worker.receive().1, tlv(6, 300, seed));
     }
+    worker.faces.set_internal_bytes_left(0);
+    far.send(tlv(6, 300, 6)).unwrap();
+    worker.settle();
+    assert!(worker.faces.has_unread_internals());
+    worker.faces.set_internal_bytes_left(1);
+    assert_eq!(worker.receive().1, tlv(6, 300, 6));
     worker.settle();
     worker.finish();
 }

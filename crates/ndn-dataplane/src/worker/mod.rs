@@ -234,7 +234,9 @@ impl Worker {
         let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
         let quotas = self.shard.has_quota_refusals();
         let quotas = quotas.then(|| self.state.next_quota_report.since(now));
-        [until, retry, quotas].into_iter().flatten().min()
+        let portion = self.faces.has_unread_internals();
+        let portion = portion.then(|| self.management_share.next_portion().since(now));
+        [until, retry, quotas, portion].into_iter().flatten().min()
     }
 
     /// Whether there is something to do, whatever comes.

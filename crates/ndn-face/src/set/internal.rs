@@ -32,9 +32,30 @@ impl FaceSet {
     }
 
     /// Limits what is read from internal faces from now on, in bytes of frames; the last frame may go
-    /// beyond. What is not read stays readable. Without a call there is no limit.
+    /// beyond. What is not read is told of again by an event after the next call with more than nothing.
+    /// Without a call there is no limit.
+    #[inline]
     pub fn set_internal_bytes_left(&mut self, bytes: usize) {
         self.internal_bytes_left = bytes;
+        if bytes > 0 && !self.unread_internals.is_empty() {
+            self.remind_of_internals();
+        }
+    }
+
+    #[cold]
+    fn remind_of_internals(&mut self) {
+        while let Some(index) = self.unread_internals.pop() {
+            if let Some((end, _)) = internal_end(&mut self.faces, index) {
+                end.remind();
+            }
+        }
+    }
+
+    /// Whether something was left unread because of the limit.
+    #[must_use]
+    #[inline]
+    pub fn has_unread_internals(&self) -> bool {
+        !self.unread_internals.is_empty()
     }
 
     /// What is left of the last limit.
@@ -44,7 +65,7 @@ impl FaceSet {
         self.internal_bytes_left
     }
 
-    /// An internal face has become readable. Where nothing may be read, it stays so.
+    /// An internal face has become readable.
     pub(super) fn handle_internal_event(
         &mut self,
         now: Timestamp,
@@ -52,9 +73,6 @@ impl FaceSet {
         pool: &PacketPool,
         sink: &mut impl RxSink,
     ) -> Progress {
-        if self.internal_bytes_left == 0 {
-            return Progress::Done;
-        }
         if let Some((end, _)) = internal_end(&mut self.faces, index) {
             end.reset();
         }
@@ -97,10 +115,9 @@ impl FaceSet {
             self.deliver(now, index.into(), &mut block, frame.len(), pool, sink);
             self.stream_block = Some(block);
         }
-        if self.internal_bytes_left == 0
-            && let Some((end, _)) = internal_end(&mut self.faces, index)
-        {
-            end.remind();
+        // Not by a descriptor that stays readable: nobody would sleep until there is more to be read.
+        if self.internal_bytes_left == 0 && !self.unread_internals.contains(&index) {
+            self.unread_internals.push(index);
         }
         self.pending = None;
         Progress::Done

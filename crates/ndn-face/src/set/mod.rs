@@ -138,6 +138,8 @@ pub struct FaceSet {
     /// Datagrams that are enough for one event.
     datagrams_per_event: usize,
     internal_bytes_left: usize,
+    /// Internal faces that were not read to their end.
+    unread_internals: Vec<FaceIndex>,
     /// What the last event brought.
     heard: Heard,
 }
@@ -183,6 +185,7 @@ impl FaceSet {
             emptied: None,
             datagrams_per_event: DATAGRAMS_PER_EVENT,
             internal_bytes_left: usize::MAX,
+            unread_internals: Vec::new(),
             heard: Heard::default(),
         })
     }
