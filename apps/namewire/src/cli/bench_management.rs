@@ -72,6 +72,8 @@ fn print_management(report: &ManagementReport) -> Outcome {
         ">DISTURBED/S",
         ">CHANGE",
         "95 %",
+        ">OF IT OWN",
+        "95 %",
         ">µs",
         ">DISTURBED",
         ">CHANGE",
@@ -90,6 +92,7 @@ fn print_management(report: &ManagementReport) -> Outcome {
         let between = |change: &Change| {
             format!("{} {}", percent(change.interval.0), percent(change.interval.1))
         };
+        let own = case.rate_change_from_elsewhere.as_ref();
         table.row(vec![
             case.case.to_owned(),
             case.loop_kind.to_owned(),
@@ -97,6 +100,8 @@ fn print_management(report: &ManagementReport) -> Outcome {
             format!("{:.0}", case.exchanges_per_s.1),
             percent(case.rate_change.median),
             between(&case.rate_change),
+            own.map_or_else(String::new, |change| percent(change.median)),
+            own.map_or_else(String::new, between),
             format!("{:.3}", case.worker_us.0),
             format!("{:.3}", case.worker_us.1),
             percent(case.worker_change.median),

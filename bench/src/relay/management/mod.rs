@@ -3,8 +3,10 @@
 //! Exchanges over Unix sockets, measured alone and while somebody lists everything that there is, or sends
 //! commands that are refused; one short stretch of each in turn, in many pairs. First in a closed loop,
 //! whose rate tells how much is left for traffic; then in an open loop at half that rate, whose processor
-//! time per exchange tells what a disturbance costs whatever else the machine does. The forwarder's worker, the generator, the forwarder's control thread and who disturbs them have a
-//! processor each.
+//! time per exchange tells what a disturbance costs whatever else the machine does. The forwarder's
+//! worker, the generator, the forwarder's control thread and who disturbs them have a processor each.
+//! Processors share caches, memory and often more: lists of another forwarder, by the same processors, tell
+//! how much of a change is due to that.
 
 mod disturb;
 mod hostile;
@@ -79,6 +81,9 @@ pub struct ManagementCase {
     pub exchanges_per_s: (f64, f64),
     /// What the disturbance changes of that, as a share (-0.05 for five per cent less).
     pub rate_change: Change,
+    /// What it changes of that against lists of another forwarder, of which the first notices only that
+    /// processors share caches and memory.
+    pub rate_change_from_elsewhere: Option<Change>,
     /// Processor time of the worker per exchange, in microseconds, medians. What it does for the
     /// disturbance counts, too.
     pub worker_us: (f64, f64),
@@ -133,7 +138,17 @@ pub fn run_management(
             "listing" => (Disturbance::listing(options, &subject)?, options.pairs),
             _ => (Disturbance::hostile(options, &subject)?, hostile_pairs(options)),
         };
-        let run = Pairs { options, subject: &subject, disturbance: &disturbance, pairs };
+        let elsewhere =
+            (case == "listing").then(|| Subject::start_elsewhere(options)).transpose()?;
+        let other = elsewhere.as_ref();
+        let other = other.map(|other| Disturbance::listing(options, other)).transpose()?;
+        let run = Pairs {
+            options,
+            subject: &subject,
+            disturbance: &disturbance,
+            elsewhere: other.as_ref(),
+            pairs,
+        };
         progress(&format!("{case}: {pairs} pairs in a closed loop"));
         generator.set_rate(None);
         let closed = run.measure(case, "closed", &mut generator)?;
@@ -142,7 +157,9 @@ pub fn run_management(
         generator.set_rate(Some(half));
         let open = run.measure(case, "open", &mut generator)?;
         cases.extend([closed, open]);
-        disturbance.finish().context("what disturbs the forwarder has failed")?;
+        for disturbance in [Some(disturbance), other].into_iter().flatten() {
+            disturbance.finish().context("what disturbs the forwarder has failed")?;
+        }
         subject.check()?;
     }
     Ok(ManagementReport {

@@ -62,6 +62,8 @@ pub(super) struct Pairs<'a> {
     pub(super) options: &'a ManagementOptions,
     pub(super) subject: &'a Subject,
     pub(super) disturbance: &'a Disturbance,
+    /// The same, of another forwarder.
+    pub(super) elsewhere: Option<&'a Disturbance>,
     pub(super) pairs: usize,
 }
 
@@ -72,15 +74,19 @@ impl Pairs<'_> {
         loop_kind: &'static str,
         generator: &mut Generator,
     ) -> anyhow::Result<ManagementCase> {
-        let (mut alone, mut disturbed) = (Vec::new(), Vec::new());
+        let (mut alone, mut disturbed, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
         let before = self.disturbance.count();
         let first = self.subject.resident_mib()?;
         let mut settled = first;
         for pair in 0..self.pairs {
             // Each order half of the time: a machine that becomes faster or slower favours neither.
-            for is_disturbed in [pair % 2 == 1, pair % 2 == 0] {
-                let slice = self.slice(is_disturbed, generator)?;
-                if is_disturbed { &mut disturbed } else { &mut alone }.push(slice);
+            let mut kinds = [(None, &mut alone), (Some(self.disturbance), &mut disturbed)];
+            kinds.rotate_left(pair % 2);
+            for (disturbance, slices) in kinds {
+                slices.push(self.slice(disturbance, generator)?);
+            }
+            if self.elsewhere.is_some() {
+                elsewhere.push(self.slice(self.elsewhere, generator)?);
             }
             if pair == self.pairs / 10 {
                 settled = self.subject.resident_mib()?;
@@ -89,16 +95,20 @@ impl Pairs<'_> {
         let median =
             |slices: &[Slice], figure: fn(&Slice) -> f64| crate::median(slices.iter().map(figure));
         let both = |figure| (median(&alone, figure), median(&disturbed, figure));
-        let change = |figure: fn(&Slice) -> f64| {
-            let pairs = alone.iter().zip(&disturbed);
+        let change_from = |from: &[Slice], figure: fn(&Slice) -> f64| {
+            let pairs = from.iter().zip(&disturbed);
             Change::of(pairs.map(|(a, d)| figure(d) / figure(a) - 1.0).collect())
         };
+        let change = |figure| change_from(&alone, figure);
         let lost = |slices: &[Slice]| slices.iter().map(|slice| slice.lost).sum();
         Ok(ManagementCase {
             case,
             loop_kind,
             exchanges_per_s: both(|slice| slice.rate),
             rate_change: change(|slice| slice.rate),
+            rate_change_from_elsewhere: self
+                .elsewhere
+                .map(|_| change_from(&elsewhere, |slice| slice.rate)),
             worker_us: both(|slice| slice.worker_us),
             worker_change: change(|slice| slice.worker_us),
             p99_us: both(|slice| slice.p99_us),
@@ -110,17 +120,23 @@ impl Pairs<'_> {
         })
     }
 
-    /// One stretch. A list that has begun is given to its end, which does not count.
-    fn slice(&self, is_disturbed: bool, generator: &mut Generator) -> anyhow::Result<Slice> {
-        self.disturbance.set(is_disturbed);
-        while !is_disturbed && self.disturbance.is_busy() {
+    /// One stretch, with one disturbance or none. A list that has begun before is given to its end, which
+    /// does not count.
+    fn slice(
+        &self,
+        disturbance: Option<&Disturbance>,
+        generator: &mut Generator,
+    ) -> anyhow::Result<Slice> {
+        let others = [Some(self.disturbance), self.elsewhere];
+        while others.into_iter().flatten().any(Disturbance::is_busy) {
             generator.run(Duration::from_millis(2), 0)?;
         }
+        disturbance.inspect(|disturbance| disturbance.set(true));
         generator.run(self.options.stretch / 10, 1)?;
         let cpu_ns = self.subject.worker_cpu_ns()?;
         let stretch = generator.run(self.options.stretch, TURNS)?;
         let cpu_ns = self.subject.worker_cpu_ns()? - cpu_ns;
-        self.disturbance.set(false);
+        disturbance.inspect(|disturbance| disturbance.set(false));
         let tally = &stretch.tally;
         Ok(Slice {
             rate: to_f64(tally.satisfied) * 1e9 / to_f64(stretch.wall_ns),

@@ -48,13 +48,44 @@ impl Drop for Subject {
 impl Subject {
     /// Starts and fills it, and attaches consumer and producer.
     pub(super) fn start(options: &ManagementOptions) -> anyhow::Result<(Self, Generator)> {
-        let folder =
-            std::env::temp_dir().join(format!("namewire-management-{}", std::process::id()));
+        // The worker pins itself to its own; the other threads have what it leaves.
+        let subject = Self::launch(options, "subject", [options.cpus[0], options.cpus[2]], 0)?;
+        let producer = UnixStream::connect(subject.addresses.socket())?;
+        let mut name = Name::default();
+        name.push_generic(PREFIX);
+        let route = ControlParameters { name: Some(name), ..ControlParameters::default() };
+        attach::command(&producer, "fib", "add-nexthop", &route)?;
+        let consumer = UnixStream::connect(subject.addresses.socket())?;
+        let consumers = vec![Endpoint::stream(OwnedFd::from(consumer))?];
+        let producer = Endpoint::stream(OwnedFd::from(producer))?;
+        let mut generator = Generator::new(consumers, producer, 1);
+        generator.reshape(WINDOW, PAYLOAD, false);
+        // Until the Content Store has evicted twice what it holds.
+        generator.run(Duration::ZERO, u64::from(3 * CS_CAPACITY / WINDOW) + TURNS)?;
+        Ok((subject, generator))
+    }
+
+    /// Another one with the same tables and no traffic, which leaves alone the worker's processor and the
+    /// generator's: what lists of it change is not the first one's doing.
+    pub(super) fn start_elsewhere(options: &ManagementOptions) -> anyhow::Result<Self> {
+        Self::launch(options, "elsewhere", [options.cpus[2]; 2], 1)
+    }
+
+    /// Starts and fills one, on two processors, of which the worker takes the first.
+    fn launch(
+        options: &ManagementOptions,
+        label: &str,
+        cpus: [usize; 2],
+        port_offset: u16,
+    ) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir()
+            .join(format!("namewire-management-{}-{label}", std::process::id()));
         fs::create_dir_all(&folder)?;
+        let port = options.first_port + port_offset;
         let addresses = Addresses {
             folder: folder.clone(),
-            udp_port: options.first_port,
-            producer_port: options.first_port,
+            udp_port: port,
+            producer_port: port,
             consumer_ports: Vec::new(),
             transport: Transport::Udp,
             link: None,
@@ -64,29 +95,15 @@ impl Subject {
         };
         fs::write(folder.join("root.cert"), anchor()?)?;
         let config = folder.join("namewire.toml");
-        fs::write(&config, configuration(options, &addresses))?;
+        fs::write(&config, configuration(cpus[0], &addresses))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("run").arg("--config").arg(config);
-        // The worker pins itself to its own; the other threads have what it leaves.
-        let cpus = [options.cpus[0], options.cpus[2]];
         let running = Running::spawn(command, folder.join("namewire.log"), &cpus)?;
         let fib_entries = options.fib_entries;
         let mut subject = Self { running, folder, addresses, operator: None, fib_entries };
         subject.running.await_listening(Program::Namewire, &subject.addresses)?;
-        let producer = UnixStream::connect(subject.addresses.socket())?;
-        let mut name = Name::default();
-        name.push_generic(PREFIX);
-        let route = ControlParameters { name: Some(name), ..ControlParameters::default() };
-        attach::command(&producer, "fib", "add-nexthop", &route)?;
         subject.operator = Some(subject.fill(options)?);
-        let consumer = UnixStream::connect(subject.addresses.socket())?;
-        let consumers = vec![Endpoint::stream(OwnedFd::from(consumer))?];
-        let producer = Endpoint::stream(OwnedFd::from(producer))?;
-        let mut generator = Generator::new(consumers, producer, 1);
-        generator.reshape(WINDOW, PAYLOAD, false);
-        // Until the Content Store has evicted twice what it holds.
-        generator.run(Duration::ZERO, u64::from(3 * CS_CAPACITY / WINDOW) + TURNS)?;
-        Ok((subject, generator))
+        Ok(subject)
     }
 
     /// Makes the FIB entries and faces that are to be listed.
@@ -214,9 +231,9 @@ fn anchor() -> anyhow::Result<String> {
 
 /// Faces and FIB are anybody's on this host, which fills the tables; routes are those of the
 /// operator, whose certificate has to be followed.
-fn configuration(options: &ManagementOptions, addresses: &Addresses) -> String {
-    let listening = [SocketAddr::from((Ipv4Addr::LOCALHOST, options.first_port))];
-    let cpu = format!("[forwarder]\ncpus = [{}]\n", options.cpus[0]);
+fn configuration(cpu: usize, addresses: &Addresses) -> String {
+    let listening = [SocketAddr::from((Ipv4Addr::LOCALHOST, addresses.udp_port))];
+    let cpu = format!("[forwarder]\ncpus = [{cpu}]\n");
     let socket = addresses.socket();
     let base = crate::config_text::namewire(&socket, &listening, &listening, CS_CAPACITY, 1)
         .replace("[forwarder]\n", &cpu);
