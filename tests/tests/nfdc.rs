@@ -1,9 +1,12 @@
 //! `namewire nfdc` beside the `nfdc` of NFD: the same words in, the same words out.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
-use namewire_tests::{Forwarder, Settings, found_on_path, run_to_end};
+use namewire_tests::{
+    Forwarder, Process, Settings, found_on_path, program, run_to_end, skip_unless_found, wait_until,
+};
 
 /// Commands in order, what they print and their exit status, as nfdc 24.07 does it (its standard
 /// output, faces and times left out).
@@ -81,6 +84,20 @@ const SESSION: &[(&str, &str, i32)] = &[
     ("face list remote udp4://127.0.0.1:9", "", 3),
 ];
 
+/// What lists and reports there are.
+const LISTS: [&str; 10] = [
+    "status",
+    "status report",
+    "status report xml",
+    "channel list",
+    "fib list",
+    "cs",
+    "face list",
+    "route list",
+    "strategy list",
+    "help",
+];
+
 /// A UDP socket for the faces, and no traffic.
 fn forwarder() -> Forwarder {
     Settings::new().udp().start()
@@ -93,9 +110,12 @@ fn ours(forwarder: &Forwarder, line: &str) -> Output {
 }
 
 fn real(forwarder: &Forwarder, line: &str) -> Output {
+    real_at(&forwarder.unix(), forwarder.directory(), line)
+}
+
+fn real_at(transport: &str, home: &Path, line: &str) -> Output {
     let mut command = Command::new("nfdc");
-    command.args(line.split(' ')).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
-    command.env("HOME", forwarder.directory());
+    command.args(line.split(' ')).env("NDN_CLIENT_TRANSPORT", transport).env("HOME", home);
     run_to_end(command)
 }
 
@@ -146,20 +166,108 @@ fn the_nfdc_of_nfd_sees_the_same() {
             assert_eq!(own_said, said, "{line}");
         }
     }
-    for line in [
-        "status",
-        "status report",
-        "status report xml",
-        "channel list",
-        "fib list",
-        "cs",
-        "face list",
-        "route list",
-        "strategy list",
-        "help",
-    ] {
+    for line in LISTS {
         let (theirs, own) = (real(&forwarder, line), ours(&forwarder, line));
         assert_eq!(stable(&own), stable(&theirs), "{line}");
+    }
+}
+
+/// A configuration that NFD and Namewire start with, with a UDP port.
+const NFD_CONF: &str = "
+log { default_level NONE }
+tables { cs_max_packets 65536 strategy_choice { / /localhost/nfd/strategy/best-route } }
+face_system { unix { path SOCKET } udp { listen yes port PORT enable_v6 no mcast no } }
+authorizations { authorize { certfile any privileges { faces
+ fib
+ cs
+ strategy-choice
+} } }
+rib { localhost_security { trust-anchor { type any } } }
+";
+
+/// What lines of lists are about that differ on purpose: the program itself, the route of NFD's RIB, which
+/// is an application of its own there, and strategies that are chosen here from the start.
+fn is_known_difference(line: &str) -> bool {
+    let words = [
+        "version",
+        "/localhost",
+        "nFibEntries",
+        "/ndn/broadcast",
+        "<strategy",
+        "</strategy",
+        "<namespace>",
+    ];
+    words.iter().any(|word| line.contains(word))
+}
+
+#[test]
+fn nfdc_prints_the_same_of_nfd() {
+    if !(skip_unless_found("nfdc") && skip_unless_found("nfd")) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |name: &str, mut command: Command, port: u16| {
+        let (socket, conf) =
+            (directory.path().join(name), directory.path().join(format!("{name}.conf")));
+        let text = NFD_CONF.replace("SOCKET", socket.to_str().unwrap());
+        std::fs::write(&conf, text.replace("PORT", &port.to_string())).unwrap();
+        command.arg(&conf).env("HOME", directory.path());
+        let process = Process::start(name, command, directory.path());
+        wait_until("the socket", || socket.exists().then_some(()));
+        (process, format!("unix://{}", socket.display()))
+    };
+    let mut command = Command::new("nfd");
+    command.arg("--config");
+    let (_nfd, nfd) = start("nfd", command, port);
+    // Its RIB is an application that comes later.
+    wait_until("NFD's RIB", || {
+        let listed = real_at(&nfd, directory.path(), "route list");
+        String::from_utf8_lossy(&listed.stdout).contains("/localhost/nfd").then_some(())
+    });
+    let mut command = Command::new(program());
+    command.args(["run", "--nfd-conf"]);
+    // On another port: both run at once.
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (_namewire, namewire) = start("namewire", command, other);
+    for (line, expected, status) in SESSION {
+        // There is no TCP in this configuration; and NFD repeats for a second what it has said of a face
+        // that is gone since.
+        if line.contains("tcp4")
+            || (line.starts_with("face") && expected.is_empty() && *status == 3)
+        {
+            continue;
+        }
+        let is_expected = |output: &Output| {
+            normalized(output) == *expected && output.status.code() == Some(*status)
+        };
+        for transport in [&nfd, &namewire] {
+            let print = || real_at(transport, directory.path(), line);
+            if line.contains("list") || line.contains("show") {
+                // Within a second NFD repeats the list that it has made last.
+                wait_until(line, || is_expected(&print()).then_some(()));
+            } else {
+                let output = print();
+                assert!(is_expected(&output), "{transport}: {line}: {output:?}");
+            }
+        }
+    }
+    for line in LISTS {
+        let list = |transport: &str, port: u16| -> Vec<String> {
+            let printed = real_at(transport, directory.path(), line);
+            let lines = stable(&printed).into_iter().filter(|line| !is_known_difference(line));
+            let lines = lines.map(|line| line.replace(transport, "unix://SOCKET"));
+            let mut lines: Vec<String> =
+                lines.map(|line| line.replace(&format!(":{port}"), ":PORT")).collect();
+            if line.ends_with("xml") {
+                // NFD's RIB has a face and a FIB entry of its own: of many lines each.
+                lines.sort_unstable();
+                lines.dedup();
+            }
+            lines
+        };
+        let is_same = || list(&namewire, other) == list(&nfd, port);
+        wait_until(&format!("{line} to be the same"), || is_same().then_some(()));
     }
 }
 

@@ -34,6 +34,7 @@ mod balance;
 mod bound;
 mod captures;
 mod control;
+mod destinations;
 mod directory;
 mod dpdk;
 mod ethernet;

@@ -10,6 +10,7 @@ use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
 use ndn_packet::Name;
 use tracing::warn;
 
+use super::destinations::Destinations;
 use super::faces::{self, Wanted};
 use crate::config::{Config, StaticRoute};
 use crate::control_socket::WaitingFace;
@@ -30,8 +31,8 @@ struct StaticFace {
     wanted: Wanted,
     state: State,
     retry_ns: u64,
-    /// Routes that it had when its session ended.
-    routes: Vec<(Name, Route)>,
+    /// What it was called when its session ended, and where it led to.
+    away: Option<(u64, Destinations)>,
     /// Why the last attempt has failed.
     failure: Option<String>,
     /// It was made by a command and has lost its session. What the configuration names has none.
@@ -56,7 +57,7 @@ pub(super) struct LostSession {
     /// How it was.
     pub(super) wanted: Wanted,
     /// Where it led to.
-    pub(super) routes: Vec<(Name, Route)>,
+    pub(super) destinations: Destinations,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub(super) struct StaticSetup {
     /// By the tickets of those who wait for them.
     faces: BTreeMap<u64, StaticFace>,
     next_ticket: u64,
+    /// Faces that have come back, and what they have not been given yet of where they led to.
+    returning: Vec<(u64, Destinations)>,
     routes: Vec<StaticRoute>,
     /// How long to wait before another attempt to connect; doubled each time.
     retry_ns_min: u64,
@@ -88,6 +91,7 @@ impl StaticSetup {
         let mut setup = Self {
             faces: BTreeMap::new(),
             next_ticket: FIRST_TICKET,
+            returning: Vec::new(),
             routes: config.static_routes.clone(),
             retry_ns_min: nanos(config.faces.reconnect_min),
             retry_ns_max: nanos(config.faces.reconnect_max),
@@ -124,8 +128,8 @@ impl StaticSetup {
         let wanted = Wanted { ticket: None, persistency, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
-        let (routes, failure, lost) = (Vec::new(), None, None);
-        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, failure, lost });
+        let (away, failure, lost) = (None, None, None);
+        self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
     }
 
     fn insert(&mut self, mut face: StaticFace) {
@@ -134,13 +138,21 @@ impl StaticSetup {
         self.next_ticket += 1;
     }
 
-    /// When [`due`](Self::due) has something to begin.
+    /// When [`due`](Self::due) has something to begin, or [`go_on_returning`](Self::go_on_returning) to do.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
             State::Begun | State::Made(_) => None,
         });
-        due.min()
+        let returning = (!self.returning.is_empty()).then_some(0);
+        due.chain(returning).min()
+    }
+
+    /// Gives faces that have come back more of where they led to.
+    pub(super) fn go_on_returning(&mut self, state: &mut ControlState) {
+        self.returning.retain_mut(|(face_id, destinations)| {
+            state.face(*face_id).is_some() && !destinations.give(state, *face_id)
+        });
     }
 
     /// The faces to be begun now.
@@ -168,11 +180,10 @@ impl StaticSetup {
         face.failure = None;
         face.retry_ns = retry_ns;
         let remote = face.remote.clone();
-        for (prefix, route) in std::mem::take(&mut face.routes) {
-            let added = state.add_route(prefix.as_ref(), Route { face_id, ..route });
-            if let Err(error) = added {
-                warn!(%prefix, %error, "a route of a face that has come back was refused");
-            }
+        if let Some((_, mut destinations)) = face.away.take()
+            && !destinations.give(state, face_id)
+        {
+            self.returning.push((face_id, destinations));
         }
         let is_lost = |face: &mut StaticFace| face.lost.is_some();
         if let Some(ticket) = ticket.filter(|_| self.face_of(ticket).is_some_and(is_lost)) {
@@ -234,10 +245,12 @@ impl StaticSetup {
     /// The session of a permanent face has ended, which the worker cannot open again: another one is
     /// opened, and its face gets the routes of this one.
     pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
-        let LostSession { face_id, remote, wanted, routes } = lost;
+        let LostSession { face_id, remote, wanted, mut destinations } = lost;
+        let left = self.returning.extract_if(.., |(returning, _)| *returning == face_id);
+        left.for_each(|(_, left)| destinations.add(left));
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
             face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
-            face.routes = routes;
+            face.away = Some((face_id, destinations));
             face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
             return;
         }
@@ -248,8 +261,8 @@ impl StaticSetup {
         let retry_ns = self.retry_ns_min;
         let state = State::DueAt(now_ns.saturating_add(retry_ns));
         let lost = Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(nanos(LOST_TRIED)) });
-        let (local, failure) = (None, None);
-        self.insert(StaticFace { remote, local, wanted, state, retry_ns, routes, failure, lost });
+        let (local, away, failure) = (None, Some((face_id, destinations)), None);
+        self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
     }
 
     /// The faces that are not there now.
@@ -272,6 +285,16 @@ impl StaticSetup {
         let is_it = |face: &StaticFace| face.lost.is_some_and(|lost| lost.face_id == face_id);
         let found = self.faces.iter().find(|(_, face)| is_it(face)).map(|(ticket, _)| *ticket);
         found.is_some_and(|ticket| self.faces.remove(&ticket).is_some())
+    }
+
+    /// A route to a face that is away was taken back, or without an origin a next hop of the FIB alone.
+    pub(super) fn forget_route(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
+        let away = self.faces.values_mut().filter_map(|face| face.away.as_mut());
+        for (_, destinations) in
+            away.chain(&mut self.returning).filter(|(called, _)| *called == face_id)
+        {
+            destinations.forget(prefix, origin);
+        }
     }
 
     /// Whether the face of this ticket is not wanted any more.
@@ -310,7 +333,19 @@ mod tests {
             pit_tokens: PitTokenPolicy::WhenSeen,
             options: ndn_management::request::FaceOptions::default(),
         };
-        LostSession { face_id, remote: remote.clone(), wanted, routes: Vec::new() }
+        let destinations = Destinations::default();
+        LostSession { face_id, remote: remote.clone(), wanted, destinations }
+    }
+
+    fn created(face_id: u64) -> FaceCreated {
+        let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
+        FaceCreated {
+            index: FaceIndex::new(1, 0),
+            options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
+            remote: ndn_face::FaceUri::WebTransport("https://192.0.2.1:443/ndn".into()),
+            local: ndn_face::FaceUri::Null,
+            counters: Arc::default(),
+        }
     }
 
     #[test]
@@ -324,8 +359,12 @@ mod tests {
         for round in 0..2 {
             let face_id = 300 + round;
             let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
-            let routes = vec![(prefix.clone(), route)];
-            setup.session_lost(1000, LostSession { routes, ..lost(face_id, &remote) });
+            let created = created(face_id);
+            state.face_created(now, faces::record(&created));
+            state.add_route(prefix.as_ref(), route).unwrap();
+            let destinations = Destinations::of(&state, face_id);
+            state.face_destroyed(now, face_id);
+            setup.session_lost(1000, LostSession { destinations, ..lost(face_id, &remote) });
             assert!(setup.due(1000).is_empty(), "there is a pause");
             let later = setup.next_deadline_ns().unwrap();
             let due = setup.due(later);
@@ -339,15 +378,7 @@ mod tests {
             assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
             assert_eq!(setup.due(u64::MAX).len(), 1);
 
-            let properties = FaceProperties::point_to_point(face_id + 1, FaceScope::NonLocal);
-            let created = FaceCreated {
-                index: FaceIndex::new(1, 0),
-                options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
-                remote: ndn_face::FaceUri::WebTransport("https://192.0.2.1:443/ndn".into()),
-                local: ndn_face::FaceUri::Null,
-                counters: Arc::default(),
-            };
-            state.face_created(now, faces::record(&created));
+            state.face_created(now, faces::record(&self::created(face_id + 1)));
             setup.face_added(&mut state, ticket, face_id + 1);
             let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
             assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));

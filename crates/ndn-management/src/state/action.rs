@@ -61,6 +61,16 @@ pub enum Action {
         /// The face.
         face_id: u64,
     },
+    /// A route was taken back that is not there. If its face is away and will have its routes again, this
+    /// is not one of them.
+    ForgetRoute {
+        /// The prefix.
+        prefix: Name,
+        /// The face.
+        face_id: u64,
+        /// Who registered it; `None`: a next hop of the FIB alone.
+        origin: Option<u64>,
+    },
     /// Use a strategy under a prefix.
     SetStrategy {
         /// The prefix.

@@ -107,8 +107,13 @@ impl ControlState {
                 self.fib_add_next_hop(&prefix, NextHop { face_id, cost }, success)
             }
             Request::FibRemoveNextHop { prefix, face_id } => {
-                if let Some(update) = self.fib.remove_next_hop(&prefix, face_id) {
+                let update = self.fib.remove_next_hop(&prefix, face_id);
+                let was_there = update.is_some() && self.faces.get(face_id).is_some();
+                if let Some(update) = update {
                     self.fib_changed(update);
+                }
+                if !was_there {
+                    self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin: None });
                 }
                 Outcome::Reply(success)
             }
@@ -129,7 +134,7 @@ impl ControlState {
                 self.rib_register(executing.now, prefix.as_ref(), route, success)
             }
             Request::RibUnregister { prefix, face_id, origin } => {
-                self.remove_route(prefix.as_ref(), face_id, origin);
+                self.take_route_back(prefix.as_ref(), face_id, origin);
                 Outcome::Reply(success)
             }
             Request::RibAnnounce { face_id, announcement } => {
@@ -178,6 +183,15 @@ impl ControlState {
         removed
     }
 
+    /// Removes a route for somebody who may mean one of a face that is away.
+    fn take_route_back(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) {
+        let was_there = self.remove_route(prefix, face_id, origin);
+        if !was_there || self.faces.get(face_id).is_none() {
+            let (prefix, origin) = (prefix.to_name(), Some(origin));
+            self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin });
+        }
+    }
+
     fn rib_register(
         &mut self,
         now: Now,
@@ -189,7 +203,7 @@ impl ControlState {
         if route.expires_at_ns.is_some_and(|at| at <= now.monotonic_ns)
             && prefix.len() <= PREFIX_DEPTH_MAX
         {
-            self.remove_route(prefix, route.face_id, route.origin);
+            self.take_route_back(prefix, route.face_id, route.origin);
             return Outcome::Reply(success);
         }
         match self.add_route(prefix, route) {
@@ -232,23 +246,35 @@ impl ControlState {
         next_hop: NextHop,
         success: ControlResponse,
     ) -> Outcome {
+        match self.add_next_hop(prefix, next_hop) {
+            Ok(()) => Outcome::Reply(success),
+            Err(RouteError::PrefixTooLong) => {
+                let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
+                Outcome::reply(status::NAME_TOO_LONG, text)
+            }
+            Err(RouteError::NoFace(_)) => Outcome::reply(status::GONE, "Face not found"),
+            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
+                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
+            }
+        }
+    }
+
+    /// Adds a next hop to the FIB alone, or gives it another cost.
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_next_hop(&mut self, prefix: &Name, next_hop: NextHop) -> Result<(), RouteError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
-            let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
-            return Outcome::reply(status::NAME_TOO_LONG, text);
+            return Err(RouteError::PrefixTooLong);
         }
         if self.faces.get(next_hop.face_id).is_none() {
-            return Outcome::reply(status::GONE, "Face not found");
+            return Err(RouteError::NoFace(next_hop.face_id));
         }
-        let room = self.check_room(prefix.as_ref());
-        match room.and_then(|()| self.fib.add_next_hop(prefix, next_hop)) {
-            Ok(update) => {
-                if let Some(update) = update {
-                    self.fib_changed(update);
-                }
-                Outcome::Reply(success)
-            }
-            Err(error) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
+        self.check_room(prefix.as_ref())?;
+        if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
+            self.fib_changed(update);
         }
+        Ok(())
     }
 
     /// Chooses a strategy for a prefix; returns the name of the instance.

@@ -6,10 +6,11 @@
 
 use ndn_packet::{Name, NameRef};
 
+use super::faces::FaceQuery;
 use super::{ControlState, Telemetry};
 use crate::dataset::{
-    ChannelStatus, CsInfo, DatasetItem, ForwarderStatus, NextHopRecord, RouteRecord,
-    StrategyChoice, append_entry,
+    ChannelStatus, CsInfo, DatasetItem, FaceQueryFilter, ForwarderStatus, NextHopRecord,
+    RouteRecord, StrategyChoice, append_entry,
 };
 use crate::dispatch::Dataset;
 use crate::listing::Listing;
@@ -22,6 +23,9 @@ const SLICE: usize = 256 << 10;
 /// Where tables change faster than slices follow, a version is ended in one go after so many slices
 /// more than one pass over the table takes.
 const SLICES_MORE_MAX: usize = 256;
+
+/// Queries of faces that are answered a slice at a time; more are not answered until one of them is.
+const QUERIES_MAX: usize = 64;
 
 /// Large tables, as their datasets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +83,9 @@ impl ControlState {
             let wire = self.collaborators.signer.sign(&segment.data());
             return self.send(wire, false);
         }
+        if let Dataset::FaceQuery(filter) = dataset {
+            return self.begin_query(now, prefix, filter, telemetry);
+        }
         match self.content_of(now, dataset, telemetry) {
             Ok(content) => self.publish_content(now, prefix, content.into(), generation),
             Err(listed) => self.begin_listing(now, listed, prefix, telemetry),
@@ -130,11 +137,46 @@ impl ControlState {
         self.slice(now, listed, telemetry);
     }
 
+    /// Begins with the answer to a query, unless it is being made.
+    fn begin_query(
+        &mut self,
+        now: Now,
+        prefix: NameRef<'_>,
+        filter: &FaceQueryFilter,
+        telemetry: &dyn Telemetry,
+    ) {
+        let queries = &mut self.faces.queries;
+        if queries.len() >= QUERIES_MAX || queries.iter().any(|query| query.prefix == prefix) {
+            return;
+        }
+        let number = queries.len();
+        queries.push(FaceQuery::new(prefix.to_name(), filter.clone(), SLICES_MORE_MAX));
+        self.slice_query(now, number, telemetry);
+    }
+
+    /// Encodes one slice of the answer to a query; true if that was the last.
+    fn slice_query(&mut self, now: Now, number: usize, telemetry: &dyn Telemetry) -> bool {
+        let query = &mut self.faces.queries[number];
+        let work = if query.slices_left == 0 { usize::MAX } else { SLICE };
+        query.slices_left = query.slices_left.saturating_sub(1);
+        let is_complete = self.faces.go_on_query(number, work, telemetry);
+        if is_complete {
+            let query = self.faces.queries.remove(number);
+            let content = query.listing.runs().collect();
+            self.publish_content(now, query.prefix.as_ref(), content, None);
+        }
+        is_complete
+    }
+
     /// Encodes one slice of each version that is being made; to be called while
     /// [`is_listing`](Self::is_listing), between other work.
     pub fn go_on_listing(&mut self, now: Now, telemetry: &dyn Telemetry) {
         for listed in [Listed::Fib, Listed::Rib, Listed::Faces] {
             self.slice(now, listed, telemetry);
+        }
+        // One of them at a time, the one that was asked for first.
+        if !self.faces.queries.is_empty() {
+            self.slice_query(now, 0, telemetry);
         }
     }
 
@@ -142,7 +184,7 @@ impl ControlState {
     #[must_use]
     pub fn is_listing(&self) -> bool {
         let Listings { fib, rib, faces, .. } = &self.listings;
-        fib.is_some() || rib.is_some() || faces.is_some()
+        fib.is_some() || rib.is_some() || faces.is_some() || !self.faces.queries.is_empty()
     }
 
     /// Forgets what nobody has asked for of late.
@@ -223,11 +265,8 @@ impl ControlState {
     ) -> Result<Vec<u8>, Listed> {
         Ok(match dataset {
             Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
-            Dataset::FaceList => return Err(Listed::Faces),
-            Dataset::FaceQuery(filter) => {
-                let faces = self.faces.iter().filter(|face| filter.matches(&face.properties));
-                encode_all(faces.map(|face| face.status(telemetry)))
-            }
+            // Queries are answered by `begin_query`.
+            Dataset::FaceList | Dataset::FaceQuery(_) => return Err(Listed::Faces),
             Dataset::ChannelList => encode_all(
                 telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
             ),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ndn_packet::MAX_PACKET_SIZE;
+use ndn_packet::{MAX_PACKET_SIZE, Name};
 
 use super::action::{
     Action, CreatedFace, FaceCapabilities, FaceCreationError, FaceRecord, FaceSpecification, Ticket,
 };
 use super::pending::{Pending, Work};
 use super::{Executing, Outcome};
-use crate::dataset::{DatasetItem, FaceProperties, FaceStatus};
+use crate::dataset::{DatasetItem, FaceProperties, FaceQueryFilter, FaceStatus};
 use crate::listing::Listing;
 use crate::request::FaceOptions;
 use crate::response::{ControlResponse, status};
@@ -20,8 +20,9 @@ use crate::types::{
 use crate::{ControlParameters, ControlState, Now, Telemetry};
 
 impl FaceRecord {
-    /// One of the faces inside the forwarder, e.g. `internal://`.
+    /// One of the faces inside the forwarder, e.g. `internal://`, as NFD shows them.
     fn reserved(face_id: u64, uri: &str) -> Self {
+        let is_internal = face_id == FACE_ID_INTERNAL;
         Self {
             properties: FaceProperties {
                 face_id,
@@ -30,11 +31,11 @@ impl FaceRecord {
                 scope: FaceScope::Local,
                 persistency: FacePersistency::Permanent,
                 link_type: LinkType::PointToPoint,
-                flags: 0,
+                flags: if is_internal { face_flag::LOCAL_FIELDS } else { 0 },
             },
-            base_congestion_marking_interval_ns: None,
-            default_congestion_threshold: None,
-            mtu: None,
+            base_congestion_marking_interval_ns: is_internal.then_some(100_000_000),
+            default_congestion_threshold: is_internal.then_some(65_536),
+            mtu: Some(MAX_PACKET_SIZE as u64),
             capabilities: FaceCapabilities::default(),
         }
     }
@@ -136,6 +137,28 @@ pub(super) struct FaceTable {
     by_remote_uri: BTreeMap<String, u64>,
     /// By FaceId, as eight bytes that sort like the number.
     pub(super) listing: Listing,
+    /// Answers to queries in the making.
+    pub(super) queries: Vec<FaceQuery>,
+}
+
+/// Some of the faces, as they are asked for.
+#[derive(Debug)]
+pub(super) struct FaceQuery {
+    /// What it was asked for as.
+    pub(super) prefix: Name,
+    filter: FaceQueryFilter,
+    pub(super) listing: Listing,
+    /// Slices until it is ended in one go.
+    pub(super) slices_left: usize,
+}
+
+impl FaceQuery {
+    /// Nothing of it is made yet.
+    pub(super) fn new(prefix: Name, filter: FaceQueryFilter, slices_left: usize) -> Self {
+        let mut listing = Listing::default();
+        listing.begin();
+        Self { prefix, filter, listing, slices_left }
+    }
 }
 
 impl FaceTable {
@@ -147,8 +170,8 @@ impl FaceTable {
             (FACE_ID_NULL, "null://"),
         ]
         .map(|(face_id, uri)| (face_id, FaceRecord::reserved(face_id, uri)));
-        let (by_remote_uri, listing) = (BTreeMap::new(), Listing::default());
-        Self { faces: BTreeMap::from(faces), by_remote_uri, listing }
+        let (by_remote_uri, listing, queries) = Default::default();
+        Self { faces: BTreeMap::from(faces), by_remote_uri, listing, queries }
     }
 
     pub(super) fn get(&self, face_id: u64) -> Option<&FaceRecord> {
@@ -157,8 +180,15 @@ impl FaceTable {
 
     /// A face that is about to be changed.
     fn change(&mut self, face_id: u64) -> Option<&mut FaceRecord> {
-        self.listing.changed(&face_id.to_be_bytes());
+        self.changed(face_id);
         self.faces.get_mut(&face_id)
+    }
+
+    fn changed(&mut self, face_id: u64) {
+        let queries = self.queries.iter_mut().map(|query| &mut query.listing);
+        for listing in queries.chain([&mut self.listing]) {
+            listing.changed(&face_id.to_be_bytes());
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -168,15 +198,19 @@ impl FaceTable {
     /// Goes on with the listing, about `work` bytes; true if it is what the table is.
     pub(super) fn go_on_listing(&mut self, work: usize, telemetry: &dyn Telemetry) -> bool {
         let Self { faces, listing, .. } = self;
-        let from = |start: &[u8]| {
-            let start = start.try_into().map_or(0, u64::from_be_bytes);
-            faces.range(start..).map(|(face_id, face)| (face_id.to_be_bytes(), face))
-        };
-        listing.go_on(work, from, |out, _, face| {
-            face.status(telemetry).encode(out);
-            // Its counters are different the next time.
-            true
-        })
+        go_on_listing(faces, listing, work, telemetry, |_| true)
+    }
+
+    /// Goes on with an answer to a query; true if it is what the table is.
+    pub(super) fn go_on_query(
+        &mut self,
+        number: usize,
+        work: usize,
+        telemetry: &dyn Telemetry,
+    ) -> bool {
+        let Self { faces, queries, .. } = self;
+        let FaceQuery { filter, listing, .. } = &mut queries[number];
+        go_on_listing(faces, listing, work, telemetry, |face| filter.matches(&face.properties))
     }
 
     pub(super) fn find_remote(&self, remote_uri: &str) -> Option<&FaceRecord> {
@@ -193,15 +227,15 @@ impl FaceTable {
     }
 
     pub(super) fn insert(&mut self, record: FaceRecord) {
+        self.changed(record.properties.face_id);
         let properties = &record.properties;
-        self.listing.changed(&properties.face_id.to_be_bytes());
         self.by_remote_uri.insert(properties.remote_uri.clone(), properties.face_id);
         self.faces.insert(properties.face_id, record);
     }
 
     pub(super) fn remove(&mut self, face_id: u64) -> Option<FaceRecord> {
         let record = self.faces.remove(&face_id)?;
-        self.listing.changed(&face_id.to_be_bytes());
+        self.changed(face_id);
         if self.by_remote_uri.get(&record.properties.remote_uri) == Some(&face_id) {
             self.by_remote_uri.remove(&record.properties.remote_uri);
         }
@@ -211,6 +245,26 @@ impl FaceTable {
     pub(super) fn iter(&self) -> impl Iterator<Item = &FaceRecord> {
         self.faces.values()
     }
+}
+
+/// Encodes faces that are wanted, about `work` bytes of them.
+fn go_on_listing(
+    faces: &BTreeMap<u64, FaceRecord>,
+    listing: &mut Listing,
+    work: usize,
+    telemetry: &dyn Telemetry,
+    is_wanted: impl Fn(&FaceRecord) -> bool,
+) -> bool {
+    let from = |start: &[u8]| {
+        let start = start.try_into().map_or(0, u64::from_be_bytes);
+        let faces = faces.range(start..).filter(|(_, face)| is_wanted(face));
+        faces.map(|(face_id, face)| (face_id.to_be_bytes(), face))
+    };
+    listing.go_on(work, from, |out, _, face| {
+        face.status(telemetry).encode(out);
+        // Its counters are different the next time.
+        true
+    })
 }
 
 impl ControlState {

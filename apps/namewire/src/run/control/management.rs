@@ -62,7 +62,10 @@ impl Control {
     /// What datasets tell of the data plane beside its faces.
     pub(super) fn figures(&self) -> Figures {
         let channels = self.channels.iter().cloned().chain(self.ethernet.channels());
-        Figures { counters: self.dataplane.counters(), channels: channels.collect() }
+        let mut channels: Vec<String> = channels.collect();
+        // Kind by kind, as NFD has them.
+        channels.sort_unstable();
+        Figures { counters: self.dataplane.counters(), channels }
     }
 
     /// Logs what became of commands that had to wait.
@@ -183,6 +186,9 @@ impl Control {
                     info!(face_id, "the face of a session that has ended is not opened again");
                 }
                 self.dataplane.send(Command::RemoveFace { face_id });
+            }
+            Action::ForgetRoute { prefix, face_id, origin } => {
+                self.statics.forget_route(face_id, &prefix, origin);
             }
             Action::SetStrategy { prefix, strategy } => {
                 self.is_fib_awaited = true;

@@ -352,6 +352,7 @@ impl Control {
             }
         }
         self.resume_accepting(now);
+        self.statics.go_on_returning(&mut self.state);
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
             self.create_face(now, &remote, local.as_ref(), wanted);
         }

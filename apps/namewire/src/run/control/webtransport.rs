@@ -7,6 +7,7 @@ use ndn_webtransport::{Accepted, Target};
 use tracing::{error, info, warn};
 
 use super::Control;
+use crate::run::destinations::Destinations;
 use crate::run::faces::{self, KnownFace, Wanted};
 use crate::run::static_setup::LostSession;
 use crate::run::webtransport::{Opened, SessionEvent};
@@ -94,13 +95,11 @@ impl Control {
         if face.options.persistency != Persistency::Permanent {
             return None;
         }
-        let routes = self.state.rib().routes_to(face_id);
-        let routes = routes.map(|(prefix, route)| (prefix.to_name(), *route));
         Some(LostSession {
             face_id,
             remote: ndn_management::FaceUri::parse(uri).ok()?,
             wanted: Wanted::again(&face.options),
-            routes: routes.collect(),
+            destinations: Destinations::of(&self.state, face_id),
         })
     }
 

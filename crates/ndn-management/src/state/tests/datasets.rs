@@ -71,6 +71,64 @@ fn faces() {
 }
 
 #[test]
+fn queries_of_many_faces_are_answered_between_other_requests() {
+    let mut harness = Harness::new();
+    let many = 6000..12_000;
+    for face_id in many.clone() {
+        let scope = [FaceScope::Local, FaceScope::NonLocal][usize::from(face_id % 2 == 1)];
+        harness.state.face_created(
+            harness.now,
+            record(face_id, &format!("udp4://192.0.2.1:{face_id}"), scope),
+        );
+    }
+    harness.run();
+    harness.sent.clear();
+    let filter = FaceQueryFilter { scope: Some(FaceScope::NonLocal), ..FaceQueryFilter::default() };
+    let query = crate::Dataset::FaceQuery(filter).prefix();
+    let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
+    // Whoever asks again meanwhile asks for the same.
+    for _ in 0..2 {
+        assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    }
+    assert!(harness.sent.is_empty() && harness.state.is_listing());
+    // Whatever else is wanted does not wait.
+    assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
+    // One that was told of already goes, another one comes.
+    harness.state.face_destroyed(harness.now, 6001);
+    harness
+        .state
+        .face_created(harness.now, record(20_001, "udp4://192.0.2.2:1", FaceScope::NonLocal));
+    harness.run();
+    harness.sent.clear();
+    let mut slices = 0;
+    while harness.state.is_listing() {
+        harness.handle_timeout();
+        slices += 1;
+    }
+    harness.run();
+    assert!(slices > 0, "{slices}");
+    let (wire, _) = harness.sent.remove(0);
+    assert!(harness.sent.is_empty(), "one version for all who asked");
+    let version = Data::parse(&wire).unwrap().name().parent().to_name();
+    let mut content = Data::parse(&wire).unwrap().content().unwrap().to_vec();
+    for segment in 1.. {
+        let mut name = version.clone();
+        name.push_segment(segment);
+        let wire = InterestBuilder::new(&name).to_vec().unwrap();
+        if harness.interest(&wire, APP) != (Handled::Data { answered: true }) {
+            break;
+        }
+        let (wire, _) = harness.sent.remove(0);
+        content.extend_from_slice(Data::parse(&wire).unwrap().content().unwrap());
+    }
+    let listed: Vec<FaceStatus> = decode_dataset(&content).unwrap();
+    let listed: Vec<u64> = listed.iter().map(|face| face.properties.face_id).collect();
+    let living = many.filter(|face_id| face_id % 2 == 1 && *face_id != 6001);
+    let expected: Vec<u64> = [TUNNEL].into_iter().chain(living).chain([20_001]).collect();
+    assert_eq!(listed, expected);
+}
+
+#[test]
 fn a_malformed_query_gets_a_nack() {
     let mut harness = Harness::new();
     let query = name("/localhost/nfd/faces/query/x");

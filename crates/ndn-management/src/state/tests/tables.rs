@@ -133,6 +133,31 @@ fn direct_next_hops() {
     assert!(harness.fib.is_empty());
 }
 
+#[test]
+fn what_is_taken_back_of_a_face_that_is_away_is_told() {
+    let mut harness = Harness::new();
+    let forgotten = |face_id, origin| {
+        let prefix = name("/a");
+        [Action::ForgetRoute { prefix, face_id, origin }]
+    };
+    for (verb, origin) in [(Verb::RibUnregister, Some(65)), (Verb::FibRemoveNextHop, None)] {
+        let of = |face_id| ControlParameters { face_id: Some(face_id), origin, ..named("/a") };
+        assert!(harness.command(APP, verb, &of(9999)).is_ok());
+        assert_eq!(harness.take_actions(), forgotten(9999, origin));
+        // As it may be of a face that has come back, and has not got all of its routes yet.
+        assert!(harness.command(APP, verb, &of(TUNNEL)).is_ok());
+        assert_eq!(harness.take_actions(), forgotten(TUNNEL, origin));
+        let add = [Verb::RibRegister, Verb::FibAddNextHop][usize::from(origin.is_none())];
+        assert!(harness.command(APP, add, &of(TUNNEL)).is_ok());
+        assert!(harness.command(APP, verb, &of(TUNNEL)).is_ok());
+        assert_eq!(harness.take_actions(), [], "it was there");
+    }
+    let ends =
+        ControlParameters { expiration_period_ms: Some(0), face_id: Some(9999), ..named("/a") };
+    assert!(harness.command(APP, Verb::RibRegister, &ends).is_ok());
+    assert_eq!(harness.take_actions(), forgotten(9999, Some(0)));
+}
+
 fn choice(prefix: &str, strategy: &str) -> ControlParameters {
     let strategy = Some(name(&format!("/localhost/nfd/strategy{strategy}")));
     ControlParameters { strategy, ..named(prefix) }

@@ -1,0 +1,190 @@
+//! Where a face led to, kept while it is away.
+
+use std::collections::BTreeMap;
+
+use ndn_management::{ControlState, NextHop, Route};
+use ndn_packet::Name;
+use tracing::warn;
+
+/// What is given back at a time: others are served in between.
+const SLICE: usize = 256;
+
+/// The routes of a face, and the next hops through it that are in the FIB alone.
+#[derive(Debug, Default)]
+pub(super) struct Destinations {
+    /// By prefix and origin.
+    routes: BTreeMap<(Name, u64), Route>,
+    /// Costs by prefix.
+    next_hops: BTreeMap<Name, u64>,
+}
+
+impl Destinations {
+    /// Where a face leads to now.
+    pub(super) fn of(state: &ControlState, face_id: u64) -> Self {
+        let routes = state.rib().routes_to(face_id);
+        let routes = routes.map(|(prefix, route)| ((prefix.to_name(), route.origin), *route));
+        let next_hops = state.fib().own_next_hops(face_id);
+        let next_hops = next_hops.map(|(prefix, cost)| (prefix.clone(), cost));
+        Self { routes: routes.collect(), next_hops: next_hops.collect() }
+    }
+
+    /// Takes what others have besides; what is here already stays as it is.
+    pub(super) fn add(&mut self, others: Self) {
+        for (key, route) in others.routes {
+            self.routes.entry(key).or_insert(route);
+        }
+        for (prefix, cost) in others.next_hops {
+            self.next_hops.entry(prefix).or_insert(cost);
+        }
+    }
+
+    /// A route was taken back, or without an origin a next hop of the FIB alone.
+    pub(super) fn forget(&mut self, prefix: &Name, origin: Option<u64>) {
+        match origin {
+            Some(origin) => {
+                self.routes.remove(&(prefix.clone(), origin));
+            }
+            None => {
+                self.next_hops.remove(prefix.value());
+            }
+        }
+    }
+
+    /// Gives some of them to a face; true once there are none left. Next hops come behind all routes,
+    /// whose own next hops they may replace.
+    pub(super) fn give(&mut self, state: &mut ControlState, face_id: u64) -> bool {
+        let mut given = 0;
+        while given < SLICE
+            && let Some(((prefix, _), route)) = self.routes.pop_first()
+        {
+            given += 1;
+            if let Err(error) = state.add_route(prefix.as_ref(), Route { face_id, ..route }) {
+                warn!(%prefix, %error, "a route of a face that has come back was refused");
+            }
+        }
+        while given < SLICE
+            && let Some((prefix, cost)) = self.next_hops.pop_first()
+        {
+            given += 1;
+            if let Err(error) = state.add_next_hop(&prefix, NextHop { face_id, cost }) {
+                warn!(%prefix, %error, "a next hop of a face that has come back was refused");
+            }
+        }
+        self.routes.is_empty() && self.next_hops.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::{
+        Collaborators, ControlConfig, FaceProperties, FaceRecord, FaceScope, Now,
+    };
+
+    use super::*;
+    use crate::run::tables::Catalog;
+
+    const NOW: Now = Now { monotonic_ns: 1, unix_us: 1 };
+
+    fn name(uri: &str) -> Name {
+        Name::from_uri(uri).unwrap()
+    }
+
+    fn control(faces: &[u64]) -> ControlState {
+        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let mut state = ControlState::new(ControlConfig::default(), collaborators);
+        for &face_id in faces {
+            state.face_created(NOW, record(face_id));
+        }
+        state
+    }
+
+    fn record(face_id: u64) -> FaceRecord {
+        let remote_uri = format!("https://192.0.2.1:{face_id}/ndn");
+        FaceRecord {
+            properties: FaceProperties {
+                face_id,
+                local_uri: remote_uri.clone(),
+                remote_uri,
+                scope: FaceScope::NonLocal,
+                persistency: ndn_management::FacePersistency::Permanent,
+                link_type: ndn_management::LinkType::PointToPoint,
+                flags: 0,
+            },
+            base_congestion_marking_interval_ns: None,
+            default_congestion_threshold: None,
+            mtu: None,
+            capabilities: ndn_management::FaceCapabilities::default(),
+        }
+    }
+
+    fn register(state: &mut ControlState, prefix: &str, face_id: u64, origin: u64, cost: u64) {
+        let route = Route { face_id, origin, cost, flags: 1, expires_at_ns: None };
+        state.add_route(name(prefix).as_ref(), route).unwrap();
+    }
+
+    /// Prefixes and costs of what leads to a face.
+    fn fib(state: &ControlState, face_id: u64) -> Vec<(String, u64)> {
+        let entries = state.fib().iter().flat_map(|(prefix, hops)| {
+            let hops = hops.iter().filter(move |hop| hop.face_id == face_id);
+            hops.map(|hop| (prefix.to_uri(), hop.cost))
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn routes_come_back_with_what_the_fib_had_besides() {
+        let mut state = control(&[300, 301, 302]);
+        register(&mut state, "/a", 300, 65, 7);
+        register(&mut state, "/a", 300, 0, 9);
+        register(&mut state, "/a/b", 301, 0, 1);
+        for (prefix, cost) in [("/a", 5), ("/f", 3), ("/g", 4)] {
+            state.add_next_hop(&name(prefix), NextHop { face_id: 300, cost }).unwrap();
+        }
+        let before = fib(&state, 300);
+        let expected = [("/a", 5), ("/a/b", 7), ("/f", 3), ("/g", 4)];
+        assert_eq!(before, expected.map(|(prefix, cost)| (prefix.to_owned(), cost)));
+        let routes = state.rib().routes_to(300).count();
+
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        assert!(away.give(&mut state, 302));
+        assert_eq!(fib(&state, 302), before);
+        assert_eq!(state.rib().routes_to(302).count(), routes);
+    }
+
+    #[test]
+    fn what_was_taken_back_meanwhile_does_not_come_back() {
+        let mut state = control(&[300, 302]);
+        register(&mut state, "/a", 300, 65, 7);
+        register(&mut state, "/a", 300, 0, 9);
+        state.add_next_hop(&name("/f"), NextHop { face_id: 300, cost: 3 }).unwrap();
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        away.forget(&name("/a"), Some(65));
+        away.forget(&name("/a"), None);
+        away.forget(&name("/f"), None);
+        assert!(away.give(&mut state, 302));
+        assert_eq!(fib(&state, 302), [("/a".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn many_come_back_a_part_at_a_time() {
+        let mut state = control(&[300, 302]);
+        for number in 0..2 * SLICE as u64 {
+            register(&mut state, &format!("/many/{number}"), 300, 0, number);
+        }
+        state.add_next_hop(&name("/f"), NextHop { face_id: 300, cost: 3 }).unwrap();
+        let before = fib(&state, 300);
+        let mut away = Destinations::of(&state, 300);
+        let mut left = Vec::new();
+        while !away.give(&mut state, 302) {
+            left.push((away.routes.len(), away.next_hops.len()));
+        }
+        assert_eq!(left, [(SLICE, 1), (0, 1)]);
+        assert_eq!(fib(&state, 302), before);
+        // The face goes again before it has all of it.
+        let mut partly = Destinations::of(&state, 302);
+        partly.add(Destinations::of(&state, 300));
+        assert_eq!((partly.routes.len(), partly.next_hops.len()), (2 * SLICE, 1));
+    }
+}
