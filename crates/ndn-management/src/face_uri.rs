@@ -151,6 +151,37 @@ impl FaceUri {
         }
     }
 
+    /// Whether it is a UDP or TCP URI whose host is a name, to be looked up.
+    #[must_use]
+    pub fn has_host_name(&self) -> bool {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let schemes = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"];
+        schemes.contains(&self.scheme())
+            && !self.bracketed
+            && !self.host.is_empty()
+            && self.host.bytes().all(is_of_name)
+            && self.host.bytes().any(|byte| byte.is_ascii_alphabetic())
+    }
+
+    /// A URI with a host name, and the default port where it has none.
+    ///
+    /// # Errors
+    /// [`FaceUriError::NotCanonizable`] if the port is no number, or there is a path.
+    pub fn with_port(&self) -> Result<Self, FaceUriError> {
+        if !self.path.is_empty() && self.path != "/" {
+            return self.fail("a path is not allowed");
+        }
+        let port = match self.port.as_str() {
+            "" => UNICAST_PORT,
+            digits => match digits.parse() {
+                Ok(port) => port,
+                Err(_) => return self.fail("the port is not in 0..65536"),
+            },
+        };
+        let host = self.host.to_ascii_lowercase();
+        Ok(Self { host, port: port.to_string(), path: String::new(), ..self.clone() })
+    }
+
     /// The canonical form of a URI whose host needs no name resolution: default ports are added,
     /// addresses are written the usual way, `udp` and `tcp` become those of the address family.
     ///

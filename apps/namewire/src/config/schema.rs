@@ -331,7 +331,10 @@ fn read_log(mut section: Section<'_>, log: &mut Log) {
 fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {
     let remotes = section.read_required_checked("remotes", |remotes: &Vec<FaceUri>| {
         let is_udp = |uri: &&FaceUri| matches!(uri.scheme(), "udp4" | "udp6");
-        match remotes.iter().find(|uri| !is_udp(uri)) {
+        match remotes.iter().find(|uri| !is_udp(uri) || uri.has_host_name()) {
+            Some(other) if other.has_host_name() => {
+                Err(format!("{other} has a host name: bound faces need an address"))
+            }
             Some(other) => Err(format!("{other} is no UDP face: others cannot be bound")),
             None if remotes.is_empty() => Err("the list is empty".to_owned()),
             None => Ok(()),
@@ -377,12 +380,15 @@ impl FromToml for Name {
     }
 }
 
-/// The URI of a face that can be created, in canonical form.
+/// The URI of a face that can be created, in canonical form, or of UDP or TCP with a host name.
 impl FromToml for FaceUri {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         let text = String::from_toml(value)?;
-        let uri =
-            Self::parse(&text).and_then(|uri| uri.canonize()).map_err(|error| error.to_string())?;
+        let uri = Self::parse(&text).map_err(|error| error.to_string())?;
+        if uri.has_host_name() {
+            return uri.with_port().map_err(|error| error.to_string());
+        }
+        let uri = uri.canonize().map_err(|error| error.to_string())?;
         let schemes = ["udp4", "udp6", "tcp4", "tcp6", "ether", "memif", "https"];
         if schemes.contains(&uri.scheme()) {
             Ok(uri)

@@ -163,6 +163,22 @@ fn packet_buffers_fit_the_memory_and_the_workers() {
 }
 
 #[test]
+fn neighbours_may_have_host_names() {
+    let config = parse(
+        "test",
+        "[[static_faces]]\nuri = \"udp://Router.example\"\n\
+         [[static_routes]]\nprefix = \"/a\"\nface = \"udp://router.example:6363\"\n",
+    )
+    .unwrap();
+    assert_eq!(config.static_faces[0].uri, config.static_routes[0].face);
+    assert_eq!(config.static_faces[0].uri.to_string(), "udp://router.example:6363");
+    let found = problems_of("[[static_faces]]\nuri = \"tcp://router.example:65536\"");
+    assert!(found[0].contains("port"), "{found:?}");
+    let found = problems_of("[[bound_faces]]\nremotes = [\"udp://router.example\"]");
+    assert!(found[0].contains("host name"), "{found:?}");
+}
+
+#[test]
 fn a_table_is_known_once() {
     let found = problems_of("banana = 1\n");
     assert_eq!(found[0].matches("limits").count(), 1, "{found:?}");

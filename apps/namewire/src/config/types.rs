@@ -328,7 +328,7 @@ pub struct StrategyChoice {
 /// A face created at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticFace {
-    /// The peer in canonical form, such as `udp4://192.0.2.1:6363`.
+    /// The peer in canonical form, such as `udp4://192.0.2.1:6363`, or with a host name and a port.
     pub uri: FaceUri,
     /// The network interface of an `ether` peer.
     pub interface: Option<String>,
@@ -377,7 +377,7 @@ pub enum PitTokens {
 pub struct StaticRoute {
     /// The name prefix.
     pub prefix: Name,
-    /// The next hop in canonical form; created as a permanent face unless `static_faces` lists it.
+    /// The next hop in canonical form, or with a host name and a port; created as a permanent face unless `static_faces` lists it.
     pub face: FaceUri,
     /// Lower is preferred.
     pub cost: u64,

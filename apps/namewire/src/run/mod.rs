@@ -15,6 +15,7 @@
 //! | `faces` | faces as management sees them; making new ones |
 //! | `memory` | what the packet buffers are made of, told at the start |
 //! | `missing` | interfaces that are named and not there |
+//! | `names` | host names of configured faces |
 //! | `bound`, `multicast` | faces that come and go with network interfaces |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
@@ -44,6 +45,7 @@ mod listeners;
 mod memory;
 mod missing;
 mod multicast;
+mod names;
 mod operator;
 pub(crate) mod placement;
 mod plan;

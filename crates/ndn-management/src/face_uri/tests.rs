@@ -158,3 +158,23 @@ fn addresses() {
     assert_eq!(uri.ethernet_address(), Some([8, 0, 0x27, 1, 0xDD, 1]));
     assert_eq!(uri.socket_address(), None);
 }
+
+#[test]
+fn host_names_are_told_from_addresses() {
+    for (text, expected) in [
+        ("udp://router.example", Some("udp://router.example:6363")),
+        ("tcp4://Router.example:7000/", Some("tcp4://router.example:7000")),
+        ("udp4://192.0.2.1", None),
+        ("udp6://[2001:db8::1]", None),
+        ("udp4://1.2.3", None),
+        ("https://router.example", None),
+        ("ether://[08:00:27:01:02:03]", None),
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        let found = uri.has_host_name().then(|| uri.with_port().unwrap().to_string());
+        assert_eq!(found.as_deref(), expected, "{text}");
+    }
+    for text in ["udp://router.example:70000", "udp://router.example:x", "udp://router.example/a"] {
+        assert!(FaceUri::parse(text).and_then(|uri| uri.with_port()).is_err(), "{text}");
+    }
+}

@@ -16,6 +16,7 @@ use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
 use crate::run::listeners::LocalEnd;
+use crate::run::names::Answer;
 
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
@@ -140,6 +141,36 @@ impl Control {
             options: specification.options,
         };
         self.create_face(now, &specification.remote, specification.local.as_ref(), wanted);
+    }
+
+    /// Makes a face of the configuration, whose far end may have a host name.
+    pub(super) fn make_face(
+        &mut self,
+        now: Now,
+        remote: &ndn_management::FaceUri,
+        local: Option<&ndn_management::FaceUri>,
+        wanted: Wanted,
+    ) {
+        if !remote.has_host_name() {
+            return self.create_face(now, remote, local, wanted);
+        }
+        if let Err(error) = self.names.look_up(remote, wanted) {
+            let text = format!("{remote} cannot be looked up: {error}");
+            self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
+        }
+    }
+
+    /// Goes on with faces whose hosts were looked up.
+    pub(super) fn take_addresses(&mut self, now: Now) {
+        for Answer { wanted, result } in self.names.take_answers() {
+            match result {
+                Ok(remote) => self.create_face(now, &remote, None, wanted),
+                Err(reason) => {
+                    info!(reason, "the host of a configured face is not found");
+                    self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &reason);
+                }
+            }
+        }
     }
 
     /// Makes an Ethernet, memif, UDP, TCP or WebTransport face, or begins to.

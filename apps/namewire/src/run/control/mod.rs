@@ -65,6 +65,7 @@ use super::faces::{KnownFace, Wanted};
 use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
 use super::multicast::MulticastFaces;
+use super::names::HostNames;
 use super::operator::OperatorRequests;
 use super::reload::Reload;
 use super::settings;
@@ -81,6 +82,7 @@ const TOKEN_OPERATOR: u64 = 3;
 const TOKEN_LINKS: u64 = 4;
 const TOKEN_KEY_CHAIN: u64 = 5;
 const TOKEN_SESSIONS: u64 = 6;
+const TOKEN_NAMES: u64 = 7;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
@@ -138,6 +140,7 @@ pub(super) struct Control {
     next_attempt: u64,
     handshakes: HashMap<u64, PendingHandshake>,
     webtransport: WebTransport,
+    names: HostNames,
     next_handshake: u64,
     memif: memif::MemifClients,
     /// Listeners that nobody is accepted from until then.
@@ -186,6 +189,8 @@ impl Control {
         poller.add(&*key_chain, TOKEN_KEY_CHAIN, Interest::Readable)?;
         let webtransport = WebTransport::new()?;
         poller.add(webtransport.waker(), TOKEN_SESSIONS, Interest::Readable)?;
+        let names = HostNames::new()?;
+        poller.add(names.waker(), TOKEN_NAMES, Interest::Readable)?;
         let link_monitor = LinkMonitor::new().ok();
         if let Some(monitor) = &link_monitor {
             poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
@@ -213,6 +218,7 @@ impl Control {
             next_attempt: TOKEN_ATTEMPTS,
             handshakes: HashMap::new(),
             webtransport,
+            names,
             next_handshake: TOKEN_HANDSHAKES,
             memif: memif::MemifClients::default(),
             paused: Vec::new(),
@@ -266,6 +272,7 @@ impl Control {
                     // Whoever waits for a key looks again with every time-out.
                     TOKEN_KEY_CHAIN => self.key_chain.reset(),
                     TOKEN_SESSIONS => self.take_sessions(now),
+                    TOKEN_NAMES => self.take_addresses(now),
                     token if token >= memif::TOKEN_MEMIF => self.go_on_memif(token),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
@@ -354,7 +361,7 @@ impl Control {
         self.resume_accepting(now);
         self.statics.go_on_returning(&mut self.state);
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
-            self.create_face(now, &remote, local.as_ref(), wanted);
+            self.make_face(now, &remote, local.as_ref(), wanted);
         }
         self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
