@@ -27,7 +27,11 @@ const SETTLING_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duratio
 #[non_exhaustive]
 pub enum ExpressError {
     /// Nobody answered.
-    #[error("no answer to {name} within {} ms ({attempts} attempts)", .waited.as_millis())]
+    #[error(
+        "no answer to {name} within {} ms ({attempts} attempt{})",
+        .waited.as_millis(),
+        if *.attempts == 1 { "" } else { "s" }
+    )]
     Timeout {
         /// Name of the Interest.
         name: String,

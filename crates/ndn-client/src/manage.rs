@@ -109,11 +109,27 @@ impl Management {
             let wait = Duration::from_millis(COMMAND_LIFETIME_MS);
             match self.endpoint.express_encoded(wire, 0, wait).await {
                 Err(ExpressError::Timeout { .. }) if attempt < COMMAND_ATTEMPTS => attempt += 1,
-                other => break other?,
+                other => break other.map_err(|error| self.name_verb(error, verb, attempt))?,
             }
         };
         ControlResponse::decode(&received.content())
             .map_err(|error| CommandError::Malformed { command: command_name(verb), error })
+    }
+
+    /// Without the parameters and the digest, which say nothing to people; `attempts` are those of the command.
+    fn name_verb(&self, error: ExpressError, verb: Verb, attempts: u32) -> ExpressError {
+        let name = || format!("{}/{}", self.endpoint.common().command_prefix, command_name(verb));
+        if let ExpressError::Nack { reason, .. } = error {
+            ExpressError::Nack { name: name(), reason }
+        } else if let ExpressError::Timeout { waited, .. } = error {
+            ExpressError::Timeout {
+                name: name(),
+                attempts,
+                waited: waited.saturating_mul(attempts),
+            }
+        } else {
+            error
+        }
     }
 
     /// Fetches a dataset and decodes its entries.

@@ -47,8 +47,8 @@ fn origin(source: &AddressSource) -> String {
 }
 
 fn advice(source: &AddressSource, error: &io::Error) -> String {
-    // There is somebody, and it says what is to be done.
-    if error.kind() == io::ErrorKind::InvalidData {
+    // It says what is to be done: there is somebody, or an address that cannot be.
+    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) {
         return String::new();
     }
     format!(". {}", next_step(source, error))

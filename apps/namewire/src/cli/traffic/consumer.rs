@@ -20,7 +20,7 @@ use super::super::connect::{name, positive_duration};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::lifetime;
-use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+use super::{check_named, faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
 
 const WINDOW_DEFAULT: u32 = 64;
 const OUTSTANDING_DEFAULT: u32 = 1 << 16;
@@ -114,6 +114,7 @@ struct File {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    check_named(options.scenario.is_some() || !options.prefixes.is_empty())?;
     let file: File = read_file(options.scenario.as_deref())?;
     let load = options.load(&file)?;
     let mut patterns = file.pattern;

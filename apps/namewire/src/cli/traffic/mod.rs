@@ -45,6 +45,16 @@ fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
     toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
+/// Refuses a command that says nothing of what to send or answer.
+fn check_named(are_some: bool) -> Outcome {
+    match are_some {
+        true => Ok(()),
+        false => {
+            Err(Failure::Usage("name a prefix such as /load, or a file with --scenario".to_owned()))
+        }
+    }
+}
+
 /// True after the first interrupt.
 fn stop_flag() -> Outcome<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));

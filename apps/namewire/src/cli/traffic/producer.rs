@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::connect::{duration, name, published_name};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
-use super::{faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+use super::{check_named, faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
 
 /// Answer the Interests of a traffic consumer
 ///
@@ -80,6 +80,7 @@ struct File {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    check_named(options.scenario.is_some() || !options.prefixes.is_empty())?;
     let file: File = read_file(options.scenario.as_deref())?;
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
