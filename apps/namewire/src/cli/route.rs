@@ -30,9 +30,9 @@ pub(super) struct Options {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List routes (what `namewire route` alone does)
-    List(ListOptions),
+    List(ListArguments),
     /// List what is forwarded where: the FIB, which the routes result in
-    Fib(ListOptions),
+    Fib(ListArguments),
     /// Add a route, or change it
     Add {
         /// The name prefix
@@ -82,6 +82,21 @@ struct ListOptions {
     common: CommonOptions,
 }
 
+#[derive(Args, Debug)]
+struct ListArguments {
+    /// Only this prefix and longer ones
+    #[arg(value_name = "PREFIX", value_parser = name, conflicts_with = "prefix")]
+    only: Option<Name>,
+    #[command(flatten)]
+    options: ListOptions,
+}
+
+impl ListArguments {
+    fn prefix(&self) -> Option<&Name> {
+        self.only.as_ref().or(self.options.prefix.as_ref())
+    }
+}
+
 fn origin(text: &str) -> Result<u64, String> {
     route_origin_from_text(text).ok_or_else(|| {
         let known = [
@@ -99,9 +114,11 @@ fn origin(text: &str) -> Result<u64, String> {
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.command {
-        None => block_on(list(&options.list)),
-        Some(Command::List(options)) => block_on(list(options)),
-        Some(Command::Fib(options)) => block_on(list_fib(options)),
+        None => block_on(list(options.list.prefix.as_ref(), &options.list.common)),
+        Some(Command::List(list_of)) => block_on(list(list_of.prefix(), &list_of.options.common)),
+        Some(Command::Fib(list_of)) => {
+            block_on(list_fib(list_of.prefix(), &list_of.options.common))
+        }
         Some(Command::Add {
             prefix,
             nexthop,
@@ -131,12 +148,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-async fn list(options: &ListOptions) -> Outcome {
-    let endpoint = options.common.connect.open().await?;
+async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
     let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
-    entries.retain(|entry| is_wanted(&entry.name, options.prefix.as_ref()));
+    entries.retain(|entry| is_wanted(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    if options.common.json {
+    if common.json {
         let routes = entries
             .iter()
             .flat_map(|entry| entry.routes.iter().map(|route| json_of(&entry.name, route)));
@@ -163,12 +180,12 @@ async fn list(options: &ListOptions) -> Outcome {
     Ok(table.print("no routes")?)
 }
 
-async fn list_fib(options: &ListOptions) -> Outcome {
-    let endpoint = options.common.connect.open().await?;
+async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
+    let endpoint = common.connect.open().await?;
     let mut entries: Vec<FibEntry> = endpoint.management().dataset(&Dataset::FibList).await?;
-    entries.retain(|entry| is_wanted(&entry.name, options.prefix.as_ref()));
+    entries.retain(|entry| is_wanted(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    if options.common.json {
+    if common.json {
         let next_hop = |hop: &ndn_management::NextHopRecord| json!({ "face_id": hop.face_id, "cost": hop.cost });
         let entry = |entry: &FibEntry| {
             json!({

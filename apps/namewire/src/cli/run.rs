@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use crate::config::{Config, LogLevel, check_module};
+use crate::config::{Config, LogLevel, WORKERS_MAX, WorkerCount, check_module};
 
 /// Run the forwarder
 ///
@@ -44,8 +44,11 @@ pub(super) struct Options {
     /// Data packets in the Content Store
     #[arg(long, value_name = "PACKETS")]
     cs_capacity: Option<usize>,
-    /// Processor to pin the worker to
-    #[arg(long, value_name = "NUMBER")]
+    /// Worker threads, or `auto`: as many as physical cores
+    #[arg(long, value_name = "NUMBER", value_parser = workers)]
+    workers: Option<WorkerCount>,
+    /// Processor to pin the worker to, of which there is one then
+    #[arg(long, value_name = "NUMBER", conflicts_with = "workers")]
     cpu: Option<usize>,
     /// User to become once the sockets are open, when started by root
     #[arg(long, value_name = "USER")]
@@ -56,6 +59,16 @@ pub(super) struct Options {
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+fn workers(text: &str) -> Result<WorkerCount, String> {
+    if text == "auto" {
+        return Ok(WorkerCount::Auto);
+    }
+    let count = text.parse().ok().filter(|count| (1..=WORKERS_MAX).contains(count));
+    count
+        .map(WorkerCount::Fixed)
+        .ok_or_else(|| format!("it is `auto` or a number from 1 to {WORKERS_MAX}"))
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -89,6 +102,9 @@ fn configuration(options: &Options) -> Outcome<Config> {
     listeners.unix.enabled &= !options.no_unix;
     listeners.tcp.enabled &= !options.no_tcp;
     listeners.udp.enabled &= !options.no_udp;
+    if let Some(workers) = options.workers {
+        config.forwarder.workers = workers;
+    }
     if let Some(cpu) = options.cpu {
         config.forwarder.cpus = vec![cpu];
     }
@@ -164,6 +180,18 @@ mod tests {
         assert_eq!(config.forwarder.cpus, [2]);
         assert_eq!(config.log.level, LogLevel::Warn);
         assert_eq!(config.log.modules["ndn_face"], LogLevel::Debug);
+    }
+
+    #[test]
+    fn workers_are_a_number_or_as_many_as_fit() {
+        let workers = |text: &str| configured(&["--workers", text]).unwrap().forwarder.workers;
+        assert_eq!(workers("3"), WorkerCount::Fixed(3));
+        assert_eq!(workers("auto"), WorkerCount::Auto);
+        for wrong in
+            [&["--workers", "0"][..], &["--workers", "65"], &["--workers", "2", "--cpu", "1"]]
+        {
+            assert!(Program::try_parse_from([&["run"], wrong].concat()).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
