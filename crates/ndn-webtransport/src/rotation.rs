@@ -166,7 +166,7 @@ impl Rotation {
     }
 }
 
-/// Reads what [`write`] wrote. One that others could read or have written is not taken.
+/// Reads what [`write()`] wrote. One that others could read or have written is not taken.
 fn read(file: &Path) -> io::Result<Vec<Made>> {
     let unfit = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
     let no_follow = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
