@@ -6,9 +6,12 @@ use std::sync::Arc;
 use thiserror::Error;
 use wtransport::tls::WEBTRANSPORT_ALPN;
 use wtransport::tls::rustls::crypto::aws_lc_rs::default_provider;
-use wtransport::tls::rustls::pki_types::pem::PemObject;
+use wtransport::tls::rustls::pki_types::pem::{self, PemObject};
 use wtransport::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use wtransport::tls::rustls::{self, ServerConfig};
+
+/// In the first line of a key that is encrypted: `BEGIN ENCRYPTED PRIVATE KEY`, or the older header.
+const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 /// Why a certificate cannot be used.
 #[derive(Debug, Error)]
@@ -79,12 +82,17 @@ impl Identity {
     /// There is none, or the two do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-        let chain = chain.map_err(|error| CertificateError::NoCertificate(error.to_string()))?;
+        let chain = chain.map_err(|error| CertificateError::NoCertificate(explain_pem(&error)))?;
         if chain.is_empty() {
             return Err(CertificateError::NoCertificate("the file has none".to_owned()));
         }
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| CertificateError::NoKey(error.to_string()))?;
+        let is_encrypted = key.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+            CertificateError::NoKey(match is_encrypted {
+                true => "it is encrypted, and nobody could be asked for its passphrase".to_owned(),
+                false => explain_pem(&error),
+            })
+        })?;
         Self::new(chain, key)
     }
 
@@ -92,7 +100,7 @@ impl Identity {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, CertificateError> {
-        let unusable = |error: rustls::Error| CertificateError::Unusable(error.to_string());
+        let unusable = |error: rustls::Error| CertificateError::Unusable(explain(&error));
         let hash = chain.first().map(|own| hash_of(own)).unwrap_or(CertificateHash([0; 32]));
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -112,6 +120,35 @@ impl Identity {
 
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+}
+
+/// What is wrong with a file that is to be PEM.
+fn explain_pem(error: &pem::Error) -> String {
+    let words = if matches!(error, pem::Error::NoItemsFound) {
+        "the file has none"
+    } else if matches!(error, pem::Error::MissingSectionEnd { .. }) {
+        "a part of the file has no end"
+    } else if matches!(error, pem::Error::IllegalSectionStart { .. }) {
+        "a part of the file begins wrongly"
+    } else if matches!(error, pem::Error::Base64Decode(_)) {
+        "what stands between BEGIN and END is no Base64"
+    } else {
+        return error.to_string();
+    };
+    words.to_owned()
+}
+
+/// Why a certificate and a key cannot be shown to anybody.
+fn explain(error: &rustls::Error) -> String {
+    if matches!(error, rustls::Error::InconsistentKeys(_)) {
+        "it is the key of another certificate".to_owned()
+    } else if matches!(error, rustls::Error::InvalidCertificate(_)) {
+        "the certificate is damaged".to_owned()
+    } else if let rustls::Error::General(text) = error {
+        format!("the key is none of ECDSA, Ed25519 or RSA that can be used ({text})")
+    } else {
+        error.to_string()
     }
 }
 
@@ -162,5 +199,12 @@ mod tests {
         ] {
             let _ = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err();
         }
+        let said = |key: &str| {
+            Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
+        };
+        assert!(said(&other).contains("the key of another certificate"), "{}", said(&other));
+        assert!(said("").contains("the file has none"), "{}", said(""));
+        let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        assert!(said(&encrypted).contains("encrypted"), "{}", said(&encrypted));
     }
 }
