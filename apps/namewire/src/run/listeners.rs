@@ -148,7 +148,10 @@ impl Listeners {
             let addresses = sockets.iter().map(std::net::UdpSocket::local_addr);
             listeners.webtransport_addresses = addresses.collect::<io::Result<_>>()?;
             let identity = webtransport::identity(own)?;
-            listeners.webtransport = webtransport::Opened { sockets, identity };
+            let kept_in =
+                webtransport::kept_in(own, sockets.first()).filter(|_| identity.is_none());
+            listeners.own_files.extend(kept_in.as_deref().and_then(webtransport::make_directory));
+            listeners.webtransport = webtransport::Opened { sockets, identity, kept_in };
         }
         Ok(listeners)
     }

@@ -9,6 +9,7 @@ use anyhow::Context;
 use ndn_sys::poll::Waker;
 use ndn_webtransport::{Accepted, Identity, Listen, Rules, Service, Target};
 
+use super::directory::{self, OwnFile};
 use super::faces::Wanted;
 use super::websocket::Admission;
 use crate::config::{Config, WebTransportListener};
@@ -21,6 +22,8 @@ pub(super) struct Opened {
     pub(super) sockets: Vec<UdpSocket>,
     /// The certificate of the files, if there are any.
     pub(super) identity: Option<Identity>,
+    /// The file for one that is made here.
+    pub(super) kept_in: Option<PathBuf>,
 }
 
 /// What the service tells.
@@ -69,7 +72,10 @@ pub(super) fn identity(config: &WebTransportListener) -> anyhow::Result<Option<I
 }
 
 /// The file for a certificate that is made here. Listeners of several forwarders differ in the port.
-fn kept_in(settings: &WebTransportListener, socket: Option<&UdpSocket>) -> Option<PathBuf> {
+pub(super) fn kept_in(
+    settings: &WebTransportListener,
+    socket: Option<&UdpSocket>,
+) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let is_root = rustix::process::geteuid().is_root();
     let directory =
@@ -91,6 +97,19 @@ fn state_directory(variable: impl Fn(&str) -> Option<PathBuf>, is_root: bool) ->
             absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
         of_user.map(|directory| directory.join("namewire"))
     })
+}
+
+/// Makes the directory of that file while there are the rights of root, for who gives them up; it becomes the
+/// successor's, with what is opened otherwise. What cannot be made is told when the file is written.
+pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let made = directory::make_parent(file).ok().flatten()?;
+    // Keys are in there, and nobody has put any there yet.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&made.path, mode).ok()?;
+    Some(made)
 }
 
 impl WebTransport {
@@ -121,7 +140,7 @@ impl WebTransport {
         let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let listen = Listen {
-            kept_in: kept_in(settings, opened.sockets.first()),
+            kept_in: opened.kept_in,
             sockets: opened.sockets,
             identity: opened.identity,
             rules: Rules {

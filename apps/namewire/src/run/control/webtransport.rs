@@ -10,16 +10,16 @@ use super::Control;
 use crate::run::destinations::Destinations;
 use crate::run::faces::{self, KnownFace, Wanted};
 use crate::run::static_setup::LostSession;
-use crate::run::webtransport::{Opened, SessionEvent};
+use crate::run::webtransport::SessionEvent;
 
 impl Control {
     /// Begins to listen for sessions, if that is wanted.
     pub(super) fn listen_for_sessions(&mut self) {
-        let Opened { sockets, identity } = std::mem::take(&mut self.listeners.webtransport);
-        if sockets.is_empty() {
+        let opened = std::mem::take(&mut self.listeners.webtransport);
+        if opened.sockets.is_empty() {
             return;
         }
-        if let Err(error) = self.webtransport.listen(&self.config, Opened { sockets, identity }) {
+        if let Err(error) = self.webtransport.listen(&self.config, opened) {
             error!("no WebTransport sessions can be accepted: {error:#}");
         }
         self.listeners.webtransport_hashes = self.webtransport_status().self_signed_hashes();
