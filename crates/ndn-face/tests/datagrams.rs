@@ -257,6 +257,23 @@ fn packets_longer_than_the_mtu_are_fragmented() {
 }
 
 #[test]
+fn an_mtu_that_changes_holds_for_the_next_packet() {
+    let Linked { mut near, mut far, face, sent, received, .. } = linked(1400);
+    let mut before = 0;
+    for (mtu, frames) in [(1400, 6), (4000, 3), (1280, 7), (8800, 1), (1400, 6)] {
+        assert!(near.faces.update(face, &options(mtu), &near.pool));
+        near.send(face, &tlv(6, 8000, 9));
+        near.flush();
+        assert!(far.receive().1 == tlv(6, 8000, 9));
+        let so_far = sent.out_frames.value();
+        assert_eq!(so_far - std::mem::replace(&mut before, so_far), frames, "{mtu}");
+        assert_eq!(received.in_frames.value(), so_far);
+    }
+    near.finish();
+    far.finish();
+}
+
+#[test]
 fn faces_of_one_socket_do_not_mix() {
     let mut worker = Worker::new();
     let (id, address, counters) = channel(&mut worker, false);

@@ -7,7 +7,7 @@
 
 use ndn_packet::{Component, Interest, SignatureInfo, SignatureType, tlv};
 use ndn_security::{
-    CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
+    CertificateOptions, DigestSigner, HmacKey, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
     key_name,
 };
 
@@ -166,6 +166,23 @@ fn every_kind_of_key_can_be_authorised() {
         assert!(is_rejected(&ask(&mut access, &elsewhere)));
         let digest = signed(LOCALHOST, verb, &DigestSigner, Some(TIME_MS + 4));
         assert!(is_rejected(&ask(&mut access, &digest)));
+    }
+}
+
+#[test]
+fn a_shared_key_is_as_good_as_none() {
+    let admin = Identity::new("/admin", KeyType::Ecdsa);
+    let locator = Locator::Name(admin.certificate.key_name().to_name());
+    let shared = HmacKey::new(b"secret", locator);
+    for (verb, module) in [(Verb::FibAddNextHop, Module::Fib), (Verb::RibRegister, Module::Rib)] {
+        let current = signed(LOCALHOST, verb, &shared, Some(TIME_MS));
+        let older = signed_2013(verb, &shared, TIME_MS + 1);
+        for wire in [current, older] {
+            assert!(is_accepted(&ask(&mut AccessControl::anybody_local(), &wire)), "{verb}");
+            let mut access = AccessControl::default();
+            access.grant(module, Arc::clone(&admin.certificate));
+            assert!(is_rejected(&ask(&mut access, &wire)), "{verb}: no certificate tells of it");
+        }
     }
 }
 
