@@ -159,8 +159,13 @@ impl Fib {
 
     /// Removes the next hops of at most `prefixes_max` prefixes through a face.
     pub fn remove_face(&mut self, face_id: u64, prefixes_max: usize) -> Vec<FibUpdate> {
-        let prefixes: Vec<Name> = self.prefixes_of(face_id).take(prefixes_max).cloned().collect();
-        prefixes.iter().filter_map(|prefix| self.remove_next_hop(prefix, face_id)).collect()
+        (0..prefixes_max).map_while(|_| self.remove_first(face_id)).collect()
+    }
+
+    /// Removes the next hop of the first prefix that has one through a face. `None`: there is none.
+    pub fn remove_first(&mut self, face_id: u64) -> Option<FibUpdate> {
+        let prefix = self.prefixes_of(face_id).next()?.clone();
+        self.remove_next_hop(&prefix, face_id)
     }
 
     /// Whether any next hop is this face.

@@ -7,8 +7,8 @@
 
 use ndn_packet::{Component, Interest, SignatureInfo, SignatureType, tlv};
 use ndn_security::{
-    CertificateOptions, DigestSigner, HmacKey, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
-    key_name,
+    CertificateOptions, DigestSigner, HmacKey, KeySigner, KeyType, Locator, PrivateKey, SELF,
+    Signer, key_name,
 };
 
 use super::*;

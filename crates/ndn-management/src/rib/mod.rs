@@ -215,9 +215,10 @@ impl Rib {
 
     /// Removes the routes of at most `prefixes_max` prefixes to `face_id`; returns how many there were.
     pub fn remove_face(&mut self, face_id: u64, prefixes_max: usize) -> usize {
-        let prefixes: Vec<Key> = self.keys_of(face_id).take(prefixes_max).map(Arc::clone).collect();
         let mut removed = 0;
-        for key in prefixes {
+        // One after the other: collected first, they would be a large piece of memory each time.
+        for _ in 0..prefixes_max {
+            let Some(key) = self.keys_of(face_id).next().map(Arc::clone) else { break };
             let origins: Vec<u64> = self
                 .entries
                 .get(&key)

@@ -37,12 +37,14 @@ impl ControlState {
 
     /// Removes a slice of what leads to a face; true if nothing is left.
     fn remove_some(&mut self, face_id: u64) -> bool {
-        self.rib.remove_face(face_id, SLICE_PREFIXES);
-        self.carry_into_fib();
-        // Those that the RIB did not ask for.
-        if !self.rib.has_face(face_id) {
-            for update in self.fib.remove_face(face_id, SLICE_PREFIXES) {
+        for _ in 0..SLICE_PREFIXES {
+            if self.rib.remove_face(face_id, 1) > 0 {
+                self.carry_into_fib();
+            } else if let Some(update) = self.fib.remove_first(face_id) {
+                // One that the RIB did not ask for.
                 self.fib_deferred(update);
+            } else {
+                return true;
             }
         }
         !self.rib.has_face(face_id) && !self.fib.has_face(face_id)
