@@ -28,7 +28,9 @@ pub use relay::{
     RelayCase, RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp,
     relay_unix, run_management, run_relay,
 };
-pub use transfer::{CpuByProcess, TransferCase, TransferOptions, TransferReport, run_transfer};
+pub use transfer::{
+    CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport, run_transfer,
+};
 
 /// The median; NaN of nothing.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -28,6 +28,20 @@ pub(crate) fn steal_ns() -> u64 {
     steal.and_then(|field| field.parse::<u64>().ok()).unwrap_or(0) * NS_PER_TICK
 }
 
+/// Time that the host has taken away from these processors since boot, as a mean of them.
+pub(crate) fn steal_ns_of(cpus: &[usize]) -> u64 {
+    const NS_PER_TICK: u64 = 10_000_000;
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let cpu = fields.next()?.strip_prefix("cpu")?.parse::<usize>().ok()?;
+        let ticks = fields.nth(7)?.parse::<u64>().ok()?;
+        cpus.contains(&cpu).then_some(ticks * NS_PER_TICK)
+    };
+    let count = u64::try_from(cpus.len()).unwrap_or(1).max(1);
+    text.lines().filter_map(of).sum::<u64>() / count
+}
+
 /// Waits, off the measured stretches.
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);

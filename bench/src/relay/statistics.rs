@@ -56,7 +56,7 @@ pub struct Quartiles {
 
 impl Quartiles {
     /// Those of `figures`, if there are any.
-    pub(super) fn of(mut figures: Vec<f64>) -> Option<Self> {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let count = figures.len();
         let at = |quarter: usize| figures.get(quarter * count.saturating_sub(1) / 4).copied();

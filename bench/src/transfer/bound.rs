@@ -5,8 +5,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::thread::CpuSet;
 use serde::Serialize;
 
 use super::cases::{Case, Mode, What};
@@ -16,10 +18,17 @@ use crate::relay::clock::thread_cpu_ns;
 const PIECE: usize = 64 * 1024;
 /// Bytes of a packet.
 const PACKET: usize = 8192;
-/// Pieces in one measurement.
-const PIECES: u64 = 2048;
-/// Measurements; the best counts, as for anything that sets a bound.
-const ATTEMPTS: usize = 5;
+/// Pieces in one measurement: much more than caches hold, because pages and lines that were used a moment
+/// ago cost less than those of a long file.
+const PIECES: u64 = 4096;
+/// Pieces through a socket: those who take turns may have to wait for each other, where other programs run.
+const PIECES_PASSED: u64 = 1024;
+/// Pieces in measurements of what works within a cache.
+const PIECES_HASHED: u64 = 1024;
+/// Pieces that are copied from.
+const PIECES_COPIED: usize = 512;
+/// Pieces of the memory that is copied to.
+const PIECES_STORED: usize = 4096;
 
 /// Nanoseconds of CPU time per byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -30,7 +39,7 @@ pub struct Costs {
     pub sha256_pairs: f64,
     /// Reading from page cache.
     pub file_read: f64,
-    /// Writing and reading at both ends of a Unix socket, from one thread to another.
+    /// Writing and reading at both ends of a Unix socket, on two processors, without waiting or waking.
     pub socket: f64,
     /// Copying in memory, from and to what is not in the cache.
     pub copy: f64,
@@ -39,87 +48,177 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Measures them in `folder`, reading `file`: on as many bytes as a transfer has, because pages
-    /// and lines that were used a moment ago cost less than those of a long file.
-    pub(super) fn measure(folder: &Path, file: &Path) -> anyhow::Result<Self> {
-        let bytes = vec![0x5a_u8; PIECE];
-        let mut buffer = vec![0_u8; PIECE];
-        let source = fs::File::open(file)?;
-        let pieces = (source.metadata()?.len() / PIECE as u64).max(1);
-        let offset = |piece: u64| piece * u64::try_from(PIECE).unwrap_or(0);
-        let path = folder.join("costs");
-        let options = fs::File::options().create(true).write(true).truncate(true).to_owned();
-        let file_write = best(2, || {
-            // New pages each time, as for a file that is fetched.
-            let file = options.open(&path)?;
-            timed(pieces, |piece| file.write_all_at(&bytes, offset(piece)))
-        })?;
-        fs::remove_file(path)?;
-        let file_read =
-            best(2, || timed(pieces, |piece| source.read_exact_at(&mut buffer, offset(piece))))?;
-        let socket = best(ATTEMPTS, || hop(&source, PIECES.min(pieces)))?;
-        let sha256 = best(ATTEMPTS, || {
-            timed(PIECES, |_| {
-                for packet in bytes.chunks(PACKET) {
-                    std::hint::black_box(ndn_security::sha256(std::hint::black_box(packet)));
-                }
-                Ok(())
-            })
-        })?;
-        let sha256_pairs = best(ATTEMPTS, || {
-            timed(PIECES, |_| {
-                let (packets, _) = bytes.as_chunks::<PACKET>();
-                for [one, other] in packets.as_chunks().0 {
-                    let (one, other) = (std::hint::black_box(one), std::hint::black_box(other));
-                    std::hint::black_box(ndn_security::sha256_pair(one, other));
-                }
-                Ok(())
-            })
-        })?;
-        let large = vec![0x5a_u8; PIECE * 512];
-        let mut store = vec![0_u8; PIECE * 4096];
-        store.fill(1);
-        let copy = best(ATTEMPTS, || {
-            timed(PIECES, |piece| {
-                let from = usize::try_from(piece % 512).unwrap_or(0) * PIECE;
-                let to = usize::try_from(piece * 7 % 4096).unwrap_or(0) * PIECE;
-                store[to..to + PIECE].copy_from_slice(&large[from..from + PIECE]);
-                std::hint::black_box(&mut store);
-                Ok(())
-            })
-        })?;
-        Ok(Self { sha256, sha256_pairs, file_read, socket, copy, file_write })
+    /// What lies between two measurements, at the beginning and at the end of something.
+    pub(super) fn between(self, other: Self) -> Self {
+        Self::fold(&[self, other])
+    }
+
+    /// The median of each.
+    pub(super) fn fold(all: &[Self]) -> Self {
+        let of = |cost: fn(&Self) -> f64| crate::median(all.iter().map(cost));
+        Self {
+            sha256: of(|costs| costs.sha256),
+            sha256_pairs: of(|costs| costs.sha256_pairs),
+            file_read: of(|costs| costs.file_read),
+            socket: of(|costs| costs.socket),
+            copy: of(|costs| costs.copy),
+            file_write: of(|costs| costs.file_write),
+        }
     }
 }
 
-/// CPU nanoseconds per byte of both ends of a Unix socket: a thread writes what it has just read from
-/// a file, another reads it, and each is woken by the other as processes are that share processors.
-/// Reading the file is not counted.
-fn hop(source: &fs::File, pieces: u64) -> std::io::Result<f64> {
+/// Measures the costs, again and again: a machine whose host has other guests is not as fast at one time as
+/// at another, and what is done there is measured against what it is just then.
+pub(super) struct Meter {
+    source: fs::File,
+    /// Where is written.
+    path: PathBuf,
+    pieces: u64,
+    /// The piece of the file that is read next.
+    next: u64,
+    cpus: Vec<usize>,
+    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    large: Vec<u8>,
+    store: Vec<u8>,
+}
+
+impl Meter {
+    /// Reads `file`, writes in `folder`.
+    pub(super) fn new(folder: &Path, file: &Path, cpus: &[usize]) -> anyhow::Result<Self> {
+        let source = fs::File::open(file)?;
+        let pieces = (source.metadata()?.len() / PIECE as u64).max(1);
+        Ok(Self {
+            source,
+            path: folder.join("costs"),
+            pieces,
+            next: 0,
+            cpus: cpus.to_owned(),
+            bytes: vec![0x5a; PIECE],
+            buffer: vec![0; PIECE],
+            large: vec![0x5a; PIECE * PIECES_COPIED],
+            store: vec![1; PIECE * PIECES_STORED],
+        })
+    }
+
+    /// What everything costs just now.
+    pub(super) fn measure(&mut self) -> anyhow::Result<Costs> {
+        let (first, count) = (self.next, PIECES.min(self.pieces));
+        self.next = (self.next + count) % self.pieces;
+        let all = self.pieces;
+        let at = move |piece: u64| (first + piece) % all * PIECE as u64;
+        let file_read =
+            timed(count, |piece| self.source.read_exact_at(&mut self.buffer, at(piece)))?;
+        // New pages each time, as for a file that is fetched.
+        let file = fs::File::options().create(true).write(true).truncate(true).open(&self.path)?;
+        let file_write =
+            timed(count, |piece| file.write_all_at(&self.bytes, piece * PIECE as u64))?;
+        drop(file);
+        fs::remove_file(&self.path)?;
+        let socket = hop(&self.source, at, PIECES_PASSED.min(count), &self.cpus)?;
+        let (sha256, sha256_pairs) = self.hash()?;
+        let copy = timed(PIECES_HASHED, |piece| {
+            let piece = usize::try_from(piece).unwrap_or(0);
+            let from = piece % PIECES_COPIED * PIECE;
+            let to = piece * 7 % PIECES_STORED * PIECE;
+            self.store[to..to + PIECE].copy_from_slice(&self.large[from..from + PIECE]);
+            std::hint::black_box(&mut self.store);
+            Ok(())
+        })?;
+        Ok(Costs { sha256, sha256_pairs, file_read, socket, copy, file_write })
+    }
+
+    /// SHA-256 of packets, one after the other and two at a time.
+    fn hash(&self) -> std::io::Result<(f64, f64)> {
+        let (packets, _) = self.bytes.as_chunks::<PACKET>();
+        let one = timed(PIECES_HASHED, |_| {
+            for packet in packets {
+                std::hint::black_box(ndn_security::sha256(std::hint::black_box(packet)));
+            }
+            Ok(())
+        })?;
+        let pairs = timed(PIECES_HASHED, |_| {
+            for [one, other] in packets.as_chunks().0 {
+                let (one, other) = (std::hint::black_box(one), std::hint::black_box(other));
+                std::hint::black_box(ndn_security::sha256_pair(one, other));
+            }
+            Ok(())
+        })?;
+        Ok((one, pairs))
+    }
+}
+
+/// CPU nanoseconds per byte of both ends of a Unix socket: a thread on one processor writes what it has just
+/// read from a file, one on another processor reads it. They take turns, so that no call waits or wakes
+/// somebody: what that costs is no part of what has to be done. Reading the file is not counted.
+fn hop(
+    source: &fs::File,
+    at: impl Fn(u64) -> u64 + Send,
+    pieces: u64,
+    cpus: &[usize],
+) -> std::io::Result<f64> {
     let (mut one, mut other) = UnixStream::pair()?;
-    let size = u64::try_from(PIECE).unwrap_or(0);
+    one.set_nonblocking(true)?;
+    let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+    let total = pieces * PIECE as u64;
+    let is_ended = AtomicBool::new(false);
+    let (sent, received, is_ended) = (&sent, &received, &is_ended);
     let reading = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
+            run_on(cpus.last())?;
             let mut buffer = vec![0_u8; PIECE];
-            let before = thread_cpu_ns();
-            while other.read(&mut buffer)? > 0 {}
-            Ok::<_, std::io::Error>(thread_cpu_ns() - before)
+            let (mut spent, mut taken) = (0, 0);
+            while taken < total && !is_ended.load(Ordering::Acquire) {
+                if sent.load(Ordering::Acquire) == taken {
+                    std::thread::yield_now();
+                    continue;
+                }
+                let before = thread_cpu_ns();
+                let count = other.read(&mut buffer)?;
+                spent += thread_cpu_ns() - before;
+                taken += u64::try_from(count).unwrap_or(0);
+                received.store(taken, Ordering::Release);
+            }
+            Ok::<_, std::io::Error>(spent)
         });
-        let mut buffer = vec![0_u8; PIECE];
-        let mut writing = 0;
-        for piece in 0..pieces {
-            source.read_exact_at(&mut buffer, piece * size)?;
-            let before = thread_cpu_ns();
-            one.write_all(&buffer)?;
-            writing += thread_cpu_ns() - before;
-        }
-        drop(one);
-        let ended = || std::io::Error::other("the reader has ended");
-        Ok::<_, std::io::Error>(writing + reader.join().map_err(|_| ended())??)
+        let writer = scope.spawn(move || {
+            let mut write = || {
+                run_on(cpus.first())?;
+                let mut buffer = vec![0_u8; PIECE];
+                let (mut spent, mut given) = (0, 0);
+                for piece in 0..pieces {
+                    source.read_exact_at(&mut buffer, at(piece))?;
+                    let mut rest = buffer.as_slice();
+                    while !rest.is_empty() {
+                        while received.load(Ordering::Acquire) < given && !reader.is_finished() {
+                            std::thread::yield_now();
+                        }
+                        let before = thread_cpu_ns();
+                        let count = one.write(rest)?;
+                        spent += thread_cpu_ns() - before;
+                        rest = &rest[count..];
+                        given += u64::try_from(count).unwrap_or(0);
+                        sent.store(given, Ordering::Release);
+                    }
+                }
+                Ok::<_, std::io::Error>(spent)
+            };
+            let written = write();
+            is_ended.store(written.is_err(), Ordering::Release);
+            let panicked = |_| std::io::Error::other("the reader has panicked");
+            let read = reader.join().map_err(panicked)?;
+            Ok::<_, std::io::Error>(written? + read?)
+        });
+        writer.join().map_err(|_| std::io::Error::other("the writer has panicked"))?
     })?;
-    #[expect(clippy::cast_precision_loss, reason = "a time of less than a minute, at most 128 MiB")]
-    let per_byte = reading as f64 / (pieces * size) as f64;
-    Ok(per_byte)
+    Ok(per_byte(reading, pieces))
+}
+
+/// Has this thread run on `cpu`.
+fn run_on(cpu: Option<&usize>) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    cpu.into_iter().for_each(|cpu| set.set(*cpu));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 /// CPU nanoseconds per byte of `step`, called for each of `pieces`.
@@ -128,22 +227,12 @@ fn timed(pieces: u64, mut step: impl FnMut(u64) -> std::io::Result<()>) -> std::
     for piece in 0..pieces {
         step(piece)?;
     }
-    #[expect(clippy::cast_precision_loss, reason = "a time of less than a minute")]
-    let nanoseconds = (thread_cpu_ns() - before) as f64;
-    #[expect(clippy::cast_precision_loss, reason = "the length of a file")]
-    let bytes = (pieces * PIECE as u64) as f64;
-    Ok(nanoseconds / bytes)
+    Ok(per_byte(thread_cpu_ns() - before, pieces))
 }
 
-fn best(
-    attempts: usize,
-    mut measure: impl FnMut() -> std::io::Result<f64>,
-) -> std::io::Result<f64> {
-    let mut best = f64::INFINITY;
-    for _ in 0..attempts {
-        best = best.min(measure()?);
-    }
-    Ok(best)
+#[expect(clippy::cast_precision_loss, reason = "a time of less than a minute, less than a GiB")]
+fn per_byte(nanoseconds: u64, pieces: u64) -> f64 {
+    nanoseconds as f64 / (pieces * PIECE as u64) as f64
 }
 
 /// What the processors allow.

@@ -4,24 +4,25 @@
 
 mod bound;
 mod cases;
+mod folder;
 mod others;
 mod programs;
+mod rounds;
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, ensure};
 use rustix::thread::CpuSet;
 use serde::Serialize;
 
-use self::bound::{Bound, Costs};
-use self::cases::What;
-use self::programs::{Fetched, Kit};
-use crate::median;
-
-/// Where files lie that are to be in memory.
-const TMPFS: &str = "/dev/shm";
+use self::bound::{Costs, Meter};
+use self::cases::Case;
+use self::folder::{Folder, serve_what};
+use self::others::Other;
+use self::programs::Kit;
+use self::rounds::{Entry, Round};
+use crate::Quartiles;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -34,11 +35,14 @@ pub struct TransferOptions {
     pub rounds: usize,
     /// The processors; the forwarder runs on the first.
     pub cpus: Vec<usize>,
+    /// Set when the run is to end after the fetch that is on its way.
+    pub interrupted: Arc<AtomicBool>,
 }
 
 impl Default for TransferOptions {
     fn default() -> Self {
-        Self { filter: None, bytes: 1 << 30, rounds: 5, cpus: vec![0, 1] }
+        let interrupted = Arc::default();
+        Self { filter: None, bytes: 1 << 30, rounds: 5, cpus: vec![0, 1], interrupted }
     }
 }
 
@@ -67,16 +71,31 @@ pub struct TransferCase {
     /// CPU time, medians.
     pub cpu_s: CpuByProcess,
     /// What the processors would allow if they did nothing but what has to be done, and hashed packets
-    /// one after the other.
+    /// one after the other: the median of what was measured before and after each round.
     pub cpu_bound_mb_per_s: Option<f64>,
-    /// Goodput as a share of that.
+    /// Goodput as a share of that, each round of its own bound: the median.
     pub share_of_cpu_bound: Option<f64>,
+    /// A quarter of the rounds had less than the first, a quarter more than the second.
+    pub share_quartiles: Option<(f64, f64)>,
     /// The bound for who hashes packets two at a time, as the fetcher does.
     pub cpu_bound_in_pairs_mb_per_s: Option<f64>,
     /// Goodput as a share of that.
     pub share_of_cpu_bound_in_pairs: Option<f64>,
     /// Rounds left out because the host took away more than 1 % of the time.
     pub rounds_discarded: usize,
+    /// Median of the share of the time that the host took away in those that count.
+    pub stolen: f64,
+}
+
+/// Goodput of one case over that of another, round by round.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TransferRatio {
+    /// The case.
+    pub case: String,
+    /// The other one, whose rounds took turns with those of the first.
+    pub over: String,
+    /// The ratios.
+    pub ratio: Quartiles,
 }
 
 /// All cases of a run.
@@ -90,10 +109,12 @@ pub struct TransferReport {
     pub bytes: u64,
     /// The processors that all shared.
     pub cpus: Vec<usize>,
-    /// Cost of what has to be done, in nanoseconds per byte.
+    /// Cost of what has to be done, in nanoseconds per byte: medians over the whole run.
     pub costs: Costs,
     /// The cases.
     pub cases: Vec<TransferCase>,
+    /// How the first of them compares with others.
+    pub ratios: Vec<TransferRatio>,
     /// What could not be measured, and why.
     pub skipped: Vec<String>,
 }
@@ -112,160 +133,167 @@ pub fn run_transfer(
     options.cpus.iter().for_each(|cpu| set.set(*cpu));
     rustix::thread::sched_setaffinity(None, &set).context("these processors cannot be used")?;
     let folder = Folder::new()?;
-    let file = folder.0.join("served").join("file");
-    write_noise(&file, options.bytes, 0)?;
-    let costs = Costs::measure(&folder.0, &file)?;
-    let mut report = TransferReport {
+    let file = folder.served("file");
+    folder::write_noise(&file, options.bytes, 0)?;
+    let mut run = Run {
+        meter: Meter::new(folder.path(), &file, &options.cpus)?,
+        folder,
+        options,
+        costs: Vec::new(),
+        skipped: Vec::new(),
+        say: &mut say,
+    };
+    let (mut cases, mut ratios) = (Vec::new(), Vec::new());
+    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
+    for group in groups() {
+        let group: Vec<_> = group.into_iter().filter(|member| wanted(member.name())).collect();
+        let entries = run.measure(&group)?;
+        ratios.extend(rounds::ratios(&entries));
+        cases.extend(entries.iter().map(|entry| entry.summary(options.cpus.len())));
+    }
+    let Run { costs, skipped, .. } = run;
+    skipped.iter().for_each(|skipped| say(skipped));
+    Ok(TransferReport {
         bench: "transfer",
         machine: crate::Machine::read(),
         bytes: options.bytes,
         cpus: options.cpus.clone(),
-        costs,
-        cases: Vec::new(),
-        skipped: Vec::new(),
-    };
-    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
-    for case in cases::all().into_iter().filter(|case| wanted(&case.name)) {
-        let served = serve_what(&folder.0, case.what, options.bytes)?;
-        let bound = Bound::of(&case, &costs, options.cpus.len());
-        let kit = Kit::namewire(&folder.0, options.cpus[0], &case, served)?;
-        report.cases.push(measure(case.name, kit, options, bound, &mut say)?);
-    }
-    for other in others::ALL {
-        if !wanted(other.case()) {
-            continue;
-        }
-        match other.missing() {
-            Some(program) => report.skipped.push(format!("{program} is not on PATH")),
-            None => {
-                let served = serve_what(&folder.0, other.what(), options.bytes)?;
-                let case = other.case().to_owned();
-                let measured = others::start(other, &folder.0, options.cpus[0], served)
-                    .and_then(|kit| measure(case, kit, options, None, &mut say));
-                // What others do is no reason to lose the other figures.
-                match measured {
-                    Ok(case) => report.cases.push(case),
-                    Err(error) => report.skipped.push(format!("{}: {error:#}", other.case())),
-                }
-            }
-        }
-    }
-    report.skipped.iter().for_each(|skipped| say(skipped));
-    Ok(report)
+        costs: Costs::fold(&costs),
+        cases,
+        ratios,
+        skipped,
+    })
 }
 
-/// What is served for a case, written if it is not there yet.
-fn serve_what(folder: &Path, what: What, bytes: u64) -> anyhow::Result<Served> {
-    let served = folder.join("served");
-    let length = what.bytes(bytes);
-    let path = served.join(what.name());
-    if !path.exists() {
-        match what {
-            What::Tree => {
-                fs::create_dir(&path)?;
-                for number in 0..cases::TREE_FILES {
-                    write_noise(&path.join(number.to_string()), cases::TREE_FILE_BYTES, number)?;
-                }
-            }
-            What::File | What::Part | What::Cached => write_noise(&path, length, 1)?,
-        }
-    }
-    Ok(Served { path, bytes: length, what })
-}
-
-/// What is fetched.
+/// What is measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Served {
-    path: PathBuf,
-    bytes: u64,
-    what: What,
+enum Member {
+    Own(Case),
+    Other(Other),
 }
 
-fn measure(
-    case: String,
-    mut kit: Kit,
-    options: &TransferOptions,
-    bound: Option<Bound>,
-    say: &mut impl FnMut(&str),
-) -> anyhow::Result<TransferCase> {
-    let mut rounds: Vec<Fetched> = Vec::new();
-    let mut discarded = 0;
-    // Reads the file into the page cache, has the manifest made, fills the Content Store.
-    kit.fetch().with_context(|| case.clone())?;
-    while rounds.len() < options.rounds.max(1) {
-        let fetched = kit.fetch().with_context(|| case.clone())?;
-        kit.compare().with_context(|| format!("{case}: what was fetched is wrong"))?;
-        if fetched.stolen > 0.01 && discarded < options.rounds * 3 {
-            discarded += 1;
-        } else {
-            rounds.push(fetched);
+impl Member {
+    fn name(&self) -> &str {
+        match self {
+            Self::Own(case) => &case.name,
+            Self::Other(other) => other.case(),
         }
     }
-    let bytes = kit.bytes();
-    #[expect(clippy::cast_precision_loss, reason = "a length of a file, as a rate")]
-    let megabytes = bytes as f64 / 1e6;
-    let rates: Vec<f64> = rounds.iter().map(|round| megabytes / round.seconds).collect();
-    let of = |part: fn(&CpuByProcess) -> f64| median(rounds.iter().map(|round| part(&round.cpu)));
-    let goodput = median(rates.iter().copied());
-    let allowed = bound.map(|bound| bound.mb_per_s);
-    let allowed_in_pairs = bound.map(|bound| bound.mb_per_s_in_pairs);
-    let case = TransferCase {
-        case,
-        bytes,
-        goodput_mb_per_s: goodput,
-        spread: (
-            rates.iter().copied().fold(f64::INFINITY, f64::min),
-            rates.iter().copied().fold(0.0, f64::max),
-        ),
-        cpu_s: CpuByProcess {
-            server: of(|cpu| cpu.server),
-            forwarder: of(|cpu| cpu.forwarder),
-            fetcher: of(|cpu| cpu.fetcher),
-        },
-        cpu_bound_mb_per_s: allowed,
-        share_of_cpu_bound: allowed.map(|allowed| goodput / allowed),
-        cpu_bound_in_pairs_mb_per_s: allowed_in_pairs,
-        share_of_cpu_bound_in_pairs: allowed_in_pairs.map(|allowed| goodput / allowed),
-        rounds_discarded: discarded,
-    };
-    say(&format!("{}: {:.0} MB/s", case.case, case.goodput_mb_per_s));
-    Ok(case)
 }
 
-/// A directory in memory that goes away with the run.
-#[derive(Debug)]
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> anyhow::Result<Self> {
-        let base =
-            if Path::new(TMPFS).is_dir() { PathBuf::from(TMPFS) } else { std::env::temp_dir() };
-        let folder = base.join(format!("namewire-transfer-{}", std::process::id()));
-        fs::create_dir_all(folder.join("served")).context("a directory in memory")?;
-        Ok(Self(folder))
+/// All that is measured: what is compared takes turns, the rest comes one after the other.
+fn groups() -> Vec<Vec<Member>> {
+    let (compared, rest): (Vec<_>, Vec<_>) =
+        cases::all().into_iter().partition(|case| rounds::COMPARED.contains(&case.name.as_str()));
+    let mut first: Vec<_> = compared.into_iter().map(Member::Own).collect();
+    let (mut others, mut rest) =
+        (Vec::new(), rest.into_iter().map(Member::Own).collect::<Vec<_>>());
+    for other in others::ALL {
+        let together = rounds::COMPARED.contains(&other.case());
+        if together { &mut others } else { &mut rest }.push(Member::Other(other));
     }
+    first.extend(others);
+    std::iter::once(first).chain(rest.into_iter().map(|member| vec![member])).collect()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+struct Run<'a, S> {
+    folder: Folder,
+    options: &'a TransferOptions,
+    meter: Meter,
+    /// All that were measured.
+    costs: Vec<Costs>,
+    skipped: Vec<String>,
+    say: &'a mut S,
 }
 
-/// Bytes that look random, other ones for each `seed`.
-fn write_noise(path: &Path, length: u64, seed: u64) -> anyhow::Result<()> {
-    let mut file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(seed << 1);
-    let mut left = length;
-    while left > 0 {
-        // xorshift64*
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        let bytes = state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes();
-        let count = usize::try_from(left.min(8))?;
-        file.write_all(&bytes[..count])?;
-        left -= left.min(8);
+impl<S: FnMut(&str)> Run<'_, S> {
+    /// Measures what takes turns.
+    fn measure(&mut self, group: &[Member]) -> anyhow::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for member in group {
+            match self.start(member) {
+                Ok(entry) => entries.extend(entry),
+                Err(error) => self.give_up(member, error)?,
+            }
+        }
+        let entries = self.rounds(entries)?;
+        for entry in &entries {
+            let goodput = entry.goodput();
+            (self.say)(&format!("{}: {goodput:.0} MB/s", entry.member.name()));
+        }
+        Ok(entries)
     }
-    Ok(file.flush()?)
+
+    /// What others do is no reason to lose the other figures.
+    fn give_up(&mut self, member: &Member, error: anyhow::Error) -> anyhow::Result<()> {
+        if matches!(member, Member::Own(_)) || rounds::is_interrupted(self.options) {
+            return Err(error.context(member.name().to_owned()));
+        }
+        self.skipped.push(format!("{}: {error:#}", member.name()));
+        Ok(())
+    }
+
+    /// Starts what a member needs, and fetches once: that reads the file into the page cache, has the manifest
+    /// made, fills the Content Store. `None` if it is not to be had.
+    fn start(&mut self, member: &Member) -> anyhow::Result<Option<Entry>> {
+        let cpus = &self.options.cpus;
+        let folder = self.folder.of(member.name())?;
+        let serve = |what| serve_what(&self.folder, what, self.options.bytes);
+        let mut kit = match member {
+            Member::Own(case) => Kit::namewire(&folder, cpus, case, serve(case.what)?)?,
+            Member::Other(other) => {
+                if let Some(program) = other.missing() {
+                    self.skipped.push(format!("{program} is not on PATH"));
+                    return Ok(None);
+                }
+                others::start(*other, &folder, cpus, serve(other.what())?)?
+            }
+        };
+        kit.fetch()?;
+        kit.remove_output();
+        Ok(Some(Entry { member: member.clone(), kit, rounds: Vec::new(), discarded: 0 }))
+    }
+
+    /// Has all of them fetch in turn, until enough rounds count.
+    fn rounds(&mut self, mut entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
+        let wanted = self.options.rounds.max(1);
+        let mut before = self.costs_now()?;
+        let mut number = 0;
+        while entries.first().is_some_and(|entry| entry.rounds.len() < wanted) {
+            number += 1;
+            let mut failed = Vec::new();
+            for position in 0..entries.len() {
+                // Forth and back, so that nobody always comes after the same one.
+                let position =
+                    if number % 2 == 0 { entries.len() - 1 - position } else { position };
+                ensure!(!rounds::is_interrupted(self.options), "interrupted");
+                let entry = &mut entries[position];
+                match entry.fetch() {
+                    Ok(fetched) => {
+                        let after = self.costs_now()?;
+                        entries[position]
+                            .rounds
+                            .push(Round { fetched, costs: before.between(after) });
+                        before = after;
+                    }
+                    Err(error) => {
+                        self.give_up(&entries[position].member.clone(), error)?;
+                        failed.push(position);
+                    }
+                }
+            }
+            failed.sort_unstable();
+            for position in failed.into_iter().rev() {
+                entries.remove(position);
+            }
+            rounds::discard(&mut entries, wanted);
+        }
+        Ok(entries)
+    }
+
+    fn costs_now(&mut self) -> anyhow::Result<Costs> {
+        let costs = self.meter.measure().context("what has to be done cannot be measured")?;
+        self.costs.push(costs);
+        Ok(costs)
+    }
 }

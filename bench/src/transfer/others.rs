@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::Served;
 use super::cases::What;
-use super::programs::{Fetcher, Kit, Server, command, forwarder, free_port};
+use super::folder::Served;
+use super::programs::{Fetcher, Kit, Server, command, first, forwarder, free_port};
 use crate::relay::programs::Program;
 
 /// Other programs that are measured.
@@ -64,7 +64,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
 pub(super) fn start(
     other: Other,
     folder: &Path,
-    cpu: usize,
+    cpus: &[usize],
     served: Served,
 ) -> anyhow::Result<Kit> {
     match other {
@@ -73,16 +73,16 @@ pub(super) fn start(
             let put: &[&str] = &["put", "--expose", "/bench/file"];
             let cat = ["cat", "/bench/file"];
             let producer = (executable.clone(), put, "Registered route");
-            over(Program::Ndnd, (folder, cpu), served, producer, (executable, &cat))
+            over(Program::Ndnd, (folder, cpus), served, producer, (executable, &cat))
         }
         Other::Nfd => {
             let put: &[&str] = &["/bench/file"];
             let cat = ["-q", "/bench/file"];
             let producer = (located("ndnputchunks")?, put, " with prefix ");
             let consumer = (located("ndncatchunks")?, &cat[..]);
-            over(Program::Nfd, (folder, cpu), served, producer, consumer)
+            over(Program::Nfd, (folder, cpus), served, producer, consumer)
         }
-        Other::Nginx => nginx(folder, served),
+        Other::Nginx => nginx(folder, cpus, served),
     }
 }
 
@@ -94,13 +94,13 @@ fn located(program: &str) -> anyhow::Result<PathBuf> {
 /// standard output.
 fn over(
     program: Program,
-    (folder, cpu): (&Path, usize),
+    (folder, cpus): (&Path, &[usize]),
     served: Served,
     (producer, put, ready): (PathBuf, &[&str], &str),
     (consumer, cat): (PathBuf, &[&str]),
 ) -> anyhow::Result<Kit> {
     let executable = program.locate().with_context(|| format!("no {}", program.name()))?;
-    let (forwarder, socket) = forwarder(program, &executable, folder, cpu, 0)?;
+    let (forwarder, socket) = forwarder(program, &executable, folder, first(cpus), 0)?;
     let mut command = command(&producer, &socket, folder);
     command.args(put);
     let server = Server::start(command, ready, Some(fs::File::open(&served.path)?), folder)?;
@@ -110,16 +110,16 @@ fn over(
         to_stdout: true,
         transport: format!("unix://{}", socket.display()),
     };
-    let (folder, forwarder) = (folder.to_owned(), Some(forwarder));
-    Ok(Kit { folder, case: None, served, fetcher, server, forwarder, socket })
+    let (folder, forwarder, cpus) = (folder.to_owned(), Some(forwarder), cpus.to_owned());
+    Ok(Kit { folder, case: None, served, fetcher, cpus, server, forwarder, socket })
 }
 
 /// nginx as one process with a configuration of its own, on a free port.
-fn nginx(folder: &Path, served: Served) -> anyhow::Result<Kit> {
+fn nginx(folder: &Path, cpus: &[usize], served: Served) -> anyhow::Result<Kit> {
     let port = free_port()?;
     let own = folder.join("nginx");
     fs::create_dir_all(&own)?;
-    let (own, root) = (own.display(), folder.join("served"));
+    let (own, root) = (own.display(), served.root());
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|kind| format!("  {kind}_temp_path {own}/{kind};\n"))
@@ -143,7 +143,7 @@ fn nginx(folder: &Path, served: Served) -> anyhow::Result<Kit> {
         to_stdout: false,
         transport: String::new(),
     };
-    let folder = folder.to_owned();
+    let (folder, cpus) = (folder.to_owned(), cpus.to_owned());
     let socket = PathBuf::new();
-    Ok(Kit { folder, case: None, served, fetcher, server, forwarder: None, socket })
+    Ok(Kit { folder, case: None, served, fetcher, cpus, server, forwarder: None, socket })
 }

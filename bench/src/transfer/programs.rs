@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use ndn_security::{KeyType, PrivateKey};
 
+use super::CpuByProcess;
 use super::cases::{Case, Mode, What};
-use super::{CpuByProcess, Served};
+use super::folder::Served;
 use crate::relay::Transport;
-use crate::relay::clock::{monotonic_ns, pause, steal_ns};
+use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
 
 /// How long a server may take to start: one reads and signs all of its file first.
@@ -66,6 +67,8 @@ pub(super) struct Kit {
     pub(super) case: Option<Case>,
     pub(super) served: Served,
     pub(super) fetcher: Fetcher,
+    /// The processors that all share.
+    pub(super) cpus: Vec<usize>,
     /// Dropped before the forwarder.
     pub(super) server: Server,
     /// Where there is one between.
@@ -77,16 +80,17 @@ impl Kit {
     /// This program's forwarder, server and fetcher.
     pub(super) fn namewire(
         folder: &Path,
-        cpu: usize,
+        cpus: &[usize],
         case: &Case,
         served: Served,
     ) -> anyhow::Result<Self> {
         let executable = std::env::current_exe()?;
         let port = if case.udp { free_port()? } else { 0 };
-        let (forwarder, socket) = forwarder(Program::Namewire, &executable, folder, cpu, port)?;
+        let (forwarder, socket) =
+            forwarder(Program::Namewire, &executable, folder, first(cpus), port)?;
         let key = write_key(folder, case.mode)?;
         let mut command = command(&executable, &socket, folder);
-        command.arg("serve").arg(folder.join("served")).args(["--prefix", "/bench"]);
+        command.arg("serve").arg(served.root()).args(["--prefix", "/bench"]);
         match case.mode {
             Mode::Manifest | Mode::ManifestCold => command.args(["--sign", &key]),
             Mode::Ecdsa | Mode::Ed25519 | Mode::Hmac => {
@@ -114,8 +118,8 @@ impl Kit {
         };
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         let fetcher = Fetcher { executable, arguments, to_stdout: false, transport };
-        let (folder, case) = (folder.to_owned(), Some(case.clone()));
-        Ok(Self { folder, case, served, fetcher, server, forwarder: Some(forwarder), socket })
+        let (folder, case, cpus) = (folder.to_owned(), Some(case.clone()), cpus.to_owned());
+        Ok(Self { folder, case, served, fetcher, cpus, server, forwarder: Some(forwarder), socket })
     }
 
     fn output(&self) -> PathBuf {
@@ -132,10 +136,10 @@ impl Kit {
         self.prepare()?;
         let mut command = self.fetcher.command(&self.folder, &self.output())?;
         let before = self.cpu_ns()?;
-        let (start, stolen) = (monotonic_ns(), steal_ns());
+        let (start, stolen) = (monotonic_ns(), steal_ns_of(&self.cpus));
         let ended = command.output()?;
         let elapsed = seconds(monotonic_ns() - start);
-        let stolen = seconds(steal_ns() - stolen) / elapsed;
+        let stolen = seconds(steal_ns_of(&self.cpus) - stolen) / elapsed;
         let said = String::from_utf8_lossy(&ended.stderr);
         ensure!(ended.status.success(), "the fetcher failed ({}): {said}", ended.status);
         let after = self.cpu_ns()?;
@@ -146,9 +150,7 @@ impl Kit {
 
     /// Brings about what the case is about: an empty cache, a manifest that is there or not.
     fn prepare(&mut self) -> anyhow::Result<()> {
-        let output = self.output();
-        let _ =
-            if output.is_dir() { fs::remove_dir_all(&output) } else { fs::remove_file(&output) };
+        self.remove_output();
         let Some(case) = &self.case else {
             return Ok(());
         };
@@ -164,6 +166,13 @@ impl Kit {
         erase.args(["cs", "erase", "/bench"]).stdout(Stdio::null()).stderr(Stdio::null());
         ensure!(erase.status()?.success(), "the Content Store cannot be emptied");
         Ok(())
+    }
+
+    /// Gives up what was fetched.
+    pub(super) fn remove_output(&self) {
+        let output = self.output();
+        let _ =
+            if output.is_dir() { fs::remove_dir_all(&output) } else { fs::remove_file(&output) };
     }
 
     /// CPU time of server, forwarder and all fetchers so far.
@@ -190,6 +199,11 @@ impl Kit {
         ensure!(fs::read_dir(self.output())?.count() == files, "there are other files");
         Ok(())
     }
+}
+
+/// The processor of the forwarder.
+pub(super) fn first(cpus: &[usize]) -> usize {
+    cpus.first().copied().unwrap_or(0)
 }
 
 fn same_file(one: &Path, other: &Path) -> anyhow::Result<()> {

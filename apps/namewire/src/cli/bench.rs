@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -18,6 +20,7 @@ use super::bench_management;
 use super::bench_overload;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
+use super::interrupt::on_interrupt;
 use super::output::{self, Table, grouped};
 
 /// Content of a Data of the bench: a packet has 8800 bytes at most.
@@ -268,7 +271,11 @@ pub(super) fn run(options: &Options) -> Outcome {
                 bytes: mib << 20,
                 rounds: *rounds,
                 cpus: cpus.clone(),
+                ..TransferOptions::default()
             };
+            // What is in memory goes away with the run.
+            let interrupted = Arc::clone(&transfer.interrupted);
+            on_interrupt(move || interrupted.store(true, Ordering::Relaxed))?;
             let report = run_transfer(&transfer, |line| output::note(&line))?;
             if *json { print_json(&report) } else { bench_files::print_transfer(&report) }
         }

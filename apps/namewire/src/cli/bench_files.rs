@@ -1,9 +1,9 @@
 //! Tables of the benches that are about fetching files.
 
-use namewire_bench::{DistanceReport, TransferReport};
+use namewire_bench::{DistanceReport, Quartiles, TransferReport};
 
 use super::failure::Outcome;
-use super::output::Table;
+use super::output::{self, Table};
 
 pub(super) fn print_distance(report: &DistanceReport) -> Outcome {
     let headings = [
@@ -65,5 +65,11 @@ pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
             format!("{:.2}", case.cpu_s.fetcher),
         ]);
     }
-    Ok(table.print("no case matches the filter")?)
+    table.print("no case matches the filter")?;
+    for ratio in &report.ratios {
+        let Quartiles { lower, median, upper, .. } = ratio.ratio;
+        let (case, over) = (&ratio.case, &ratio.over);
+        output::print_line(&format!("{case} over {over}: {median:.2} ({lower:.2}-{upper:.2})"))?;
+    }
+    Ok(())
 }

@@ -1,0 +1,139 @@
+//! Rounds: what is compared takes turns, and each fetch has its own bound.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::Context;
+
+use super::bound::{Bound, Costs};
+use super::programs::{Fetched, Kit};
+use super::{CpuByProcess, Member, TransferCase, TransferOptions, TransferRatio};
+use crate::{Quartiles, median};
+
+/// What takes turns: the first is compared with the others.
+pub(super) const COMPARED: [&str; 5] = [
+    "namewire-unix-manifest",
+    "namewire-unix-digest",
+    "namewire-unix-unverified",
+    "ndnd-unix",
+    "nginx-curl",
+];
+
+/// A fetch, and what was measured before and after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Round {
+    pub(super) fetched: Fetched,
+    pub(super) costs: Costs,
+}
+
+/// What is measured, and what came of it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) member: Member,
+    pub(super) kit: Kit,
+    pub(super) rounds: Vec<Round>,
+    pub(super) discarded: usize,
+}
+
+/// Whether somebody wants the run to end.
+pub(super) fn is_interrupted(options: &TransferOptions) -> bool {
+    options.interrupted.load(Ordering::Relaxed)
+}
+
+/// Leaves the last round out if the host took away more than 1 % of the time of one of its fetches, unless
+/// as many were left out as are wanted.
+pub(super) fn discard(entries: &mut [Entry], wanted: usize) {
+    let is_stolen =
+        |entry: &Entry| entry.rounds.last().is_some_and(|round| round.fetched.stolen > 0.01);
+    if !entries.iter().any(is_stolen) {
+        return;
+    }
+    for entry in entries {
+        if entry.discarded < wanted {
+            entry.discarded += 1;
+            entry.rounds.pop();
+        }
+    }
+}
+
+/// Of the first of those that are compared over the others.
+pub(super) fn ratios(entries: &[Entry]) -> Vec<TransferRatio> {
+    let Some((first, others)) = entries.split_first() else {
+        return Vec::new();
+    };
+    let of = |other: &Entry| {
+        let pairs = first.rounds.iter().zip(&other.rounds);
+        let ratios = pairs.map(|(one, two)| first.rate(one) / other.rate(two)).collect();
+        Some(TransferRatio {
+            case: first.member.name().to_owned(),
+            over: other.member.name().to_owned(),
+            ratio: Quartiles::of(ratios)?,
+        })
+    };
+    others.iter().filter_map(of).collect()
+}
+
+impl Entry {
+    /// Fetches once, and looks whether that is right.
+    pub(super) fn fetch(&mut self) -> anyhow::Result<Fetched> {
+        let fetched = self.kit.fetch()?;
+        self.kit.compare().context("what was fetched is wrong")?;
+        self.kit.remove_output();
+        Ok(fetched)
+    }
+
+    /// 10^6 content bytes per second.
+    fn rate(&self, round: &Round) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a length of a file, as a rate")]
+        let megabytes = self.kit.bytes() as f64 / 1e6;
+        megabytes / round.fetched.seconds
+    }
+
+    pub(super) fn goodput(&self) -> f64 {
+        median(self.rounds.iter().map(|round| self.rate(round)))
+    }
+
+    pub(super) fn summary(&self, cpus: usize) -> TransferCase {
+        let rates: Vec<f64> = self.rounds.iter().map(|round| self.rate(round)).collect();
+        let of = |part: fn(&CpuByProcess) -> f64| {
+            median(self.rounds.iter().map(|round| part(&round.fetched.cpu)))
+        };
+        let bounds = self.bounds(cpus);
+        let share = |bound: fn(&Bound) -> f64| {
+            Quartiles::of(rates.iter().zip(&bounds).map(|(rate, of)| rate / bound(of)).collect())
+        };
+        let allowed = |bound: fn(&Bound) -> f64| {
+            (!bounds.is_empty()).then(|| median(bounds.iter().map(bound)))
+        };
+        let of_bound = share(|bound| bound.mb_per_s);
+        TransferCase {
+            case: self.member.name().to_owned(),
+            bytes: self.kit.bytes(),
+            goodput_mb_per_s: self.goodput(),
+            spread: (
+                rates.iter().copied().fold(f64::INFINITY, f64::min),
+                rates.iter().copied().fold(0.0, f64::max),
+            ),
+            cpu_s: CpuByProcess {
+                server: of(|cpu| cpu.server),
+                forwarder: of(|cpu| cpu.forwarder),
+                fetcher: of(|cpu| cpu.fetcher),
+            },
+            cpu_bound_mb_per_s: allowed(|bound| bound.mb_per_s),
+            share_of_cpu_bound: of_bound.map(|share| share.median),
+            share_quartiles: of_bound.map(|share| (share.lower, share.upper)),
+            cpu_bound_in_pairs_mb_per_s: allowed(|bound| bound.mb_per_s_in_pairs),
+            share_of_cpu_bound_in_pairs: share(|bound| bound.mb_per_s_in_pairs)
+                .map(|share| share.median),
+            rounds_discarded: self.discarded,
+            stolen: median(self.rounds.iter().map(|round| round.fetched.stolen)),
+        }
+    }
+
+    /// Of each round; none for what is bound by something else.
+    fn bounds(&self, cpus: usize) -> Vec<Bound> {
+        let Member::Own(case) = &self.member else {
+            return Vec::new();
+        };
+        self.rounds.iter().filter_map(|round| Bound::of(case, &round.costs, cpus)).collect()
+    }
+}
