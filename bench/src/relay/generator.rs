@@ -29,7 +29,7 @@ pub(super) struct Stretch {
     pub(super) tally: Tally,
     /// Length of the stretch.
     pub(super) wall_ns: u64,
-    /// CPU time of this thread, without any spinning: it waits in the kernel when idle.
+    /// CPU time of this thread, without that in which it looked for packets and found none.
     pub(super) generator_cpu_ns: u64,
 }
 
@@ -46,6 +46,8 @@ pub(super) struct Generator {
     prefixes: u32,
     /// Exchanges begun per second; as many as the window has room for without.
     rate: Option<u32>,
+    /// For how long to look for packets before waiting for them; zero for not at all.
+    polling_ns: u64,
 }
 
 impl Generator {
@@ -60,6 +62,7 @@ impl Generator {
             next_consumer: 0,
             prefixes,
             rate: None,
+            polling_ns: 0,
         }
     }
 
@@ -77,6 +80,13 @@ impl Generator {
         self.rate = rate;
     }
 
+    /// From now on: looks for packets for so long before it waits for them, as whoever moves packets
+    /// through shared memory at speed does (testpmd for ever). To be woken takes longer than a window of
+    /// exchanges.
+    pub(super) fn set_polling(&mut self, polling: Duration) {
+        self.polling_ns = u64::try_from(polling.as_nanos()).unwrap_or(u64::MAX);
+    }
+
     /// Keeps the window full until `duration` has passed and the window has turned over so many
     /// times, but no longer than [`STRETCH_MAX_NS`]; counts what happened in that time.
     ///
@@ -90,20 +100,29 @@ impl Generator {
         let enough = self.window.size() * turns;
         let mut now = start;
         let opened = self.window.opened();
+        let (mut heard_ns, mut polled_ns) = (start, 0);
         while now < end || self.window.ended() < enough && now < start + STRETCH_MAX_NS {
             let due = self.rate.map(|rate| (now - start) * u64::from(rate) / 1_000_000_000);
             let begun = self.window.opened() - opened;
             self.fill(now, due.map_or(u64::MAX, |due| due.saturating_sub(begun)))?;
-            self.wait()?;
-            now = clock::monotonic_ns();
-            self.answer()?;
-            self.collect(now)?;
+            let polls = now - heard_ns < self.polling_ns;
+            if !polls {
+                self.wait()?;
+            }
+            let looked_ns = std::mem::replace(&mut now, clock::monotonic_ns());
+            let has_heard = self.answer()? | self.collect(now)?;
+            if has_heard || !polls {
+                heard_ns = now;
+            } else {
+                polled_ns += now - looked_ns;
+                std::hint::spin_loop();
+            }
             self.window.expire(now, LOSS_TIMEOUT_NS);
         }
         Ok(Stretch {
             tally: self.window.take_tally(),
             wall_ns: now - start,
-            generator_cpu_ns: clock::thread_cpu_ns() - cpu_start,
+            generator_cpu_ns: (clock::thread_cpu_ns() - cpu_start).saturating_sub(polled_ns),
         })
     }
 
@@ -156,23 +175,24 @@ impl Generator {
         }
     }
 
-    /// The producer's side: every Interest gets its Data.
-    fn answer(&mut self) -> io::Result<()> {
+    /// The producer's side: every Interest gets its Data. False if there was none.
+    fn answer(&mut self) -> io::Result<bool> {
         let Self { producer, payload, .. } = self;
-        producer.receive(|tlv, output| {
+        let has_heard = producer.receive(|tlv, output| {
             if let Frame::Interest { name, pit_token } = wire::read_frame(tlv) {
                 output.push(|out| wire::write_data(out, name, pit_token, payload));
             }
         })?;
         self.producer.flush()?;
-        Ok(())
+        Ok(has_heard)
     }
 
-    /// The consumers' side: Data and Nacks make room in the window.
-    fn collect(&mut self, now: u64) -> io::Result<()> {
+    /// The consumers' side: Data and Nacks make room in the window. False if there were none.
+    fn collect(&mut self, now: u64) -> io::Result<bool> {
         let window = &mut self.window;
+        let mut has_heard = false;
         for consumer in &mut self.consumers {
-            consumer.receive(|tlv, _| match wire::read_frame(tlv) {
+            has_heard |= consumer.receive(|tlv, _| match wire::read_frame(tlv) {
                 Frame::Data { slot, sequence } => {
                     window.close(slot, sequence, false, now);
                 }
@@ -182,6 +202,6 @@ impl Generator {
                 Frame::Interest { .. } | Frame::Other => {}
             })?;
         }
-        Ok(())
+        Ok(has_heard)
     }
 }

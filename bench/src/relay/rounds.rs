@@ -14,6 +14,7 @@ use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
 use super::programs::{Addresses, Program, Running};
 use super::statistics::{CallFigures, Quartiles, to_f64};
+use super::transport::Transport;
 use super::{RelayCase, RelayOptions, connect, wire};
 
 /// The window while a cache is filled.
@@ -28,6 +29,8 @@ const BUSY_MAX: f64 = 0.8;
 const HEADROOM_MIN: f64 = 1.5;
 /// Share of the time that the host may take away before a round is discarded.
 const STEAL_MAX: f64 = 0.01;
+/// How long the generator looks into rings of shared memory before it waits to be woken.
+const RING_POLLING: Duration = Duration::from_micros(100);
 
 /// One program with its sockets.
 #[derive(Debug)]
@@ -148,6 +151,9 @@ fn start(
     let running = Running::start(program, executable, &addresses, &cpus)?;
     let (consumers, producer) = connect::connect(program, &addresses, layout.prefixes)?;
     let mut generator = Generator::new(consumers, producer, layout.prefixes);
+    if layout.transport == Transport::Memif {
+        generator.set_polling(RING_POLLING);
+    }
     // Every program sees the same names; every start takes fresh ones.
     let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
     generator.reshape(WARM_WINDOW, cached_payload, false);
