@@ -4,14 +4,16 @@ use super::*;
 fn ranges_are_copied_wherever_they_lie() {
     let (memory, file) = SharedMemory::create("test", 4096).unwrap();
     let peer = SharedMemory::adopt(file.as_fd(), 4096).unwrap();
-    let bytes: Vec<u8> = (0..=255).collect();
+    let bytes: Vec<u8> = (0..1000_u32).map(|at| (at % 251) as u8).collect();
     for offset in 0..20 {
-        for length in (0..40).chain([255, 256]) {
-            memory.copy_in(0, &[0; 300]).unwrap();
+        // Both sides of where another way to copy begins.
+        for length in (0..40).chain([255, 256, STRING_MIN - 1, STRING_MIN, 1000]) {
+            memory.copy_in(0, &[0; 1100]).unwrap();
             memory.copy_in(offset, &bytes[..length]).unwrap();
-            let mut all = [0; 300];
-            peer.copy_out(0, &mut all).unwrap();
-            let mut expected = [0; 300];
+            let mut all = [0; 1100];
+            peer.copy_out(0, &mut all[..40]).unwrap();
+            peer.copy_out(40, &mut all[40..]).unwrap();
+            let mut expected = [0; 1100];
             expected[offset..offset + length].copy_from_slice(&bytes[..length]);
             assert_eq!(all, expected, "{offset} {length}");
             let mut part = vec![0; length];
