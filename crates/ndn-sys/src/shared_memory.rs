@@ -24,7 +24,7 @@ const MEMORY_FILE_SYSTEM: u64 = 0x0102_1994;
 /// Bytes of the words in which ranges are copied.
 const WORD: usize = size_of::<u64>();
 /// Bytes from which on a copy by one instruction is quicker than by words.
-const STRING_MIN: usize = 512;
+const STRING_MIN: usize = 256;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 /// Lines that are asked for ahead: a short packet. What follows is guessed by the processor.

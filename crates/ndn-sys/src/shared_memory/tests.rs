@@ -7,7 +7,7 @@ fn ranges_are_copied_wherever_they_lie() {
     let bytes: Vec<u8> = (0..1000_u32).map(|at| (at % 251) as u8).collect();
     for offset in 0..20 {
         // Both sides of where another way to copy begins.
-        for length in (0..40).chain([255, 256, STRING_MIN - 1, STRING_MIN, 1000]) {
+        for length in (0..40).chain([STRING_MIN - 1, STRING_MIN, 1000]) {
             memory.copy_in(0, &[0; 1100]).unwrap();
             memory.copy_in(offset, &bytes[..length]).unwrap();
             let mut all = [0; 1100];
