@@ -231,6 +231,18 @@ fn refuse_parameters(_error: &ParameterError) -> ControlResponse {
 }
 
 impl Request {
+    /// Whether it is a command of `fib/` or `rib/`.
+    pub(crate) const fn is_about_next_hops(&self) -> bool {
+        matches!(
+            self,
+            Self::FibAddNextHop { .. }
+                | Self::FibRemoveNextHop { .. }
+                | Self::RibRegister { .. }
+                | Self::RibUnregister { .. }
+                | Self::RibAnnounce { .. }
+        )
+    }
+
     fn new(verb: Verb, parameters: &ControlParameters) -> Result<Self, ControlResponse> {
         let prefix = || parameters.name.clone().unwrap_or_default();
         let face_id = parameters.face_id.unwrap_or_default();

@@ -172,16 +172,31 @@ impl Rib {
         })
     }
 
+    /// Whether one more route fits, or this one is there already.
+    ///
+    /// # Errors
+    /// [`RibFull`].
+    pub fn check_room(
+        &self,
+        prefix: NameRef<'_>,
+        face_id: u64,
+        origin: u64,
+    ) -> Result<(), RibFull> {
+        let has_room = self.route_count < self.routes_max;
+        if has_room || self.find(prefix, face_id, origin).is_some() {
+            return Ok(());
+        }
+        Err(RibFull { routes_max: self.routes_max })
+    }
+
     /// Adds a route, or gives the one with the same prefix, face and origin a new cost, flags and
     /// expiry.
     ///
     /// # Errors
     /// [`RibFull`] if the route is new and the limit is reached; nothing is changed then.
     pub fn register(&mut self, prefix: NameRef<'_>, route: Route) -> Result<Registration, RibFull> {
+        self.check_room(prefix, route.face_id, route.origin)?;
         let exists = self.find(prefix, route.face_id, route.origin).is_some();
-        if !exists && self.route_count >= self.routes_max {
-            return Err(RibFull { routes_max: self.routes_max });
-        }
         let key = self.key(prefix);
         let replaced = self.change(&key, prefix, |entry| entry.insert(route));
         self.faces.insert((route.face_id, Arc::clone(&key)));

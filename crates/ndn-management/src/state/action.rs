@@ -17,10 +17,10 @@ pub struct Ticket(pub(super) u64);
 pub enum Action {
     /// Publish these FIB changes. Comes before the responses to the commands that caused them.
     UpdateFib {
-        /// Each prefix at most once.
+        /// Each prefix at most once. None, if only earlier ones are awaited now.
         updates: Vec<FibUpdate>,
-        /// Whether anybody waits for one of them. If not, more follow soon, and publishing may wait for
-        /// them: what leads to a face that is gone is being removed.
+        /// Whether anybody waits for one of them or of those before. If not, more follow soon, and publishing
+        /// may wait for them: what leads to a face that is gone, or has expired, is being removed.
         is_awaited: bool,
     },
     /// Send a Data out of management's own face.

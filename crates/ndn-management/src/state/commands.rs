@@ -94,6 +94,8 @@ impl ControlState {
     ) -> Handled {
         let success = command.success();
         let AcceptedCommand { verb, request, parameters, signer } = command;
+        // What it asks for may have come about in a slice of a removal for which nobody waited until now.
+        self.is_awaited |= request.is_about_next_hops();
         let outcome = match request {
             Request::FaceCreate { remote, local, persistency, options } => {
                 let specification = FaceSpecification { remote, local, persistency, options };
@@ -162,6 +164,8 @@ impl ControlState {
         if self.faces.get(route.face_id).is_none() {
             return Err(RouteError::NoFace(route.face_id));
         }
+        let Route { face_id, origin, .. } = route;
+        self.make_room(|state| state.rib.check_room(prefix, face_id, origin).is_err());
         self.check_room(prefix)?;
         self.rib.register(prefix, route)?;
         self.rib_changed();
@@ -170,9 +174,7 @@ impl ControlState {
 
     /// Whether one more prefix fits; what is to be removed anyway makes room.
     fn check_room(&mut self, prefix: NameRef<'_>) -> Result<(), FibFull> {
-        if self.fib.check_room(prefix).is_err() {
-            self.go_on_removing();
-        }
+        self.make_room(|state| state.fib.check_room(prefix).is_err());
         self.fib.check_room(prefix)
     }
 

@@ -40,7 +40,7 @@ use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use datasets::Listings;
-use departures::SLICE_PREFIXES;
+use departures::Departures;
 use faces::FaceTable;
 use learning::LearntRoutes;
 use pending::PendingTable;
@@ -89,10 +89,11 @@ pub struct ControlState {
     events: NotificationStream,
     pending: PendingTable,
     waiting: WaitingTable,
-    /// Faces that are gone, whose routes and next hops are being removed.
-    departures: VecDeque<u64>,
-    /// Somebody waits for one of the FIB updates.
+    departures: Departures,
+    /// Somebody waits for one of the FIB updates, or for one that was passed on before.
     is_awaited: bool,
+    /// FIB updates were passed on for which nobody waited.
+    is_unpublished: bool,
     readvertising: Readvertising,
     learnt: LearntRoutes,
     outcomes: VecDeque<(u64, Handled)>,
@@ -121,8 +122,9 @@ impl ControlState {
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             pending: PendingTable::default(),
             waiting: WaitingTable::default(),
-            departures: VecDeque::new(),
+            departures: Departures::default(),
             is_awaited: false,
+            is_unpublished: false,
             readvertising: Readvertising::default(),
             learnt: LearntRoutes::default(),
             outcomes: VecDeque::new(),
@@ -284,12 +286,11 @@ impl ControlState {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Lets routes expire, and forgets what nobody waits for. Large datasets are made by
+    /// Lets routes expire (many of them a part at a time, see [`ControlState::is_removing`]), and forgets what
+    /// nobody waits for. Large datasets are made by
     /// [`ControlState::go_on_listing`].
     pub fn handle_timeout(&mut self, now: Now) {
-        if self.rib.handle_timeout(now.monotonic_ns, SLICE_PREFIXES) > 0 {
-            self.rib_changed();
-        }
+        self.routes_expired(now.monotonic_ns);
         self.go_on_removing();
         self.pending.handle_timeout(now.monotonic_ns);
         self.publisher.drop_idle(now);
@@ -303,9 +304,10 @@ impl ControlState {
 
     /// The next thing to do. FIB updates come first, in one batch per call.
     pub fn poll_action(&mut self) -> Option<Action> {
-        if !self.fib_updates.is_empty() {
+        let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
+        if !self.fib_updates.is_empty() || is_awaited && self.is_unpublished {
             let updates = std::mem::take(&mut self.fib_updates).into_values().collect();
-            let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
+            self.is_unpublished = !is_awaited;
             return Some(Action::UpdateFib { updates, is_awaited });
         }
         self.actions.pop_front()

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dataset::{FibEntry, RibEntry, decode_dataset};
 use crate::rib::Route;
-use crate::state::departures::SLICE_PREFIXES;
+use crate::state::departures::{ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
 
 /// What a RIB prefix is, and a prefix that only `fib/*` commands are about.
 const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];
@@ -210,6 +210,22 @@ fn fill(harness: &mut Harness) {
     for number in 0..4 * SLICE_PREFIXES {
         harness.command(APP, Verb::RibRegister, &named(&format!("/many/{number}")));
     }
+    harness.batches.clear();
+}
+
+/// The batches of FIB updates since the last call: whether somebody waits.
+fn awaited(harness: &mut Harness) -> Vec<bool> {
+    harness.run();
+    std::mem::take(&mut harness.batches)
+}
+
+/// One more application.
+fn create(harness: &mut Harness, face_id: u64) {
+    let face = record(face_id, &format!("fd://{face_id}"), FaceScope::Local);
+    harness.state.face_created(harness.now, face);
+    harness.run();
+    harness.sent.clear();
+    harness.batches.clear();
 }
 
 #[test]
@@ -219,14 +235,6 @@ fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
     harness.state.face_destroyed(harness.now, APP);
     assert!(harness.state.is_removing());
     assert_eq!(harness.state.next_deadline_ns(), Some(0), "it goes on at once");
-    let awaited = |harness: &mut Harness| {
-        let actions = std::iter::from_fn(|| harness.state.poll_action());
-        let updates = actions.filter_map(|action| match action {
-            Action::UpdateFib { is_awaited, .. } => Some(is_awaited),
-            _ => None,
-        });
-        updates.collect::<Vec<_>>()
-    };
     assert_eq!(awaited(&mut harness), [false], "more follow");
     let wire = CommandBuilder::default()
         .digest_signed_interest(Verb::RibRegister, &named("/a"), 9, 9)
@@ -247,35 +255,181 @@ fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
 }
 
 #[test]
-fn what_is_to_be_removed_anyway_makes_room() {
-    let config = ControlConfig { fib_entries_max: 4 * SLICE_PREFIXES, ..ControlConfig::default() };
-    let mut harness = Harness::with_config(config);
-    harness.state.face_created(harness.now, record(400, "fd://9", FaceScope::Local));
-    harness.run();
-    harness.sent.clear();
+fn a_face_with_few_routes_does_not_wait_for_one_with_many() {
+    let mut harness = Harness::new();
     fill(&mut harness);
-    let full = harness.command(400, Verb::RibRegister, &named("/more"));
-    assert_eq!(full.code, 500, "the FIB is full");
+    create(&mut harness, 400);
+    harness.command(400, Verb::RibRegister, &named("/few"));
+    harness.batches.clear();
     harness.state.face_destroyed(harness.now, APP);
-    harness.run();
-    harness.sent.clear();
-    for number in 0..4 * SLICE_PREFIXES {
-        let parameters = named(&format!("/again/{number}"));
-        assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
+    assert_eq!(awaited(&mut harness), [false]);
+    harness.state.face_destroyed(harness.now, 400);
+    assert!(harness.state.is_removing());
+    assert_eq!(awaited(&mut harness), [true], "a shorter prefix is to be found in its place");
+    // Nor does the first of two wait for the second.
+    create(&mut harness, 401);
+    for number in 0..3 * SLICE_PREFIXES {
+        harness.command(401, Verb::RibRegister, &named(&format!("/other/{number}")));
     }
-    assert!(!harness.state.is_removing(), "all of it was in the way");
+    harness.batches.clear();
+    harness.state.face_destroyed(harness.now, 401);
+    let mut rounds = awaited(&mut harness);
+    while harness.state.is_removing() {
+        harness.handle_timeout();
+        rounds.extend(awaited(&mut harness));
+    }
+    assert_eq!(rounds, [false, false, false, true, false, true]);
 }
 
 #[test]
-fn routes_that_end_at_the_same_time_end_a_part_at_a_time() {
-    let mut harness = Harness::new();
-    for number in 0..4 * SLICE_PREFIXES {
+fn a_command_for_what_a_slice_has_done_already_waits_for_it() {
+    for verb in [Verb::FibRemoveNextHop, Verb::RibUnregister] {
+        let mut harness = Harness::new();
+        fill(&mut harness);
+        create(&mut harness, 400);
+        harness.state.face_destroyed(harness.now, APP);
+        assert_eq!(awaited(&mut harness), [false]);
+        let first = ControlParameters { face_id: Some(APP), ..named("/many/0") };
+        assert_eq!(harness.state.fib().find(name("/many/0").as_ref()), None);
+        let wire = CommandBuilder::default().digest_signed_interest(verb, &first, 9, 9).unwrap();
+        harness.state.handle_interest(harness.now, &wire, 400, &harness.telemetry);
+        let published = harness.state.poll_action();
+        let nothing_more = Action::UpdateFib { updates: Vec::new(), is_awaited: true };
+        assert_eq!(published, Some(nothing_more), "before the answer");
+        assert_eq!(awaited(&mut harness), [], "once");
+        harness.handle_timeout();
+        assert_eq!(awaited(&mut harness), [false], "nobody waits for what comes after it");
+    }
+}
+
+#[test]
+fn what_is_to_be_removed_anyway_makes_room() {
+    let limit = 4 * SLICE_PREFIXES;
+    let full_fib = ControlConfig { fib_entries_max: limit, ..ControlConfig::default() };
+    let full_rib = ControlConfig { rib_routes_max: limit, ..ControlConfig::default() };
+    for config in [full_fib, full_rib] {
+        let mut harness = Harness::with_config(config);
+        create(&mut harness, 400);
+        fill(&mut harness);
+        let full = harness.command(400, Verb::RibRegister, &named("/more"));
+        assert_eq!(full.code, 500, "there is no room");
+        harness.state.face_destroyed(harness.now, APP);
+        harness.run();
+        harness.sent.clear();
+        for number in 0..limit {
+            let parameters = named(&format!("/again/{number}"));
+            assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
+        }
+        assert!(!harness.state.is_removing(), "all of it was in the way");
+    }
+}
+
+/// A full FIB, the first `shared` prefixes of which have next hops through two faces, of which one has just
+/// gone.
+fn full_fib(shared: usize, others: usize) -> Harness {
+    let fib_entries_max = shared + others;
+    let mut harness =
+        Harness::with_config(ControlConfig { fib_entries_max, ..ControlConfig::default() });
+    create(&mut harness, 400);
+    for number in 0..fib_entries_max {
+        let prefix = named(&format!("/many/{number:05}"));
+        harness.command(APP, Verb::RibRegister, &prefix);
+        if number < shared {
+            harness.command(400, Verb::RibRegister, &prefix);
+        }
+    }
+    harness.state.face_destroyed(harness.now, APP);
+    harness.run();
+    harness.sent.clear();
+    harness
+}
+
+#[test]
+fn slices_that_make_no_room_are_followed_by_others_but_not_without_end() {
+    let mut harness = full_fib(3 * SLICE_PREFIXES, 2 * SLICE_PREFIXES);
+    for verb in [Verb::RibRegister, Verb::FibAddNextHop] {
+        let more = named(&format!("/more/{verb:?}"));
+        assert!(harness.command(400, verb, &more).is_ok());
+    }
+    assert!(harness.state.is_removing(), "no more than it takes");
+
+    let mut harness = full_fib((ROOM_SLICES_MAX + 2) * SLICE_PREFIXES, 1);
+    let full = harness.command(400, Verb::RibRegister, &named("/more"));
+    assert_eq!(full.code, 500, "others wait, too");
+    assert!(harness.state.is_removing());
+    assert!(harness.command(400, Verb::RibRegister, &named("/more")).is_ok(), "the next time");
+}
+
+/// Registers as many prefixes as so many slices have, for a second, which is over then.
+fn expire(harness: &mut Harness, slices: usize) {
+    for number in 0..slices * SLICE_PREFIXES {
         let period = Some(1000);
         let prefix = named(&format!("/many/{number}"));
         let parameters = ControlParameters { expiration_period_ms: period, ..prefix };
         harness.command(APP, Verb::RibRegister, &parameters);
     }
     harness.now.monotonic_ns += SECOND_NS;
+    harness.batches.clear();
+}
+
+#[test]
+fn expired_routes_are_not_listed_and_share_versions_of_the_fib() {
+    let mut harness = Harness::new();
+    expire(&mut harness, SLICES_PER_VERSION + 2);
+    harness.handle_timeout();
+    assert!(harness.state.is_removing());
+    assert_eq!(awaited(&mut harness), [false], "more follow");
+    for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
+        let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
+        assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    }
+    assert!(harness.sent.is_empty(), "lists wait");
+    let mut rounds = Vec::new();
+    while harness.state.is_removing() {
+        harness.state.handle_timeout(harness.now);
+        rounds.extend(awaited(&mut harness));
+    }
+    assert_eq!(rounds.len(), SLICES_PER_VERSION + 1);
+    let versions: Vec<usize> = (0..rounds.len()).filter(|round| rounds[*round]).collect();
+    assert_eq!(versions, [SLICES_PER_VERSION - 2, SLICES_PER_VERSION]);
+    harness.handle_timeout();
+    harness.run();
+    assert_eq!(harness.sent.len(), 2, "and come then");
+    for (wire, _) in &harness.sent {
+        assert_eq!(Data::parse(wire).unwrap().content(), Some(&[][..]), "nothing is left");
+    }
+}
+
+#[test]
+fn expired_routes_make_room_and_do_not_wait_for_a_face_with_many() {
+    let config = ControlConfig { rib_routes_max: 4 * SLICE_PREFIXES, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    expire(&mut harness, 4);
+    harness.handle_timeout();
+    harness.run();
+    for number in 0..4 * SLICE_PREFIXES {
+        let parameters = named(&format!("/again/{number}"));
+        assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
+    }
+    assert!(!harness.state.is_removing(), "all of them were in the way");
+    harness.command(APP, Verb::RibUnregister, &named("/again/0"));
+    create(&mut harness, 400);
+    let period = Some(1000);
+    let parameters = ControlParameters { expiration_period_ms: period, ..named("/few") };
+    assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
+    harness.now.monotonic_ns += SECOND_NS;
+    harness.batches.clear();
+    harness.state.face_destroyed(harness.now, APP);
+    assert_eq!(awaited(&mut harness), [false]);
+    harness.handle_timeout();
+    assert!(harness.state.is_removing());
+    assert_eq!(awaited(&mut harness), [true], "the route whose time is over is used no more");
+}
+
+#[test]
+fn routes_that_end_at_the_same_time_end_a_part_at_a_time() {
+    let mut harness = Harness::new();
+    expire(&mut harness, 4);
     let mut left = Vec::new();
     while harness.state.rib().route_count() > 0 {
         assert!(harness.state.next_deadline_ns().is_some_and(|at| at <= harness.now.monotonic_ns));

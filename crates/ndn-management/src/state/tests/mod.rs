@@ -81,6 +81,8 @@ struct Harness {
     fib: BTreeMap<Name, Vec<NextHop>>,
     /// Data sent since they were last looked at: packet, and whether it may be cached.
     sent: Vec<(Vec<u8>, bool)>,
+    /// Batches of FIB updates since they were last looked at: whether somebody waited.
+    batches: Vec<bool>,
     /// Every other action since they were last looked at.
     actions: Vec<Action>,
 }
@@ -125,6 +127,7 @@ impl Harness {
             nonce: 0,
             fib: BTreeMap::new(),
             sent: Vec::new(),
+            batches: Vec::new(),
             actions: Vec::new(),
         };
         harness.state.face_created(now, record(APP, "fd://20", FaceScope::Local));
@@ -159,7 +162,8 @@ impl Harness {
     fn run(&mut self) {
         while let Some(action) = self.state.poll_action() {
             match action {
-                Action::UpdateFib { updates, .. } => {
+                Action::UpdateFib { updates, is_awaited } => {
+                    self.batches.push(is_awaited);
                     for update in updates {
                         match update {
                             FibUpdate::Set { prefix, next_hops } => {
