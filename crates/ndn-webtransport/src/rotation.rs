@@ -60,9 +60,14 @@ impl Made {
     }
 
     /// Whether it can be shown from `now_s` on for a while.
-    fn holds(&self, now_s: u64) -> bool {
-        let earliest = now_s.saturating_add(TAKE_OVER_S);
-        (earliest..=now_s.saturating_add(LATER_S)).contains(&self.end_s)
+    fn is_valid(&self, now_s: u64) -> bool {
+        !self.is_of_the_future(now_s) && self.end_s >= now_s.saturating_add(TAKE_OVER_S)
+    }
+
+    /// Whether it is not valid yet: the clock was ahead when it was made, or is behind now. A clock that has
+    /// gone back a little, or is minutes behind at the start, leaves it valid.
+    fn is_of_the_future(&self, now_s: u64) -> bool {
+        self.end_s > now_s.saturating_add(EARLIER_S + LATER_S)
     }
 }
 
@@ -92,22 +97,36 @@ impl Rotation {
     /// # Errors
     /// None can be made. What is wrong with the file is logged only.
     pub(crate) fn new(file: Option<PathBuf>, now_s: u64) -> Result<Self, CertificateError> {
-        let mut kept = match file.as_deref().map(read) {
-            Some(Ok(kept)) => kept,
-            None => Vec::new(),
-            Some(Err(error)) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    let file = file.as_deref().unwrap_or(Path::new("")).display();
-                    tracing::warn!(%file, %error, "the kept certificate of WebTransport is not used");
+        let (mut kept, mut is_usable) = (Vec::new(), true);
+        if let Some(path) = &file {
+            let told = path.display();
+            match read(path) {
+                Ok(read) => kept = read,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_unfit(&error) => tracing::warn!(
+                    file = %told, %error,
+                    "the kept certificate of WebTransport is not used, and is replaced"
+                ),
+                Err(error) => {
+                    // It may be a good one: the next start can have it.
+                    is_usable = false;
+                    tracing::warn!(
+                        file = %told, %error,
+                        "the kept certificate of WebTransport cannot be read: there is another one until the next start"
+                    );
                 }
-                Vec::new()
             }
-        };
-        let had_some = !kept.is_empty();
-        kept.retain(|made| made.holds(now_s));
-        let mut kept = kept.into_iter();
+        }
+        let file = file.filter(|_| is_usable);
+        let has_some = !kept.is_empty();
+        let is_early = kept.iter().any(|made| made.is_of_the_future(now_s));
+        let mut kept = kept.into_iter().filter(|made| made.is_valid(now_s));
         let Some(current) = kept.next() else {
-            if had_some {
+            if is_early {
+                tracing::warn!(
+                    "the kept certificate of WebTransport is not valid yet by the clock of this system: addresses with its hash have to be changed"
+                );
+            } else if has_some {
                 tracing::warn!(
                     "the kept certificate of WebTransport has ended: addresses with its hash have to be changed"
                 );
@@ -164,6 +183,12 @@ impl Rotation {
             );
         }
     }
+}
+
+/// Whether this is about what [`read()`] has found, not about reading. A link in its place is found, too.
+fn is_unfit(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Reads what [`write()`] wrote. One that others could read or have written is not taken.
@@ -285,6 +310,36 @@ mod tests {
             1,
             "nothing is left over"
         );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_a_little_leaves_the_kept_certificate() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("certificate.pem");
+        let open = |now_s: u64| Rotation::new(Some(file.clone()), now_s).unwrap();
+        let first = open(NOW_S).hashes();
+        for earlier_s in [1, 600, DAY_S - 1, DAY_S] {
+            assert_eq!(open(NOW_S - earlier_s).hashes(), first, "{earlier_s} s earlier");
+        }
+        // It is not valid before.
+        assert_ne!(open(NOW_S - DAY_S - 1).hashes(), first);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_now_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("certificate.pem");
+        let first = Rotation::new(Some(file.clone()), NOW_S).unwrap().hashes();
+        // A component of the path that is no directory stands for whatever keeps a file from being read.
+        let below = file.join("certificate.pem");
+        let mut other = Rotation::new(Some(below), NOW_S).unwrap();
+        assert_ne!(other.hashes(), first);
+        assert!(other.file.is_none());
+        // Neither at the start nor later is anything written.
+        assert!(other.look(NOW_S + 7 * DAY_S).unwrap());
+        assert_eq!(Rotation::new(Some(file), NOW_S).unwrap().hashes(), first);
+        let unreadable = io::Error::from(rustix::io::Errno::MFILE);
+        assert!(!is_unfit(&unreadable) && is_unfit(&io::ErrorKind::InvalidData.into()));
     }
 
     #[test]

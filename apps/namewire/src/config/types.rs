@@ -377,7 +377,8 @@ pub enum PitTokens {
 pub struct StaticRoute {
     /// The name prefix.
     pub prefix: Name,
-    /// The next hop in canonical form, or with a host name and a port; created as a permanent face unless `static_faces` lists it.
+    /// The next hop in canonical form, or with a host name and a port; created as a permanent face unless
+    /// `static_faces` lists it.
     pub face: FaceUri,
     /// Lower is preferred.
     pub cost: u64,

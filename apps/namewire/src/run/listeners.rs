@@ -10,7 +10,7 @@ use ndn_forwarding::FaceScope;
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 
-use super::directory::{self, OwnFile};
+use super::directory::{self, Access, OwnFile};
 use super::websocket::Admission;
 use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
@@ -103,7 +103,7 @@ impl Listeners {
             listeners.own_files.extend(make_directory(&path)?);
             let socket = open_unix(&path, config.unix.mode)?;
             let own = socket.file_identity();
-            let own = own.map(|identity| OwnFile { path: path.clone(), identity });
+            let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
             listeners.own_files.extend(own);
             let local = LocalEnd::Unix(path);
             listeners.streams.push(StreamListener { socket, local });
@@ -164,7 +164,11 @@ impl Listeners {
         self.own_files.extend(make_directory(&path)?);
         let socket = Listener::unix_messages(&path, config.memif.mode)
             .with_context(|| format!("cannot listen on {} for memif", path.display()))?;
-        let own = socket.file_identity().map(|identity| OwnFile { path: path.clone(), identity });
+        let own = socket.file_identity().map(|identity| OwnFile {
+            path: path.clone(),
+            identity,
+            opened: None,
+        });
         self.own_files.extend(own);
         self.streams.push(StreamListener { socket, local: LocalEnd::Memif(absolute(&path)) });
         Ok(())
@@ -266,7 +270,7 @@ fn is_well_known(path: &Path) -> bool {
 /// Makes the directory of the Unix socket if it is missing; returns it if it was.
 fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
     let advice = || format!("no place for the Unix socket{}", advice(path));
-    directory::make_parent(path).with_context(advice)
+    directory::make_parent(path, Access::Umask).with_context(advice)
 }
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {

@@ -155,8 +155,9 @@ fn open_control_socket(
     let shown = path.display();
     let advice =
         || format!("cannot open the control socket {shown}; choose another path with --control");
-    listeners.own_files.extend(directory::make_parent(&path).with_context(advice)?);
+    let made = directory::make_parent(&path, directory::Access::Umask).with_context(advice)?;
+    listeners.own_files.extend(made);
     let socket = ControlListener::open(&path).with_context(advice)?;
-    listeners.own_files.push(directory::OwnFile { path, identity: socket.file() });
+    listeners.own_files.push(directory::OwnFile { path, identity: socket.file(), opened: None });
     Ok(Some(socket))
 }

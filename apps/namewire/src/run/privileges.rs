@@ -145,17 +145,25 @@ pub(super) fn carry_out(change: &Change, sockets: &OpenSockets) -> anyhow::Resul
 /// Changes the owner of a file that was made, and of nothing that was put in its place.
 fn give_away(file: &OwnFile, user: Option<Uid>, group: Option<Gid>) -> anyhow::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = open(&file.path, flags, Mode::empty())?;
-    if FileIdentity::of_descriptor(&found)? != file.identity {
-        bail!("somebody has put something else there");
-    }
-    Ok(chownat(&found, "", user, group, AtFlags::EMPTY_PATH)?)
+    let found;
+    let ours = match &file.opened {
+        Some(opened) => opened,
+        None => {
+            found = open(&file.path, flags, Mode::empty())?;
+            if FileIdentity::of_descriptor(&found)? != file.identity {
+                bail!("somebody has put something else there");
+            }
+            &found
+        }
+    };
+    Ok(chownat(ours, "", user, group, AtFlags::EMPTY_PATH)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::parse;
+    use crate::run::directory::{self, Access};
 
     fn plan_of(text: &str) -> anyhow::Result<Change> {
         plan(&parse("test", text).unwrap())
@@ -220,13 +228,16 @@ mod tests {
         std::os::unix::fs::symlink(path("socket"), path("link")).unwrap();
         let own = (Some(rustix::process::geteuid()), Some(rustix::process::getegid()));
         let identity = FileIdentity::of(&path("socket")).unwrap();
-        let give = |name: &str| give_away(&OwnFile { path: path(name), identity }, own.0, own.1);
+        let give = |name: &str| {
+            let file = OwnFile { path: path(name), identity, opened: None };
+            give_away(&file, own.0, own.1)
+        };
         give("socket").unwrap();
         for other in ["other", "link", "nothing", "."] {
             give(other).unwrap_err();
         }
-        let identity = FileIdentity::of(directory.path()).unwrap();
-        let made = OwnFile { path: directory.path().to_owned(), identity };
+        let place = directory.path().join("made").join("socket");
+        let made = directory::make_parent(&place, Access::Umask).unwrap().unwrap();
         give_away(&made, own.0, own.1).unwrap();
     }
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use ndn_sys::poll::Waker;
 use ndn_webtransport::{Accepted, Identity, Listen, Rules, Service, Target};
 
-use super::directory::{self, OwnFile};
+use super::directory::{self, Access, OwnFile};
 use super::faces::Wanted;
 use super::websocket::Admission;
 use crate::config::{Config, WebTransportListener};
@@ -105,11 +105,8 @@ pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let made = directory::make_parent(file).ok().flatten()?;
-    // Keys are in there, and nobody has put any there yet.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&made.path, mode).ok()?;
-    Some(made)
+    // Keys are to be in there.
+    directory::make_parent(file, Access::Private).ok().flatten()
 }
 
 impl WebTransport {
