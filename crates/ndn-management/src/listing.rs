@@ -15,6 +15,8 @@ const RUN_ENTRIES_MAX: usize = 64;
 const RUN_LENGTH: usize = 8192;
 /// What a run costs beside its bytes, in bytes.
 const RUN_WORK: usize = 256;
+/// What an entry costs beside its bytes, in bytes: it is looked at, if only to be left out.
+const ENTRY_WORK: usize = 16;
 
 /// The value of a Name TLV, which sorts as the name does.
 type Key = Box<[u8]>;
@@ -61,7 +63,8 @@ impl Listing {
     }
 
     /// Encodes stale runs, about `work` bytes of them; true once there are none. `entries` are those of
-    /// the table from a key on, in order; `encode` appends one, and says whether it changes with time.
+    /// the table from a key on, in order; `encode` appends one, or leaves it out, and says whether it changes
+    /// with time. What an iterator leaves out itself is work that is not counted.
     pub(crate) fn go_on<K: AsRef<[u8]>, E, I: Iterator<Item = (K, E)>>(
         &mut self,
         work: usize,
@@ -84,6 +87,7 @@ impl Listing {
                     break;
                 }
                 is_timed |= encode(&mut bytes, key, entry);
+                done += ENTRY_WORK;
             }
             done += bytes.len() + RUN_WORK;
             if let Some(rest) = rest {
@@ -125,6 +129,9 @@ mod tests {
 
     type Table = BTreeMap<Key, Vec<u8>>;
 
+    /// The value of an entry that is left out.
+    const UNWANTED: [u8; 1] = [250];
+
     fn entry(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         out.push(u8::try_from(key.len()).unwrap());
         out.extend_from_slice(key);
@@ -138,6 +145,9 @@ mod tests {
             table.range::<[u8], _>(from).map(|(key, value)| (&**key, value))
         };
         listing.go_on(work, entries, |out, key, value| {
+            if *value == UNWANTED {
+                return false;
+            }
             // An empty value stands for what changes with time.
             let value = if value.is_empty() { &[time][..] } else { value };
             entry(out, key, value);
@@ -151,7 +161,7 @@ mod tests {
 
     fn naive(table: &Table, time: u8) -> Vec<u8> {
         let mut content = Vec::new();
-        for (key, value) in table {
+        for (key, value) in table.iter().filter(|(_, value)| **value != UNWANTED) {
             let value = if value.is_empty() { &[time][..] } else { value };
             entry(&mut content, key, value);
         }
@@ -172,6 +182,7 @@ mod tests {
         let value = prop_oneof![
             3 => prop::collection::vec(100..200_u8, 1..4),
             1 => Just(Vec::new()),
+            2 => Just(UNWANTED.to_vec()),
             1 => Just(vec![7; RUN_LENGTH]),
         ];
         prop_oneof![
@@ -218,6 +229,24 @@ mod tests {
             prop_assert!(go_on(&mut listing, &table, time, usize::MAX));
             prop_assert_eq!(content(&listing), naive(&table, time));
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_work_and_takes_no_room() {
+        let mut table = Table::new();
+        for number in 0..10_000_u32 {
+            table.insert(number.to_be_bytes().as_slice().into(), UNWANTED.to_vec());
+        }
+        table.insert(9000_u32.to_be_bytes().as_slice().into(), vec![1; 10]);
+        let mut listing = Listing::default();
+        listing.begin();
+        let mut slices = 1;
+        while !go_on(&mut listing, &table, 0, 10_000) {
+            slices += 1;
+        }
+        assert!(slices >= 10_000 * ENTRY_WORK / 20_000, "{slices}");
+        assert_eq!(content(&listing), naive(&table, 0));
+        assert_eq!(listing.runs().count(), 1);
     }
 
     #[test]

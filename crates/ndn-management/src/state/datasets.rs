@@ -24,6 +24,11 @@ const SLICE: usize = 256 << 10;
 /// more than one pass over the table takes.
 const SLICES_MORE_MAX: usize = 256;
 
+/// What an entry of the FIB or the RIB takes, bytes; with long names more, but not many times as much.
+const ENTRY_LENGTH: usize = 64;
+/// The same for a face.
+const FACE_LENGTH: usize = 256;
+
 /// Queries of faces that are answered a slice at a time; more are not answered until one of them is.
 const QUERIES_MAX: usize = 64;
 
@@ -83,13 +88,24 @@ impl ControlState {
             let wire = self.collaborators.signer.sign(&segment.data());
             return self.send(wire, false);
         }
-        if let Dataset::FaceQuery(filter) = dataset {
-            return self.begin_query(now, prefix, filter, telemetry);
-        }
-        match self.content_of(now, dataset, telemetry) {
-            Ok(content) => self.publish_content(now, prefix, content.into(), generation),
-            Err(listed) => self.begin_listing(now, listed, prefix, telemetry),
-        }
+        let content = match dataset {
+            Dataset::FibList => return self.begin_listing(now, Listed::Fib, prefix, telemetry),
+            Dataset::RibList => return self.begin_listing(now, Listed::Rib, prefix, telemetry),
+            Dataset::FaceList => return self.begin_listing(now, Listed::Faces, prefix, telemetry),
+            Dataset::FaceQuery(filter) => return self.begin_query(now, prefix, filter, telemetry),
+            Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
+            Dataset::ChannelList => encode_all(
+                telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
+            ),
+            Dataset::CsInfo => self.cs_info(telemetry).to_vec(),
+            Dataset::StrategyChoiceList => {
+                encode_all(self.strategy_choices.iter().map(|(name, strategy)| StrategyChoice {
+                    name: name.clone(),
+                    strategy: strategy.clone(),
+                }))
+            }
+        };
+        self.publish_content(now, prefix, content.into(), generation);
     }
 
     fn publish_content(
@@ -117,27 +133,26 @@ impl ControlState {
         if self.listings.of(listed).is_some() {
             return;
         }
-        let entry_count = match listed {
+        let slices_left = match listed {
             Listed::Fib => {
                 self.fib.listing.begin();
-                self.fib.len()
+                slices_max(self.fib.len(), ENTRY_LENGTH)
             }
             Listed::Rib => {
                 self.rib.listing.begin();
-                self.rib.route_count()
+                slices_max(self.rib.route_count(), ENTRY_LENGTH)
             }
             Listed::Faces => {
                 self.faces.listing.begin();
-                self.faces.len()
+                slices_max(self.faces.len(), FACE_LENGTH)
             }
         };
-        // Long names take more than that, but not many times as much.
-        let slices_left = entry_count * 64 / SLICE + SLICES_MORE_MAX;
         *self.listings.of(listed) = Some(Unfinished { prefix: prefix.to_name(), slices_left });
         self.slice(now, listed, telemetry);
     }
 
-    /// Begins with the answer to a query, unless it is being made.
+    /// Begins with the answer to a query, unless it is being made; where the query says which faces it can
+    /// be about, that is all of it.
     fn begin_query(
         &mut self,
         now: Now,
@@ -145,12 +160,16 @@ impl ControlState {
         filter: &FaceQueryFilter,
         telemetry: &dyn Telemetry,
     ) {
+        if let Some(content) = self.faces.answer_at_once(filter, telemetry) {
+            return self.publish_content(now, prefix, content.into(), None);
+        }
+        let slices_left = slices_max(self.faces.len(), FACE_LENGTH);
         let queries = &mut self.faces.queries;
         if queries.len() >= QUERIES_MAX || queries.iter().any(|query| query.prefix == prefix) {
             return;
         }
         let number = queries.len();
-        queries.push(FaceQuery::new(prefix.to_name(), filter.clone(), SLICES_MORE_MAX));
+        queries.push(FaceQuery::new(prefix.to_name(), filter.clone(), slices_left));
         self.slice_query(now, number, telemetry);
     }
 
@@ -256,32 +275,6 @@ impl ControlState {
         }
     }
 
-    /// The content of a small dataset, or which large table it is about.
-    fn content_of(
-        &self,
-        now: Now,
-        dataset: &Dataset,
-        telemetry: &dyn Telemetry,
-    ) -> Result<Vec<u8>, Listed> {
-        Ok(match dataset {
-            Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
-            // Queries are answered by `begin_query`.
-            Dataset::FaceList | Dataset::FaceQuery(_) => return Err(Listed::Faces),
-            Dataset::ChannelList => encode_all(
-                telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
-            ),
-            Dataset::FibList => return Err(Listed::Fib),
-            Dataset::RibList => return Err(Listed::Rib),
-            Dataset::CsInfo => self.cs_info(telemetry).to_vec(),
-            Dataset::StrategyChoiceList => {
-                encode_all(self.strategy_choices.iter().map(|(name, strategy)| StrategyChoice {
-                    name: name.clone(),
-                    strategy: strategy.clone(),
-                }))
-            }
-        })
-    }
-
     fn cs_info(&self, telemetry: &dyn Telemetry) -> CsInfo {
         let tables = telemetry.tables();
         let admit = if self.cs.admit { cs_flag::ADMIT } else { 0 };
@@ -314,6 +307,11 @@ impl ControlState {
             counters: telemetry.forwarder(),
         }
     }
+}
+
+/// Slices after which a version of so many entries is ended in one go.
+const fn slices_max(entry_count: usize, entry_length: usize) -> usize {
+    entry_count * entry_length / SLICE + SLICES_MORE_MAX
 }
 
 fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {

@@ -1,6 +1,6 @@
 //! Faces as management knows them, and the `faces/*` commands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 
@@ -130,11 +130,15 @@ impl FaceRecord {
     }
 }
 
+/// Faces that a query names, and that are looked at in one go.
+const NAMED_FACES_MAX: usize = 64;
+
 /// Every face, by number and by remote URI.
 #[derive(Debug)]
 pub(super) struct FaceTable {
     faces: BTreeMap<u64, FaceRecord>,
-    by_remote_uri: BTreeMap<String, u64>,
+    /// Several faces may have the same.
+    by_remote_uri: BTreeSet<(String, u64)>,
     /// By FaceId, as eight bytes that sort like the number.
     pub(super) listing: Listing,
     /// Answers to queries in the making.
@@ -170,7 +174,10 @@ impl FaceTable {
             (FACE_ID_NULL, "null://"),
         ]
         .map(|(face_id, uri)| (face_id, FaceRecord::reserved(face_id, uri)));
-        let (by_remote_uri, listing, queries) = Default::default();
+        let uris =
+            faces.iter().map(|(face_id, face)| (face.properties.remote_uri.clone(), *face_id));
+        let by_remote_uri = uris.collect();
+        let (listing, queries) = Default::default();
         Self { faces: BTreeMap::from(faces), by_remote_uri, listing, queries }
     }
 
@@ -213,32 +220,52 @@ impl FaceTable {
         go_on_listing(faces, listing, work, telemetry, |face| filter.matches(&face.properties))
     }
 
-    pub(super) fn find_remote(&self, remote_uri: &str) -> Option<&FaceRecord> {
-        self.get(*self.by_remote_uri.get(remote_uri)?)
+    /// The answer to a query that has a FaceId, or a remote URI that few faces have.
+    pub(super) fn answer_at_once(
+        &self,
+        filter: &FaceQueryFilter,
+        telemetry: &dyn Telemetry,
+    ) -> Option<Vec<u8>> {
+        let named: Vec<&FaceRecord> = if let Some(face_id) = filter.face_id {
+            self.get(face_id).into_iter().collect()
+        } else {
+            let remote_uri = filter.remote_uri.as_deref()?;
+            self.with_remote_uri(remote_uri).take(NAMED_FACES_MAX + 1).collect()
+        };
+        if named.len() > NAMED_FACES_MAX {
+            return None;
+        }
+        let mut content = Vec::new();
+        for face in named.into_iter().filter(|face| filter.matches(&face.properties)) {
+            face.status(telemetry).encode(&mut content);
+        }
+        Some(content)
     }
 
-    /// The face between two ends, the near one of which may be any.
+    /// In ascending order of their FaceIds.
+    fn with_remote_uri(&self, remote_uri: &str) -> impl DoubleEndedIterator<Item = &FaceRecord> {
+        let range = (remote_uri.to_owned(), 0)..=(remote_uri.to_owned(), u64::MAX);
+        self.by_remote_uri.range(range).filter_map(|(_, face_id)| self.faces.get(face_id))
+    }
+
+    /// The face between two ends, the near one of which may be any: the last one then.
     fn find(&self, remote_uri: &str, local_uri: Option<&str>) -> Option<&FaceRecord> {
-        let Some(local_uri) = local_uri else { return self.find_remote(remote_uri) };
-        self.iter().find(|face| {
-            let properties = &face.properties;
-            properties.remote_uri == remote_uri && properties.local_uri == local_uri
-        })
+        let mut faces = self.with_remote_uri(remote_uri);
+        let Some(local_uri) = local_uri else { return faces.next_back() };
+        faces.find(|face| face.properties.local_uri == local_uri)
     }
 
     pub(super) fn insert(&mut self, record: FaceRecord) {
         self.changed(record.properties.face_id);
         let properties = &record.properties;
-        self.by_remote_uri.insert(properties.remote_uri.clone(), properties.face_id);
+        self.by_remote_uri.insert((properties.remote_uri.clone(), properties.face_id));
         self.faces.insert(properties.face_id, record);
     }
 
     pub(super) fn remove(&mut self, face_id: u64) -> Option<FaceRecord> {
         let record = self.faces.remove(&face_id)?;
         self.changed(face_id);
-        if self.by_remote_uri.get(&record.properties.remote_uri) == Some(&face_id) {
-            self.by_remote_uri.remove(&record.properties.remote_uri);
-        }
+        self.by_remote_uri.remove(&(record.properties.remote_uri.clone(), face_id));
         Some(record)
     }
 
@@ -257,10 +284,12 @@ fn go_on_listing(
 ) -> bool {
     let from = |start: &[u8]| {
         let start = start.try_into().map_or(0, u64::from_be_bytes);
-        let faces = faces.range(start..).filter(|(_, face)| is_wanted(face));
-        faces.map(|(face_id, face)| (face_id.to_be_bytes(), face))
+        faces.range(start..).map(|(face_id, face)| (face_id.to_be_bytes(), face))
     };
     listing.go_on(work, from, |out, _, face| {
+        if !is_wanted(face) {
+            return false;
+        }
         face.status(telemetry).encode(out);
         // Its counters are different the next time.
         true

@@ -129,6 +129,54 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
 }
 
 #[test]
+fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_names() {
+    let mut harness = Harness::new();
+    for face_id in 1000..51_000 {
+        let uri = format!("udp4://192.0.2.1:{}", face_id / 2);
+        harness.state.face_created(harness.now, record(face_id, &uri, FaceScope::NonLocal));
+    }
+    harness.state.face_created(harness.now, record(60_000, "fd://20", FaceScope::Local));
+    harness.run();
+    harness.sent.clear();
+    let uri = |uri: &str| Some(uri.to_owned());
+    let any = FaceQueryFilter::default();
+    let named = [
+        (FaceQueryFilter { face_id: Some(50_999), ..any.clone() }, vec![50_999]),
+        (FaceQueryFilter { face_id: Some(999), ..any.clone() }, vec![]),
+        (FaceQueryFilter { face_id: Some(APP), remote_uri: uri("fd://9"), ..any.clone() }, vec![]),
+        (
+            FaceQueryFilter { remote_uri: uri("udp4://192.0.2.1:700"), ..any.clone() },
+            vec![1400, 1401],
+        ),
+        (FaceQueryFilter { remote_uri: uri("fd://20"), ..any.clone() }, vec![APP, 60_000]),
+        (FaceQueryFilter { remote_uri: uri("null://"), ..any.clone() }, vec![FACE_ID_NULL]),
+    ];
+    for (filter, expected) in named {
+        harness.telemetry.face_reads.set(0);
+        let query = crate::Dataset::FaceQuery(filter).prefix();
+        let faces: Vec<FaceStatus> = decode_dataset(&fetch(&mut harness, &query)).unwrap();
+        let ids: Vec<u64> = faces.iter().map(|face| face.properties.face_id).collect();
+        assert_eq!(ids, expected);
+        assert_eq!(harness.telemetry.face_reads.get(), expected.len());
+    }
+    let filter = FaceQueryFilter { scope: Some(FaceScope::Local), ..any };
+    let query = crate::Dataset::FaceQuery(filter).prefix();
+    let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
+    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    let mut slices = 1;
+    while harness.sent.is_empty() {
+        assert!(harness.state.is_listing());
+        harness.handle_timeout();
+        harness.run();
+        slices += 1;
+    }
+    assert!(slices >= 3, "faces that are left out are work, too");
+    let faces: Vec<FaceStatus> = decode_dataset(&published(&mut harness)).unwrap();
+    let ids: Vec<u64> = faces.iter().map(|face| face.properties.face_id).collect();
+    assert_eq!(ids, [FACE_ID_INTERNAL, FACE_ID_CONTENT_STORE, FACE_ID_NULL, APP, 60_000]);
+}
+
+#[test]
 fn a_malformed_query_gets_a_nack() {
     let mut harness = Harness::new();
     let query = name("/localhost/nfd/faces/query/x");
