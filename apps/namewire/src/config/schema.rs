@@ -286,13 +286,6 @@ fn read_pool(root: &mut Section<'_>, config: &mut Config) {
     section.read("pages", &mut config.pool.pages);
     let capacity = config.pool.capacity;
     if section.has("capacity") {
-        let system = rustix::system::sysinfo();
-        let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
-        if capacity.0 > memory {
-            let reason =
-                format!("{capacity} is more memory than this system has: {}", memory >> 20);
-            section.object("capacity", &format!("{reason}MiB"));
-        }
         // How many "auto" are is known at the start.
         if let WorkerCount::Fixed(workers) = config.forwarder.workers
             && let Some(needed) = config.pool.shortage(workers)

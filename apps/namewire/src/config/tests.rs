@@ -152,9 +152,10 @@ fn numbers_beyond_their_type_are_told_the_bounds_of_the_setting() {
 }
 
 #[test]
-fn packet_buffers_fit_the_memory_and_the_workers() {
-    let found = problems_of("pool.capacity = \"1TiB\"");
-    assert!(found[0].contains("more memory than this system has"), "{found:?}");
+fn packet_buffers_fit_the_workers() {
+    // A file is as good on a small system as on a large one.
+    let pool = parse("test", "pool.capacity = \"1TiB\"").unwrap().pool;
+    assert!(pool.exceeds((1 << 40) - 1) && !pool.exceeds(1 << 40));
     let found = problems_of("forwarder.workers = 4\n\npool.capacity = \"12MiB\"");
     assert!(found[0].contains("3:17: ") && found[0].contains("16MiB; see line 1"), "{found:?}");
     parse("test", "forwarder.workers = 4\npool.capacity = \"16MiB\"").unwrap();

@@ -415,6 +415,12 @@ impl Pool {
             Self::PER_WORKER_MIN.0.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX));
         (self.capacity.0 < needed).then_some(ByteSize(needed))
     }
+
+    /// Whether it is more than a system with so many bytes of memory has.
+    #[must_use]
+    pub fn exceeds(&self, memory_bytes: u64) -> bool {
+        self.capacity.0 > memory_bytes
+    }
 }
 
 impl LogLevel {

@@ -73,7 +73,8 @@ pub(super) struct Listeners {
     pub(super) streams: Vec<StreamListener>,
     /// One set for each worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
-    udp_addresses: Vec<SocketAddr>,
+    /// Where the UDP sockets listen.
+    pub(super) udp_addresses: Vec<SocketAddr>,
     /// For WebTransport sessions; taken by the service.
     pub(super) webtransport: webtransport::Opened,
     /// Where that listens.

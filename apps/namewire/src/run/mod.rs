@@ -92,6 +92,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
     tracing::info!(workers = places.len(), with_faces, "starting");
     missing::warn_of_interfaces(config);
+    memory::warn_of_capacity(&config.pool, places.len());
     let mut listeners = listeners::Listeners::open(config, with_faces)?;
     let control_socket = open_control_socket(config, &mut listeners)?;
     // Before there are threads, which would keep rights of their own.
@@ -103,7 +104,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, &places, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;
-    memory::tell(&config.pool, &places, &dataplane);
+    memory::tell(&places, &dataplane);
     let figures = dataplane.workers().iter().zip(&places);
     let figures = figures.map(|(worker, place)| operator::WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),

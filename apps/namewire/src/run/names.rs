@@ -1,35 +1,74 @@
 //! Host names of configured faces, looked up by threads of their own: a resolver may take its time.
+//!
+//! Who answers a look-up may be anybody on the way to a name server. What it says becomes a far end, and
+//! nothing else: no group, no socket of this system.
 
-use std::net::ToSocketAddrs;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_management::FaceUri;
 use ndn_sys::poll::Waker;
 
 use super::faces::Wanted;
 
+/// Look-ups at one time. The others wait.
+const THREADS_MAX: usize = 4;
+/// Addresses of a host that are tried at most, one after the other.
+const ADDRESSES_MAX: usize = 8;
+
 /// What became of a look-up.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// What for.
     pub(super) wanted: Wanted,
-    /// The far end, in canonical form.
-    pub(super) result: Result<FaceUri, String>,
+    /// The far ends to try in this order, in canonical form; at least one.
+    pub(super) result: Result<Vec<FaceUri>, String>,
+}
+
+/// Finds the far ends of a URI with a host name.
+type Resolve = dyn Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync;
+
+/// What waits for a thread.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(FaceUri, Wanted)>,
+    threads: usize,
 }
 
 /// The control thread's side.
-#[derive(Debug)]
 pub(super) struct HostNames {
+    resolve: Arc<Resolve>,
+    queue: Arc<Mutex<Queue>>,
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
     waker: Arc<Waker>,
+    /// What else to try for the faces of these tickets, should the attempt that goes on fail.
+    left: HashMap<u64, (VecDeque<FaceUri>, Wanted)>,
+}
+
+impl fmt::Debug for HostNames {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resolve: _, queue, answers: _, sender: _, waker: _, left } = self;
+        let mut shown = formatter.debug_struct("HostNames");
+        shown.field("queue", queue).field("left", left).finish_non_exhaustive()
+    }
 }
 
 impl HostNames {
     pub(super) fn new() -> std::io::Result<Self> {
+        Self::with(resolve)
+    }
+
+    fn with(
+        resolve: impl Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
         let (sender, answers) = channel();
-        Ok(Self { answers, sender, waker: Arc::new(Waker::new()?) })
+        let waker = Arc::new(Waker::new()?);
+        let (queue, left) = (Arc::default(), HashMap::new());
+        Ok(Self { resolve: Arc::new(resolve), queue, answers, sender, waker, left })
     }
 
     /// What wakes when there are answers.
@@ -43,51 +82,267 @@ impl HostNames {
         self.answers.try_iter().collect()
     }
 
-    /// Begins to look the host of `uri` up.
+    /// Begins to look the host of `uri` up, when its turn comes.
     ///
     /// # Errors
     /// There is no thread for it.
     pub(super) fn look_up(&self, uri: &FaceUri, wanted: Wanted) -> std::io::Result<()> {
-        let (uri, sender, waker) = (uri.clone(), self.sender.clone(), Arc::clone(&self.waker));
-        let look = move || {
-            let result = resolve(&uri);
-            // If nobody takes it, the forwarder is about to end.
-            let _ = sender.send(Answer { wanted, result });
-            waker.wake();
+        let mut queue = lock(&self.queue);
+        queue.waiting.push_back((uri.clone(), wanted));
+        if queue.threads >= THREADS_MAX {
+            return Ok(());
+        }
+        let (resolve, shared) = (Arc::clone(&self.resolve), Arc::clone(&self.queue));
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let work = move || {
+            while let Some((uri, wanted)) = next(&shared) {
+                let result = resolve(&uri);
+                // If nobody takes it, the forwarder is about to end.
+                let _ = sender.send(Answer { wanted, result });
+                waker.wake();
+            }
         };
-        std::thread::Builder::new().name("resolver".to_owned()).spawn(look).map(drop)
+        match std::thread::Builder::new().name("resolver".to_owned()).spawn(work) {
+            Ok(_) => queue.threads += 1,
+            Err(error) if queue.threads == 0 => {
+                queue.waiting.pop_back();
+                return Err(error);
+            }
+            // Those that run come to it.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The first of these far ends; the others are tried if it fails.
+    pub(super) fn first_of(&mut self, ends: Vec<FaceUri>, wanted: Wanted) -> Option<FaceUri> {
+        let mut ends = VecDeque::from(ends);
+        let first = ends.pop_front();
+        if let Some(ticket) = wanted.ticket {
+            self.left.insert(ticket, (ends, wanted));
+        }
+        first
+    }
+
+    /// What to try next for the face of this ticket, which has failed.
+    pub(super) fn next_of(&mut self, ticket: Option<u64>) -> Option<(FaceUri, Wanted)> {
+        let ticket = ticket?;
+        let (ends, wanted) = self.left.get_mut(&ticket)?;
+        let next = ends.pop_front().map(|end| (end, *wanted));
+        if next.is_none() {
+            self.left.remove(&ticket);
+        }
+        next
+    }
+
+    /// The face of this ticket is there.
+    pub(super) fn is_made(&mut self, ticket: Option<u64>) {
+        if let Some(ticket) = ticket {
+            self.left.remove(&ticket);
+        }
     }
 }
 
-/// The canonical form of a UDP or TCP URI with a host name and a port.
-fn resolve(uri: &FaceUri) -> Result<FaceUri, String> {
-    let scheme = uri.scheme();
+/// Nothing that panics is done with the queue.
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread does next; without anything it ends.
+fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, Wanted)> {
+    let mut queue = lock(queue);
+    let next = queue.waiting.pop_front();
+    if next.is_none() {
+        queue.threads -= 1;
+    }
+    next
+}
+
+/// The canonical forms of a UDP or TCP URI with a host name and a port, in the resolver's order.
+fn resolve(uri: &FaceUri) -> Result<Vec<FaceUri>, String> {
     let port: u16 = uri.port().parse().map_err(|_| format!("{uri} has no port"))?;
     let found = (uri.host(), port).to_socket_addrs();
-    let mut found = found.map_err(|error| format!("{}: {error}", uri.host()))?;
-    let fits = |address: &std::net::SocketAddr| match scheme.chars().last() {
+    let found = found.map_err(|error| format!("{}: {error}", uri.host()))?;
+    far_ends(uri, found)
+}
+
+/// Those of the addresses that were found for the host of `uri` which its scheme asks for, and which may be
+/// that of a neighbour.
+fn far_ends(
+    uri: &FaceUri,
+    found: impl Iterator<Item = SocketAddr>,
+) -> Result<Vec<FaceUri>, String> {
+    let (scheme, host) = (uri.scheme(), uri.host());
+    let fits = |address: &SocketAddr| match scheme.chars().last() {
         Some('4') => address.is_ipv4(),
         Some('6') => address.is_ipv6(),
         _ => true,
     };
-    let address = found.find(fits);
-    let address =
-        address.ok_or_else(|| format!("{} has no address of this IP version", uri.host()))?;
-    Ok(FaceUri::from_socket(scheme.trim_end_matches(['4', '6']), address))
+    let (mut ends, mut refused) = (Vec::new(), None);
+    for address in found.filter(fits) {
+        if let Some(reason) = objection(host, address.ip()) {
+            refused.get_or_insert_with(|| format!("{host} is {}: {reason}", address.ip()));
+            continue;
+        }
+        let end = FaceUri::from_socket(scheme.trim_end_matches(['4', '6']), address);
+        if !ends.contains(&end) && ends.len() < ADDRESSES_MAX {
+            ends.push(end);
+        }
+    }
+    if ends.is_empty() {
+        let none = || format!("{host} has no address of this IP version");
+        return Err(refused.unwrap_or_else(none));
+    }
+    Ok(ends)
+}
+
+/// What speaks against an address that was found for this host. A far end on the loopback interface may have
+/// local scope, so that only `localhost` leads there (RFC 6761, section 6.3), and nowhere else.
+fn objection(host: &str, address: IpAddr) -> Option<&'static str> {
+    let address = address.to_canonical();
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_localhost = host == "localhost" || host.ends_with(".localhost");
+    if address.is_unspecified() || is_compatible(address) {
+        Some("that is no address of a host")
+    } else if address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        Some("that is a group")
+    } else if address.is_loopback() && !is_localhost {
+        Some("that is this system, which only `localhost` may stand for")
+    } else if !address.is_loopback() && is_localhost {
+        Some("that is not this system")
+    } else {
+        None
+    }
+}
+
+/// Whether it is an IPv4 address in the form of IPv6 that is used no more (RFC 4291, section 2.5.5.1).
+fn is_compatible(address: IpAddr) -> bool {
+    let IpAddr::V6(address) = address else { return false };
+    address.segments()[..6] == [0; 6] && !address.is_loopback()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ndn_face::Persistency;
+    use ndn_forwarding::PitTokenPolicy;
+
     use super::*;
+
+    fn uri(text: &str) -> FaceUri {
+        FaceUri::parse(text).unwrap()
+    }
+
+    fn wanted(ticket: u64) -> Wanted {
+        Wanted {
+            ticket: Some(ticket),
+            persistency: Persistency::Permanent,
+            pit_tokens: PitTokenPolicy::WhenSeen,
+            options: ndn_management::request::FaceOptions::default(),
+        }
+    }
+
+    /// What becomes of these addresses, separated by spaces.
+    fn far(text: &str, found: &str) -> Result<String, String> {
+        let found = found.split(' ').map(|one| SocketAddr::new(one.parse().unwrap(), 6363));
+        let ends = far_ends(&uri(text), found)?;
+        Ok(ends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+    }
 
     #[test]
     fn names_become_addresses_of_the_family_that_is_asked_for() {
-        let resolved = |text: &str| resolve(&FaceUri::parse(text).unwrap());
-        assert_eq!(resolved("udp4://localhost:6363").unwrap().to_string(), "udp4://127.0.0.1:6363");
-        assert_eq!(resolved("tcp4://localhost:7000").unwrap().to_string(), "tcp4://127.0.0.1:7000");
-        let either = resolved("udp://localhost:6363").unwrap().to_string();
+        let resolved = |text: &str| resolve(&uri(text)).map(|ends| ends[0].to_string());
+        assert_eq!(resolved("udp4://localhost:6363").unwrap(), "udp4://127.0.0.1:6363");
+        assert_eq!(resolved("tcp4://localhost:7000").unwrap(), "tcp4://127.0.0.1:7000");
+        let either = resolved("udp://localhost:6363").unwrap();
         assert!(["udp4://127.0.0.1:6363", "udp6://[::1]:6363"].contains(&&*either), "{either}");
         let said = resolved("udp4://no-such-host.invalid:6363").unwrap_err();
         assert!(said.contains("no-such-host.invalid"), "{said}");
+        let both = "2001:db8::1 192.0.2.1 2001:db8::1 192.0.2.2";
+        let all = "tcp6://[2001:db8::1]:6363 tcp4://192.0.2.1:6363 tcp4://192.0.2.2:6363";
+        assert_eq!(far("tcp://host.example:6363", both).unwrap(), all);
+        assert_eq!(
+            far("udp4://host.example:6363", both).unwrap(),
+            "udp4://192.0.2.1:6363 udp4://192.0.2.2:6363"
+        );
+        let said = far("udp6://host.example:6363", "192.0.2.1").unwrap_err();
+        assert!(said.contains("IP version"), "{said}");
+        let many: Vec<_> = (1..100).map(|last| format!("192.0.2.{last}")).collect();
+        let tried = far("udp://host.example:6363", &many.join(" ")).unwrap();
+        assert_eq!(tried.split(' ').count(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn what_no_neighbour_has_is_refused_whoever_says_so() {
+        let groups = ["224.0.0.1", "239.1.2.3", "255.255.255.255", "ff02::1", "::ffff:224.0.0.1"];
+        let nowhere = ["0.0.0.0", "::", "::ffff:0.0.0.0", "::127.0.0.1"];
+        let loopback = ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"];
+        for (addresses, reason) in
+            [(&groups[..], "a group"), (&nowhere, "no address"), (&loopback, "this system")]
+        {
+            for address in addresses {
+                for scheme in ["udp", "tcp"] {
+                    let text = format!("{scheme}://host.example:6363");
+                    let said = far(&text, address).unwrap_err();
+                    assert!(said.contains(reason) && said.contains("host.example"), "{said}");
+                    let others = far(&text, &format!("{address} 192.0.2.1")).unwrap();
+                    assert_eq!(others, format!("{scheme}4://192.0.2.1:6363"));
+                }
+            }
+        }
+        for name in ["localhost", "LocalHost", "forwarder.localhost", "localhost."] {
+            let text = format!("tcp://{name}:6363");
+            assert_eq!(far(&text, "192.0.2.1 127.0.0.1").unwrap(), "tcp4://127.0.0.1:6363");
+            far(&text, "192.0.2.1").unwrap_err();
+        }
+        far("tcp://localhost.example:6363", "127.0.0.1").unwrap_err();
+    }
+
+    #[test]
+    fn many_names_are_looked_up_by_few_threads() {
+        let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counted = Arc::clone(&running);
+        let mut names = HostNames::with(move |uri| {
+            let (now, most) = &*counted;
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::yield_now();
+            now.fetch_sub(1, Ordering::SeqCst);
+            Err(uri.to_string())
+        })
+        .unwrap();
+        let mut missing: BTreeSet<u64> = (0..1000).collect();
+        for ticket in missing.clone() {
+            names
+                .look_up(&uri(&format!("udp://host{ticket}.example:6363")), wanted(ticket))
+                .unwrap();
+        }
+        while !missing.is_empty() {
+            let answer = names.answers.recv().unwrap();
+            let ticket = answer.wanted.ticket.unwrap();
+            assert!(missing.remove(&ticket));
+            let said = answer.result.unwrap_err();
+            assert!(said.contains(&format!("host{ticket}.example")), "{said}");
+        }
+        assert!(names.take_answers().is_empty());
+        assert!(running.1.load(Ordering::SeqCst) <= THREADS_MAX);
+    }
+
+    #[test]
+    fn the_addresses_of_a_host_are_tried_one_after_the_other() {
+        let mut names = HostNames::new().unwrap();
+        let ends = ["udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363", "udp4://192.0.2.3:6363"];
+        let ends = ends.map(uri);
+        assert_eq!(names.first_of(ends.to_vec(), wanted(7)).as_ref(), Some(&ends[0]));
+        assert!(names.next_of(Some(8)).is_none() && names.next_of(None).is_none());
+        assert_eq!(names.next_of(Some(7)).unwrap().0, ends[1]);
+        assert_eq!(names.next_of(Some(7)).unwrap().0, ends[2]);
+        assert!(names.next_of(Some(7)).is_none());
+        assert!(names.left.is_empty());
+        // A face that was made has no other address.
+        names.first_of(ends.to_vec(), wanted(7)).unwrap();
+        names.is_made(Some(7));
+        assert!(names.next_of(Some(7)).is_none());
     }
 }

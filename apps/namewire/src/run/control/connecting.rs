@@ -52,10 +52,16 @@ impl Control {
         }
     }
 
-    /// A face could not be made, for this one and the others who wanted it.
+    /// A face could not be made, for this one and the others who wanted it. Its host may have other addresses,
+    /// which are tried first.
     pub(super) fn not_connected(&mut self, now: Now, ticket: Option<u64>, code: u32, text: &str) {
         let others = self.connecting.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
+            if let Some((remote, wanted)) = self.names.next_of(ticket) {
+                tracing::info!(%remote, "the next address of its host is tried");
+                self.create_face(now, &remote, None, wanted);
+                continue;
+            }
             self.statics.connect_failed(now.monotonic_ns, ticket, text);
             self.creation_failed(now, ticket, code, text);
         }

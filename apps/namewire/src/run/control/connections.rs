@@ -164,13 +164,33 @@ impl Control {
     pub(super) fn take_addresses(&mut self, now: Now) {
         for Answer { wanted, result } in self.names.take_answers() {
             match result {
-                Ok(remote) => self.create_face(now, &remote, None, wanted),
+                Ok(mut ends) => {
+                    self.keep_reachable(&mut ends);
+                    match self.names.first_of(ends, wanted) {
+                        Some(remote) => self.create_face(now, &remote, None, wanted),
+                        None => {
+                            let reason = "no UDP listener of the IP versions of its host is open";
+                            self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, reason);
+                        }
+                    }
+                }
                 Err(reason) => {
                     info!(reason, "the host of a configured face is not found");
                     self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &reason);
                 }
             }
         }
+    }
+
+    /// Leaves out what there is no socket for: UDP faces send from those of the listeners.
+    fn keep_reachable(&self, ends: &mut Vec<ndn_management::FaceUri>) {
+        let listening = &self.listeners.udp_addresses;
+        ends.retain(|end| {
+            let is_open = |address: SocketAddr| {
+                listening.iter().any(|own| own.is_ipv4() == address.is_ipv4())
+            };
+            !end.scheme().starts_with("udp") || end.socket_address().is_none_or(is_open)
+        });
     }
 
     /// Makes an Ethernet, memif, UDP, TCP or WebTransport face, or begins to.

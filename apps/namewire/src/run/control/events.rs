@@ -23,6 +23,7 @@ impl Control {
             Event::FaceAdded { ticket, face } => self.face_added(now, ticket, &face),
             Event::FaceExists { ticket, face_id } => {
                 let record = self.state.face(face_id).cloned();
+                self.names.is_made(ticket);
                 self.statics.face_exists(&mut self.state, ticket, face_id);
                 if let (Some(ticket), Some(record)) = (self.take_ticket(ticket), record) {
                     self.state.face_creation_done(now, ticket, Ok(CreatedFace::Existing(record)));
@@ -139,6 +140,7 @@ impl Control {
             }
             None => self.state.face_created(now, record),
         }
+        self.names.is_made(ticket);
         self.statics.face_added(&mut self.state, ticket, face_id);
         self.serve_others(now, ticket, face_id);
         if face_id == FACE_ID_INTERNAL {
