@@ -67,6 +67,12 @@ impl InternalEnd {
         self.outgoing.slots() > 0
     }
 
+    /// How many frames sent here the other end has not received yet.
+    #[must_use]
+    pub fn unreceived(&self) -> usize {
+        self.outgoing.buffer().capacity() - self.outgoing.slots()
+    }
+
     /// The next frame, if there is one.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         self.incoming.pop().ok()
@@ -115,9 +121,11 @@ mod tests {
         near.send(vec![1]).unwrap();
         near.send(vec![2]).unwrap();
         assert!(!near.has_room());
+        assert_eq!((near.unreceived(), far.unreceived()), (2, 0));
         assert_eq!(near.send(vec![3]), Err(vec![3]));
         far.reset();
         assert_eq!(far.receive(), Some(vec![1]));
+        assert_eq!(near.unreceived(), 1);
         near.send(vec![4]).unwrap();
         drop(near);
         assert!(!far.is_closed());

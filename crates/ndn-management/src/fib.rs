@@ -176,13 +176,17 @@ impl Fib {
 
     /// The next hops through a face that are not what the RIB wants: prefix and cost.
     pub fn own_next_hops(&self, face_id: u64) -> impl Iterator<Item = (&Name, u64)> {
-        let hop_of =
-            move |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();
-        self.prefixes_of(face_id).filter_map(move |prefix| {
-            let entry = self.entries.get(prefix)?;
-            let hop = hop_of(&entry.next_hops)?;
-            (hop_of(&entry.from_rib) != Some(hop)).then_some((prefix, hop.cost))
-        })
+        self.prefixes_of(face_id)
+            .filter_map(move |prefix| Some((prefix, self.own_next_hop(prefix, face_id)?)))
+    }
+
+    /// The cost of the next hop of a prefix through a face that is not what the RIB wants.
+    #[must_use]
+    pub fn own_next_hop(&self, prefix: &Name, face_id: u64) -> Option<u64> {
+        let hop_of = |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();
+        let entry = self.entries.get(prefix.value())?;
+        let hop = hop_of(&entry.next_hops)?;
+        (hop_of(&entry.from_rib) != Some(hop)).then_some(hop.cost)
     }
 
     fn prefixes_of(&self, face_id: u64) -> impl Iterator<Item = &Name> {

@@ -50,14 +50,19 @@ impl Destinations {
         }
     }
 
-    /// Gives some of them to a face; true once there are none left. Next hops come behind all routes,
-    /// whose own next hops they may replace.
-    pub(super) fn give(&mut self, state: &mut ControlState, face_id: u64) -> bool {
+    /// Gives some of them to a face; true once there are none left. What it has got meanwhile is newer, and
+    /// stays; what has expired does not come back. Next hops come behind all routes, whose own next hops
+    /// they may replace.
+    pub(super) fn give(&mut self, state: &mut ControlState, now_ns: u64, face_id: u64) -> bool {
         let mut given = 0;
         while given < SLICE
-            && let Some(((prefix, _), route)) = self.routes.pop_first()
+            && let Some(((prefix, origin), route)) = self.routes.pop_first()
         {
             given += 1;
+            let is_over = route.expires_at_ns.is_some_and(|at| at <= now_ns);
+            if is_over || state.rib().find(prefix.as_ref(), face_id, origin).is_some() {
+                continue;
+            }
             if let Err(error) = state.add_route(prefix.as_ref(), Route { face_id, ..route }) {
                 warn!(%prefix, %error, "a route of a face that has come back was refused");
             }
@@ -66,6 +71,9 @@ impl Destinations {
             && let Some((prefix, cost)) = self.next_hops.pop_first()
         {
             given += 1;
+            if state.fib().own_next_hop(&prefix, face_id).is_some() {
+                continue;
+            }
             if let Err(error) = state.add_next_hop(&prefix, NextHop { face_id, cost }) {
                 warn!(%prefix, %error, "a next hop of a face that has come back was refused");
             }
@@ -147,7 +155,7 @@ mod tests {
 
         let mut away = Destinations::of(&state, 300);
         state.face_destroyed(NOW, 300);
-        assert!(away.give(&mut state, 302));
+        assert!(away.give(&mut state, 1, 302));
         assert_eq!(fib(&state, 302), before);
         assert_eq!(state.rib().routes_to(302).count(), routes);
     }
@@ -163,8 +171,50 @@ mod tests {
         away.forget(&name("/a"), Some(65));
         away.forget(&name("/a"), None);
         away.forget(&name("/f"), None);
-        assert!(away.give(&mut state, 302));
+        assert!(away.give(&mut state, 1, 302));
         assert_eq!(fib(&state, 302), [("/a".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn newer_commands_on_the_face_that_has_come_back_hold() {
+        let mut state = control(&[300, 302]);
+        for prefix in ["/a", "/b"] {
+            register(&mut state, prefix, 300, 65, 7);
+        }
+        register(&mut state, "/a", 300, 0, 9);
+        for (prefix, cost) in [("/f", 3), ("/g", 4), ("/r", 5)] {
+            state.add_next_hop(&name(prefix), NextHop { face_id: 300, cost }).unwrap();
+        }
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        let newer =
+            Route { face_id: 302, origin: 65, cost: 2, flags: 0, expires_at_ns: Some(5000) };
+        state.add_route(name("/a").as_ref(), newer).unwrap();
+        state.add_next_hop(&name("/f"), NextHop { face_id: 302, cost: 1 }).unwrap();
+        // What the FIB has of a route is not its own.
+        register(&mut state, "/r", 302, 0, 8);
+        assert!(away.give(&mut state, 1, 302));
+        assert_eq!(state.rib().find(name("/a").as_ref(), 302, 65), Some(&newer));
+        let cost = |prefix: &str, origin| {
+            state.rib().find(name(prefix).as_ref(), 302, origin).map(|route| route.cost)
+        };
+        assert_eq!([cost("/a", 0), cost("/b", 65), cost("/r", 0)], [Some(9), Some(7), Some(8)]);
+        let expected = [("/a", 2), ("/b", 7), ("/f", 1), ("/g", 4), ("/r", 5)];
+        assert_eq!(fib(&state, 302), expected.map(|(prefix, cost)| (prefix.to_owned(), cost)));
+    }
+
+    #[test]
+    fn what_has_expired_does_not_come_back() {
+        let mut state = control(&[300, 302]);
+        for (prefix, expires_at_ns) in [("/a", 1000), ("/b", 1001)] {
+            let expires_at_ns = Some(expires_at_ns);
+            let route = Route { face_id: 300, origin: 0, cost: 7, flags: 1, expires_at_ns };
+            state.add_route(name(prefix).as_ref(), route).unwrap();
+        }
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        assert!(away.give(&mut state, 1000, 302));
+        assert_eq!(fib(&state, 302), [("/b".to_owned(), 7)]);
     }
 
     #[test]
@@ -177,7 +227,7 @@ mod tests {
         let before = fib(&state, 300);
         let mut away = Destinations::of(&state, 300);
         let mut left = Vec::new();
-        while !away.give(&mut state, 302) {
+        while !away.give(&mut state, 1, 302) {
             left.push((away.routes.len(), away.next_hops.len()));
         }
         assert_eq!(left, [(SLICE, 1), (0, 1)]);

@@ -1,7 +1,7 @@
 //! Faces and routes that are there for good: those of the configuration, and permanent faces of
 //! WebTransport sessions, which the worker cannot open again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ndn_face::Persistency;
@@ -76,7 +76,7 @@ pub(super) struct StaticSetup {
     faces: BTreeMap<u64, StaticFace>,
     next_ticket: u64,
     /// Faces that have come back, and what they have not been given yet of where they led to.
-    returning: Vec<(u64, Destinations)>,
+    returning: VecDeque<(u64, Destinations)>,
     routes: Vec<StaticRoute>,
     /// How long to wait before another attempt to connect; doubled each time.
     retry_ns_min: u64,
@@ -91,7 +91,7 @@ impl StaticSetup {
         let mut setup = Self {
             faces: BTreeMap::new(),
             next_ticket: FIRST_TICKET,
-            returning: Vec::new(),
+            returning: VecDeque::new(),
             routes: config.static_routes.clone(),
             retry_ns_min: nanos(config.faces.reconnect_min),
             retry_ns_max: nanos(config.faces.reconnect_max),
@@ -148,11 +148,13 @@ impl StaticSetup {
         due.chain(returning).min()
     }
 
-    /// Gives faces that have come back more of where they led to.
-    pub(super) fn go_on_returning(&mut self, state: &mut ControlState) {
-        self.returning.retain_mut(|(face_id, destinations)| {
-            state.face(*face_id).is_some() && !destinations.give(state, *face_id)
-        });
+    /// Gives a face that has come back more of where it led to, each of them in turn. Commands that were
+    /// taken before have been carried out with all that they ask for, so that none is undone.
+    pub(super) fn go_on_returning(&mut self, state: &mut ControlState, now_ns: u64) {
+        let Some((face_id, mut destinations)) = self.returning.pop_front() else { return };
+        if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
+            self.returning.push_back((face_id, destinations));
+        }
     }
 
     /// The faces to be begun now.
@@ -167,7 +169,8 @@ impl StaticSetup {
         due
     }
 
-    /// A face was made; adds its routes if it is one of these.
+    /// A face was made; adds its routes of the configuration if it is one of these. Where it led to before
+    /// is given to it by [`go_on_returning`](Self::go_on_returning).
     pub(super) fn face_added(
         &mut self,
         state: &mut ControlState,
@@ -180,10 +183,8 @@ impl StaticSetup {
         face.failure = None;
         face.retry_ns = retry_ns;
         let remote = face.remote.clone();
-        if let Some((_, mut destinations)) = face.away.take()
-            && !destinations.give(state, face_id)
-        {
-            self.returning.push((face_id, destinations));
+        if let Some((_, destinations)) = face.away.take() {
+            self.returning.push_back((face_id, destinations));
         }
         let is_lost = |face: &mut StaticFace| face.lost.is_some();
         if let Some(ticket) = ticket.filter(|_| self.face_of(ticket).is_some_and(is_lost)) {
@@ -246,8 +247,13 @@ impl StaticSetup {
     /// opened, and its face gets the routes of this one.
     pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
         let LostSession { face_id, remote, wanted, mut destinations } = lost;
-        let left = self.returning.extract_if(.., |(returning, _)| *returning == face_id);
-        left.for_each(|(_, left)| destinations.add(left));
+        self.returning.retain_mut(|(returning, left)| {
+            let is_it = *returning == face_id;
+            if is_it {
+                destinations.add(std::mem::take(left));
+            }
+            !is_it
+        });
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
             face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
             face.away = Some((face_id, destinations));
@@ -380,10 +386,38 @@ mod tests {
 
             state.face_created(now, faces::record(&self::created(face_id + 1)));
             setup.face_added(&mut state, ticket, face_id + 1);
+            setup.go_on_returning(&mut state, later);
             let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
             assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
             assert!(setup.faces.is_empty(), "it is a face like others again");
         }
+    }
+
+    #[test]
+    fn faces_that_have_come_back_take_turns() {
+        let mut setup = StaticSetup::new(&Config::default());
+        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let mut state = ControlState::new(ControlConfig::default(), collaborators);
+        let now = Now { monotonic_ns: 1, unix_us: 1 };
+        for face_id in [300, 301, 302] {
+            state.face_created(now, faces::record(&created(face_id)));
+            for number in 0..1000 {
+                let prefix = Name::from_uri(&format!("/{number}")).unwrap();
+                let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+                state.add_route(prefix.as_ref(), route).unwrap();
+            }
+            setup.returning.push_back((face_id + 10, Destinations::of(&state, face_id)));
+            state.face_destroyed(now, face_id);
+            state.face_created(now, faces::record(&created(face_id + 10)));
+        }
+        // The second goes again.
+        state.face_destroyed(now, 311);
+        let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
+        while setup.next_deadline_ns().is_some() {
+            setup.go_on_returning(&mut state, 1);
+            assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
+        }
+        assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub enum Action {
         /// The face.
         face_id: u64,
     },
-    /// A route was taken back that is not there. If its face is away and will have its routes again, this
-    /// is not one of them.
+    /// A route was taken back. If its face is away and will have its routes again, or has not got all of
+    /// them yet, this is not one of them.
     ForgetRoute {
         /// The prefix.
         prefix: Name,

@@ -109,14 +109,10 @@ impl ControlState {
                 self.fib_add_next_hop(&prefix, NextHop { face_id, cost }, success)
             }
             Request::FibRemoveNextHop { prefix, face_id } => {
-                let update = self.fib.remove_next_hop(&prefix, face_id);
-                let was_there = update.is_some() && self.faces.get(face_id).is_some();
-                if let Some(update) = update {
+                if let Some(update) = self.fib.remove_next_hop(&prefix, face_id) {
                     self.fib_changed(update);
                 }
-                if !was_there {
-                    self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin: None });
-                }
+                self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin: None });
                 Outcome::Reply(success)
             }
             Request::CsConfig { capacity, admit, serve } => self.cs_config(capacity, admit, serve),
@@ -185,13 +181,12 @@ impl ControlState {
         removed
     }
 
-    /// Removes a route for somebody who may mean one of a face that is away.
+    /// Removes a route for somebody who may mean one of a face that is away, or that has come back and has
+    /// not got the older one of this prefix yet.
     fn take_route_back(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) {
-        let was_there = self.remove_route(prefix, face_id, origin);
-        if !was_there || self.faces.get(face_id).is_none() {
-            let (prefix, origin) = (prefix.to_name(), Some(origin));
-            self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin });
-        }
+        self.remove_route(prefix, face_id, origin);
+        let (prefix, origin) = (prefix.to_name(), Some(origin));
+        self.actions.push_back(Action::ForgetRoute { prefix, face_id, origin });
     }
 
     fn rib_register(

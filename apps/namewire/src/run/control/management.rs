@@ -7,6 +7,7 @@ use ndn_security::trust::AnchorChange;
 use tracing::{error, info, warn};
 
 use super::Control;
+use super::replies::segment_name;
 use crate::run::faces;
 use crate::run::tables::Published;
 use crate::run::telemetry::Figures;
@@ -26,6 +27,10 @@ impl Control {
     /// # Errors
     /// A worker has ended.
     pub(super) fn handle_interests(&mut self, now: Now) -> Result<(), WorkerGone> {
+        if self.replies.is_full() {
+            self.is_behind = true;
+            return Ok(());
+        }
         let mut figures = None;
         for _ in 0..INTERESTS_PER_ROUND {
             let Some(frame) = self.internal.receive() else {
@@ -94,12 +99,17 @@ impl Control {
 
     /// Carries out what the state machine wants done, and sends it off.
     pub(super) fn work(&mut self, now: Now) {
-        while let Some(action) = self.state.poll_action() {
-            self.perform(now, action);
-        }
+        self.perform_all(now);
         self.publish_tables();
         self.send_replies();
         self.dataplane.wake();
+    }
+
+    /// Carries out what the state machine wants done, but for what workers see of it.
+    pub(super) fn perform_all(&mut self, now: Now) {
+        while let Some(action) = self.state.poll_action() {
+            self.perform(now, action);
+        }
     }
 
     /// Hands changed tables to the workers. While what leads to faces that are gone is removed a part at a
@@ -118,7 +128,7 @@ impl Control {
     /// Sends replies as far as the internal face has room. Tables have been sent before: the
     /// worker uses them from the moment at which it sees the reply.
     pub(super) fn send_replies(&mut self) {
-        if self.unsent.is_empty() {
+        if self.replies.is_empty() {
             return;
         }
         // The worker carries out commands before it looks at the internal face again.
@@ -127,12 +137,7 @@ impl Control {
         if !self.dataplane.is_settled() {
             return;
         }
-        while let Some(frame) = self.unsent.pop_front() {
-            if let Err(frame) = self.internal.send(frame) {
-                self.unsent.push_front(frame);
-                return;
-            }
-        }
+        self.replies.send(&mut self.internal);
     }
 
     /// UDP peers that spoke first share a socket. To some of them Interests will be sent now: what they
@@ -161,10 +166,14 @@ impl Control {
                 }
             }
             Action::SendData { wire, may_cache } => {
-                self.unsent.push_back(reply_frame(&wire, may_cache));
+                let frame = reply_frame(&wire, may_cache);
+                match segment_name(&wire, may_cache) {
+                    Some(name) => self.replies.push_segment(now, name, frame),
+                    None => self.replies.push(frame),
+                }
             }
             Action::SendInterest { wire, next_hop } => {
-                self.unsent.push_back(interest_frame(&wire, next_hop));
+                self.replies.push(interest_frame(&wire, next_hop));
             }
             Action::CreateFace { ticket, specification } => {
                 let ticket = self.new_ticket(ticket);

@@ -11,6 +11,7 @@
 //! | `operator` | what the control socket asks for |
 //! | `webtransport` | faces of sessions |
 //! | `refusals` | the log of commands |
+//! | `replies` | what was said and is not read yet |
 //! | `quotas` | faces that exceed their quotas: held back, told of |
 
 mod connecting;
@@ -23,10 +24,11 @@ mod operator;
 mod path_mtu;
 mod quotas;
 mod refusals;
+mod replies;
 mod websocket;
 mod webtransport;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -54,6 +56,7 @@ use connecting::ConnectingFaces;
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
 use refusals::Refusals;
+use replies::Replies;
 use websocket::PendingHandshake;
 
 use super::access;
@@ -156,8 +159,7 @@ pub(super) struct Control {
     link_monitor: Option<LinkMonitor>,
     operator: OperatorRequests,
     key_chain: Arc<Waker>,
-    /// Replies that the internal face had no room for.
-    unsent: VecDeque<Vec<u8>>,
+    replies: Replies,
     captures: Captures,
     /// The worker shows its frames to captures.
     is_tapped: bool,
@@ -231,7 +233,7 @@ impl Control {
             link_monitor,
             operator,
             key_chain,
-            unsent: VecDeque::new(),
+            replies: Replies::default(),
             captures: Captures::default(),
             is_tapped: false,
             is_announced: false,
@@ -312,10 +314,10 @@ impl Control {
     }
 
     fn timeout(&self, now: Now) -> Option<Duration> {
-        if self.is_behind {
+        if self.is_behind && !self.replies.is_full() {
             return Some(Duration::ZERO);
         }
-        if !self.unsent.is_empty() || self.dataplane.is_backed_up() {
+        if !self.replies.is_empty() || self.dataplane.is_backed_up() {
             return Some(RETRY);
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
@@ -359,7 +361,9 @@ impl Control {
             }
         }
         self.resume_accepting(now);
-        self.statics.go_on_returning(&mut self.state);
+        // What was taken back in this round does not come back in it.
+        self.perform_all(now);
+        self.statics.go_on_returning(&mut self.state, now.monotonic_ns);
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
             self.make_face(now, &remote, local.as_ref(), wanted);
         }
@@ -489,3 +493,6 @@ fn internal_face(end: InternalEnd) -> NewFace {
         local: FaceUri::Internal,
     }
 }
+
+#[cfg(test)]
+mod tests;

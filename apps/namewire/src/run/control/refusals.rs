@@ -40,6 +40,13 @@ impl Refusals {
         }
     }
 
+    /// Logs that so many segments of datasets have been dropped, because as many wait as may.
+    pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
+        if self.admit(now.monotonic_ns).is_some() {
+            warn!(dropped, "segments of lists were dropped: more are asked for than are read");
+        }
+    }
+
     /// Logs what became of an Interest to management.
     pub(super) fn report(&mut self, now: Now, face_id: u64, handled: Handled) {
         match handled {

@@ -181,6 +181,9 @@ impl Harness {
                 return registered;
             }
             for action in actions {
+                if matches!(action, Action::ForgetRoute { .. }) {
+                    continue;
+                }
                 let Action::SendInterest { wire, next_hop: None } = action else {
                     panic!("{action:?}")
                 };

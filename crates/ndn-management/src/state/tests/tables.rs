@@ -134,7 +134,7 @@ fn direct_next_hops() {
 }
 
 #[test]
-fn what_is_taken_back_of_a_face_that_is_away_is_told() {
+fn what_is_taken_back_is_told() {
     let mut harness = Harness::new();
     let forgotten = |face_id, origin| {
         let prefix = name("/a");
@@ -150,7 +150,8 @@ fn what_is_taken_back_of_a_face_that_is_away_is_told() {
         let add = [Verb::RibRegister, Verb::FibAddNextHop][usize::from(origin.is_none())];
         assert!(harness.command(APP, add, &of(TUNNEL)).is_ok());
         assert!(harness.command(APP, verb, &of(TUNNEL)).is_ok());
-        assert_eq!(harness.take_actions(), [], "it was there");
+        // Another one of it may be to come.
+        assert_eq!(harness.take_actions(), forgotten(TUNNEL, origin), "it was there");
     }
     let ends =
         ControlParameters { expiration_period_ms: Some(0), face_id: Some(9999), ..named("/a") };

@@ -1,0 +1,237 @@
+//! What management has said and the data plane has not read yet.
+//!
+//! Answers to commands and notifications are short and go first. Segments of datasets are as long as a
+//! packet may be, and a client that sends an Interest again and again asks for one each time: they wait
+//! behind, so many bytes of them and each segment once, and few of them at a time are in the ring to the
+//! worker, which has no order but that of arrival.
+
+use std::collections::{HashSet, VecDeque};
+
+use ndn_face::InternalEnd;
+use ndn_management::Now;
+use ndn_packet::{Data, NameRef};
+
+use super::refusals::Refusals;
+
+/// Segments that may wait, bytes; more are dropped, and the Interests for them are sent again.
+const SEGMENTS_MAX_BYTES: usize = 8 << 20;
+/// Other frames that may wait, bytes; with more of them no Interests are taken.
+const REPLIES_MAX_BYTES: usize = 4 << 20;
+/// Segments in the ring to the worker, bytes, before another one goes there: a few of the portions that a
+/// busy worker reads at a time.
+const RING_SEGMENTS_BYTES: usize = 192 << 10;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    /// All that is no segment.
+    first: VecDeque<Vec<u8>>,
+    first_bytes: usize,
+    segments: VecDeque<Segment>,
+    segment_bytes: usize,
+    /// Names of `segments`.
+    names: HashSet<Box<[u8]>>,
+    /// How many bytes of a segment each frame is that the worker has not read yet; zero for others.
+    sent: VecDeque<usize>,
+    sent_bytes: usize,
+    dropped: u64,
+    /// The log of `dropped`.
+    drops: Refusals,
+}
+
+#[derive(Debug)]
+struct Segment {
+    /// The value of its Name TLV.
+    name: Box<[u8]>,
+    frame: Vec<u8>,
+}
+
+impl Replies {
+    /// Whether nothing waits here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.segments.is_empty()
+    }
+
+    /// Whether there is so much that no further Interests should be answered now.
+    pub(super) fn is_full(&self) -> bool {
+        self.first_bytes >= REPLIES_MAX_BYTES
+    }
+
+    /// A frame that goes before all segments.
+    pub(super) fn push(&mut self, frame: Vec<u8>) {
+        self.first_bytes += frame.len();
+        self.first.push_back(frame);
+    }
+
+    /// A segment of a dataset: dropped if it waits already, which answers this Interest, too, or if too
+    /// many others do.
+    pub(super) fn push_segment(&mut self, now: Now, name: NameRef<'_>, frame: Vec<u8>) {
+        if self.names.contains(name.value()) {
+            return;
+        }
+        if self.segment_bytes + frame.len() > SEGMENTS_MAX_BYTES {
+            self.dropped += 1;
+            self.drops.segment_dropped(now, self.dropped);
+            return;
+        }
+        let name = Box::<[u8]>::from(name.value());
+        self.names.insert(name.clone());
+        self.segment_bytes += frame.len();
+        self.segments.push_back(Segment { name, frame });
+    }
+
+    /// Sends as much as there may be in the ring.
+    pub(super) fn send(&mut self, end: &mut InternalEnd) {
+        for _ in end.unreceived()..self.sent.len() {
+            self.sent_bytes -= self.sent.pop_front().unwrap_or(0);
+        }
+        while let Some(frame) = self.first.pop_front() {
+            let len = frame.len();
+            if let Err(frame) = end.send(frame) {
+                self.first.push_front(frame);
+                return;
+            }
+            self.first_bytes -= len;
+            self.sent.push_back(0);
+        }
+        while self.sent_bytes < RING_SEGMENTS_BYTES
+            && let Some(Segment { name, frame }) = self.segments.pop_front()
+        {
+            let len = frame.len();
+            if let Err(frame) = end.send(frame) {
+                self.segments.push_front(Segment { name, frame });
+                return;
+            }
+            self.names.remove(&name);
+            self.segment_bytes -= len;
+            self.sent.push_back(len);
+            self.sent_bytes += len;
+        }
+    }
+}
+
+/// The name of a Data that is a segment of a dataset. Answers to commands may be cached, whatever name the
+/// command had.
+pub(super) fn segment_name(wire: &[u8], may_cache: bool) -> Option<NameRef<'_>> {
+    if may_cache {
+        return None;
+    }
+    let name = Data::parse(wire).ok()?.name();
+    name.last()?.as_segment()?;
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::{DataSigner, DigestSigner};
+    use ndn_packet::{DataBuilder, Name};
+
+    use super::*;
+
+    const NOW: Now = Now { monotonic_ns: 1, unix_us: 1 };
+    const SEGMENT_BYTES: usize = 8192;
+
+    fn segment(number: u64) -> Name {
+        let mut name = Name::from_uri("/localhost/nfd/fib/list").unwrap();
+        name.push_version(7).push_segment(number);
+        name
+    }
+
+    fn push(replies: &mut Replies, number: u64) {
+        let first = u8::try_from(number % 251).unwrap();
+        replies.push_segment(NOW, segment(number).as_ref(), vec![first; SEGMENT_BYTES]);
+    }
+
+    /// Lengths of what the worker receives, at most so many.
+    fn receive(far: &mut InternalEnd, count: usize) -> Vec<usize> {
+        std::iter::from_fn(|| far.receive()).take(count).map(|frame| frame.len()).collect()
+    }
+
+    #[test]
+    fn answers_to_commands_go_before_segments_that_wait() {
+        let (mut near, mut far) = InternalEnd::pair(4096).unwrap();
+        let mut replies = Replies::default();
+        let in_ring = RING_SEGMENTS_BYTES / SEGMENT_BYTES;
+        (0..1000).for_each(|number| push(&mut replies, number));
+        replies.send(&mut near);
+        assert_eq!(near.unreceived(), in_ring, "few of them are in the ring");
+        replies.push(vec![1; 300]);
+        replies.push(vec![2; 400]);
+        replies.send(&mut near);
+        // The worker reads a portion, and later all that there is.
+        assert_eq!(receive(&mut far, 6), [SEGMENT_BYTES; 6]);
+        replies.push(vec![3; 500]);
+        replies.send(&mut near);
+        let mut expected = vec![SEGMENT_BYTES; in_ring - 6];
+        expected.extend([300, 400, 500]);
+        expected.extend([SEGMENT_BYTES; 6]);
+        assert_eq!(receive(&mut far, 4096), expected);
+        let mut sum = in_ring + 6;
+        while !replies.is_empty() {
+            replies.send(&mut near);
+            assert!(near.unreceived() <= in_ring);
+            sum += receive(&mut far, 4096).len();
+        }
+        assert_eq!(sum, 1000);
+        assert_eq!((replies.segment_bytes, replies.first_bytes, replies.names.len()), (0, 0, 0));
+        replies.send(&mut near);
+        assert_eq!((replies.sent_bytes, replies.sent.len()), (0, 0));
+    }
+
+    #[test]
+    fn segments_that_wait_are_limited_and_each_waits_once() {
+        let (mut near, mut far) = InternalEnd::pair(4096).unwrap();
+        let mut replies = Replies::default();
+        let max = (SEGMENTS_MAX_BYTES / SEGMENT_BYTES) as u64;
+        for _ in 0..3 {
+            (0..max + 9).for_each(|number| push(&mut replies, number));
+        }
+        assert_eq!(replies.segment_bytes, SEGMENTS_MAX_BYTES);
+        assert_eq!((replies.segments.len() as u64, replies.dropped), (max, 3 * 9));
+        assert!(!replies.is_full(), "commands are answered");
+        // One that was sent may be asked for again.
+        replies.send(&mut near);
+        assert_eq!(far.receive(), Some(vec![0; SEGMENT_BYTES]));
+        push(&mut replies, 0);
+        assert_eq!(replies.segments.back().unwrap().frame, vec![0; SEGMENT_BYTES]);
+    }
+
+    #[test]
+    fn a_full_ring_loses_nothing() {
+        let (mut near, mut far) = InternalEnd::pair(2).unwrap();
+        let mut replies = Replies::default();
+        push(&mut replies, 0);
+        (1..=4).for_each(|len| replies.push(vec![0; len]));
+        let mut received = Vec::new();
+        while !replies.is_empty() || near.unreceived() > 0 {
+            replies.send(&mut near);
+            received.extend(receive(&mut far, 1));
+        }
+        assert_eq!(received, [1, 2, 3, 4, SEGMENT_BYTES]);
+    }
+
+    #[test]
+    fn no_interests_are_taken_while_many_answers_wait() {
+        let (mut near, mut far) = InternalEnd::pair(4).unwrap();
+        let mut replies = Replies::default();
+        while !replies.is_full() {
+            replies.push(vec![0; 1 << 20]);
+        }
+        assert_eq!(replies.first_bytes, REPLIES_MAX_BYTES);
+        replies.send(&mut near);
+        assert!(!replies.is_full());
+        assert_eq!(receive(&mut far, 9), [1 << 20; 4]);
+    }
+
+    #[test]
+    fn what_is_a_segment() {
+        let data = |name: &Name| DigestSigner.sign(&DataBuilder::new(name).content(b"x")).unwrap();
+        let wire = data(&segment(3));
+        assert_eq!(segment_name(&wire, false), Some(segment(3).as_ref()));
+        assert_eq!(segment_name(&wire, true), None, "the answer to a command of such a name");
+        let mut name = Name::from_uri("/localhost/nfd/faces/events").unwrap();
+        assert_eq!(segment_name(&data(&name), false), None);
+        name.push_sequence_num(3);
+        assert_eq!(segment_name(&data(&name), false), None);
+    }
+}
