@@ -20,7 +20,8 @@ pub struct Settings {
     tcp: bool,
     udp: bool,
     websocket: bool,
-    webtransport: bool,
+    webtransport: Option<String>,
+    port: Option<u16>,
     workers: Option<usize>,
     toml: String,
     arguments: Vec<String>,
@@ -57,8 +58,21 @@ impl Settings {
 
     /// Listens for WebTransport on the loopback interface, too; not together with [`udp`](Self::udp).
     #[must_use]
-    pub fn webtransport(mut self) -> Self {
-        self.webtransport = true;
+    pub fn webtransport(self) -> Self {
+        self.webtransport_with("")
+    }
+
+    /// As [`webtransport`](Self::webtransport), with more settings of that listener.
+    #[must_use]
+    pub fn webtransport_with(mut self, toml: &str) -> Self {
+        self.webtransport = Some(toml.to_owned());
+        self
+    }
+
+    /// Listens on this port, that of an earlier forwarder, and not on any that is free.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -115,9 +129,9 @@ impl Forwarder {
     fn start(settings: &Settings) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("forwarder.sock");
-        // Between choosing a free port and binding it, somebody else may take it.
-        for _ in 0..5 {
-            let port = free_port();
+        // Between choosing a free port and binding it, somebody else may take it. So may one that was left.
+        let (process, port) = wait_until("a port that is free", || {
+            let port = settings.port.unwrap_or_else(free_port);
             let config = directory.path().join("namewire.toml");
             std::fs::write(&config, toml(settings, &socket, port)).expect("a configuration file");
             let mut command = Command::new(program());
@@ -126,12 +140,13 @@ impl Forwarder {
             command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
             let mut process = Process::start("forwarder", command, directory.path());
             if wait_until_listening(&mut process) {
-                return Self { process, directory, socket, port };
+                return Some((process, port));
             }
             let complaint = process.stderr();
             assert!(complaint.contains("in use"), "the forwarder does not start:\n{complaint}");
-        }
-        panic!("no free port in five attempts");
+            None
+        });
+        Self { process, directory, socket, port }
     }
 
     /// Its Unix socket.
@@ -268,9 +283,9 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     };
     let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
     let websocket = listener(settings.websocket);
-    let webtransport = match settings.webtransport {
-        true => format!("[listeners.webtransport]\n{}", listener(true)),
-        false => String::new(),
+    let webtransport = match &settings.webtransport {
+        Some(more) => format!("[listeners.webtransport]\n{}{more}\n", listener(true)),
+        None => String::new(),
     };
     write!(
         toml,

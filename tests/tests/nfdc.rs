@@ -206,30 +206,42 @@ fn nfdc_prints_the_same_of_nfd() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |name: &str, mut command: Command, port: u16| {
-        let (socket, conf) =
-            (directory.path().join(name), directory.path().join(format!("{name}.conf")));
-        let text = NFD_CONF.replace("SOCKET", socket.to_str().unwrap());
-        std::fs::write(&conf, text.replace("PORT", &port.to_string())).unwrap();
-        command.arg(&conf).env("HOME", directory.path());
-        let process = Process::start(name, command, directory.path());
-        wait_until("the socket", || socket.exists().then_some(()));
-        (process, format!("unix://{}", socket.display()))
+    let start = |name: &str, command: &[&str]| {
+        let mut complaint = String::new();
+        // Between choosing a free port and binding it, somebody else may take it.
+        for _ in 0..5 {
+            let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            let (socket, conf) =
+                (directory.path().join(name), directory.path().join(format!("{name}.conf")));
+            let text = NFD_CONF.replace("SOCKET", socket.to_str().unwrap());
+            std::fs::write(&conf, text.replace("PORT", &port.to_string())).unwrap();
+            let mut started = Command::new(command[0]);
+            started.args(&command[1..]).arg(&conf).env("HOME", directory.path());
+            let mut process = Process::start(name, started, directory.path());
+            let transport = format!("unix://{}", socket.display());
+            let answers = wait_until("it to answer or to end", || {
+                let listed = real_at(&transport, directory.path(), "face list");
+                let is_over = listed.status.success() || !process.is_running();
+                is_over.then(|| listed.status.success())
+            });
+            if answers {
+                return (process, transport, port);
+            }
+            complaint = process.stderr();
+        }
+        panic!("{name} does not start, on five ports:\n{complaint}");
     };
-    let mut command = Command::new("nfd");
-    command.arg("--config");
-    let (_nfd, nfd) = start("nfd", command, port);
+    let (_nfd, nfd, port) = start("nfd", &["nfd", "--config"]);
     // Its RIB is an application that comes later.
     wait_until("NFD's RIB", || {
         let listed = real_at(&nfd, directory.path(), "route list");
         String::from_utf8_lossy(&listed.stdout).contains("/localhost/nfd").then_some(())
     });
-    let mut command = Command::new(program());
-    command.args(["run", "--nfd-conf"]);
     // On another port: both run at once.
-    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (_namewire, namewire) = start("namewire", command, other);
+    let run = [program().to_str().unwrap(), "run", "--nfd-conf"];
+    let (_namewire, namewire, other) = start("namewire", &run);
     for (line, expected, status) in SESSION {
         // There is no TCP in this configuration; and NFD repeats for a second what it has said of a face
         // that is gone since.

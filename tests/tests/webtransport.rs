@@ -104,17 +104,10 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(directory.path());
-    let start = |port: u16| {
-        let text = format!(
-            "[listeners.webtransport]\nenabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n\
-             certificate = \"{}\"\nkey = \"{}\"",
-            certificate.display(),
-            key.display()
-        );
-        Settings::new().toml(&text).start()
-    };
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut first = start(port);
+    let files = format!("certificate = \"{}\"\nkey = \"{}\"", certificate.display(), key.display());
+    let settings = Settings::new().webtransport_with(&files);
+    let mut first = settings.start();
+    let port = first.port();
     let url = format!("https://127.0.0.1:{port}/ndn");
     let branch = Settings::new()
         .variable("SSL_CERT_FILE", &certificate)
@@ -135,7 +128,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
     first.process.signal(Signal::TERM);
     first.process.wait();
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
-    let _second = start(port);
+    let _second = settings.port(port).start();
     let later = wait_until("the face to come back", || face(&branch, &url));
     assert_ne!(earlier["face_id"], later["face_id"]);
     wait_until("the route to come back", || route_of(&later).then_some(()));
@@ -146,20 +139,16 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
 #[test]
 fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     let [kept, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |state: &Path| {
-        let text = format!(
-            "[listeners.webtransport]\nenabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n\
-             state_directory = \"{}\"",
-            state.display()
-        );
-        Settings::new().toml(&text).start()
+    let settings = |state: &Path| {
+        let state = format!("state_directory = \"{}\"", state.display());
+        Settings::new().webtransport_with(&state)
     };
     let end = |mut forwarder: Forwarder| {
         forwarder.process.signal(Signal::TERM);
         forwarder.process.wait();
     };
-    let first = start(kept.path());
+    let first = settings(kept.path()).start();
+    let port = first.port();
     let hash =
         |forwarder: &Forwarder| forwarder.json(&["webtransport"])["certificate_hashes"][0].clone();
     let first_hash = hash(&first);
@@ -171,14 +160,14 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     let earlier = face(&branch, &url).unwrap();
     end(first);
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
-    let stranger = start(other.path());
+    let stranger = settings(other.path()).port(port).start();
     let shown = hash(&stranger);
     wait_until("the other certificate to be told", || {
         let told = branch.output(&["face", "list"]);
         (told.contains(&url) && told.contains(shown.as_str().unwrap())).then_some(())
     });
     end(stranger);
-    let second = start(kept.path());
+    let second = settings(kept.path()).port(port).start();
     assert_eq!(hash(&second), first_hash);
     let later = wait_until("the face to come back", || face(&branch, &url));
     assert_ne!(earlier["face_id"], later["face_id"]);
