@@ -1,5 +1,6 @@
 //! The management decoder: blocks, face URIs, and commands that reach a control plane.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use ndn_management::{
@@ -129,22 +130,32 @@ fn interests(mut bytes: &[u8]) {
     for (face_id, scope) in FACES {
         state.face_created(now, face(face_id, "fd://1", scope));
     }
+    let mut destroyed = BTreeSet::new();
     while let Ok(Some(len)) = frame_len(bytes) {
         let Some((packet, rest)) = bytes.split_at_checked(len) else { break };
         bytes = rest;
         state.handle_interest(now, packet, FACES[0].0, &Nothing);
         state.handle_data(now, packet);
-        carry_out(&mut state, now, Interest::parse(packet).ok().as_ref());
+        carry_out(&mut state, now, Interest::parse(packet).ok().as_ref(), &mut destroyed);
         now.monotonic_ns += 1_000_000;
         now.unix_us += 1000;
         state.handle_timeout(now);
         state.go_on_listing(now, &Nothing);
-        check(&state);
+        check(&state, &destroyed);
     }
+    while state.is_removing() {
+        state.handle_timeout(now);
+    }
+    check(&state, &BTreeSet::new());
 }
 
 /// Does at once what management wants; answers belong to the Interest.
-fn carry_out(state: &mut ControlState, now: Now, interest: Option<&Interest<'_>>) {
+fn carry_out(
+    state: &mut ControlState,
+    now: Now,
+    interest: Option<&Interest<'_>>,
+    destroyed: &mut BTreeSet<u64>,
+) {
     let mut next_face_id = 300;
     while let Some(action) = state.poll_action() {
         match action {
@@ -163,7 +174,10 @@ fn carry_out(state: &mut ControlState, now: Now, interest: Option<&Interest<'_>>
                 state.face_creation_done(now, ticket, Ok(CreatedFace::New(record)));
             }
             Action::EraseCs { ticket, limit, .. } => state.cs_erase_done(ticket, limit, true),
-            Action::DestroyFace { face_id } => state.face_destroyed(now, face_id),
+            Action::DestroyFace { face_id } => {
+                state.face_destroyed(now, face_id);
+                destroyed.insert(face_id);
+            }
             Action::SendInterest { .. }
             | Action::UpdateFib { .. }
             | Action::UpdateFace { .. }
@@ -175,15 +189,14 @@ fn carry_out(state: &mut ControlState, now: Now, interest: Option<&Interest<'_>>
     }
 }
 
-/// Nothing points to a face that is gone.
-fn check(state: &ControlState) {
-    if state.is_removing() {
-        return;
-    }
+/// Nothing points to a face that is gone, but for a while to those that have been `destroyed`.
+fn check(state: &ControlState, destroyed: &BTreeSet<u64>) {
+    let is_removing = state.is_removing();
+    let exists = |id: u64| state.face(id).is_some() || is_removing && destroyed.contains(&id);
     for (prefix, routes) in state.rib().iter() {
-        assert!(routes.iter().all(|route| state.face(route.face_id).is_some()), "{prefix}");
+        assert!(routes.iter().all(|route| exists(route.face_id)), "{prefix}");
     }
     for (prefix, next_hops) in state.fib().iter() {
-        assert!(next_hops.iter().all(|hop| state.face(hop.face_id).is_some()), "{prefix}");
+        assert!(next_hops.iter().all(|hop| exists(hop.face_id)), "{prefix}");
     }
 }

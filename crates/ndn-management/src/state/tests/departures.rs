@@ -19,6 +19,8 @@ enum Step {
         face: usize,
         cost: u64,
         flags: u64,
+        /// Seconds.
+        period: Option<u64>,
     },
     Unregister {
         prefix: usize,
@@ -37,14 +39,16 @@ enum Step {
     Gone(usize),
     /// One slice.
     Timeout,
+    /// A second passes.
+    Second,
     List,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     let (rib, fib, face) = (0..RIB.len(), 0..FIB.len(), 0..FACES);
     prop_oneof![
-        12 => (rib.clone(), face.clone(), 0..3_u64, 0..4_u64).prop_map(
-            |(prefix, face, cost, flags)| Step::Register { prefix, face, cost, flags }
+        12 => (rib.clone(), face.clone(), 0..3_u64, 0..4_u64, prop::option::of(1..3_u64)).prop_map(
+            |(prefix, face, cost, flags, period)| Step::Register { prefix, face, cost, flags, period }
         ),
         1 => (rib, face.clone()).prop_map(|(prefix, face)| Step::Unregister { prefix, face }),
         6 => (fib.clone(), face.clone(), 0..3_u64)
@@ -52,6 +56,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (fib, face.clone()).prop_map(|(prefix, face)| Step::RemoveNextHop { prefix, face }),
         2 => face.prop_map(Step::Gone),
         3 => Just(Step::Timeout),
+        1 => Just(Step::Second),
         2 => Just(Step::List),
     ]
 }
@@ -81,10 +86,16 @@ impl Pair {
     fn apply(&mut self, step: Step) {
         let faces = self.faces;
         let (verb, parameters) = match step {
-            Step::Register { prefix, face, cost, flags } => {
+            Step::Register { prefix, face, cost, flags, period } => {
                 let (face_id, flags) = (Some(faces[face]), Some(flags));
-                let cost = Some(cost);
-                let route = ControlParameters { face_id, cost, flags, ..named(RIB[prefix]) };
+                let (cost, expiration_period_ms) = (Some(cost), period.map(|s| 1000 * s));
+                let route = ControlParameters {
+                    face_id,
+                    cost,
+                    flags,
+                    expiration_period_ms,
+                    ..named(RIB[prefix])
+                };
                 (Verb::RibRegister, route)
             }
             Step::Unregister { prefix, face } => {
@@ -104,10 +115,29 @@ impl Pair {
                 self.sliced.handle_timeout();
                 return self.sliced.run();
             }
+            Step::Second => return self.pass(),
             Step::List => return self.ask(),
         };
         assert!(self.sliced.command(APP, verb, &parameters).is_ok());
         assert!(self.naive.command(APP, verb, &parameters).is_ok());
+    }
+
+    /// Routes expire: in one go, or the first slice of them.
+    fn pass(&mut self) {
+        for harness in [&mut self.sliced, &mut self.naive] {
+            harness.now.monotonic_ns += SECOND_NS;
+            harness.now.unix_us += SECOND_NS / 1000;
+            harness.handle_timeout();
+        }
+        self.sliced.run();
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        while self.naive.state.is_removing() {
+            self.naive.handle_timeout();
+        }
+        self.naive.run();
     }
 
     fn replace(&mut self, face: usize) {
@@ -120,10 +150,7 @@ impl Pair {
             harness.run();
             harness.sent.clear();
         }
-        while self.naive.state.is_removing() {
-            self.naive.handle_timeout();
-        }
-        self.naive.run();
+        self.finish();
     }
 
     fn ask(&mut self) {
@@ -165,14 +192,23 @@ impl Pair {
         }
     }
 
-    /// Routes to faces that are there are the same at any time; the rest is there for a while.
+    /// Routes to faces that are there and that have not expired are the same at any time; the rest is there
+    /// for a while.
     fn check_routes(&self) {
         let living = |harness: &Harness| -> Vec<(Name, Route)> {
             let rib = harness.state.rib().iter();
             let routes = rib.flat_map(|(prefix, routes)| {
                 routes.iter().map(move |route| (prefix.to_name(), *route))
             });
-            routes.filter(|(_, route)| harness.state.face(route.face_id).is_some()).collect()
+            let is_living = |route: &Route| {
+                let is_over = route.expires_at_ns.is_some_and(|at| at <= harness.now.monotonic_ns);
+                harness.state.face(route.face_id).is_some() && !is_over
+            };
+            let mut living: Vec<(Name, Route)> =
+                routes.filter(|(_, route)| is_living(route)).collect();
+            // One that comes again before it has been removed is where it was.
+            living.sort_by(|(a, one), (b, other)| (a, one.face_id).cmp(&(b, other.face_id)));
+            living
         };
         assert_eq!(living(&self.sliced), living(&self.naive));
         if !self.sliced.state.is_removing() {

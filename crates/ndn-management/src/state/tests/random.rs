@@ -178,9 +178,11 @@ const fn ticket_number(ticket: Ticket) -> u64 {
     ticket.0
 }
 
+/// Only a face whose removal is not over yet may be pointed to.
 fn check(harness: &Harness) {
-    let is_removing = harness.state.is_removing();
-    let exists = |face_id| is_removing || harness.state.face(face_id).is_some();
+    let departures = &harness.state.departures.faces;
+    assert!(harness.state.is_removing() || departures.is_empty());
+    let exists = |face_id| harness.state.face(face_id).is_some() || departures.contains(&face_id);
     for (prefix, routes) in harness.state.rib().iter() {
         assert!(prefix.len() <= 32 && !routes.is_empty());
         for route in routes {
@@ -251,5 +253,12 @@ proptest! {
             open.append(&mut harness.actions);
             check(&harness);
         }
+        while harness.state.is_removing() {
+            harness.handle_timeout();
+            harness.run();
+            check(&harness);
+        }
+        prop_assert!(harness.state.departures.faces.is_empty());
+        check(&harness);
     }
 }
