@@ -33,6 +33,30 @@ pub(super) struct Stretch {
     pub(super) generator_cpu_ns: u64,
 }
 
+/// Time of the processor in which the generator looked for packets, found none and sent none.
+#[derive(Debug, Default)]
+struct IdleTime {
+    sum_ns: u64,
+    /// Time of the processor at the end of the last look, if that found nothing.
+    since_ns: Option<u64>,
+}
+
+impl IdleTime {
+    /// A look has ended. Of several in a row that found nothing, the first does not count: nobody knows
+    /// when it began.
+    fn note(&mut self, was_busy: bool) {
+        if was_busy {
+            self.since_ns = None;
+            return;
+        }
+        let now_ns = clock::thread_cpu_ns();
+        if let Some(since_ns) = self.since_ns.replace(now_ns) {
+            self.sum_ns += now_ns - since_ns;
+        }
+        std::hint::spin_loop();
+    }
+}
+
 /// Consumers and a producer attached to one forwarder.
 #[derive(Debug)]
 pub(super) struct Generator {
@@ -100,29 +124,28 @@ impl Generator {
         let enough = self.window.size() * turns;
         let mut now = start;
         let opened = self.window.opened();
-        let (mut heard_ns, mut polled_ns) = (start, 0);
+        let (mut heard_ns, mut idle) = (start, IdleTime::default());
         while now < end || self.window.ended() < enough && now < start + STRETCH_MAX_NS {
             let due = self.rate.map(|rate| (now - start) * u64::from(rate) / 1_000_000_000);
             let begun = self.window.opened() - opened;
             self.fill(now, due.map_or(u64::MAX, |due| due.saturating_sub(begun)))?;
+            let has_sent = self.window.opened() - opened > begun;
             let polls = now - heard_ns < self.polling_ns;
             if !polls {
                 self.wait()?;
             }
-            let looked_ns = std::mem::replace(&mut now, clock::monotonic_ns());
+            now = clock::monotonic_ns();
             let has_heard = self.answer()? | self.collect(now)?;
             if has_heard || !polls {
                 heard_ns = now;
-            } else {
-                polled_ns += now - looked_ns;
-                std::hint::spin_loop();
             }
+            idle.note(!polls || has_heard || has_sent);
             self.window.expire(now, LOSS_TIMEOUT_NS);
         }
         Ok(Stretch {
             tally: self.window.take_tally(),
             wall_ns: now - start,
-            generator_cpu_ns: (clock::thread_cpu_ns() - cpu_start).saturating_sub(polled_ns),
+            generator_cpu_ns: (clock::thread_cpu_ns() - cpu_start).saturating_sub(idle.sum_ns),
         })
     }
 

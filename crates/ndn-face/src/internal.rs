@@ -90,9 +90,10 @@ impl InternalEnd {
         self.own.reset();
     }
 
-    /// Makes the descriptor readable again, if not everything has been received.
+    /// Makes the descriptor readable again, if not everything has been received, or it is not known yet that
+    /// the other end is gone.
     pub(crate) fn remind(&self) {
-        if !self.incoming.is_empty() {
+        if !self.incoming.is_empty() || self.incoming.is_abandoned() {
             self.own.wake();
         }
     }

@@ -290,6 +290,12 @@ fn an_internal_face_is_read_within_its_limit_and_on_when_there_is_another() {
     assert!(worker.faces.has_unread_internals());
     worker.faces.set_internal_bytes_left(1);
     assert_eq!(worker.receive().1, tlv(6, 300, 6));
+    // That the other end has gone is noticed, too, once something may be read.
+    drop(far);
+    worker.settle();
+    worker.faces.set_internal_bytes_left(1);
+    let change = FaceChange::Closed(CloseReason::PeerClosed);
+    assert_eq!(event(&mut worker), FaceEvent { face, change });
     worker.settle();
     worker.finish();
 }

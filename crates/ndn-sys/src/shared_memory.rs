@@ -23,7 +23,7 @@ use crate::prefetch::prefetch_line;
 const MEMORY_FILE_SYSTEM: u64 = 0x0102_1994;
 /// Bytes of the words in which ranges are copied.
 const WORD: usize = size_of::<u64>();
-/// Bytes from which on a copy by one instruction is quicker than by words.
+/// Bytes from which on a copy by one instruction is quicker than by words (docs/measurements.md, memif).
 const STRING_MIN: usize = 256;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
@@ -169,7 +169,7 @@ impl SharedMemory {
     #[inline]
     pub fn copy_out(&self, offset: usize, buffer: &mut [u8]) -> Result<(), OutOfRange> {
         let place = self.place(offset, buffer.len(), 1)?;
-        if HAS_STRINGS && buffer.len() >= STRING_MIN {
+        if buffer.len() >= STRING_MIN && has_quick_strings() {
             // SAFETY: so many bytes lie in the mapping and in the buffer.
             unsafe { copy_string(place.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
             return Ok(());
@@ -200,7 +200,7 @@ impl SharedMemory {
     #[inline]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
         let place = self.place(offset, bytes.len(), 1)?;
-        if HAS_STRINGS && bytes.len() >= STRING_MIN {
+        if bytes.len() >= STRING_MIN && has_quick_strings() {
             // SAFETY: so many bytes lie in the mapping and in the slice.
             unsafe { copy_string(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
             return Ok(());
@@ -225,11 +225,23 @@ impl SharedMemory {
     }
 }
 
-/// Whether there is [`copy_string`].
-const HAS_STRINGS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+/// Whether [`copy_string`] is there, and quicker than a loop (`ERMS`). The answer of the processor is kept.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn has_quick_strings() -> bool {
+    std::arch::is_x86_feature_detected!("ermsb")
+}
+
+/// Whether [`copy_string`] is there.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn has_quick_strings() -> bool {
+    false
+}
 
 /// Copies `length` bytes, each once and in any order, by the processor's string instruction. The compiler knows
-/// nothing of the accesses but that there are some, so that others may write meanwhile.
+/// nothing of the accesses but that there are some, so that others may write meanwhile. A later store, such as that
+/// of a ring's head, is seen after all of them (Intel SDM, volume 3A, "fast-string operation and out-of-order
+/// stores").
 ///
 /// # Safety
 /// So many bytes may be read at `from` and written at `to`, and the two do not overlap.

@@ -79,14 +79,18 @@ impl Pairs<'_> {
         let first = self.subject.resident_mib()?;
         let mut settled = first;
         for pair in 0..self.pairs {
-            // Each order half of the time: a machine that becomes faster or slower favours neither.
-            let mut kinds = [(None, &mut alone), (Some(self.disturbance), &mut disturbed)];
-            kinds.rotate_left(pair % 2);
-            for (disturbance, slices) in kinds {
+            // Each comes first as often: a machine that becomes faster or slower favours none.
+            let kinds = [
+                (true, None, &mut alone),
+                (true, Some(self.disturbance), &mut disturbed),
+                (self.elsewhere.is_some(), self.elsewhere, &mut elsewhere),
+            ];
+            let mut kinds =
+                kinds.into_iter().filter(|(is_measured, ..)| *is_measured).collect::<Vec<_>>();
+            let count = kinds.len();
+            kinds.rotate_left(pair % count);
+            for (_, disturbance, slices) in kinds {
                 slices.push(self.slice(disturbance, generator)?);
-            }
-            if self.elsewhere.is_some() {
-                elsewhere.push(self.slice(self.elsewhere, generator)?);
             }
             if pair == self.pairs / 10 {
                 settled = self.subject.resident_mib()?;
