@@ -196,6 +196,21 @@ fn far_ends(
     Ok(ends)
 }
 
+/// Those of the far ends that there is a socket for: UDP faces send from those of the listeners. At least one.
+pub(super) fn reachable(
+    mut ends: Vec<FaceUri>,
+    listening: &[SocketAddr],
+) -> Result<Vec<FaceUri>, String> {
+    let is_open =
+        |address: SocketAddr| listening.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+    let first = ends.first().map_or_else(String::new, ToString::to_string);
+    ends.retain(|end| !end.scheme().starts_with("udp") || end.socket_address().is_none_or(is_open));
+    match ends.is_empty() {
+        true => Err(format!("{first}: no UDP listener of this IP version is open")),
+        false => Ok(ends),
+    }
+}
+
 /// What speaks against an address that was found for this host. A far end on the loopback interface may have
 /// local scope, so that only `localhost` leads there (RFC 6761, section 6.3), and nowhere else.
 fn objection(host: &str, address: IpAddr) -> Option<&'static str> {
@@ -298,6 +313,18 @@ mod tests {
             far(&text, "192.0.2.1").unwrap_err();
         }
         far("tcp://localhost.example:6363", "127.0.0.1").unwrap_err();
+    }
+
+    #[test]
+    fn only_versions_of_ip_that_have_a_socket_are_tried() {
+        let ends = ["udp6://[2001:db8::1]:6363", "udp4://192.0.2.1:6363"].map(uri);
+        let [six, four] = ["[::]:6363", "0.0.0.0:6363"].map(|text| text.parse().unwrap());
+        assert_eq!(reachable(ends.to_vec(), &[six, four]).unwrap(), ends);
+        assert_eq!(reachable(ends.to_vec(), &[four]).unwrap(), ends[1..]);
+        let said = reachable(ends[..1].to_vec(), &[four]).unwrap_err();
+        assert!(said.contains("2001:db8::1") && said.contains("UDP listener"), "{said}");
+        let connected = vec![uri("tcp6://[2001:db8::1]:6363")];
+        assert_eq!(reachable(connected.clone(), &[]).unwrap(), connected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
 use crate::run::listeners::LocalEnd;
-use crate::run::names::Answer;
+use crate::run::names::{self, Answer};
 
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
@@ -163,34 +163,19 @@ impl Control {
     /// Goes on with faces whose hosts were looked up.
     pub(super) fn take_addresses(&mut self, now: Now) {
         for Answer { wanted, result } in self.names.take_answers() {
-            match result {
-                Ok(mut ends) => {
-                    self.keep_reachable(&mut ends);
-                    match self.names.first_of(ends, wanted) {
-                        Some(remote) => self.create_face(now, &remote, None, wanted),
-                        None => {
-                            let reason = "no UDP listener of the IP versions of its host is open";
-                            self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, reason);
-                        }
+            let listening = &self.listeners.udp_addresses;
+            match result.and_then(|ends| names::reachable(ends, listening)) {
+                Ok(ends) => {
+                    if let Some(remote) = self.names.first_of(ends, wanted) {
+                        self.create_face(now, &remote, None, wanted);
                     }
                 }
                 Err(reason) => {
-                    info!(reason, "the host of a configured face is not found");
+                    info!(reason, "a configured face has no far end so far");
                     self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &reason);
                 }
             }
         }
-    }
-
-    /// Leaves out what there is no socket for: UDP faces send from those of the listeners.
-    fn keep_reachable(&self, ends: &mut Vec<ndn_management::FaceUri>) {
-        let listening = &self.listeners.udp_addresses;
-        ends.retain(|end| {
-            let is_open = |address: SocketAddr| {
-                listening.iter().any(|own| own.is_ipv4() == address.is_ipv4())
-            };
-            !end.scheme().starts_with("udp") || end.socket_address().is_none_or(is_open)
-        });
     }
 
     /// Makes an Ethernet, memif, UDP, TCP or WebTransport face, or begins to.
