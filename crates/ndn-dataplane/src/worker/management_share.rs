@@ -3,7 +3,7 @@
 //! A list of a large table is thousands of Data of 8 KB, each of which costs as much as several small
 //! packets. A worker that has time left passes them on as they come. One that is busy, whatever with, would take
 //! the time from its traffic: it reads the internal face in portions, so that the lists come more slowly.
-//! What is read is counted in bytes: answers to commands are so small that they hardly ever wait.
+//! What is read is counted in bytes: answers to commands are small, and wait behind a few portions at most.
 
 use ndn_table::Timestamp;
 
