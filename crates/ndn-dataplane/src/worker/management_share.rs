@@ -15,7 +15,7 @@ const BUSY_SHARE: (u64, u64) = (1, 2);
 /// Read at a time by a busy worker: some segments, so that who waits for them is woken once for all.
 const PORTION_BYTES: usize = 48 << 10;
 /// How often a portion may be read by a busy worker, nanoseconds.
-const PORTION_PAUSE_NS: u64 = 2_000_000;
+const PORTION_PAUSE_NS: u64 = 4_000_000;
 
 /// What one worker may read of its internal face.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_busy_worker_reads_a_portion_at_a_time() {
         // Half a second.
-        let limited = 250 * PORTION_BYTES;
+        let limited = 125 * PORTION_BYTES;
         assert_eq!(read(60, true, 1000), limited);
         assert_eq!(read(100, true, 1000), limited);
     }
