@@ -163,6 +163,19 @@ impl FaceUri {
             && self.host.bytes().any(|byte| byte.is_ascii_alphabetic())
     }
 
+    /// Why nobody can be at this UDP or TCP address: the port is 0, or the address that of none.
+    #[must_use]
+    pub fn names_nobody(&self) -> Option<&'static str> {
+        if !["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"].contains(&self.scheme()) {
+            return None;
+        }
+        if self.port.parse() == Ok(0_u16) {
+            return Some("there is no port 0");
+        }
+        let is_unspecified = self.ip_address().is_some_and(|address| address.is_unspecified());
+        is_unspecified.then_some("the address is that of no host")
+    }
+
     /// A URI with a host name, and the default port where it has none.
     ///
     /// # Errors
@@ -175,7 +188,7 @@ impl FaceUri {
             "" => UNICAST_PORT,
             digits => match digits.parse() {
                 Ok(port) => port,
-                Err(_) => return self.fail("the port is not in 0..65536"),
+                Err(_) => return self.fail("the port is not a number from 0 to 65535"),
             },
         };
         let host = self.host.to_ascii_lowercase();
@@ -238,7 +251,7 @@ impl FaceUri {
         } else if let Ok(port) = self.port.parse() {
             port
         } else {
-            return self.fail("the port is not in 0..65536");
+            return self.fail("the port is not a number from 0 to 65535");
         };
         let mut canonical = Self::from_socket(base_scheme, SocketAddr::new(address, port));
         if let Some(zone) = self.zone() {
@@ -270,7 +283,7 @@ impl FaceUri {
             "" => WEBTRANSPORT_PORT,
             digits => match digits.parse() {
                 Ok(port) if port != 0 => port,
-                _ => return self.fail("the port is not in 1..65536"),
+                _ => return self.fail("the port is not a number from 1 to 65535"),
             },
         };
         let (path, hash) =

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use ndn_forwarding::FaceScope;
+use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 
@@ -173,6 +174,23 @@ impl Listeners {
         self.own_files.extend(own);
         self.streams.push(StreamListener { socket, local: LocalEnd::Memif(absolute(&path)) });
         Ok(())
+    }
+
+    /// Whether one of these sockets, of UDP or TCP, listens at an address.
+    pub(super) fn is_own(&self, is_udp: bool, address: SocketAddr) -> bool {
+        let tcp = self.streams.iter().filter_map(|listener| match &listener.local {
+            LocalEnd::Tcp { address, .. } => Some(address),
+            LocalEnd::Unix(_) | LocalEnd::Memif(_) | LocalEnd::WebSocket { .. } => None,
+        });
+        let udp = self.udp_addresses.iter().filter(|_| is_udp);
+        let own = udp.chain(tcp.filter(|_| !is_udp));
+        let is_here = || {
+            let ip = address.ip();
+            let has_it = |one: &Interface| one.addresses.contains(&ip);
+            ip.is_loopback() || interfaces().is_ok_and(|all| all.iter().any(has_it))
+        };
+        own.filter(|own| own.port() == address.port() && own.is_ipv4() == address.is_ipv4())
+            .any(|own| own.ip() == address.ip() || own.ip().is_unspecified() && is_here())
     }
 
     /// The UDP sockets of all workers, as long as nobody has taken them.
@@ -380,4 +398,36 @@ pub(super) fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptio
         options.send_buffer = size(bytes);
     }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_known_whatever_they_are_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[listeners]\nunix.path = {:?}\ntcp.enabled = false\nudp.enabled = false\n",
+            directory.path().join("nfd.sock")
+        );
+        let config = config::parse("test", &text).unwrap();
+        let mut listeners = Listeners::open(&config, 1).unwrap();
+        let is_own = |listeners: &Listeners, is_udp, address: &str| {
+            listeners.is_own(is_udp, address.parse().unwrap())
+        };
+        assert!(!is_own(&listeners, true, "127.0.0.1:6363"));
+        listeners.udp_addresses = vec!["0.0.0.0:6363".parse().unwrap()];
+        assert!(is_own(&listeners, true, "127.0.0.1:6363"));
+        assert!(is_own(&listeners, true, "127.0.0.2:6363"));
+        for other in ["127.0.0.1:6364", "192.0.2.1:6363", "[::1]:6363"] {
+            assert!(!is_own(&listeners, true, other), "{other}");
+        }
+        assert!(!is_own(&listeners, false, "127.0.0.1:6363"), "that is TCP");
+        listeners.udp_addresses = vec!["192.0.2.7:6363".parse().unwrap()];
+        assert!(is_own(&listeners, true, "192.0.2.7:6363"));
+        assert!(!is_own(&listeners, true, "127.0.0.1:6363"));
+    }
 }

@@ -164,6 +164,16 @@ fn what_cannot_be_created() {
         (create("ether://[08:00:27:01:dd:01]"), 406, "Unsupported protocol"),
         (create("udp4://224.0.23.170:56363"), 406, "Cannot create multicast UDP faces"),
         (
+            create("udp4://192.0.2.1:0"),
+            406,
+            "Cannot create UDP faces to udp4://192.0.2.1:0: there is no port 0",
+        ),
+        (
+            create("tcp6://[::]:6363"),
+            406,
+            "Cannot create TCP faces to tcp6://[::]:6363: the address is that of no host",
+        ),
+        (
             with("udp4://192.0.2.9:6363", |p| p.face_persistency = Some(1)),
             406,
             "Outgoing UDP faces do not support on-demand persistency",
