@@ -49,8 +49,11 @@ pub enum ExpressError {
         reason: NackReason,
     },
     /// Datagrams are refused where the forwarder should be.
-    #[error("nobody listens at the forwarder's UDP port")]
-    NobodyListens,
+    #[error("nobody listens at {forwarder}: datagrams to it are refused")]
+    NobodyListens {
+        /// Its address.
+        forwarder: String,
+    },
     /// The connection to the forwarder has ended for good.
     #[error("the connection to the forwarder has ended")]
     Closed,
@@ -336,7 +339,8 @@ impl Endpoint {
             pending = None;
         }
         if self.shared().is_refused() {
-            return Err(ExpressError::NobodyListens);
+            let forwarder = self.address().map_or_else(String::new, ToString::to_string);
+            return Err(ExpressError::NobodyListens { forwarder });
         }
         let name = Interest::parse(&wire).map_or_else(|_| String::new(), |i| i.name().to_uri());
         Err(ExpressError::Timeout { name, attempts: retransmissions + 1, waited })

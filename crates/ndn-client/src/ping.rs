@@ -82,7 +82,7 @@ impl Pinger {
             Err(ExpressError::Nack { reason, .. }) => {
                 Ok(PingOutcome::Nack(reason, start.elapsed()))
             }
-            Err(ExpressError::Timeout { .. } | ExpressError::NobodyListens) => {
+            Err(ExpressError::Timeout { .. } | ExpressError::NobodyListens { .. }) => {
                 Ok(PingOutcome::Timeout)
             }
             Err(error) => Err(error),

@@ -11,6 +11,7 @@ use tokio::io::DuplexStream;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use wtransport::config::{DnsLookupFuture, DnsResolver};
+use wtransport::error::ConnectingError;
 use wtransport::tls::client::build_default_tls_config;
 use wtransport::tls::rustls::client::WebPkiServerVerifier;
 use wtransport::tls::rustls::client::danger::ServerCertVerifier;
@@ -184,10 +185,10 @@ async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, Connec
     let tls = tls_config(target, objection.clone()).await?;
     let mut attempts = JoinSet::new();
     for (number, remote) in (0..).zip(found) {
-        let (url, tls) = (target.url(), tls.clone());
+        let (target, tls) = (target.clone(), tls.clone());
         attempts.spawn(async move {
             tokio::time::sleep(HEAD_START * number).await;
-            open_at(&url, remote, tls, idle_timeout).await
+            open_at(&target, remote, tls, idle_timeout).await
         });
     }
     let mut failure = format!("{} has no address", target.host);
@@ -203,7 +204,7 @@ async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, Connec
 
 /// Opens a session with the listener at one of the addresses of the host.
 async fn open_at(
-    url: &str,
+    target: &Target,
     remote: SocketAddr,
     tls: rustls::ClientConfig,
     idle_timeout: Duration,
@@ -224,11 +225,23 @@ async fn open_at(
         .dns_resolver(Resolved(remote))
         .build();
     let endpoint = Endpoint::client(config).map_err(|error| error.to_string())?;
-    let connection = endpoint.connect(url).await.map_err(|error| error.to_string())?;
+    let connection = endpoint.connect(target.url()).await;
+    let connection = connection.map_err(|error| not_opened(target, &error))?;
     let local = endpoint.local_addr().map_err(|error| error.to_string())?;
     Session::new(connection, local)
         .map(|session| session.with_endpoint(endpoint))
         .map_err(|_| "the listener takes no datagrams that are long enough".to_owned())
+}
+
+/// Why a listener has not opened a session. The path is what is wrong most often.
+fn not_opened(target: &Target, error: &ConnectingError) -> String {
+    match matches!(error, ConnectingError::SessionRejected) && target.path != PATH {
+        true => format!(
+            "the listener refuses a session at {}; forwarders have theirs at {PATH}",
+            target.path
+        ),
+        false => error.to_string(),
+    }
 }
 
 /// Whom to trust; `objection` hears why somebody is not.
@@ -270,6 +283,14 @@ impl DnsResolver for Resolved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_is_refused_is_named() {
+        let told = |url: &str| not_opened(&url.parse().unwrap(), &ConnectingError::SessionRejected);
+        let other = told("https://host.example/other");
+        assert!(other.contains(" /other;") && other.contains(PATH), "{other}");
+        assert!(!told("https://host.example/ndn").contains(PATH));
+    }
 
     #[test]
     fn addresses_survive_a_round_trip() {

@@ -158,7 +158,7 @@ async fn ask(
         ExpressError::Verification { name, reason } => FetchError::Verification { name, reason },
         other @ (ExpressError::Timeout { .. }
         | ExpressError::Nack { .. }
-        | ExpressError::NobodyListens
+        | ExpressError::NobodyListens { .. }
         | ExpressError::Closed
         | ExpressError::Encode(_)
         | ExpressError::TooLong(_)

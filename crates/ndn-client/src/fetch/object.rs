@@ -105,7 +105,7 @@ impl Endpoint {
             }
             ExpressError::Nack { .. } => failed(FetchFailure::Nack { segment }),
             ExpressError::Closed => FetchError::Closed,
-            other @ (ExpressError::NobodyListens
+            other @ (ExpressError::NobodyListens { .. }
             | ExpressError::Encode(_)
             | ExpressError::TooLong(_)
             | ExpressError::Sign(_)

@@ -106,5 +106,7 @@ async fn a_port_that_nobody_has_is_told() {
     let request =
         InterestRequest::new(name("/udp")).lifetime(Duration::from_millis(100)).retransmissions(3);
     let error = endpoint.express(&request).await.unwrap_err();
-    assert_eq!(error, crate::ExpressError::NobodyListens);
+    let forwarder = endpoint.address().unwrap().to_string();
+    assert!(forwarder.starts_with("udp://127.0.0.1:"), "{forwarder}");
+    assert_eq!(error, crate::ExpressError::NobodyListens { forwarder });
 }
