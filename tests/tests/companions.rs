@@ -297,8 +297,9 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     };
     let nobody = run(&["stop"]);
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
-    let start = ["start", "--log-file", log.to_str().unwrap(), "--", "--no-udp", "--no-tcp"];
-    let start = [&start[..], &["--socket", socket.to_str().unwrap()]].concat();
+    let start = ["start", "--log-file", log.to_str().unwrap(), "--no-udp", "--no-tcp"];
+    // Its options may stand behind `--`, too.
+    let start = [&start[..], &["--", "--socket", socket.to_str().unwrap()]].concat();
     let started = run(&start);
     let said = String::from_utf8_lossy(&started.stdout);
     assert!(started.status.success(), "{started:?}");
@@ -317,4 +318,29 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     });
     assert!(!socket.exists());
     assert!(std::fs::read_to_string(&log).unwrap().contains("starting"));
+}
+
+#[test]
+fn a_start_leaves_the_outputs_of_whoever_has_called_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (socket, config) = (path("forwarder.sock"), path("namewire.toml"));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", format!("unix://{socket}"));
+        run_to_end(command)
+    };
+    let start = ["start", "--config", &config, "--no-udp", "--no-tcp", "--socket", &socket];
+    std::fs::write(&config, "tables.pit_capacity = 1\n").unwrap();
+    let wrong = run(&start);
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert!(said.contains("namewire.toml:1:"), "{said}");
+    // Both outputs are pipes, which have to end although the forwarder runs.
+    std::fs::write(&config, "# all defaults\n").unwrap();
+    let started = run(&start);
+    let said = String::from_utf8_lossy(&started.stderr);
+    assert!(started.status.success(), "{said}");
+    assert!(said.contains("starting") && said.contains("--log-file"), "{said}");
+    assert!(run(&["stop"]).status.success());
 }

@@ -44,6 +44,29 @@ fn what_run_refuses_check_refuses_too() {
 }
 
 #[test]
+fn what_the_machine_does_not_have_is_told_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (toml, conf) = (path("namewire.toml"), path("nfd.conf"));
+    std::fs::write(&toml, "\n[forwarder]\ncpus = [4000]\n").unwrap();
+    let refused = run(&["config", "check", &toml]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("namewire.toml:3:1: forwarder.cpus: processor 4000"), "{said}");
+    std::fs::write(&toml, "\nmanagement.localhop_rib = \"/nonexistent/rules\"\n").unwrap();
+    let refused = run(&["config", "check", &toml]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("namewire.toml:2:12: ") && said.contains("/nonexistent/rules"), "{said}");
+    let text = format!(
+        "face_system {{ unix {{ path {} }} }}\nmw-nfd {{\nforwarding-worker-core-assign 4000\n}}\n",
+        path("nfd.sock")
+    );
+    std::fs::write(&conf, text).unwrap();
+    let converted = run(&["config", "convert", &conf]);
+    let said = String::from_utf8_lossy(&converted.stderr);
+    assert!(said.contains("nfd.conf:3: `forwarding-worker-core-assign`: processor 4000"), "{said}");
+}
+
+#[test]
 fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();

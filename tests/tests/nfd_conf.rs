@@ -222,6 +222,17 @@ fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
     let status = text(&forwarder.run(&["cs", "info", "--json"]));
     assert!(status.contains("200"), "{status}");
 
+    // What waits for the next start is named each time, as long as it waits.
+    let waits = conf("strategy-choice", 200) + "\nforwarder { default_hop_limit 7 }";
+    write(&waits, forwarder.directory.path());
+    for times in 1..=2 {
+        forwarder.process.signal(Signal::HUP);
+        wait_until("the setting that waits", || {
+            let said = forwarder.process.stderr();
+            (said.matches("forwarder.default_hop_limit").count() == times).then_some(())
+        });
+    }
+
     write("authorizations { nonsense }", forwarder.directory.path());
     forwarder.process.signal(Signal::HUP);
     wait_until("the refusal", || {

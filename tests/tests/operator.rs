@@ -143,3 +143,30 @@ fn a_lost_forwarder_is_told() {
         });
     }
 }
+
+#[test]
+fn a_link_that_is_down_is_told_by_every_command_that_looks_at_it() {
+    let near = Settings::new().start();
+    let mut far = Settings::new().tcp().start();
+    let uri = format!("tcp4://127.0.0.1:{}", far.port());
+    let _ = near.output(&["face", "create", &uri, "--persistency", "permanent"]);
+    let _ = near.output(&["route", "add", "/far", &uri]);
+    assert_eq!(near.json(&["face", "list", "--scheme", "tcp4"])[0]["state"], "up");
+    far.process.signal(rustix::process::Signal::KILL);
+    far.process.wait();
+    let face = wait_until("the face to be down", || {
+        let face = near.json(&["face", "list", "--scheme", "tcp4"])[0].clone();
+        (face["state"] == "down").then_some(face)
+    });
+    assert!(face["link"]["down"]["reason"].is_string(), "{face}");
+    let told = format!("{uri} is down for ");
+    assert!(near.output(&["face", "list"]).contains(&told));
+    assert!(near.output(&["face", "show", &uri]).contains("down for "));
+    assert_eq!(near.json(&["status"])["down_faces"][0]["remote_uri"], uri);
+    for (prefix, why) in [("/far", &*told), ("/nowhere", "no route")] {
+        let ping = near.run(&["ping", prefix, "--count", "1", "--timeout", "100ms"]);
+        let said = String::from_utf8_lossy(&ping.stderr);
+        assert_eq!(ping.status.code(), Some(4), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

@@ -10,3 +10,4 @@ pub mod control_socket;
 pub mod frames;
 pub mod logging;
 pub mod run;
+mod text;

@@ -1,14 +1,16 @@
 //! Where log lines go, and which: levels per module, changeable while the program runs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-use crate::config::{Log, LogLevel, check_module};
+use crate::config::{LOG_MODULES, Log, LogLevel, check_module};
 
 /// In place of a level: the module has none of its own any more.
 const DEFAULT_LEVEL: &str = "default";
@@ -17,6 +19,7 @@ const DEFAULT_LEVEL: &str = "default";
 #[derive(Clone)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
+    levels: Arc<Mutex<Levels>>,
 }
 
 impl fmt::Debug for LogHandle {
@@ -30,7 +33,8 @@ impl fmt::Debug for LogHandle {
 /// # Errors
 /// The process has a logger already.
 pub fn init(settings: &Log) -> Result<LogHandle, String> {
-    let (layer, filter) = reload::Layer::new(filter_of(settings));
+    let levels = Levels::of(settings);
+    let (layer, filter) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // It would complain on standard error, and panic where that is what cannot be written.
@@ -39,13 +43,13 @@ pub fn init(settings: &Log) -> Result<LogHandle, String> {
     // The filter is a layer of its own: it turns spans and events off for good, not for one output.
     let subscriber = tracing_subscriber::registry().with(layer).with(lines);
     subscriber.try_init().map_err(|error| error.to_string())?;
-    Ok(LogHandle { filter })
+    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)) })
 }
 
 impl LogHandle {
     /// The levels in force, in the form that [`Self::set`] reads.
     pub fn directives(&self) -> String {
-        self.filter.with_current(write_directives).unwrap_or_default()
+        self.lock().to_string()
     }
 
     /// Uses these settings from now on.
@@ -53,7 +57,7 @@ impl LogHandle {
     /// # Errors
     /// The subscriber is gone.
     pub fn apply(&self, settings: &Log) -> Result<(), String> {
-        self.filter.reload(filter_of(settings)).map_err(|error| error.to_string())
+        self.replace(&mut self.lock(), Levels::of(settings))
     }
 
     /// Changes levels: `debug` alone sets the level of the modules that have none of their own,
@@ -63,16 +67,78 @@ impl LogHandle {
     /// # Errors
     /// The directives are malformed; nothing is changed then.
     pub fn set(&self, directives: &str) -> Result<(), String> {
-        let changed = self.filter.with_current(|filter| merge(filter, directives));
-        let changed = changed.map_err(|error| error.to_string())??;
-        self.filter.reload(changed).map_err(|error| error.to_string())
+        let mut levels = self.lock();
+        let merged = levels.merged(directives)?;
+        self.replace(&mut levels, merged)
+    }
+
+    fn replace(&self, levels: &mut Levels, new: Levels) -> Result<(), String> {
+        self.filter.reload(new.filter()).map_err(|error| error.to_string())?;
+        *levels = new;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Levels> {
+        // Levels are replaced as a whole.
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn filter_of(settings: &Log) -> Targets {
-    let modules =
-        settings.modules.iter().map(|(module, level)| (module.clone(), level_filter(*level)));
-    Targets::new().with_targets(modules).with_default(level_filter(settings.level))
+/// The levels that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Levels {
+    /// Of all modules that have none of their own.
+    default: LogLevel,
+    modules: BTreeMap<String, LogLevel>,
+}
+
+impl Levels {
+    fn of(settings: &Log) -> Self {
+        Self { default: settings.level, modules: settings.modules.clone() }
+    }
+
+    /// With these directives.
+    fn merged(&self, directives: &str) -> Result<Self, String> {
+        let mut merged = self.clone();
+        for directive in directives.split(',').map(str::trim) {
+            let (module, word) = match directive.split_once('=') {
+                Some((module, word)) => (Some(module.trim()), word.trim()),
+                None => (None, directive),
+            };
+            if let Some(module) = module {
+                check_module(module)?;
+                if word == DEFAULT_LEVEL {
+                    merged.modules.remove(module);
+                    continue;
+                }
+            }
+            let level = LogLevel::from_name(word).ok_or_else(|| {
+                format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
+            })?;
+            match module {
+                Some(module) => drop(merged.modules.insert(module.to_owned(), level)),
+                None => merged.default = level,
+            }
+        }
+        Ok(merged)
+    }
+
+    /// What is let through. Of libraries of others, what is below `info` only if they are named.
+    fn filter(&self) -> Targets {
+        let own = LOG_MODULES.iter().map(|module| (*module, level_filter(self.default)));
+        let named = self.modules.iter();
+        let named = named.map(|(module, level)| (module.as_str(), level_filter(*level)));
+        Targets::new()
+            .with_default(level_filter(self.default.min(LogLevel::Info)))
+            .with_targets(own.chain(named))
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.default)?;
+        self.modules.iter().try_for_each(|(module, level)| write!(formatter, ",{module}={level}"))
+    }
 }
 
 const fn level_filter(level: LogLevel) -> LevelFilter {
@@ -86,60 +152,20 @@ const fn level_filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-fn merge(current: &Targets, directives: &str) -> Result<Targets, String> {
-    let mut merged = current.clone();
-    for directive in directives.split(',').map(str::trim) {
-        let (module, word) = match directive.split_once('=') {
-            Some((module, word)) => (Some(module.trim()), word.trim()),
-            None => (None, directive),
-        };
-        if let Some(module) = module {
-            check_module(module)?;
-            if word == DEFAULT_LEVEL {
-                merged = without(&merged, module);
-                continue;
-            }
-        }
-        let level = LogLevel::from_name(word).ok_or_else(|| {
-            format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
-        })?;
-        merged = match module {
-            Some(module) => merged.with_target(module, level_filter(level)),
-            None => merged.with_default(level_filter(level)),
-        };
-    }
-    Ok(merged)
-}
-
-/// What is in force, without what is said about one module.
-fn without(filter: &Targets, module: &str) -> Targets {
-    let others = filter.iter().filter(|(name, _)| *name != module);
-    let others = others.map(|(name, level)| (name.to_owned(), level));
-    Targets::new()
-        .with_targets(others)
-        .with_default(filter.default_level().unwrap_or(LevelFilter::OFF))
-}
-
-fn write_directives(filter: &Targets) -> String {
-    let mut directives = vec![filter.default_level().unwrap_or(LevelFilter::OFF).to_string()];
-    directives.extend(filter.iter().map(|(module, level)| format!("{module}={level}")));
-    directives.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn merged(current: &Targets, directives: &str) -> String {
-        write_directives(&merge(current, directives).unwrap())
+    fn merged(current: &Levels, directives: &str) -> String {
+        current.merged(directives).unwrap().to_string()
     }
 
     #[test]
     fn directives_change_what_they_name_and_nothing_else() {
         let mut settings = Log::default();
         settings.modules.insert("ndn_face".to_owned(), LogLevel::Debug);
-        let filter = filter_of(&settings);
-        assert_eq!(write_directives(&filter), "info,ndn_face=debug");
+        let filter = Levels::of(&settings);
+        assert_eq!(filter.to_string(), "info,ndn_face=debug");
         assert_eq!(merged(&filter, "warn"), "warn,ndn_face=debug");
         assert_eq!(merged(&filter, "ndn_face=off"), "info,ndn_face=off");
         assert_eq!(merged(&filter, "ndn_face=default"), "info");
@@ -151,7 +177,7 @@ mod tests {
 
     #[test]
     fn malformed_directives_are_refused() {
-        let filter = filter_of(&Log::default());
+        let filter = Levels::of(&Log::default());
         for directives in [
             "",
             "loud",
@@ -164,7 +190,23 @@ mod tests {
             "ndn_fase=info",
             "ndn=info",
         ] {
-            assert!(merge(&filter, directives).is_err(), "{directives}");
+            assert!(filter.merged(directives).is_err(), "{directives}");
         }
+    }
+
+    #[test]
+    fn libraries_of_others_are_quiet_unless_they_are_named() {
+        let lets = |directives: &str, module: &str, level: LevelFilter| {
+            let levels = Levels::of(&Log::default()).merged(directives).unwrap();
+            levels.filter().would_enable(module, &level.into_level().unwrap())
+        };
+        assert!(lets("trace", "ndn_face::set", LevelFilter::TRACE));
+        assert!(!lets("trace", "quinn_proto::connection", LevelFilter::DEBUG));
+        assert!(!lets("debug", "some_library", LevelFilter::DEBUG));
+        assert!(lets("debug", "some_library", LevelFilter::WARN));
+        assert!(lets("info,quinn_proto=debug", "quinn_proto::connection", LevelFilter::DEBUG));
+        assert!(!lets("warn", "quinn", LevelFilter::INFO));
+        assert!(!lets("debug,ndn_face=warn", "ndn_face", LevelFilter::INFO));
+        assert!(lets("debug,ndn_face=warn", "namewire", LevelFilter::DEBUG));
     }
 }

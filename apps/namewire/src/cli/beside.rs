@@ -28,10 +28,10 @@ pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
 }
 
 /// What the links of all faces that there are have discarded, by reason.
-pub(super) fn discarded(endpoint: &Endpoint) -> BTreeMap<String, u64> {
+pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    for (reason, count) in links(endpoint).into_values().flat_map(|link| link.drops) {
-        *sums.entry(reason).or_default() += count;
+    for (reason, count) in links.values().flat_map(|link| &link.drops) {
+        *sums.entry(reason.clone()).or_default() += count;
     }
     sums
 }

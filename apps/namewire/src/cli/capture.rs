@@ -10,7 +10,6 @@ use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
 use super::output::bytes_for_people;
-use crate::control_socket::ControlError;
 
 /// Capture what the faces of a running forwarder receive and send, as pcapng
 ///
@@ -33,9 +32,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let client = options.control.connect()?;
-    let started = client.start_capture(options.face, options.snap_length);
-    let (mut stream, end) =
-        started.map_err(|error: ControlError| Failure::Failed(error.to_string()))?;
+    let (mut stream, end) = client.start_capture(options.face, options.snap_length)?;
     let to_stdout = options.write.as_os_str() == "-";
     let mut output: Box<dyn Write> = if to_stdout {
         Box::new(io::stdout().lock())

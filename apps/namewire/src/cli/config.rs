@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::config::{self, Config, ConfigError};
+use crate::config::{self, Config, ConfigError, Contradiction, nfd_conf};
 use crate::run::{Plan, placement};
 
 /// Check a configuration file, or print the documented sample
@@ -35,8 +35,8 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
-            let config = load(file)?;
-            plan(&config)?;
+            let (config, source) = load(file)?;
+            plan(&config, &source)?;
             output::print_line(&format!("{}: no problems", file.display()))?;
         }
         Command::Convert { file, output } => convert(file, output.as_deref())?,
@@ -51,8 +51,8 @@ pub(super) fn run(command: &Command) -> Outcome {
 /// Nothing is written unless all went well. An empty file, which a shell has made by then, is no
 /// configuration either.
 fn convert(file: &Path, output: Option<&Path>) -> Outcome {
-    let config = load_nfd_conf(file)?;
-    plan(&config)?;
+    let (config, source) = load_nfd_conf(file)?;
+    plan(&config, &source)?;
     let text = format!("# Made from {}.\n{}", file.display(), config.to_toml());
     let again = config::parse("what was made", &text).map_err(|error| describe(&error));
     let again = again.map_err(Failure::Failed)?;
@@ -83,29 +83,54 @@ fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     placed
 }
 
+/// Where settings are from, to tell the place of those that turn out not to be good.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// There is no file.
+    Defaults,
+    /// A file of ours.
+    File(PathBuf),
+    /// A file of NFD, and where settings stand in it.
+    NfdConf(PathBuf, nfd_conf::Places),
+}
+
+impl Source {
+    /// What is wrong, with the place if it is known.
+    pub(super) fn describe(&self, fault: &Contradiction) -> String {
+        match self {
+            Self::Defaults => fault.to_string(),
+            Self::File(path) => describe(&config::locate(path, fault)),
+            Self::NfdConf(path, places) => places.describe(&path.display().to_string(), fault),
+        }
+    }
+}
+
 /// What a configuration comes to on this machine.
-pub(super) fn plan(config: &Config) -> Outcome<Plan> {
-    Plan::new(config).map_err(|error| Failure::Usage(format!("{error:#}")))
+pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Plan> {
+    Plan::new(config).map_err(|fault| Failure::Usage(source.describe(&fault)))
 }
 
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.
-pub(super) fn load(file: &Path) -> Outcome<Config> {
-    config::load(file).map_err(|error| Failure::Usage(describe(&error)))
+pub(super) fn load(file: &Path) -> Outcome<(Config, Source)> {
+    let config = config::load(file).map_err(|error| Failure::Usage(describe(&error)))?;
+    Ok((config, Source::File(file.to_owned())))
 }
 
 /// Reads an nfd.conf; what of it has no effect is told on standard error.
-pub(super) fn load_nfd_conf(file: &Path) -> Outcome<Config> {
-    let read = config::nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
+pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
+    let read = nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
         output::note(&format_args!("namewire: warning: {warning}"));
     }
     let mut config = read.config;
+    let source = Source::NfdConf(file.to_owned(), read.places);
     // MW-NFD's sample names processors that a small machine does not have.
-    if let Err(error) = placement::check_processors(&config.forwarder) {
-        output::note(&format_args!("namewire: warning: {error}; the workers run on any"));
+    if let Err(fault) = placement::check_processors(&config.forwarder) {
+        let told = source.describe(&fault);
+        output::note(&format_args!("namewire: warning: {told}; the workers run on any"));
         config.forwarder.cpus.clear();
     }
-    Ok(config)
+    Ok((config, source))
 }
 
 /// The problems, drawn into the lines of the file on a terminal, one per line otherwise.

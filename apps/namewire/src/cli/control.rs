@@ -1,6 +1,7 @@
 //! How commands find the control socket of a running forwarder.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
@@ -24,22 +25,44 @@ impl ControlOptions {
             Some(path) => vec![path.clone()],
             None => default_paths()?,
         };
-        connect_to_first(&paths).map_err(|error| match &error {
+        connect_to_first(&paths).map_err(Failure::from)
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        let text = error.to_string();
+        match error {
             ControlError::Connect { source, .. } => {
                 let hint = if source.kind() == std::io::ErrorKind::PermissionDenied {
                     "it belongs to the user who runs the forwarder"
                 } else {
                     "is a forwarder running? --control names another socket"
                 };
-                Failure::Unreachable(format!("{error} ({hint})"))
+                Self::Unreachable(format!("{text} ({hint})"))
             }
-            ControlError::Io(_)
-            | ControlError::Silent
-            | ControlError::Malformed(_)
-            | ControlError::Refused(_) => Failure::Failed(error.to_string()),
-        })
+            ControlError::Silent(_) => Self::NoAnswer(text),
+            ControlError::Ended => Self::Unreachable(text),
+            ControlError::Io(_) | ControlError::Malformed(_) | ControlError::Refused(_) => {
+                Self::Failed(text)
+            }
+        }
     }
 }
+
+/// For how long to look: a duration, or the same as a number of seconds.
+pub(super) fn span(duration: Duration, seconds: Option<f64>) -> Outcome<Duration> {
+    let (option, span) = match seconds {
+        None => ("--duration", Some(duration)),
+        Some(seconds) => ("--seconds", Duration::try_from_secs_f64(seconds).ok()),
+    };
+    let span = span.filter(|span| (SPAN_MIN..=SPAN_MAX).contains(span));
+    span.ok_or_else(|| Failure::Usage(format!("{option} is from 10 ms to an hour")))
+}
+
+/// The shortest and the longest time that a command looks at a forwarder.
+const SPAN_MIN: Duration = Duration::from_millis(10);
+const SPAN_MAX: Duration = Duration::from_hours(1);
 
 /// Connects where the first of them listens; where none does, the error is that of the first.
 fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
@@ -74,4 +97,27 @@ fn default_paths() -> Outcome<Vec<PathBuf>> {
     } else {
         paths
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_duration_or_a_number_of_seconds() {
+        let second = Duration::from_secs(1);
+        assert_eq!(span(second, None).unwrap(), second);
+        assert_eq!(span(second, Some(0.05)).unwrap(), Duration::from_millis(50));
+        for (duration, seconds, option) in [
+            (Duration::from_millis(1), None, "--duration"),
+            (Duration::from_secs(7200), None, "--duration"),
+            (second, Some(0.0), "--seconds"),
+            (second, Some(-1.0), "--seconds"),
+            (second, Some(f64::NAN), "--seconds"),
+            (second, Some(1e30), "--seconds"),
+        ] {
+            let told = span(duration, seconds).unwrap_err().to_string();
+            assert!(told.starts_with(option), "{told}");
+        }
+    }
 }

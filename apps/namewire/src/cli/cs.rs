@@ -82,20 +82,35 @@ async fn configure(
     let mut parameters = ControlParameters { capacity, ..ControlParameters::default() };
     Switch::apply(admit, cs_flag::ADMIT, &mut parameters);
     Switch::apply(serve, cs_flag::SERVE, &mut parameters);
+    let before = endpoint.management().cs_info().await?;
     // The answer has the settings in force; the dataset may be a second old.
     let accepted = command(&endpoint, Verb::CsConfig, &parameters).await?;
-    let info = endpoint.management().cs_info().await?;
-    let asked = capacity;
-    let capacity = accepted.capacity.unwrap_or(info.capacity);
-    show(&CsInfo { capacity, flags: accepted.flags.unwrap_or(info.flags), ..info }, common.json)?;
-    match asked.filter(|asked| *asked > capacity) {
-        None => Ok(()),
-        Some(asked) => Err(Failure::Failed(format!(
-            "the forwarder holds at most {} packets as it was started (`tables.cs.capacity_packets`), not {}",
-            grouped(capacity),
-            grouped(asked)
-        ))),
+    if let (Some(asked), Some(most)) = (capacity, accepted.capacity)
+        && most < asked
+    {
+        // It does not do the half of what it was asked for.
+        command(&endpoint, Verb::CsConfig, &as_before(&before)).await?;
+        return Err(Failure::Failed(format!(
+            "--capacity {asked}: the forwarder holds at most {} as it was started \
+             (`tables.cs.capacity_packets`); nothing was changed, the capacity is {}",
+            counted(most, "packet"),
+            counted(before.capacity, "packet")
+        )));
     }
+    let info = endpoint.management().cs_info().await?;
+    let capacity = accepted.capacity.unwrap_or(info.capacity);
+    let flags = accepted.flags.unwrap_or(info.flags);
+    show(&CsInfo { capacity, flags, ..info }, common.json)
+}
+
+/// The command that makes a store what it was.
+fn as_before(before: &CsInfo) -> ControlParameters {
+    let mut parameters =
+        ControlParameters { capacity: Some(before.capacity), ..ControlParameters::default() };
+    for flag in [cs_flag::ADMIT, cs_flag::SERVE] {
+        parameters.set_flag(flag, before.flags & flag != 0);
+    }
+    parameters
 }
 
 /// Repeats the command while it says that more remains: forwarders erase in steps.
@@ -150,4 +165,18 @@ pub(super) fn json(info: &CsInfo) -> Value {
         "admit": info.flags & cs_flag::ADMIT != 0,
         "serve": info.flags & cs_flag::SERVE != 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_was_can_be_asked_for() {
+        let info = CsInfo { capacity: 7, flags: cs_flag::SERVE, ..CsInfo::default() };
+        let parameters = as_before(&info);
+        assert_eq!(parameters.capacity, Some(7));
+        assert_eq!(parameters.flags, Some(cs_flag::SERVE));
+        assert_eq!(parameters.mask, Some(cs_flag::ADMIT | cs_flag::SERVE));
+    }
 }

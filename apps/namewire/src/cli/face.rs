@@ -1,22 +1,22 @@
 //! `namewire face`: the faces of a forwarder.
 
-use std::collections::BTreeMap;
+mod show;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ndn_management::{
-    ControlParameters, Dataset, FaceDriver, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri,
-    Verb, face_flag,
-};
-use serde_json::{Value, json};
+use ndn_management::{ControlParameters, FaceDriver, FacePersistency, FaceUri, Verb, face_flag};
+use serde_json::json;
 
 use super::beside;
 use super::connect::block_on;
 use super::failure::{Failure, Outcome};
-use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, words_of};
-use super::output::{self, Table, bytes_for_people, grouped, span_for_people};
+use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face};
+use super::output;
 use super::resolve::canonical;
-use crate::control_socket::{LinkCounters, WaitingFace};
+use crate::config::{MTU_MAX, MTU_MIN};
+use crate::control_socket::WaitingFace;
+pub(super) use show::down_for_people;
+use show::{flag_words, run_list, show};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -91,7 +91,7 @@ struct ListOptions {
 #[derive(Args, Debug)]
 struct Settings {
     /// Largest frame in bytes
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MTU_MIN..=MTU_MAX))]
     mtu: Option<u64>,
     /// Link reliability (NDNLPv2): lost frames are sent again
     #[arg(long, value_enum)]
@@ -146,83 +146,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         Some(Command::Destroy { face, common }) => block_on(destroy(face, common)),
     }
-}
-
-fn run_list(options: &ListOptions) -> Outcome {
-    block_on(async {
-        let endpoint = options.common.connect.open().await?;
-        let dataset = match &options.scheme {
-            None => Dataset::FaceList,
-            Some(scheme) => Dataset::FaceQuery(FaceQueryFilter {
-                uri_scheme: Some(scheme.clone()),
-                ..FaceQueryFilter::default()
-            }),
-        };
-        let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
-        faces.sort_by_key(|face| face.properties.face_id);
-        let links = beside::links(&endpoint);
-        if options.common.json {
-            let faces = faces.iter().map(|face| json_of(face, &links)).collect();
-            return Ok(output::print_json(&faces)?);
-        }
-        let headings = [
-            "FACE",
-            "REMOTE",
-            "LOCAL",
-            "PERSISTENCY",
-            ">IN I",
-            ">IN D",
-            ">OUT I",
-            ">OUT D",
-            ">IN",
-            ">OUT",
-            ">AGAIN",
-        ];
-        let mut table = Table::new(&headings);
-        for face in &faces {
-            let (properties, counters) = (&face.properties, &face.counters);
-            table.row(vec![
-                properties.face_id.to_string(),
-                properties.remote_uri.clone(),
-                properties.local_uri.clone(),
-                properties.persistency.to_string(),
-                grouped(counters.in_interests),
-                grouped(counters.in_data),
-                grouped(counters.out_interests),
-                grouped(counters.out_data),
-                bytes_for_people(counters.in_bytes),
-                bytes_for_people(counters.out_bytes),
-                links
-                    .get(&properties.face_id)
-                    .filter(|_| properties.flags & face_flag::LP_RELIABILITY != 0)
-                    .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
-            ]);
-        }
-        table.print("no faces")?;
-        let of_scheme = |face: &WaitingFace| {
-            let scheme = options.scheme.as_deref();
-            scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
-        };
-        for face in beside::waiting_faces(&endpoint).iter().filter(|face| of_scheme(face)) {
-            output::print_line(&waiting_line(face))?;
-        }
-        Ok(())
-    })
-}
-
-/// A face that is not there at the moment.
-fn waiting_line(face: &WaitingFace) -> String {
-    let WaitingFace { face_id, remote_uri, last_failure, next_attempt_ms } = face;
-    let what = match face_id {
-        Some(face_id) => format!("{remote_uri} (was face {face_id}) is being made again"),
-        None => format!("{remote_uri} is being made"),
-    };
-    let next = match next_attempt_ms {
-        Some(0) | None => ", now".to_owned(),
-        Some(milliseconds) => format!(", next in {}", span_for_people(*milliseconds)),
-    };
-    let failure = last_failure.as_ref().map_or_else(String::new, |why| format!("; last: {why}"));
-    format!("{what}{next}{failure}")
 }
 
 async fn create(
@@ -359,99 +282,4 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
     let persistency =
         persistency.map_or_else(String::new, |persistency| format!(" ({persistency})"));
     Ok(output::print_line(&format!("face {face_id} to {uri}{persistency} {what}"))?)
-}
-
-fn show(face: &FaceStatus, links: &BTreeMap<u64, LinkCounters>, json: bool) -> Outcome {
-    if json {
-        return Ok(output::print_json(&json_of(face, links))?);
-    }
-    let (properties, counters) = (&face.properties, &face.counters);
-    let packets = |received: u64, sent: u64| {
-        format!("{} received, {} sent", grouped(received), grouped(sent))
-    };
-    let mut fields = vec![
-        ("face", properties.face_id.to_string()),
-        ("remote", properties.remote_uri.clone()),
-        ("local", properties.local_uri.clone()),
-        ("scope", properties.scope.to_string()),
-        ("link type", properties.link_type.to_string()),
-        ("persistency", properties.persistency.to_string()),
-        ("flags", flags_for_people(properties.flags)),
-    ];
-    if let Some(mtu) = face.mtu {
-        fields.push(("MTU", format!("{} bytes", grouped(mtu))));
-    }
-    if let Some(threshold) = face.default_congestion_threshold {
-        fields.push(("congestion threshold", bytes_for_people(threshold)));
-    }
-    if let Some(interval_ns) = face.base_congestion_marking_interval_ns {
-        fields.push(("marking interval", span_for_people(interval_ns / 1_000_000)));
-    }
-    if let Some(expires_ms) = face.expiration_period_ms {
-        fields.push(("closes if idle for", span_for_people(expires_ms)));
-    }
-    fields.extend([
-        ("Interests", packets(counters.in_interests, counters.out_interests)),
-        ("Data", packets(counters.in_data, counters.out_data)),
-        ("Nacks", packets(counters.in_nacks, counters.out_nacks)),
-        ("bytes", packets(counters.in_bytes, counters.out_bytes)),
-    ]);
-    if let Some(link) = links.get(&properties.face_id) {
-        fields.push(("frames", packets(link.in_frames, link.out_frames)));
-        if properties.flags & face_flag::LP_RELIABILITY != 0 {
-            let (again, done) = (link.out_retransmissions, link.out_acknowledged);
-            let text = format!("{} acknowledged, {} sent again", grouped(done), grouped(again));
-            fields.push(("reliability", text));
-        }
-        fields.push(("congestion marks", grouped(link.out_marks)));
-        let drops =
-            link.drops.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
-        let drops = drops.collect::<Vec<_>>().join(", ");
-        fields.push(("discarded", if drops.is_empty() { "none".to_owned() } else { drops }));
-    }
-    Ok(output::print_fields(&fields)?)
-}
-
-fn flags_for_people(flags: u64) -> String {
-    match flag_words(flags).as_slice() {
-        [] => "none".to_owned(),
-        words => words.join(", "),
-    }
-}
-
-fn flag_words(flags: u64) -> Vec<&'static str> {
-    let named = [
-        (face_flag::LOCAL_FIELDS, "local-fields"),
-        (face_flag::LP_RELIABILITY, "reliability"),
-        (face_flag::CONGESTION_MARKING, "congestion-marking"),
-    ];
-    words_of(flags, &named)
-}
-
-fn json_of(face: &FaceStatus, links: &BTreeMap<u64, LinkCounters>) -> Value {
-    let (properties, counters) = (&face.properties, &face.counters);
-    json!({
-        "face_id": properties.face_id,
-        "remote_uri": properties.remote_uri,
-        "local_uri": properties.local_uri,
-        "scope": properties.scope.as_str(),
-        "persistency": properties.persistency.as_str(),
-        "link_type": properties.link_type.as_str(),
-        "flags": flag_words(properties.flags),
-        "mtu_bytes": face.mtu,
-        "congestion_threshold_bytes": face.default_congestion_threshold,
-        "congestion_marking_interval_ns": face.base_congestion_marking_interval_ns,
-        "expiration_period_ms": face.expiration_period_ms,
-        "counters": {
-            "in_interests": counters.in_interests,
-            "in_data": counters.in_data,
-            "in_nacks": counters.in_nacks,
-            "in_bytes": counters.in_bytes,
-            "out_interests": counters.out_interests,
-            "out_data": counters.out_data,
-            "out_nacks": counters.out_nacks,
-            "out_bytes": counters.out_bytes,
-        },
-        "link": links.get(&properties.face_id),
-    })
 }

@@ -46,13 +46,13 @@ pub(super) struct Options {
     #[arg(long, value_enum, default_value = "auto")]
     discover: Discover,
     /// Keep so many Interests outstanding, instead of adapting
-    #[arg(long, value_name = "SEGMENTS")]
+    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
     /// What makes the window grow and shrink
     #[arg(long, value_enum, default_value = "cubic", conflicts_with = "window")]
     congestion: CongestionControl,
     /// Let the window grow up to so many Interests
-    #[arg(long, value_name = "SEGMENTS", conflicts_with = "window")]
+    #[arg(long, value_name = "SEGMENTS", conflicts_with = "window", value_parser = clap::value_parser!(u32).range(1..))]
     window_max: Option<u32>,
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
@@ -242,10 +242,10 @@ fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
         CongestionControl::Delay => WindowMode::DELAY,
     };
     if let Some(window) = options.window {
-        fetching.config.window = WindowMode::Fixed(window.max(1));
+        fetching.config.window = WindowMode::Fixed(window);
     }
     if let Some(max) = options.window_max {
-        fetching.config.window = fetching.config.window.with_max(max.max(1));
+        fetching.config.window = fetching.config.window.with_max(max);
     }
     Ok(fetching)
 }

@@ -144,7 +144,7 @@ fn public_key(file: &str) -> Outcome<Arc<dyn Verifier>> {
 }
 
 fn read(file: &str) -> Outcome<String> {
-    std::fs::read_to_string(Path::new(file)).map_err(|error| {
+    crate::text::read(Path::new(file)).map_err(|error| {
         let is_like_word =
             error.kind() == std::io::ErrorKind::NotFound && !file.contains(['/', '.']);
         let hint = if is_like_word { " (--help lists what is no file)" } else { "" };

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::control::ControlOptions;
-use super::failure::{Failure, Outcome};
+use super::failure::Outcome;
 use super::output;
 use crate::control_socket::{LogLevels, Request};
 
@@ -31,8 +31,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         [] => Request::LogLevels,
         directives => Request::LogSet { directives: directives.join(",") },
     };
-    let levels: LogLevels =
-        client.call(&request).map_err(|error| Failure::Failed(error.to_string()))?;
+    let levels: LogLevels = client.call(&request)?;
     let parts: Vec<&str> = levels.directives.split(',').collect();
     if options.json {
         let modules: serde_json::Map<String, serde_json::Value> = parts

@@ -43,6 +43,7 @@ mod ping;
 mod poke;
 mod put;
 mod range;
+mod reach;
 mod resolve;
 mod route;
 mod run;

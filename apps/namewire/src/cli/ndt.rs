@@ -71,8 +71,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
     };
     let mut client = common.control.connect()?;
-    let dispatch: Dispatch =
-        client.call(&request).map_err(|error| Failure::Failed(error.to_string()))?;
+    let dispatch: Dispatch = client.call(&request)?;
     if let Action::Set { name, .. } = &options.action {
         warn_of_short_name(name, dispatch.depth);
     }

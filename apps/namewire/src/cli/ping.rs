@@ -30,7 +30,7 @@ pub(super) struct Options {
     #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Pause between pings
-    #[arg(long, short, value_parser = duration, default_value = "1s", value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     interval: Duration,
     /// How long to wait for each answer
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
@@ -96,7 +96,9 @@ pub(super) fn run(options: &Options) -> Outcome {
             output::print_line(&statistics.summary(&options.prefix))?;
         }
         ended?;
-        statistics.verdict(&options.prefix)
+        let mut name = options.prefix.clone();
+        name.push_generic("ping");
+        super::reach::explained(statistics.verdict(&options.prefix), &endpoint, &name).await
     })
 }
 

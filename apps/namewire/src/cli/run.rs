@@ -1,12 +1,15 @@
 //! `namewire run`: the forwarder's options, which override its configuration file.
 
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 
+use super::config::Source;
 use super::failure::{Failure, Outcome};
-use crate::config::{Config, LogLevel, WORKERS_MAX, WorkerCount, check_module};
+use crate::config::{Config, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module};
+use crate::run::Plan;
 
 /// Run the forwarder
 ///
@@ -15,7 +18,9 @@ use crate::config::{Config, LogLevel, WORKERS_MAX, WorkerCount, check_module};
 /// port 6363. SIGTERM or Ctrl-C ends it; SIGHUP
 /// makes it read its configuration file again.
 /// Options override the configuration file; `namewire config sample` explains every setting.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+// `start` has options of the same name, and these among them.
+#[group(skip)]
 pub(super) struct Options {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
@@ -72,19 +77,88 @@ fn workers(text: &str) -> Result<WorkerCount, String> {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let config = configuration(options)?;
-    let plan = super::config::plan(&config)?;
+    let (config, source) = configuration(options)?;
+    let plan = options.plan(&config, &source)?;
     let again = options.clone();
-    let source = move || configuration(&again).map_err(|failure| failure.to_string());
+    let source = move || {
+        let (config, source) = configuration(&again).map_err(|failure| failure.to_string())?;
+        // Its files are read by whoever uses the settings; what is wrong with them has a place here.
+        crate::run::check_access(&config).map_err(|fault| source.describe(&fault))?;
+        Ok(config)
+    };
     crate::run::run(&config, plan, Box::new(source)).map_err(Failure::from)
 }
 
+impl Options {
+    /// What a configuration comes to on this machine; what cannot be is told with the option or the line.
+    fn plan(&self, config: &Config, source: &Source) -> Outcome<Plan> {
+        Plan::new(config).map_err(|fault| {
+            Failure::Usage(match self.option_of(&fault) {
+                Some(option) => format!("{option}: {fault}"),
+                None => source.describe(&fault),
+            })
+        })
+    }
+
+    /// The option by which a setting that is at fault was given, if it was.
+    fn option_of(&self, fault: &Contradiction) -> Option<&'static str> {
+        let given = [
+            ("--socket", "listeners.unix.path", self.socket.is_some()),
+            ("--control", "control.path", self.control.is_some()),
+            ("--cpu", "forwarder.cpus", self.cpu.is_some()),
+            ("--workers", "forwarder.workers", self.workers.is_some()),
+            ("--user", "privileges.user", self.user.is_some()),
+        ];
+        let of_key = |key: &&'static str| {
+            given
+                .iter()
+                .find(|(_, of, is_given)| of == key && *is_given)
+                .map(|(option, ..)| *option)
+        };
+        fault.keys.iter().find_map(of_key)
+    }
+
+    /// The same options on a command line.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
+        let Self { cs_capacity, workers, cpu, user, log, control, .. } = self;
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: &OsStr| {
+            // As one word, so that a value that begins with a dash is one.
+            let mut word = OsString::from(name);
+            word.push("=");
+            word.push(value);
+            arguments.push(word);
+        };
+        for (name, path) in [
+            ("--config", config),
+            ("--nfd-conf", nfd_conf),
+            ("--socket", socket),
+            ("--control", control),
+        ] {
+            path.iter().for_each(|path| option(name, path.as_os_str()));
+        }
+        let mut text = |name: &str, value: String| option(name, OsStr::new(&value));
+        port.iter().for_each(|port| text("--port", port.to_string()));
+        address.iter().for_each(|address| text("--address", address.to_string()));
+        cs_capacity.iter().for_each(|packets| text("--cs-capacity", packets.to_string()));
+        workers.iter().for_each(|workers| text("--workers", workers.to_string()));
+        cpu.iter().for_each(|cpu| text("--cpu", cpu.to_string()));
+        user.iter().for_each(|user| text("--user", user.clone()));
+        log.iter().for_each(|level| text("--log", level.clone()));
+        let switches = [("--no-unix", no_unix), ("--no-tcp", no_tcp), ("--no-udp", no_udp)];
+        let given = switches.iter().filter(|(_, is_given)| **is_given);
+        arguments.extend(given.map(|(name, _)| OsString::from(name)));
+        arguments
+    }
+}
+
 /// The configuration file's settings, or the defaults, as the options change them.
-fn configuration(options: &Options) -> Outcome<Config> {
-    let mut config = match (&options.config, &options.nfd_conf) {
+fn configuration(options: &Options) -> Outcome<(Config, Source)> {
+    let (mut config, source) = match (&options.config, &options.nfd_conf) {
         (Some(file), _) => super::config::load(file)?,
         (None, Some(file)) => super::config::load_nfd_conf(file)?,
-        (None, None) => Config::default(),
+        (None, None) => (Config::default(), Source::Defaults),
     };
     let listeners = &mut config.listeners;
     if let Some(path) = &options.socket {
@@ -122,8 +196,8 @@ fn configuration(options: &Options) -> Outcome<Config> {
         apply_log(&mut config, directive)
             .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
     }
-    config.check().map_err(|contradiction| Failure::Usage(contradiction.reason))?;
-    Ok(config)
+    config.check().map_err(|fault| Failure::Usage(fault.reason))?;
+    Ok((config, source))
 }
 
 fn apply_log(config: &mut Config, directive: &str) -> Result<(), String> {
@@ -160,7 +234,7 @@ mod tests {
 
     fn configured(arguments: &[&str]) -> Outcome<Config> {
         let program = Program::parse_from(std::iter::once(&"run").chain(arguments));
-        configuration(&program.options)
+        configuration(&program.options).map(|(config, _)| config)
     }
 
     #[test]
@@ -180,6 +254,30 @@ mod tests {
         assert_eq!(config.forwarder.cpus, [2]);
         assert_eq!(config.log.level, LogLevel::Warn);
         assert_eq!(config.log.modules["ndn_face"], LogLevel::Debug);
+    }
+
+    #[test]
+    fn options_can_be_written_down_again() {
+        for arguments in [
+            "",
+            "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
+            "--nfd-conf nfd.conf --no-unix --no-tcp --no-udp --cs-capacity 5 --cpu 2 --user ndn",
+            "--workers auto --log warn --log ndn_face=debug",
+            "--workers 3",
+        ] {
+            let given = arguments.split(' ').filter(|word| !word.is_empty());
+            let options = Program::parse_from(std::iter::once("run").chain(given)).options;
+            let written = std::iter::once("run".into()).chain(options.arguments());
+            assert_eq!(Program::parse_from(written).options, options, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_is_at_fault_is_named() {
+        let options = Program::parse_from(["run", "--cpu", "4000"]).options;
+        let (config, source) = configuration(&options).unwrap();
+        let told = options.plan(&config, &source).unwrap_err().to_string();
+        assert!(told.starts_with("--cpu: ") && told.contains("processor 4000"), "{told}");
     }
 
     #[test]

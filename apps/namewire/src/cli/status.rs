@@ -9,9 +9,12 @@ use serde_json::json;
 
 use super::beside;
 use super::connect::{ConnectOptions, block_on};
+use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
-use crate::control_socket::{ControlClient, Request, Statistics, WaitingFace, WorkerStatistics};
+use crate::control_socket::{
+    ControlClient, LinkCounters, LinkDown, Request, Statistics, WaitingFace, WorkerStatistics,
+};
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]
@@ -32,13 +35,15 @@ pub(super) fn run(options: &Options) -> Outcome {
             endpoint.management().dataset(&Dataset::ChannelList).await?;
         let cs = endpoint.management().cs_info().await?;
         let workers = endpoint.address().map(workers).unwrap_or_default();
+        let links = beside::links(&endpoint);
         let found = Found {
             status,
+            down: down(&faces, &links),
             faces,
             channels,
             cs,
             workers,
-            discarded: beside::discarded(&endpoint),
+            discarded: beside::discarded(&links),
             waiting: beside::waiting_faces(&endpoint),
         };
         if options.json { found.print_json() } else { found.print() }
@@ -56,6 +61,24 @@ struct Found {
     discarded: BTreeMap<String, u64>,
     /// Faces that are being made.
     waiting: Vec<WaitingFace>,
+    /// Faces that stay and are down.
+    down: Vec<DownFace>,
+}
+
+/// A face that stays and is down.
+struct DownFace {
+    face_id: u64,
+    remote_uri: String,
+    down: LinkDown,
+}
+
+fn down(faces: &[FaceStatus], links: &BTreeMap<u64, LinkCounters>) -> Vec<DownFace> {
+    let down = faces.iter().filter_map(|face| {
+        let face_id = face.properties.face_id;
+        let down = links.get(&face_id)?.down.clone()?;
+        Some(DownFace { face_id, remote_uri: face.properties.remote_uri.clone(), down })
+    });
+    down.collect()
 }
 
 /// What the workers of a forwarder of this kind count, if its control socket is where it usually
@@ -80,7 +103,7 @@ fn per_call(frames: u64, calls: u64) -> f64 {
 
 impl Found {
     fn print(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, down } = self;
         let counters = &status.counters;
         let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
         let pair = |received: u64, sent: u64| {
@@ -130,6 +153,12 @@ impl Found {
                 discarded.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
             fields.push(("discarded by faces", reasons.collect::<Vec<_>>().join(", ")));
         }
+        for DownFace { face_id, remote_uri, down } in down {
+            fields.push((
+                "down",
+                format!("face {face_id} to {remote_uri}, {}", down_for_people(down)),
+            ));
+        }
         for face in waiting {
             fields.push(("being made", face.remote_uri.clone()));
         }
@@ -140,7 +169,7 @@ impl Found {
     }
 
     fn print_json(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, down } = self;
         let counters = &status.counters;
         Ok(output::print_json(&json!({
             "version": status.version,
@@ -167,6 +196,12 @@ impl Found {
             "workers": workers,
             "discarded_by_faces": discarded,
             "waiting_faces": waiting,
+            "down_faces": down.iter().map(|DownFace { face_id, remote_uri, down }| json!({
+                "face_id": face_id,
+                "remote_uri": remote_uri,
+                "reason": down.reason,
+                "for_ms": down.for_ms,
+            })).collect::<Vec<_>>(),
         }))?)
     }
 }

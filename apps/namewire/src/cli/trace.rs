@@ -1,9 +1,12 @@
 //! `namewire trace`: how long packets take in a running forwarder.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::control::ControlOptions;
+use super::connect::duration;
+use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use crate::control_socket::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
@@ -24,8 +27,11 @@ enum What {
     /// measure some of their bursts, chosen at random, while the command runs.
     Latency {
         /// For how long to measure
-        #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-        seconds: f64,
+        #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+        duration: Duration,
+        /// The same as a number of seconds, such as 0.5
+        #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
+        seconds: Option<f64>,
         #[command(flatten)]
         control: ControlOptions,
         /// Print JSON, with the histograms
@@ -39,20 +45,11 @@ const QUANTILES: [(&str, f64); 5] =
     [(">p10", 0.1), (">p50", 0.5), (">p90", 0.9), (">p99", 0.99), (">p99.9", 0.999)];
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let What::Latency { seconds, control, json } = &options.what;
-    if !(0.01..=3600.0).contains(seconds) {
-        return Err(Failure::Usage("--seconds is from 0.01 to 3600".to_owned()));
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the range was checked"
-    )]
-    let milliseconds = (seconds * 1000.0).round() as u64;
+    let What::Latency { duration, seconds, control, json } = &options.what;
+    let span = span(*duration, *seconds)?;
+    let milliseconds = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let mut client = control.connect()?;
-    let report: ServiceTimesReport = client
-        .call(&Request::TraceLatency { milliseconds })
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let report: ServiceTimesReport = client.call(&Request::TraceLatency { milliseconds })?;
     let mut total = WorkerServiceTimes::default();
     report.workers.iter().for_each(|worker| total.add(worker));
     if *json { print_json(&report, &total) } else { print(&report, &total) }

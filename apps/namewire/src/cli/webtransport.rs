@@ -23,8 +23,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let mut client = options.control.connect()?;
-    let status: WebTransportStatus =
-        client.call(&Request::WebTransport).map_err(|error| Failure::Failed(error.to_string()))?;
+    let status: WebTransportStatus = client.call(&Request::WebTransport)?;
     if options.json {
         let json = serde_json::to_value(&status);
         output::print_json(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;

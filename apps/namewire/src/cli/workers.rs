@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::control::ControlOptions;
+use super::connect::duration;
+use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use crate::control_socket::{
@@ -35,11 +36,14 @@ const QUEUES: [(&str, Queue); 3] = [
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    seconds: f64,
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    duration: Duration,
+    /// The same as a number of seconds, such as 0.5
+    #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
+    seconds: Option<f64>,
     /// Instead, show what each worker would do and where if `namewire run` was started here with this
     /// configuration file
-    #[arg(long, value_name = "FILE", conflicts_with = "seconds")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "duration"])]
     plan: Option<PathBuf>,
     #[command(flatten)]
     control: ControlOptions,
@@ -118,13 +122,11 @@ pub(super) fn run(options: &Options) -> Outcome {
     if let Some(file) = &options.plan {
         return plan(file, options.json);
     }
-    if !(0.01..=3600.0).contains(&options.seconds) {
-        return Err(Failure::Usage("--seconds is from 0.01 to 3600".to_owned()));
-    }
+    let span = span(options.duration, options.seconds)?;
     let mut client = options.control.connect()?;
     let before = statistics(&mut client)?;
     let begin = ndn_sys::clock::now();
-    std::thread::sleep(Duration::from_secs_f64(options.seconds));
+    std::thread::sleep(span);
     let after = statistics(&mut client)?;
     let seconds = Duration::from_nanos(ndn_sys::clock::now() - begin).as_secs_f64();
     let workers = before.workers.into_iter().zip(after.workers);
@@ -135,9 +137,9 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 /// What the workers of a configuration would do.
 fn plan(file: &Path, json: bool) -> Outcome {
-    let config = super::config::load(file)?;
+    let (config, source) = super::config::load(file)?;
     let places = crate::run::placement::plan(&config.forwarder);
-    let places = places.map_err(|error| Failure::Failed(format!("{error:#}")))?;
+    let places = places.map_err(|fault| Failure::Usage(source.describe(&fault)))?;
     if json {
         let rows = places.iter().enumerate().map(|(number, place)| {
             json!({
@@ -174,7 +176,7 @@ fn plan(file: &Path, json: bool) -> Outcome {
 }
 
 fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {
-    client.call(&Request::Statistics).map_err(|error| Failure::Failed(error.to_string()))
+    Ok(client.call(&Request::Statistics)?)
 }
 
 fn print(workers: &[Interval]) -> Outcome {

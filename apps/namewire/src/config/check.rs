@@ -1,4 +1,4 @@
-//! What is wrong with settings only together, or only on the command line.
+//! What is wrong with settings only together, only on the command line, or only on this machine.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const SOCKET_PATH_LEN_MAX: usize = 107;
 
 const MEMIF_PATH: &str = "listeners.memif.path";
 
-/// Settings that cannot be together.
+/// Settings that cannot be together, or not on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The settings, as dotted paths; the one that is at fault first.
@@ -26,7 +26,14 @@ impl Contradiction {
     fn of<T>(keys: &[&'static str], reason: impl Into<String>) -> Result<T, Self> {
         Err(Self { keys: keys.to_vec(), reason: reason.into() })
     }
+
+    /// Why settings cannot be used on this machine.
+    pub(crate) fn about(keys: &[&'static str], error: &anyhow::Error) -> Self {
+        Self { keys: keys.to_vec(), reason: format!("{error:#}") }
+    }
 }
+
+impl std::error::Error for Contradiction {}
 
 impl std::fmt::Display for Contradiction {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

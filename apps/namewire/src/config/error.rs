@@ -7,6 +7,8 @@ use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
 };
 
+use super::Contradiction;
+
 /// One thing wrong with a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -19,6 +21,9 @@ pub struct Problem {
     /// What to do about it.
     pub help: Option<String>,
 }
+
+/// Said of a file without a byte.
+pub(super) const FILE_IS_EMPTY: &str = "the file is empty: whatever was to write it has failed";
 
 /// A configuration that was refused. Its `Display` form has one line per problem:
 /// `file:line:column: reason`.
@@ -42,10 +47,23 @@ impl ConfigError {
         )
     }
 
+    /// What is wrong with settings of a file that was read well, at the place of the first of them that it has.
+    pub(super) fn located(origin: &str, text: &str, fault: &Contradiction) -> Self {
+        let message = fault.reason.clone();
+        match super::place::find_first(text, &fault.keys) {
+            None => Self::whole_file(origin, message),
+            Some(span) => {
+                let problem = Problem { span, beside: Vec::new(), message, help: None };
+                Self::rejected(origin, text, vec![problem])
+            }
+        }
+    }
+
     pub(super) fn empty(origin: &str) -> Self {
-        let message = "the file is empty: whatever was to write it has failed (where every setting \
-                       is to have its default, a line of comment says so)";
-        Self::whole_file(origin, message.to_owned())
+        let message = format!(
+            "{FILE_IS_EMPTY} (where every setting is to have its default, a line of comment says so)"
+        );
+        Self::whole_file(origin, message)
     }
 
     pub(super) fn of_nfd(origin: &str) -> Self {

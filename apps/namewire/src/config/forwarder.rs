@@ -16,6 +16,15 @@ pub enum WorkerCount {
     Fixed(usize),
 }
 
+impl std::fmt::Display for WorkerCount {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Fixed(count) => write!(formatter, "{count}"),
+        }
+    }
+}
+
 /// Worker threads and their processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarder {

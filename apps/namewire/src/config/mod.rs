@@ -13,6 +13,7 @@ mod ethernet;
 mod forwarder;
 mod interfaces;
 mod listeners;
+mod modules;
 pub mod nfd_conf;
 mod origin;
 mod place;
@@ -34,7 +35,10 @@ pub use dpdk::Dpdk;
 pub use error::{ConfigError, Problem};
 pub use ethernet::{Driver, Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;
+pub use modules::{LOG_LIBRARIES, LOG_MODULES, check_module};
 pub use origin::Origin;
+#[cfg(test)]
+pub(crate) use reference::keys;
 pub use reference::reference;
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
@@ -57,8 +61,7 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     if length > FILE_BYTES_MAX {
         return Err(ConfigError::too_large(&origin, length));
     }
-    let text =
-        std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
+    let text = crate::text::read(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
     // A program that was to write it has failed, or the disk was full.
     if text.is_empty() && path.is_file() {
         return Err(ConfigError::empty(&origin));
@@ -69,6 +72,14 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     })?;
     config.management.access.resolve_paths(path.parent().unwrap_or(Path::new("")));
     Ok(config)
+}
+
+/// What is wrong with settings of the file at `path`, which was read before, with the line of the first of
+/// them that it has.
+pub fn locate(path: &Path, fault: &Contradiction) -> ConfigError {
+    // A file that is gone by now has no lines.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    ConfigError::located(&path.display().to_string(), &text, fault)
 }
 
 /// Whether a text is a configuration of NFD: its INFO format, with sections of its own.

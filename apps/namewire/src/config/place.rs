@@ -46,6 +46,15 @@ pub(super) fn find(document: &Spanned<DeTable<'_>>, keys: &[&str]) -> Vec<Range<
     exact
 }
 
+/// Where in a text the first of these settings stands that is written down, or the table that it belongs to.
+pub(super) fn find_first(text: &str, keys: &[&str]) -> Option<Range<usize>> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let found: Vec<_> = keys.iter().map(|key| find_one(&document, key)).collect();
+    let exact = found.iter().find(|(_, is_exact)| *is_exact);
+    let near = || found.iter().find(|(span, _)| !span.is_empty());
+    exact.or_else(near).map(|(span, _)| span.clone())
+}
+
 fn find_one(document: &Spanned<DeTable<'_>>, key: &str) -> (Range<usize>, bool) {
     let (mut table, mut span) = (Some(document.get_ref()), 0..0);
     for part in key.split('.') {

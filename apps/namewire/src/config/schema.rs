@@ -16,7 +16,7 @@ use super::error::Problem;
 use super::reader::{Findings, FromToml, Section, Value, one_of};
 use super::types::*;
 use super::units::{ByteSize, format_duration};
-use super::{Contradiction, InterfaceRule};
+use super::{Contradiction, InterfaceRule, check_module};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -378,6 +378,9 @@ impl FromToml for FaceUri {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         let text = String::from_toml(value)?;
         let uri = Self::parse(&text).map_err(|error| error.to_string())?;
+        if let Some(why) = uri.names_nobody() {
+            return Err(format!("`{text}` leads nowhere: {why}"));
+        }
         if uri.has_host_name() {
             return uri.with_port().map_err(|error| error.to_string());
         }

@@ -261,44 +261,6 @@ pub struct Log {
     pub modules: BTreeMap<String, LogLevel>,
 }
 
-/// Modules that log.
-pub const LOG_MODULES: [&str; 11] = [
-    "namewire",
-    "ndn_client",
-    "ndn_dataplane",
-    "ndn_face",
-    "ndn_files",
-    "ndn_forwarding",
-    "ndn_management",
-    "ndn_ring",
-    "ndn_security",
-    "ndn_sys",
-    "ndn_table",
-];
-
-/// Checks that a text names a module that may log, or a part of one, such as `ndn_table::fib`.
-///
-/// # Errors
-/// What is wrong with it, and which modules there are.
-pub fn check_module(text: &str) -> Result<(), String> {
-    let first = text.split("::").next().unwrap_or_default();
-    match is_module(text) && LOG_MODULES.contains(&first) {
-        true => Ok(()),
-        false => Err(format!(
-            "`{text}` is not the name of a module; there are {} and parts of them, such as ndn_table::fib",
-            LOG_MODULES.join(", ")
-        )),
-    }
-}
-
-/// Whether a text has the form of a module path, such as `ndn_face` or `ndn_table::fib`.
-fn is_module(text: &str) -> bool {
-    let is_word = |part: &str| {
-        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    text.split("::").all(is_word)
-}
-
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {

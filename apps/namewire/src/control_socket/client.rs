@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{RESPONSE_LEN_MAX, Request, Response};
@@ -25,10 +26,11 @@ pub enum ControlError {
     #[error("the control connection failed: {0}")]
     Io(#[from] io::Error),
     /// Nothing came back.
-    #[error(
-        "no answer on the control socket; is it the one of applications? (--control names the other)"
-    )]
-    Silent,
+    #[error("no answer on the control socket: {0}")]
+    Silent(String),
+    /// The connection has ended instead.
+    #[error("the forwarder has ended, or has closed the control connection")]
+    Ended,
     /// What came back is not an answer.
     #[error("the forwarder gave no proper answer: {0}")]
     Malformed(String),
@@ -75,14 +77,32 @@ impl ControlClient {
         let limit = u64::try_from(RESPONSE_LEN_MAX).unwrap_or(u64::MAX);
         self.reader.by_ref().take(limit).read_line(&mut answer).map_err(|error| {
             let is_late = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-            if is_late { ControlError::Silent } else { ControlError::Io(error) }
+            if is_late { self.silent() } else { ControlError::Io(error) }
         })?;
+        if answer.is_empty() {
+            return Err(ControlError::Ended);
+        }
         self.reader.get_ref().set_read_timeout(None)?;
         let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
         match serde_json::from_str(&answer).map_err(malformed)? {
             Response::Result(result) => serde_json::from_value(result).map_err(malformed),
             Response::Error(reason) => Err(ControlError::Refused(reason)),
         }
+    }
+
+    /// Why nothing has come, as far as it shows.
+    fn silent(&self) -> ControlError {
+        let peer =
+            socket_peercred(self.reader.get_ref()).ok().map(|peer| peer.pid.as_raw_nonzero());
+        let stopped = peer.filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.is_ok_and(|stat| is_stopped(&stat))
+        });
+        ControlError::Silent(match stopped {
+            Some(pid) => format!("process {pid} is stopped; `kill -CONT {pid}` makes it go on"),
+            None => "is the forwarder busy, or the socket that of applications? (--control names another)"
+                .to_owned(),
+        })
     }
 
     /// Turns the connection into a capture: the reader gives pcapng until the forwarder ends it,
@@ -101,6 +121,12 @@ impl ControlClient {
     }
 }
 
+/// Whether a line of /proc/PID/stat is that of a stopped process (proc_pid_stat(5)).
+fn is_stopped(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with(['T', 't']))
+}
+
 /// Ends a capture from another thread.
 #[derive(Debug)]
 pub struct CaptureEnd(UnixStream);
@@ -112,5 +138,17 @@ impl CaptureEnd {
     /// The connection is gone already.
     pub fn finish(&self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_stopped_is_told_from_one_that_is_not() {
+        assert!(is_stopped("17 (a) b) T 1 17 17 0"));
+        assert!(!is_stopped("17 (T ) S 1 17 17 0"));
+        assert!(!is_stopped(""));
     }
 }

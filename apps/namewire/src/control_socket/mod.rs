@@ -16,8 +16,9 @@ mod service_times;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LogLevels, QueueStatistics, Request,
-    Statistics, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LinkDown, LogLevels,
+    QueueStatistics, Request, Statistics, Version, WaitingFace, WebTransportStatus,
+    WorkerStatistics,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

@@ -292,9 +292,21 @@ pub struct QueueStatistics {
     pub looks: u64,
 }
 
-/// What the link of one face counts beside what management knows.
+/// A face that stays and is down: it has no connection, or its interface no link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkDown {
+    /// Why, in words.
+    pub reason: String,
+    /// For how many milliseconds.
+    pub for_ms: u64,
+}
+
+/// What is known of the link of one face beside what management knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
+    /// Whether it is down, and why.
+    #[serde(default)]
+    pub down: Option<LinkDown>,
     /// Frames received.
     pub in_frames: u64,
     /// Frames sent.

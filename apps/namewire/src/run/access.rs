@@ -11,7 +11,7 @@ use ndn_security::trust::{AnchorSource, TrustPolicy};
 use ndn_sys::clock;
 use tracing::warn;
 
-use crate::config::{Access, AuthorizedSigner, Privilege, TrustRules};
+use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TrustRules};
 
 /// Certificates and rules larger than this are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -19,15 +19,19 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Makes what the control thread asks about each command.
 ///
 /// # Errors
-/// A file that cannot be read or does not say what it has to, by its name.
-pub(crate) fn access_control(access: &Access) -> anyhow::Result<AccessControl> {
+/// A file that cannot be read or does not say what it has to, by its name and its setting.
+pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Contradiction> {
     let mut control = AccessControl::default();
     // Paths are absolute by now, or begin where the process does.
     control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
     for authorize in &access.authorizations {
         let certificate = match &authorize.signer {
             AuthorizedSigner::Any => None,
-            AuthorizedSigner::Certificate(path) => Some(certificate(path)?),
+            AuthorizedSigner::Certificate(path) => {
+                Some(certificate(path).context("management.authorizations").map_err(|error| {
+                    Contradiction::about(&["management.authorizations"], &error)
+                })?)
+            }
         };
         for Privilege(module) in &authorize.privileges {
             match &certificate {
@@ -36,14 +40,17 @@ pub(crate) fn access_control(access: &Access) -> anyhow::Result<AccessControl> {
             }
         }
     }
-    control.set_localhost_rib(policy(&access.localhost_rib).context("rules of localhost_rib")?);
-    control.set_announcements(
-        policy(&access.prefix_announcements).context("rules of prefix_announcements")?,
-    );
+    control.set_localhost_rib(policy_of("management.localhost_rib", &access.localhost_rib)?);
+    let announcements = &access.prefix_announcements;
+    control.set_announcements(policy_of("management.prefix_announcements", announcements)?);
     if access.localhop_rib != TrustRules::Nobody {
-        control.set_localhop_rib(policy(&access.localhop_rib).context("rules of localhop_rib")?);
+        control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib)?);
     }
     Ok(control)
+}
+
+fn policy_of(key: &'static str, rules: &TrustRules) -> Result<TrustPolicy, Contradiction> {
+    policy(rules).context(key).map_err(|error| Contradiction::about(&[key], &error))
 }
 
 fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {

@@ -30,10 +30,21 @@ pub(super) struct KnownFace {
     pub(super) remote: FaceUri,
     /// What its quotas have refused.
     pub(super) excess: Excess,
+    /// It has no connection, or its interface no link.
+    pub(super) down: Option<Down>,
     /// It has been given a receiving socket of its own, or never needs one.
     pub(super) is_separated: bool,
     /// The near end.
     pub(super) local: FaceUri,
+}
+
+/// Why a face that stays is down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Down {
+    /// In words.
+    pub(super) reason: String,
+    /// Since when.
+    pub(super) since_ns: u64,
 }
 
 impl KnownFace {

@@ -24,6 +24,7 @@
 //! | `ethernet` | Ethernet faces, which come and go with interfaces |
 //! | `captures` | frames on their way to a capture file |
 //! | `reload` | the configuration read again while it runs |
+//! | `restart` | settings that wait for the next start |
 //! | `placement` | which worker does what on which processor |
 //! | `service_manager` | telling systemd, or `namewire start`, that it is ready |
 //! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
@@ -51,6 +52,7 @@ pub(crate) mod placement;
 mod plan;
 mod privileges;
 mod reload;
+mod restart;
 pub(crate) mod service_manager;
 mod service_times;
 mod settings;
@@ -69,7 +71,7 @@ use ndn_table::NameHasher;
 
 pub use plan::Plan;
 
-use crate::config::Config;
+use crate::config::{Config, Contradiction};
 use crate::control_socket::ControlListener;
 use crate::logging;
 
@@ -131,9 +133,18 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
         own,
     };
     let mut control = control::Control::new(config, parts)?;
-    let result = control.run(&stop, &reload::Reload { source, log });
+    let started = config.clone();
+    let result = control.run(&stop, &reload::Reload { source, log, started });
     drop(control_socket);
     result.and(control.finish())
+}
+
+/// Checks what the settings of access control name: certificates and trust rules.
+///
+/// # Errors
+/// Which file cannot be used, with the setting.
+pub(crate) fn check_access(config: &Config) -> Result<(), Contradiction> {
+    access::access_control(&config.management.access).map(|_| ())
 }
 
 /// Root may read what its successor may not, and would be told only when the anchors are due.

@@ -1,23 +1,25 @@
 //! Where the workers run, by the configuration and the machine.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use ndn_dataplane::{Place, Workers, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
-use crate::config::Forwarder;
+use crate::config::{Contradiction, Forwarder};
 
 /// Refuses processors that this machine does not have, or that this process may not run on.
 ///
 /// # Errors
 /// The first of them, and those that can be used.
-pub(crate) fn check_processors(forwarder: &Forwarder) -> anyhow::Result<()> {
+pub(crate) fn check_processors(forwarder: &Forwarder) -> Result<(), Contradiction> {
     let Ok(allowed) = ndn_sys::cpu::allowed_cpus() else {
         return Ok(());
     };
     if let Some(cpu) = forwarder.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
         let allowed = allowed.join(", ");
-        bail!("forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}");
+        let reason =
+            format!("forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}");
+        return Err(Contradiction { keys: vec!["forwarder.cpus"], reason });
     }
     Ok(())
 }
@@ -26,7 +28,13 @@ pub(crate) fn check_processors(forwarder: &Forwarder) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The machine has no room for the placement that is asked for.
-pub(crate) fn plan(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
+pub(crate) fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Contradiction> {
+    check_processors(forwarder)?;
+    let keys = ["forwarder.placement", "forwarder.workers", "forwarder.io_workers"];
+    places(forwarder).map_err(|error| Contradiction::about(&keys, &error))
+}
+
+fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
     let topology = Topology::of_machine().context("which processors there are")?;
     let count = forwarder.worker_count(topology.parallelism()).max(forwarder.io_workers + 1);
     let workers = Workers { count, io: forwarder.io_workers };

@@ -11,7 +11,7 @@ use ndn_sys::poll::Waker;
 
 use super::privileges::{self, Change};
 use super::{control, directory, dpdk, placement, webtransport};
-use crate::config::Config;
+use crate::config::{Config, Contradiction, WebTransportListener};
 
 /// All that a forwarder is started with, beside its configuration.
 #[derive(Debug)]
@@ -29,25 +29,49 @@ impl Plan {
     ///
     /// # Errors
     /// What cannot be, with the setting or file at fault.
-    pub fn new(config: &Config) -> anyhow::Result<Self> {
-        config.check().map_err(anyhow::Error::msg)?;
-        dpdk::check(config)?;
-        placement::check_processors(&config.forwarder)?;
+    pub fn new(config: &Config) -> Result<Self, Contradiction> {
+        let at = |key: &'static str| move |error| Contradiction::about(&[key], &error);
+        config.check()?;
+        dpdk::check(config).map_err(at("listeners.dpdk.ports"))?;
         let places = placement::plan(&config.forwarder)?;
         check_socket_places(config)?;
-        let privileges = privileges::plan(config)?;
+        let privileges = privileges::plan(config).map_err(of_privileges)?;
         if config.listeners.webtransport.enabled {
-            webtransport::identity(&config.listeners.webtransport)?;
+            check_webtransport(&config.listeners.webtransport)?;
         }
         let (management, key_chain) = control::management(config)?;
         Ok(Self { management, key_chain, places, privileges })
     }
 }
 
+fn of_privileges(error: anyhow::Error) -> Contradiction {
+    let is_group = error.to_string().starts_with("privileges.group");
+    let key = if is_group { "privileges.group" } else { "privileges.user" };
+    Contradiction::about(&[key, "privileges.user"], &error)
+}
+
+/// Refuses a certificate that cannot be used, and a directory for those that are made that is none.
+fn check_webtransport(settings: &WebTransportListener) -> Result<(), Contradiction> {
+    let keys = ["listeners.webtransport.certificate", "listeners.webtransport.key"];
+    let identity = webtransport::identity(settings);
+    let identity = identity.map_err(|error| Contradiction::about(&keys, &error))?;
+    if let (Some(directory), None) = (&settings.state_directory, identity) {
+        let key = "listeners.webtransport.state_directory";
+        directory::check_parent(&directory.join("certificate")).map_err(|reason| {
+            Contradiction { keys: vec![key], reason: format!("{key}: {reason:#}") }
+        })?;
+    }
+    Ok(())
+}
+
 /// Refuses places of sockets where none can be made.
-fn check_socket_places(config: &Config) -> anyhow::Result<()> {
+fn check_socket_places(config: &Config) -> Result<(), Contradiction> {
     for (key, path) in config.sockets_with_paths() {
-        check_socket_place(&path).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
+        check_socket_place(&path).map_err(|reason| {
+            // The place of the control socket may follow from that of the Unix socket.
+            let keys = vec![key, "listeners.unix.path"];
+            Contradiction { keys, reason: format!("{key}: {reason:#}") }
+        })?;
     }
     Ok(())
 }
@@ -88,6 +112,14 @@ mod tests {
         assert!(said.contains("/etc/passwd exists"), "{said}");
         let said = refused("management.localhost_rib = \"/nonexistent/rules\"");
         assert!(said.contains("/nonexistent/rules"), "{said}");
+        let said = refused(
+            "listeners.webtransport = { enabled = true, state_directory = \"/etc/passwd\" }",
+        );
+        assert!(
+            said.starts_with("listeners.webtransport.state_directory: ")
+                && said.contains("/etc/passwd"),
+            "{said}"
+        );
     }
 
     #[cfg(not(feature = "dpdk"))]

@@ -8,7 +8,7 @@ use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 use ndn_sys::clock;
 
 use super::faces::KnownFace;
-use crate::control_socket::LinkCounters;
+use crate::control_socket::{LinkCounters, LinkDown};
 
 /// Faces in one answer to an operator, so that it fits a line.
 const LINKS_PER_ANSWER: usize = 100;
@@ -110,7 +110,12 @@ fn link_counters(face: &KnownFace) -> LinkCounters {
     let pending = face.excess.pending;
     let quota = DropReason::PendingQuota.name().to_owned();
     let drops = drops.chain((pending > 0).then_some((quota, pending)));
+    let down = face.down.as_ref().map(|down| LinkDown {
+        reason: down.reason.clone(),
+        for_ms: clock::now().saturating_sub(down.since_ns) / 1_000_000,
+    });
     LinkCounters {
+        down,
         in_frames: counters.in_frames.value(),
         out_frames: counters.out_frames.value(),
         out_marks: counters.out_marks.value(),

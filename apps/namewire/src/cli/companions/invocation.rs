@@ -13,7 +13,7 @@ pub(in crate::cli) fn arguments() -> Vec<OsString> {
 
 fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
     let called = given.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
-    let with_conf: &[&str] = &["--", "--nfd-conf", NFD_CONF];
+    let with_conf: &[&str] = &["--nfd-conf", NFD_CONF];
     let command: Vec<&str> = match called.unwrap_or_default() {
         "nfd" => vec!["run"],
         "nfd-start" if has_nfd_conf => [&["start"], with_conf].concat(),
@@ -98,7 +98,7 @@ mod tests {
         }
         assert_eq!(translated("nfd", true), "namewire run --nfd-conf /etc/ndn/nfd.conf");
         assert_eq!(translated("nfd --help", true), "namewire run --help");
-        let start = "namewire start -- --nfd-conf /etc/ndn/nfd.conf";
+        let start = "namewire start --nfd-conf /etc/ndn/nfd.conf";
         assert_eq!(translated("nfd-start", true), start);
     }
 }

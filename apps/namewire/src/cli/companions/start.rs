@@ -3,36 +3,43 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
 use ndn_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
+use super::super::run::Options as RunOptions;
 use crate::run::service_manager::{READY, VARIABLE};
 
 /// Start the forwarder in the background, and wait until it listens
 ///
-/// What it logs goes on to standard error, or to a file. A service manager does this better: there is a
-/// unit for systemd.
+/// It takes the options of `namewire run`, such as `--config FILE`, and its exit statuses: 2 is a wrong
+/// configuration. What the forwarder logs until it listens is shown. From then on it goes to the file of
+/// --log-file, or on to standard error if that is a file, and nowhere otherwise: a pipe ends, a terminal is
+/// left alone. A service manager does this better: there is a unit for systemd.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     /// Append what the forwarder logs to this file
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Options of `namewire run`, behind `--`
-    #[arg(last = true, value_name = "OPTION")]
+    #[command(flatten)]
+    run: RunOptions,
+    /// Options of `namewire run` may stand behind `--`, too
+    #[arg(last = true, value_name = "OPTION", hide = true)]
     options: Vec<OsString>,
 }
 
@@ -52,6 +59,8 @@ pub(in crate::cli) struct StopOptions {
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of the log that are shown where nothing was started.
 const LOG_TAIL: u64 = 4096;
+/// The exit status of a forwarder whose options or configuration are wrong.
+const WRONG_CONFIGURATION: i32 = 2;
 /// How long the forwarder may take to be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -67,7 +76,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         .map_err(|error| failed(&error))?;
     ready.set_read_timeout(Some(LOOK)).map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
-    command.arg("run").args(&options.options).env(VARIABLE, format!("@{name}"));
+    command.arg("run").args(options.run.arguments()).args(&options.options);
+    command.env(VARIABLE, format!("@{name}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut log = None;
     if let Some(path) = &options.log_file {
@@ -75,12 +85,16 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(file_failed)?;
         log = Some((path, file.metadata().map_err(file_failed)?.len()));
         command.stderr(file);
+    } else if !is_file(io::stderr()) {
+        // One that ends with this command. Lines that nobody reads any more are lost without harm.
+        command.stderr(Stdio::piped());
     }
     // Ctrl-C on this terminal is not for it.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
     let ended = ended.map_err(|error| failed(&error))?;
+    show(child.stderr.as_mut());
     if let Some(stdout) = &mut child.stdout {
         // All that was said so far, and nothing that would have to be waited for.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
@@ -88,16 +102,35 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         stdout.take(length).read_to_string(&mut said).map_err(|error| failed(&error))?;
         said.lines().try_for_each(output::print_line)?;
     }
-    match ended {
-        None => Ok(output::print_line(&format!("started, process {}", child.id()))?),
-        Some(status) => {
-            let said = log.map_or_else(String::new, |(path, length)| {
-                said_since(path, length)
-                    .map(|said| format!("; {} says:\n{said}", path.display()))
-                    .unwrap_or_default()
-            });
-            Err(Failure::Failed(format!("the forwarder did not start ({status}){said}")))
+    let Some(status) = ended else {
+        if child.stderr.is_some() {
+            output::note(
+                &"namewire: what it logs from now on is not kept: --log-file FILE keeps it",
+            );
         }
+        return Ok(output::print_line(&format!("started, process {}", child.id()))?);
+    };
+    let said = log.map_or_else(String::new, |(path, length)| {
+        said_since(path, length)
+            .map(|said| format!("; {} says:\n{said}", path.display()))
+            .unwrap_or_default()
+    });
+    let text = format!("the forwarder did not start ({status}){said}");
+    Err(match status.code() {
+        Some(WRONG_CONFIGURATION) => Failure::Usage(text),
+        Some(_) | None => Failure::Failed(text),
+    })
+}
+
+fn is_file(output: impl AsFd) -> bool {
+    fstat(output).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file())
+}
+
+/// Shows what the forwarder has said on standard error so far. Where that cannot be shown, nobody reads it.
+fn show(said: Option<&mut ChildStderr>) {
+    let Some(said) = said else { return };
+    if let Ok(length) = rustix::io::ioctl_fionread(&*said) {
+        let _ = io::copy(&mut said.take(length), &mut io::stderr().lock());
     }
 }
 
@@ -124,8 +157,9 @@ fn wait_until_ready(
     loop {
         match ready.recv(&mut message) {
             Ok(length) if &message[..length] == READY => return Ok(None),
-            Ok(_) => {}
+            Ok(_) => show(child.stderr.as_mut()),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                show(child.stderr.as_mut());
                 if let Some(status) = child.try_wait()? {
                     return Ok(Some(status));
                 }

@@ -2,6 +2,7 @@
 //! lines that end with a backslash go on.
 
 use std::io::Read;
+use std::path::Path;
 
 use super::Exit;
 use super::grammar::{self, Parsed};
@@ -10,10 +11,10 @@ use super::grammar::{self, Parsed};
 pub(super) fn read(file: &str) -> Result<Vec<Parsed>, Exit> {
     let (text, origin) = if file == "-" {
         let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text)?;
+        std::io::stdin().lock().read_to_string(&mut text).map_err(crate::text::in_words)?;
         (text, "standard input")
     } else {
-        let text = std::fs::read_to_string(file).map_err(|error| {
+        let text = crate::text::read(Path::new(file)).map_err(|error| {
             Exit::new(2, format!("ERROR: Could not open `{file}` batch file ({error})"))
         })?;
         (text, file)

@@ -43,7 +43,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
     scenario: Option<PathBuf>,
     /// Interests in flight over all faces [default: 64]
-    #[arg(long, value_name = "NUMBER", conflicts_with = "rate")]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
     /// Interests per second over all faces, whatever comes back
     #[arg(long, value_name = "NUMBER")]
@@ -139,7 +139,10 @@ pub(super) fn run(options: &Options) -> Outcome {
     for (number, part) in (0_u32..).zip(divide(endpoints, options.threads)) {
         let faces = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let share = scenario.part(first, faces).filter(|_| faces > 0).ok_or_else(|| {
-            Failure::Usage("each thread needs a face and a part of the window".to_owned())
+            Failure::Usage(format!(
+                "--threads {}: each thread needs a face (--faces) and a part of the window (--window)",
+                options.threads
+            ))
         })?;
         first += faces;
         let consumer = Consumer::new(&share, seed.wrapping_add(u64::from(number)), start)

@@ -95,7 +95,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     let stop = stop_flag()?;
     let mut faces = faces::connect(&options.transport, options.faces, options.mtu)?;
     if options.threads > faces.len() {
-        return Err(Failure::Usage("each thread needs a face: see --faces".to_owned()));
+        let text = format!("--threads {}: each thread needs a face (--faces)", options.threads);
+        return Err(Failure::Usage(text));
     }
     let routes = faces::register(&mut faces, &prefixes, options.management.as_ref(), &stop)?;
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();

@@ -65,6 +65,16 @@ fn multicast_of_nfd() -> Multicast {
 impl Reader<'_> {
     pub(super) fn read_face_system(&mut self, section: &Node) {
         for node in &section.children {
+            let key = match node.key.as_str() {
+                "unix" => Some("listeners.unix.path"),
+                "tcp" => Some("listeners.tcp"),
+                "udp" => Some("listeners.udp"),
+                "websocket" => Some("listeners.websocket"),
+                _ => None,
+            };
+            if let Some(key) = key {
+                self.places.add(key, node);
+            }
             match node.key.as_str() {
                 "general" => self.read_face_general(node),
                 "unix" => self.read_unix(node),
@@ -96,7 +106,10 @@ impl Reader<'_> {
         for node in &section.children {
             match node.key.as_str() {
                 "path" if node.value.is_empty() => self.refuse(node, "`path` is empty"),
-                "path" => self.config.listeners.unix.path = Some(node.value.clone().into()),
+                "path" => {
+                    self.places.add("listeners.unix.path", node);
+                    self.config.listeners.unix.path = Some(node.value.clone().into());
+                }
                 _ => self.refuse_unknown(node, "face_system.unix"),
             }
         }

@@ -5,6 +5,7 @@
 
 mod faces;
 mod mw_nfd;
+mod places;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,9 @@ use ndn_packet::tlv::decode_number;
 use ndn_packet::{ComponentType, Name};
 use ndn_security::info::{InfoError, Node};
 
+pub use places::Places;
+
+use super::error::FILE_IS_EMPTY;
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
     UnsolicitedPolicy,
@@ -29,6 +33,8 @@ pub struct NfdConf {
     pub config: Config,
     /// What has no effect here, in the order of the file.
     pub warnings: Vec<Remark>,
+    /// Where settings stand that may turn out not to be good for this machine.
+    pub places: Places,
 }
 
 /// Something to be said about a line of the file: `file:line: text`.
@@ -66,10 +72,13 @@ pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
         if length > super::FILE_BYTES_MAX {
             return Err(ConfigError::too_large(&origin, length).to_string());
         }
-        std::fs::read_to_string(path).map_err(|error| error.to_string())
+        crate::text::read(path).map_err(|error| error.to_string())
     };
-    let text = read(path)
-        .map_err(|reason| NfdConfError { problems: vec![format!("{origin}: {reason}")] })?;
+    let wrong = |reason: &str| NfdConfError { problems: vec![format!("{origin}: {reason}")] };
+    let text = read(path).map_err(|reason| wrong(&reason))?;
+    if text.is_empty() && path.is_file() {
+        return Err(wrong(FILE_IS_EMPTY));
+    }
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let directory = path.parent().unwrap_or(Path::new(""));
     parse(&origin, &text, directory, &mut |file| read(&directory.join(file)))
@@ -89,7 +98,7 @@ pub fn parse(
         .map_err(|error| NfdConfError { problems: vec![error.to_string()] })?;
     let mut reader = Reader::new(directory);
     root.children.iter().for_each(|section| reader.read_section(section));
-    reader.finish()
+    reader.finish(origin)
 }
 
 /// What was read so far.
@@ -98,6 +107,7 @@ struct Reader<'d> {
     config: Config,
     warnings: Vec<Remark>,
     errors: Vec<Remark>,
+    places: Places,
 }
 
 impl<'d> Reader<'d> {
@@ -114,19 +124,20 @@ impl<'d> Reader<'d> {
             localhop_rib: super::TrustRules::Nobody,
             prefix_announcements: super::TrustRules::Nobody,
         };
-        Self { directory, config, warnings: Vec::new(), errors: Vec::new() }
+        let (warnings, errors) = (Vec::new(), Vec::new());
+        Self { directory, config, warnings, errors, places: Places::default() }
     }
 
-    fn finish(self) -> Result<NfdConf, NfdConfError> {
-        let Self { config, warnings, errors, .. } = self;
+    fn finish(self, origin: &str) -> Result<NfdConf, NfdConfError> {
+        let Self { config, warnings, errors, places, .. } = self;
         let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
         if problems.is_empty()
             && let Err(contradiction) = config.check()
         {
-            problems.push(contradiction.reason);
+            problems.push(places.describe(origin, &contradiction));
         }
         if problems.is_empty() {
-            Ok(NfdConf { config, warnings })
+            Ok(NfdConf { config, warnings, places })
         } else {
             Err(NfdConfError { problems })
         }
@@ -198,8 +209,14 @@ impl<'d> Reader<'d> {
                 "user" | "group" if node.value.is_empty() => {
                     self.refuse(node, format!("`{}` is empty", node.key));
                 }
-                "user" => self.config.privileges.user = Some(node.value.clone()),
-                "group" => self.config.privileges.group = Some(node.value.clone()),
+                "user" => {
+                    self.places.add("privileges.user", node);
+                    self.config.privileges.user = Some(node.value.clone());
+                }
+                "group" => {
+                    self.places.add("privileges.group", node);
+                    self.config.privileges.group = Some(node.value.clone());
+                }
                 _ => self.refuse_unknown(node, "general"),
             }
         }

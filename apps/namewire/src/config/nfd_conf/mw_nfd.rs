@@ -60,6 +60,7 @@ impl Reader<'_> {
         }
         self.config.forwarder.workers = WorkerCount::Fixed(cores.len());
         self.config.forwarder.cpus = cores;
+        self.places.add("forwarder.cpus", node);
     }
 }
 

@@ -65,8 +65,16 @@ impl Reader<'_> {
             "any" => AuthorizedSigner::Any,
             file => AuthorizedSigner::Certificate(self.directory.join(file)),
         };
+        self.places.add("management.authorizations", certfile);
         let mut privileges = Vec::new();
         for node in &list.children {
+            if !node.value.is_empty() {
+                let text = format!(
+                    "`{}` follows `{}` on its line, where NFD passes over it: each privilege has a line",
+                    node.value, node.key
+                );
+                self.refuse(node, text);
+            }
             match PRIVILEGED_MODULES.into_iter().find(|module| module.as_str() == node.key) {
                 Some(module) => privileges.push(Privilege(module)),
                 None => self.refuse(node, format!("unknown module `{}`", node.key)),
@@ -82,6 +90,16 @@ impl Reader<'_> {
     pub(super) fn read_rib(&mut self, section: &Node) {
         for node in &section.children {
             let rules = || rules_of(node, self.directory);
+            let key = match node.key.as_str() {
+                "localhost_security" => Some("management.localhost_rib"),
+                "localhop_security" => Some("management.localhop_rib"),
+                "prefix_announcement_validation" => Some("management.prefix_announcements"),
+                "auto_prefix_propagate" => Some("management.propagate.enabled"),
+                _ => None,
+            };
+            if let Some(key) = key {
+                self.places.add(key, node);
+            }
             match node.key.as_str() {
                 "localhost_security" => self.config.management.access.localhost_rib = rules(),
                 "localhop_security" => self.config.management.access.localhop_rib = rules(),

@@ -18,6 +18,10 @@ pub(super) fn warnings(text: &str) -> Vec<String> {
     read(text).unwrap().warnings.iter().map(ToString::to_string).collect()
 }
 
+pub(super) fn places(text: &str) -> Places {
+    read(text).unwrap_or_else(|error| panic!("{error}")).places
+}
+
 fn problems(text: &str) -> Vec<String> {
     read(text).unwrap_err().to_string().lines().map(str::to_owned).collect()
 }
@@ -147,6 +151,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("authorizations {\n}", 1),
         ("authorizations {\n authorize {\n certfile any\n}\n}", 2),
         ("authorizations {\n authorize {\n certfile any privileges {\n all\n}\n}\n}", 4),
+        ("authorizations {\n authorize {\n certfile any privileges {\n faces fib\n}\n}\n}", 4),
         ("rib {\n localhop_security { trust-anchor { type any } }\n auto_prefix_propagate x\n}", 3),
         ("mw-nfd {\n forwarding-worker-core-assign a-b\n}", 2),
         ("mw-nfd {\n forwarding-worker-core-assign 1,1\n}", 2),
@@ -296,5 +301,24 @@ fn prefixes_are_registered_with_a_gateway() {
     for wrong in ["cost x", "refresh_interval 0", "nonsense 1", "base_retry_wait 4000"] {
         let text = rib(&format!("auto_prefix_propagate {{ {wrong} }}"));
         assert!(!problems(&text).is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_the_file_as_a_whole_lacks_is_told_with_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.conf");
+    let told = |content: &[u8]| {
+        std::fs::write(&path, content).unwrap();
+        load(&path).unwrap_err().to_string()
+    };
+    let begins = format!("{}: ", path.display());
+    for (content, said) in [
+        (&b""[..], "the file is empty"),
+        (b"; only a comment\n", "every listener is turned off"),
+        (b"\x06\xfd\xff", "binary file"),
+    ] {
+        let told = told(content);
+        assert!(told.starts_with(&begins) && told.contains(said), "{told}");
     }
 }

@@ -8,7 +8,7 @@ use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
 use super::{Control, Excess};
-use crate::run::faces::{self, KnownFace};
+use crate::run::faces::{self, Down, KnownFace};
 
 impl Control {
     pub(super) fn handle_events(&mut self, now: Now) -> Result<(), WorkerGone> {
@@ -59,15 +59,25 @@ impl Control {
             }
             Event::FaceDown { face_id, reason } => {
                 // One that begins so, as a memif face whose server has to answer first.
-                if reason == CloseReason::Failed(std::io::ErrorKind::NotConnected) {
-                    info!(face_id, "the face is not up yet: it waits for its peer");
-                } else {
-                    info!(face_id, %reason, "face down");
+                let begins = reason == CloseReason::Failed(std::io::ErrorKind::NotConnected);
+                let reason = match begins {
+                    true => "it waits for its peer".to_owned(),
+                    false => reason.to_string(),
+                };
+                match begins {
+                    true => info!(face_id, "the face is not up yet: {reason}"),
+                    false => info!(face_id, reason, "face down"),
+                }
+                if let Some(face) = self.faces.get_mut(&face_id) {
+                    face.down = Some(Down { reason, since_ns: now.monotonic_ns });
                 }
                 self.state.face_changed_state(now, face_id, false);
             }
             Event::FaceUp { face_id } => {
                 info!(face_id, "face up");
+                if let Some(face) = self.faces.get_mut(&face_id) {
+                    face.down = None;
+                }
                 self.state.face_changed_state(now, face_id, true);
             }
             Event::PeerRefused { peer } => {
@@ -127,6 +137,7 @@ impl Control {
                 counters: std::sync::Arc::clone(&face.counters),
                 remote: face.remote.clone(),
                 excess: Excess::default(),
+                down: None,
                 // One that was asked for has it from the start.
                 is_separated: ticket.is_some() || !matches!(face.remote, FaceUri::Udp(_)),
                 local: face.local.clone(),

@@ -7,6 +7,7 @@
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
 //! | `memif` | shared memory: clients that connect, servers to connect to |
+//! | `setup` | management as it begins, and the face between it and the data plane |
 //! | `websocket` | handshakes with browsers |
 //! | `operator` | what the control socket asks for |
 //! | `webtransport` | faces of sessions |
@@ -25,6 +26,7 @@ mod path_mtu;
 mod quotas;
 mod refusals;
 mod replies;
+mod setup;
 mod websocket;
 mod webtransport;
 
@@ -35,17 +37,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use ndn_dataplane::{Command, CsSettings, Dataplane, NewFace, NewTransport, Strangers};
-use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope, ProducerRegions};
-use ndn_keychain::{Access, KeyChain, Locations};
-use ndn_management::readvertise::ReadvertiseOptions;
-use ndn_management::{
-    Collaborators, ControlConfig, ControlState, DataSigner, DigestSigner, FACE_ID_INTERNAL, Now,
-    Ticket,
-};
-use ndn_packet::DataBuilder;
-use ndn_security::sign_data;
+use ndn_dataplane::{Command, CsSettings, Dataplane, Strangers};
+use ndn_face::InternalEnd;
+use ndn_forwarding::ProducerRegions;
+use ndn_management::{ControlState, FACE_ID_INTERNAL, Now, Ticket};
 use ndn_sys::clock;
 use ndn_sys::netlink::LinkMonitor;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
@@ -57,26 +52,25 @@ pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
 use refusals::Refusals;
 use replies::Replies;
+use setup::internal_face;
+pub(super) use setup::{management, propagate};
 use websocket::PendingHandshake;
 
-use super::access;
 use super::balance::BalanceSchedule;
 use super::bound::InterfaceFaces;
 use super::captures::Captures;
 use super::ethernet::{EthernetPorts, OwnPort};
 use super::faces::{KnownFace, Wanted};
-use super::identities::KeyChainSigner;
 use super::listeners::Listeners;
 use super::multicast::MulticastFaces;
 use super::names::HostNames;
 use super::operator::OperatorRequests;
 use super::reload::Reload;
-use super::settings;
 use super::static_setup::StaticSetup;
 use super::stop::StopRequest;
-use super::tables::{Catalog, ForwardingTables};
+use super::tables::ForwardingTables;
 use super::webtransport::WebTransport;
-use crate::config::{Config, Management, Propagate};
+use crate::config::Config;
 
 const TOKEN_DATAPLANE: u64 = 0;
 const TOKEN_INTERNAL: u64 = 1;
@@ -403,95 +397,6 @@ impl Control {
 pub(super) fn now() -> Now {
     let unix_us = u64::try_from(clock::wall_clock().as_micros()).unwrap_or(u64::MAX);
     Now { monotonic_ns: clock::now(), unix_us }
-}
-
-/// Schemes of the faces that can be made: UDP faces send from the sockets that listen.
-fn face_schemes(config: &Config) -> Vec<String> {
-    let udp = &config.listeners.udp;
-    let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
-    let (ether, memif, webtransport) = (("ether", true), ("memif", true), ("https", true));
-    let (udp4, udp6) = (("udp4", is_udp(true)), ("udp6", is_udp(false)));
-    [udp4, udp6, ("tcp4", true), ("tcp6", true), ether, memif, webtransport]
-        .into_iter()
-        .filter(|(_, is_possible)| *is_possible)
-        .map(|(scheme, _)| scheme.to_owned())
-        .collect()
-}
-
-/// Management, with the keys, certificates and rules that the configuration names, and what is called
-/// when something was read of the key chain.
-///
-/// # Errors
-/// One of them cannot be used, by the name of its file.
-pub(super) fn management(config: &Config) -> anyhow::Result<(ControlState, Arc<Waker>)> {
-    let control = ControlConfig {
-        version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
-        started_unix_ms: now().unix_ms(),
-        fib_entries_max: config.tables.fib_capacity,
-        face_schemes: face_schemes(config),
-        cs_capacity_max: settings::cs_capacity_max(config) as u64,
-        cs: ndn_management::CsConfiguration {
-            capacity: config.tables.cs.capacity_packets as u64,
-            admit: config.tables.cs.admit,
-            serve: config.tables.cs.serve,
-        },
-        ..ControlConfig::default()
-    };
-    let access = access::access_control(&config.management.access)?;
-    let commands = KeyChainSigner::new(config.management.identity.clone())?;
-    let key_chain = commands.waker();
-    let collaborators = Collaborators {
-        authorizer: Box::new(access),
-        signer: signer(config)?,
-        commands: Box::new(commands),
-        ..Collaborators::with_strategies(Catalog::default())
-    };
-    let mut state = ControlState::new(control, collaborators);
-    state.set_readvertise_nlsr(config.management.readvertise_nlsr);
-    state.set_propagate(propagate(&config.management));
-    Ok((state, key_chain))
-}
-
-/// How the prefixes of this host are registered with a router, if they are.
-pub(super) fn propagate(management: &Management) -> Option<ReadvertiseOptions> {
-    let Propagate { enabled, cost, timeout, refresh_interval, base_retry_wait, max_retry_wait } =
-        management.propagate;
-    enabled.then(|| ReadvertiseOptions {
-        cost: Some(cost),
-        timeout,
-        refresh: refresh_interval,
-        retry_min: base_retry_wait,
-        retry_max: max_retry_wait,
-        ..ReadvertiseOptions::gateway()
-    })
-}
-
-/// What signs management's answers.
-fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
-    let Some(name) = &config.management.identity else {
-        return Ok(Box::new(DigestSigner));
-    };
-    let signer = Locations::from_environment()
-        .and_then(|locations| KeyChain::open(locations, Access::Read)?.signer(name.as_ref()))
-        .context("identity of [management]")?;
-    Ok(Box::new(move |data: &DataBuilder<'_>| sign_data(data, &signer).ok()))
-}
-
-/// The data plane's end of the face between forwarding and management.
-fn internal_face(end: InternalEnd) -> NewFace {
-    let properties = FaceProperties {
-        local_fields: true,
-        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, FaceScope::Local)
-    };
-    let mut options = FaceOptions::stream(properties, Persistency::Permanent);
-    options.link.congestion_marking = false;
-    NewFace {
-        ticket: None,
-        transport: NewTransport::Internal(end),
-        options,
-        remote: FaceUri::Internal,
-        local: FaceUri::Internal,
-    }
 }
 
 #[cfg(test)]

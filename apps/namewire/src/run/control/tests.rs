@@ -8,6 +8,7 @@ use ndn_packet::Name;
 use super::*;
 use crate::run::Plan;
 use crate::run::destinations::Destinations;
+use crate::run::settings;
 use crate::run::static_setup::LostSession;
 
 /// A forwarder of one worker that nobody reaches, with what its own loop would do left to the test.
@@ -71,7 +72,7 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
     let remote = ndn_management::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap();
     let wanted = Wanted {
         ticket: None,
-        persistency: Persistency::Permanent,
+        persistency: ndn_face::Persistency::Permanent,
         pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
         options: ndn_management::request::FaceOptions::default(),
     };

@@ -1,0 +1,239 @@
+//! Faces as tables, fields and JSON: one, and lists of them.
+
+use std::collections::BTreeMap;
+
+use ndn_client::Endpoint;
+use ndn_management::{Dataset, FaceQueryFilter, FaceStatus, face_flag};
+use serde_json::{Value, json};
+
+use super::ListOptions;
+use crate::cli::beside;
+use crate::cli::connect::block_on;
+use crate::cli::failure::Outcome;
+use crate::cli::manage::words_of;
+use crate::cli::output::{self, Table, bytes_for_people, grouped, span_for_people};
+use crate::control_socket::{LinkCounters, LinkDown, WaitingFace};
+
+/// What is known of the links of faces, by FaceId.
+type Links = BTreeMap<u64, LinkCounters>;
+
+/// Lists faces.
+pub(super) fn run_list(options: &ListOptions) -> Outcome {
+    block_on(async {
+        let endpoint = options.common.connect.open().await?;
+        let dataset = match &options.scheme {
+            None => Dataset::FaceList,
+            Some(scheme) => Dataset::FaceQuery(FaceQueryFilter {
+                uri_scheme: Some(scheme.clone()),
+                ..FaceQueryFilter::default()
+            }),
+        };
+        let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
+        faces.sort_by_key(|face| face.properties.face_id);
+        let links = beside::links(&endpoint);
+        if options.common.json {
+            let faces = faces.iter().map(|face| json_of(face, &links)).collect();
+            return Ok(output::print_json(&faces)?);
+        }
+        let nothing = match &options.scheme {
+            Some(scheme) if faces.is_empty() => others(&endpoint, scheme).await?,
+            Some(_) | None => "no faces".to_owned(),
+        };
+        table(&faces, &links).print(&nothing)?;
+        for face in &faces {
+            let link = links.get(&face.properties.face_id);
+            if let Some(down) = link.and_then(|link| link.down.as_ref()) {
+                let (face_id, uri) = (face.properties.face_id, &face.properties.remote_uri);
+                output::print_line(&format!(
+                    "face {face_id} to {uri} is {}",
+                    down_for_people(down)
+                ))?;
+            }
+        }
+        let of_scheme = |face: &WaitingFace| {
+            let scheme = options.scheme.as_deref();
+            scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
+        };
+        for face in beside::waiting_faces(&endpoint).iter().filter(|face| of_scheme(face)) {
+            output::print_line(&waiting_line(face))?;
+        }
+        Ok(())
+    })
+}
+
+/// That there is no face of a scheme, and which there are: it may be mistyped, or `udp` meant all of UDP.
+async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
+    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    let uris =
+        faces.iter().flat_map(|face| [&face.properties.remote_uri, &face.properties.local_uri]);
+    let mut schemes: Vec<&str> =
+        uris.filter_map(|uri| uri.split_once(':').map(|(scheme, _)| scheme)).collect();
+    schemes.sort_unstable();
+    schemes.dedup();
+    Ok(format!("no faces of --scheme {scheme}; there are those of {}", schemes.join(", ")))
+}
+
+fn table(faces: &[FaceStatus], links: &Links) -> Table {
+    let headings = [
+        "FACE",
+        "REMOTE",
+        "LOCAL",
+        "PERSISTENCY",
+        "STATE",
+        ">IN I",
+        ">IN D",
+        ">OUT I",
+        ">OUT D",
+        ">IN",
+        ">OUT",
+        ">AGAIN",
+    ];
+    let mut table = Table::new(&headings);
+    for face in faces {
+        let (properties, counters) = (&face.properties, &face.counters);
+        let link = links.get(&properties.face_id);
+        table.row(vec![
+            properties.face_id.to_string(),
+            properties.remote_uri.clone(),
+            properties.local_uri.clone(),
+            properties.persistency.to_string(),
+            state_word(link).unwrap_or("-").to_owned(),
+            grouped(counters.in_interests),
+            grouped(counters.in_data),
+            grouped(counters.out_interests),
+            grouped(counters.out_data),
+            bytes_for_people(counters.in_bytes),
+            bytes_for_people(counters.out_bytes),
+            link.filter(|_| properties.flags & face_flag::LP_RELIABILITY != 0)
+                .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
+        ]);
+    }
+    table
+}
+
+/// Whether a face is up, if the forwarder tells.
+fn state_word(link: Option<&LinkCounters>) -> Option<&'static str> {
+    link.map(|link| if link.down.is_some() { "down" } else { "up" })
+}
+
+/// For how long a face has been down, and why.
+pub(in crate::cli) fn down_for_people(down: &LinkDown) -> String {
+    format!("down for {}: {}", span_for_people(down.for_ms), down.reason)
+}
+
+/// A face that is not there at the moment.
+fn waiting_line(face: &WaitingFace) -> String {
+    let WaitingFace { face_id, remote_uri, last_failure, next_attempt_ms } = face;
+    let what = match face_id {
+        Some(face_id) => format!("{remote_uri} (was face {face_id}) is being made again"),
+        None => format!("{remote_uri} is being made"),
+    };
+    let next = match next_attempt_ms {
+        Some(0) | None => ", now".to_owned(),
+        Some(milliseconds) => format!(", next in {}", span_for_people(*milliseconds)),
+    };
+    let failure = last_failure.as_ref().map_or_else(String::new, |why| format!("; last: {why}"));
+    format!("{what}{next}{failure}")
+}
+
+/// Shows one face.
+pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
+    if json {
+        return Ok(output::print_json(&json_of(face, links))?);
+    }
+    let (properties, counters) = (&face.properties, &face.counters);
+    let packets = |received: u64, sent: u64| {
+        format!("{} received, {} sent", grouped(received), grouped(sent))
+    };
+    let mut fields = vec![
+        ("face", properties.face_id.to_string()),
+        ("remote", properties.remote_uri.clone()),
+        ("local", properties.local_uri.clone()),
+        ("scope", properties.scope.to_string()),
+        ("link type", properties.link_type.to_string()),
+        ("persistency", properties.persistency.to_string()),
+    ];
+    if let Some(link) = links.get(&properties.face_id) {
+        let state = link.down.as_ref().map_or_else(|| "up".to_owned(), down_for_people);
+        fields.push(("state", state));
+    }
+    fields.push(("flags", flags_for_people(properties.flags)));
+    if let Some(mtu) = face.mtu {
+        fields.push(("MTU", format!("{} bytes", grouped(mtu))));
+    }
+    if let Some(threshold) = face.default_congestion_threshold {
+        fields.push(("congestion threshold", bytes_for_people(threshold)));
+    }
+    if let Some(interval_ns) = face.base_congestion_marking_interval_ns {
+        fields.push(("marking interval", span_for_people(interval_ns / 1_000_000)));
+    }
+    if let Some(expires_ms) = face.expiration_period_ms {
+        fields.push(("closes if idle for", span_for_people(expires_ms)));
+    }
+    fields.extend([
+        ("Interests", packets(counters.in_interests, counters.out_interests)),
+        ("Data", packets(counters.in_data, counters.out_data)),
+        ("Nacks", packets(counters.in_nacks, counters.out_nacks)),
+        ("bytes", packets(counters.in_bytes, counters.out_bytes)),
+    ]);
+    if let Some(link) = links.get(&properties.face_id) {
+        fields.push(("frames", packets(link.in_frames, link.out_frames)));
+        if properties.flags & face_flag::LP_RELIABILITY != 0 {
+            let (again, done) = (link.out_retransmissions, link.out_acknowledged);
+            let text = format!("{} acknowledged, {} sent again", grouped(done), grouped(again));
+            fields.push(("reliability", text));
+        }
+        fields.push(("congestion marks", grouped(link.out_marks)));
+        let drops =
+            link.drops.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+        let drops = drops.collect::<Vec<_>>().join(", ");
+        fields.push(("discarded", if drops.is_empty() { "none".to_owned() } else { drops }));
+    }
+    Ok(output::print_fields(&fields)?)
+}
+
+fn flags_for_people(flags: u64) -> String {
+    match flag_words(flags).as_slice() {
+        [] => "none".to_owned(),
+        words => words.join(", "),
+    }
+}
+
+/// The words for the flags of a face.
+pub(super) fn flag_words(flags: u64) -> Vec<&'static str> {
+    let named = [
+        (face_flag::LOCAL_FIELDS, "local-fields"),
+        (face_flag::LP_RELIABILITY, "reliability"),
+        (face_flag::CONGESTION_MARKING, "congestion-marking"),
+    ];
+    words_of(flags, &named)
+}
+
+fn json_of(face: &FaceStatus, links: &Links) -> Value {
+    let (properties, counters) = (&face.properties, &face.counters);
+    json!({
+        "face_id": properties.face_id,
+        "remote_uri": properties.remote_uri,
+        "local_uri": properties.local_uri,
+        "scope": properties.scope.as_str(),
+        "persistency": properties.persistency.as_str(),
+        "state": state_word(links.get(&properties.face_id)),
+        "link_type": properties.link_type.as_str(),
+        "flags": flag_words(properties.flags),
+        "mtu_bytes": face.mtu,
+        "congestion_threshold_bytes": face.default_congestion_threshold,
+        "congestion_marking_interval_ns": face.base_congestion_marking_interval_ns,
+        "expiration_period_ms": face.expiration_period_ms,
+        "counters": {
+            "in_interests": counters.in_interests,
+            "in_data": counters.in_data,
+            "in_nacks": counters.in_nacks,
+            "in_bytes": counters.in_bytes,
+            "out_interests": counters.out_interests,
+            "out_data": counters.out_data,
+            "out_nacks": counters.out_nacks,
+            "out_bytes": counters.out_bytes,
+        },
+        "link": links.get(&properties.face_id),
+    })
+}

@@ -1,0 +1,118 @@
+//! Why nobody answers, as far as this host's forwarder knows: there is no route, or what it leads to is down.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ndn_client::{Endpoint, ForwarderAddress};
+use ndn_management::{Dataset, FaceStatus, FibEntry};
+use ndn_packet::Name;
+
+use super::beside;
+use super::face::down_for_people;
+use super::failure::{Failure, Outcome};
+use crate::control_socket::{LinkCounters, WaitingFace};
+
+/// Larger tables are not fetched for an explanation.
+const ENTRIES_MAX: u64 = 10_000;
+/// How long an explanation may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A failure for want of an answer says why, where the forwarder knows.
+pub(super) async fn explained(outcome: Outcome, endpoint: &Endpoint, name: &Name) -> Outcome {
+    let Err(Failure::NoAnswer(text)) = outcome else { return outcome };
+    let why = tokio::time::timeout(PATIENCE, look(endpoint, name)).await;
+    let why = why.ok().flatten();
+    Err(Failure::NoAnswer(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
+}
+
+/// What the forwarder's tables say, if it is that of this host, which tells.
+async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
+    if !matches!(endpoint.address(), Some(ForwarderAddress::Unix(_))) {
+        return None;
+    }
+    let management = endpoint.management();
+    if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
+        return None;
+    }
+    let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
+    let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
+    let uris = faces.into_iter().map(|face| (face.properties.face_id, face.properties.remote_uri));
+    explain(
+        name,
+        &entries,
+        &uris.collect(),
+        &beside::links(endpoint),
+        &beside::waiting_faces(endpoint),
+    )
+}
+
+/// Why Interests for a name get nowhere. None if they go somewhere.
+fn explain(
+    name: &Name,
+    entries: &[FibEntry],
+    uris: &BTreeMap<u64, String>,
+    links: &BTreeMap<u64, LinkCounters>,
+    waiting: &[WaitingFace],
+) -> Option<String> {
+    let leads = entries.iter().filter(|entry| !entry.next_hops.is_empty());
+    let leads = leads.filter(|entry| name.starts_with(entry.name.as_ref()));
+    let Some(entry) = leads.max_by_key(|entry| entry.name.len()) else {
+        let waiting: Vec<&str> = waiting.iter().map(|face| &*face.remote_uri).collect();
+        let waiting = match waiting.is_empty() {
+            true => String::new(),
+            false => format!(", and {} is not there: see `namewire face list`", waiting.join(", ")),
+        };
+        return Some(format!("this forwarder has no route for it{waiting}"));
+    };
+    let down = entry.next_hops.iter().map(|hop| {
+        let down = links.get(&hop.face_id)?.down.as_ref()?;
+        let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
+        Some(format!("face {} to {uri} is {}", hop.face_id, down_for_people(down)))
+    });
+    let down = down.collect::<Option<Vec<String>>>()?;
+    Some(format!("the route for {} leads nowhere: {}", entry.name, down.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::NextHopRecord;
+
+    use super::*;
+    use crate::control_socket::LinkDown;
+
+    fn entry(prefix: &str, faces: &[u64]) -> FibEntry {
+        let next_hops = faces.iter().map(|&face_id| NextHopRecord { face_id, cost: 0 });
+        FibEntry { name: prefix.parse().unwrap(), next_hops: next_hops.collect() }
+    }
+
+    #[test]
+    fn no_route_and_faces_that_are_down_are_told() {
+        let uris = BTreeMap::from([(300, "tcp4://192.0.2.1:6363".to_owned())]);
+        let down = LinkDown { reason: "closed by the peer".to_owned(), for_ms: 2000 };
+        let down = LinkCounters { down: Some(down), ..LinkCounters::default() };
+        let links = BTreeMap::from([(300, down), (301, LinkCounters::default())]);
+        let waiting =
+            |uri: &str| WaitingFace { remote_uri: uri.to_owned(), ..WaitingFace::default() };
+        let told = |entries: &[FibEntry], waiting: &[WaitingFace]| {
+            explain(&"/a/b".parse().unwrap(), entries, &uris, &links, waiting)
+        };
+        let other = entry("/x", &[301]);
+        let none = told(&[other.clone(), entry("/a", &[])], &[]).unwrap();
+        assert_eq!(none, "this forwarder has no route for it");
+        let none = told(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
+        assert!(none.contains("tcp4://192.0.2.2:6363 is not there"), "{none}");
+        assert_eq!(
+            told(&[entry("/", &[300]), entry("/a", &[301])], &[]),
+            None,
+            "the longest counts"
+        );
+        assert_eq!(told(&[entry("/a", &[300, 301])], &[]), None, "one of them is up");
+        assert_eq!(
+            told(&[entry("/", &[301]), entry("/a", &[300])], &[]).unwrap(),
+            "the route for /a leads nowhere: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
+             by the peer"
+        );
+        // A forwarder that does not tell of links.
+        assert_eq!(told(&[entry("/a", &[302])], &[]), None);
+    }
+}
