@@ -12,7 +12,7 @@ use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
 use super::{IngressSink, Overload, PACKETS_PER_FLUSH, Worker, timing};
-use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, RoutedSink};
+use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, Outbound, RoutedSink};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
 
@@ -56,10 +56,15 @@ impl Crew {
         Self { exchange, dispatcher, crossed, registry, foreign, frames, interests, others }
     }
 
+    /// What it takes to receive a packet that may be for another worker.
+    #[inline]
+    pub(super) fn receiving(&mut self) -> (&mut Outbound, &Dispatcher) {
+        (&mut self.exchange.outbound, &self.dispatcher)
+    }
+
     /// Sends away what belongs to other shards. What stays keeps its place.
     #[inline]
     pub(super) fn dispatch(&mut self, burst: &mut Burst, pool: &PacketPool) {
-        self.dispatcher.prefetch(burst);
         for index in 0..burst.len() {
             self.dispatch_one(burst, index, pool);
         }
@@ -219,7 +224,7 @@ impl Worker {
             burst: &mut self.burst,
             ingress: &mut self.ingress,
             pool: &self.pool,
-            outbound: None,
+            others: None,
             timer: timing::measuring(&mut self.timer),
             late: None,
         };

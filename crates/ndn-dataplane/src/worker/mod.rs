@@ -252,7 +252,7 @@ impl Worker {
             burst: &mut self.burst,
             ingress: &mut self.ingress,
             pool: &self.pool,
-            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+            others: self.crew.as_mut().map(|crew| crew.receiving()),
             timer: timing::measuring(&mut self.timer),
             late: Some((now, &mut self.overload)),
         };
@@ -286,7 +286,7 @@ impl Worker {
                 burst: &mut self.burst,
                 ingress: &mut self.ingress,
                 pool: &self.pool,
-                outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+                others: self.crew.as_mut().map(|crew| crew.receiving()),
                 timer: timing::measuring(&mut self.timer),
                 late: Some((now, &mut self.overload)),
             };

@@ -1,7 +1,7 @@
 //! From received bytes to the burst.
 
 use ndn_face::{RxSink, Waited};
-use ndn_forwarding::{Burst, Ingress, LpFields, RxFace, ServiceTimer};
+use ndn_forwarding::{Burst, Dispatcher, Ingress, LpFields, RxFace, ServiceTimer};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
@@ -14,8 +14,8 @@ pub(super) struct IngressSink<'a> {
     pub(super) burst: &'a mut Burst,
     pub(super) ingress: &'a mut Ingress,
     pub(super) pool: &'a PacketPool,
-    /// The other workers, if there are any.
-    pub(super) outbound: Option<&'a mut Outbound>,
+    /// Where packets for other workers go, if there are any, and what finds out which are.
+    pub(super) others: Option<(&'a mut Outbound, &'a Dispatcher)>,
     /// If this burst is measured.
     pub(super) timer: Option<&'a mut ServiceTimer>,
     /// The time, and what becomes of Interests that have waited for too long.
@@ -43,6 +43,9 @@ impl RxSink for IngressSink<'_> {
         }
         // What is dropped is counted by the ingress.
         let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
+        if let Some((_, dispatcher)) = &self.others {
+            dispatcher.prefetch_last(self.burst);
+        }
     }
 
     #[cold]
@@ -75,7 +78,7 @@ impl RxSink for IngressSink<'_> {
     }
 
     fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
-        let Some(outbound) = &mut self.outbound else { return false };
+        let Some((outbound, _)) = &mut self.others else { return false };
         let to = outbound.owner_of(face);
         let frame = Frame::carve(face, block, length);
         outbound.send(to, Message::Frame(frame), self.pool);

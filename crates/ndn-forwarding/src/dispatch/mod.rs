@@ -30,6 +30,9 @@ pub use crossing::{Answer, Content, Crossing, DataVisit, Tour};
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
 pub use parcel::Parcel;
 
+/// Samples that wait until what counts them has come from memory: about a burst of packets.
+const SAMPLES_AHEAD: usize = 8;
+
 /// Finds the shard of each received packet.
 #[derive(Debug)]
 pub struct Dispatcher {
@@ -41,8 +44,10 @@ pub struct Dispatcher {
     loads: Arc<NdtLoads>,
     /// Packets until the next one is counted.
     until_sample: u32,
-    /// The one that is counted next, when what counts it has come from memory.
-    sampled: Sampled,
+    /// Those that are counted next, when what counts them has come from memory.
+    sampled: [Sampled; SAMPLES_AHEAD],
+    /// The one of them that is next.
+    next_sampled: usize,
 }
 
 impl Dispatcher {
@@ -55,7 +60,8 @@ impl Dispatcher {
             ndt,
             loads: Arc::default(),
             until_sample: LOAD_SAMPLE,
-            sampled: Sampled::NONE,
+            sampled: [Sampled::NONE; SAMPLES_AHEAD],
+            next_sampled: 0,
         }
     }
 
@@ -63,6 +69,17 @@ impl Dispatcher {
     #[must_use]
     pub fn loads(&self) -> &Arc<NdtLoads> {
         &self.loads
+    }
+
+    /// Fetches from memory what dispatching the last packet of `burst` reads. To be called when it has been
+    /// received: while the next ones are being parsed there is time for it, and to fetch for all of them
+    /// just before they are dispatched is more than a processor does at a time.
+    #[inline]
+    pub fn prefetch_last(&self, burst: &Burst) {
+        if let Some(descriptor) = burst.descriptors().last() {
+            // Of a name that is shorter, whatever: it is rare.
+            self.ndt.prefetch(burst.hash_at(descriptor, self.depth));
+        }
     }
 
     /// Fetches from memory what dispatching the packets of `burst` reads. The table is larger than
@@ -129,14 +146,16 @@ impl Dispatcher {
         first
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`]: now the one that was chosen before this.
+    /// Counts one packet in [`LOAD_SAMPLE`]: now one that was chosen some time before this.
     #[inline]
     fn sample(&mut self, entry: u16, components: u16) {
         if self.until_sample == 0 {
             self.until_sample = LOAD_SAMPLE;
             let sampled = Sampled::new(entry, components);
             self.loads.prefetch(sampled);
-            self.loads.note(std::mem::replace(&mut self.sampled, sampled));
+            let place = &mut self.sampled[self.next_sampled % SAMPLES_AHEAD];
+            self.loads.note(std::mem::replace(place, sampled));
+            self.next_sampled = self.next_sampled.wrapping_add(1);
         }
     }
 
