@@ -86,8 +86,9 @@ fn root_becomes_another_once_the_sockets_are_open() {
     wait_until("the bound face", || {
         forwarder.output(&["face", "list"]).contains(&bound).then_some(())
     });
-    let own = format!("tcp4://127.0.0.1:{}", forwarder.port());
-    let _ = forwarder.output(&["face", "create", &own]);
+    let other = Settings::new().tcp().start();
+    let other = format!("tcp4://127.0.0.1:{}", other.port());
+    let _ = forwarder.output(&["face", "create", &other]);
     let mut server = forwarder.spawn("server", &["ping-server", "/ping"]);
     server.wait_for_output("/ping");
     let text = forwarder.output(&["ping", "/ping", "--count", "3", "--interval", "10ms"]);
