@@ -20,7 +20,7 @@ use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
 use super::target::Target;
-use super::{range, tree};
+use super::{range, reach, tree};
 
 /// Fetch a segmented object
 ///
@@ -148,7 +148,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        while_connected(&endpoint, patience(options), async {
+        let fetched = while_connected(&endpoint, patience(options), async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
@@ -160,7 +160,8 @@ pub(super) fn run(options: &Options) -> Outcome {
             bar.finish_and_clear();
             fetched
         })
-        .await
+        .await;
+        reach::explained(fetched, &endpoint, &options.name).await
     });
     // Nothing writes to the target any more.
     drop(workers);
@@ -189,7 +190,8 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         let endpoint = options.connect.open().await?;
         let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
         let work = tree.fetch(&options.name, output);
-        while_connected(&endpoint, patience(options), work).await
+        let fetched = while_connected(&endpoint, patience(options), work).await;
+        reach::explained(fetched, &endpoint, &options.name).await
     });
     kept.tell();
     let fetched = fetched?;

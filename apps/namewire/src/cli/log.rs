@@ -12,8 +12,9 @@ use crate::control_socket::{LogLevels, Request};
 /// Without directives, the levels in force are printed. `debug` sets the level of the modules that
 /// have none of their own, `ndn_face=debug` that of one, and `ndn_face=default` takes it away again.
 /// Levels: off, error, warn, info, debug, trace. Modules: namewire, ndn_client, ndn_dataplane, ndn_face,
-/// ndn_files, ndn_forwarding, ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table, and parts of
-/// them such as ndn_table::fib.
+/// ndn_files, ndn_forwarding, ndn_gateway, ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table,
+/// ndn_webtransport, and parts of them such as ndn_table::fib; and, below info only if they are named,
+/// libraries: h3, quinn, quinn_proto, quinn_udp, rustls, tokio, wtransport.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Levels to set, such as `warn` or `ndn_face=debug`

@@ -75,7 +75,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     block_on(async {
         let endpoint = options.connect.open().await?;
-        let received = endpoint.express(&request).await?;
+        let received = endpoint.express(&request).await.map_err(Failure::from);
+        let received = match options.hint.is_empty() {
+            true => super::reach::explained(received, &endpoint, &options.name).await?,
+            // It goes where the hints lead.
+            false => received?,
+        };
         let data = received.data();
         let checked = verification.check_fetching(&endpoint, options.lifetime, &data).await;
         checked.map_err(|reason| {

@@ -19,7 +19,9 @@ use super::output::{self, bytes_for_people, counted};
 /// Publish a file or standard input as a segmented, signed object
 ///
 /// The object is named NAME/VERSION/SEGMENT, and RDR metadata under NAME tells its version, so
-/// that consumers ask for NAME. Serves until it is interrupted.
+/// that consumers ask for NAME. Serves until it is interrupted. What is put once more is another version
+/// unless --version says otherwise, so that a fetch of it begins anew; `namewire serve` gives files the
+/// version of their last change.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, without version

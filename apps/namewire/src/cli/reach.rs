@@ -18,7 +18,11 @@ const ENTRIES_MAX: u64 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A failure for want of an answer says why, where the forwarder knows.
-pub(super) async fn explained(outcome: Outcome, endpoint: &Endpoint, name: &Name) -> Outcome {
+pub(super) async fn explained<T>(
+    outcome: Outcome<T>,
+    endpoint: &Endpoint,
+    name: &Name,
+) -> Outcome<T> {
     let Err(Failure::NoAnswer(text)) = outcome else { return outcome };
     let why = tokio::time::timeout(PATIENCE, look(endpoint, name)).await;
     let why = why.ok().flatten();
