@@ -306,6 +306,69 @@ fn the_client_of_xrootd_copies_files() {
     }
 }
 
+/// Reads from the file of which the URL and a copy are given, with one vectored read for each further argument
+/// (`offset+length`, more of them after commas).
+const VECTOR_READS: &str = r#"
+import sys
+from XRootD import client
+url, copy, *reads = sys.argv[1:]
+content = open(copy, "rb").read()
+file = client.File()
+status, _ = file.open(url)
+assert status.ok, status
+for read in reads:
+    wanted = [tuple(map(int, part.split("+"))) for part in read.split(",")]
+    status, read = file.vector_read(wanted)
+    assert status.ok, status
+    assert [(part.offset, part.length) for part in read.chunks] == wanted
+    for part in read.chunks:
+        assert bytes(part.buffer) == content[part.offset:part.offset + part.length], part.offset
+    print(len(read.chunks))
+file.close()
+"#;
+
+#[test]
+fn xrootd_reads_many_places_with_one_request() {
+    let module = Path::new("/usr/lib/python3/dist-packages/XRootD/__init__.py");
+    if !xrootd_found() || !skip_unless_file(module, "python3-xrootd has XRootD's module for Python")
+    {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    // Within a segment, over several, one beside the other, the last byte.
+    let reads = [
+        vec![(0, 1), (8191, 2), (20_000, 100_000), (FILE_BYTES - 1, 1)],
+        vec![(100, 50), (150, 50), (3_000_000, 8192)],
+        (0..100).map(|number| (number * 30_000, 500)).collect(),
+    ];
+    let argument = |read: &Vec<(usize, usize)>| {
+        let parts: Vec<_> = read.iter().map(|(at, length)| format!("{at}+{length}")).collect();
+        parts.join(",")
+    };
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", VECTOR_READS, &bed.url("large")]).arg(bed.served.join("large"));
+    command.args(reads.iter().map(argument));
+    command.env("XRDCP_ALLOW_HTTP", "1").env("HOME", bed.forwarder.directory());
+    let output = run_to_end(command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n3\n100\n", "{said}");
+    let sent = wait_until("the requests in the log", || {
+        let log = bed.log();
+        let sent = log.iter().filter(|line| line["method"] == "GET" && line["path"] == "/large");
+        let sent: Vec<_> =
+            sent.map(|line| (line["status"].clone(), line["bytes"].clone())).collect();
+        (sent.len() >= reads.len()).then_some(sent)
+    });
+    assert_eq!(sent.len(), reads.len(), "one request for each: {sent:?}");
+    for ((status, bytes), read) in sent.iter().zip(&reads) {
+        let content: usize = read.iter().map(|(_, length)| length).sum();
+        assert_eq!(*status, 206);
+        // What lies between the parts counts, too.
+        assert!(bytes.as_u64() > u64::try_from(content).ok(), "{bytes} for {content}");
+    }
+}
+
 #[test]
 fn the_cache_of_xrootd_asks_once() {
     if !xrootd_found() || !skip_unless_found("xrootd") {
