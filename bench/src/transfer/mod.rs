@@ -71,7 +71,7 @@ pub struct TransferCase {
     /// CPU time, medians.
     pub cpu_s: CpuByProcess,
     /// What the processors would allow if they did nothing but what has to be done, and hashed packets
-    /// one after the other: the median of what was measured before and after each round.
+    /// one after the other: of each round by the lower of what everything cost before and after it; the median.
     pub cpu_bound_mb_per_s: Option<f64>,
     /// Goodput as a share of that, each round of its own bound: the median.
     pub share_of_cpu_bound: Option<f64>,
@@ -273,7 +273,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
                         let after = self.costs_now()?;
                         entries[position]
                             .rounds
-                            .push(Round { fetched, costs: before.between(after) });
+                            .push(Round { fetched, costs: before.better(after) });
                         before = after;
                     }
                     Err(error) => {
