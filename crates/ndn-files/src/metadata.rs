@@ -1,6 +1,6 @@
 //! Metadata of files, as the file service writes it.
 
-use ndn_packet::tlv::{Reader, append_name, append_nested, append_number};
+use ndn_packet::tlv::{Reader, append_name, append_nested, append_number, append_tlv};
 use ndn_packet::{Component, DecodeError, Name, NameRef, types};
 
 use crate::stat::{FileKind, FileStat};
@@ -16,6 +16,8 @@ mod types_here {
     pub(super) const MTIME: u32 = 0xF50C;
     /// Ours: holds the name of the manifest. Even, so that others skip it.
     pub(super) const MANIFEST: u32 = 0xF520;
+    /// Ours, and even: holds the content of the root of a manifest that has no other nodes.
+    pub(super) const MANIFEST_ROOT: u32 = 0xF522;
 }
 
 /// Why metadata cannot be used.
@@ -53,6 +55,8 @@ pub struct FileMetadata {
     pub mtime_ns: Option<u64>,
     /// Name of the manifest with version; of files of servers that have one.
     pub manifest: Option<Name>,
+    /// Content of the root of the manifest; of small files of servers that have one.
+    pub manifest_root: Option<Vec<u8>>,
 }
 
 impl FileMetadata {
@@ -71,6 +75,7 @@ impl FileMetadata {
             ctime_ns: Some(stat.ctime_ns),
             mtime_ns: Some(stat.mtime_ns),
             manifest: None,
+            manifest_root: None,
         }
     }
 
@@ -113,6 +118,9 @@ impl FileMetadata {
                 append_name(out, manifest.as_ref());
             });
         }
+        if let Some(root) = &self.manifest_root {
+            append_tlv(&mut out, types_here::MANIFEST_ROOT, root);
+        }
         out
     }
 
@@ -134,6 +142,7 @@ impl FileMetadata {
             ctime_ns: None,
             mtime_ns: None,
             manifest: None,
+            manifest_root: None,
         };
         while let Some(element) = reader.next_tlv()? {
             match element.ty() {
@@ -152,6 +161,7 @@ impl FileMetadata {
                     let name = element.reader().read_expected(types::NAME)?;
                     found.manifest = Some(NameRef::from_tlv(&name)?.to_name());
                 }
+                types_here::MANIFEST_ROOT => found.manifest_root = Some(element.value().to_vec()),
                 _ => element.skip_unrecognized()?,
             }
         }
@@ -194,6 +204,7 @@ mod tests {
             ctime_ns: Some(3),
             mtime_ns: Some(1_700_000_000_123_456_789),
             manifest: Some(Name::from_uri("/x/file/32=manifest/v=7").unwrap()),
+            manifest_root: Some(vec![1, 2, 3]),
         }
     }
 

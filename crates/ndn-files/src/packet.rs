@@ -155,7 +155,8 @@ impl<'a> Seal<'a> {
         Ok(Self { signer, info })
     }
 
-    fn len_max(&self) -> usize {
+    /// Most bytes of SignatureInfo and SignatureValue.
+    pub(crate) fn len_max(&self) -> usize {
         self.info.len() + tlv_len(types::SIGNATURE_VALUE, self.signer.signature_len_max())
     }
 

@@ -223,7 +223,8 @@ impl Service {
         let name = file.layout.name.clone();
         let manifest = self.has_manifest(&file.layout).then(|| manifest_name(&name));
         let metadata = FileMetadata::new(name, &file.opened.stat, Some(segments));
-        Ok(FileMetadata { manifest, ..metadata })
+        let metadata = FileMetadata { manifest, ..metadata };
+        Ok(self.with_root(metadata, &file, &place.mount.limits))
     }
 
     /// The file at a place, open. `now` is what its path leads to just now, where that is known.

@@ -5,13 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{Key, Lru};
 use crate::counters::Event;
-use crate::manifest::{BuildFailure, Built, DiskCache, build, store_for};
-use crate::packet::Layout;
+use crate::manifest::{BuildFailure, Built, DiskCache, Store, build, store_for};
+use crate::metadata::FileMetadata;
+use crate::packet::{Layout, PacketLimits};
 use crate::place::{Place, Refused, failed_to_stat};
 use crate::request::Wanted;
 use crate::schedule::{Limits, Schedule};
 use crate::serve::{Job, OpenFile, Scratch, Service};
 use crate::stat::FileStat;
+
+/// Files of at most so many segments have the root of their manifest in their metadata.
+const TOLD_SEGMENTS_MAX: u64 = 8;
+/// Most bytes of a packet with metadata beside the file's name, the content and the signature, and of the link
+/// header that forwarders put before it.
+const METADATA_REST: usize = 128;
+/// Bytes of memory that a manifest takes beside its nodes and digests, however small.
+const WEIGHT_REST: usize = 1024;
 
 /// Manifests that are made, and requests for those that are not.
 #[derive(Debug)]
@@ -34,6 +43,13 @@ impl ManifestCache {
     }
 }
 
+/// What a file is like, if it has not changed since it was opened.
+fn still_same(file: &OpenFile) -> Result<FileStat, Refused> {
+    let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
+    let same = now.is_same_content(&file.opened.stat);
+    same.then_some(now).ok_or(Refused::silently(Event::Changed))
+}
+
 impl Service {
     /// Whether a file has a manifest.
     pub(crate) fn has_manifest(&self, layout: &Layout) -> bool {
@@ -48,6 +64,42 @@ impl Service {
         let (stat, built) = manifests.find(file.layout.name.value())?;
         // Another file may have been given the same modification time.
         stat.is_same_content(&file.opened.stat).then(|| Arc::clone(built))
+    }
+
+    /// The metadata of a small file with the content of the root of its manifest: who verifies the one has no
+    /// need of a further packet with a further signature. Without, where it would not fit the packet.
+    pub(crate) fn with_root(
+        &self,
+        metadata: FileMetadata,
+        file: &OpenFile,
+        limits: &PacketLimits,
+    ) -> FileMetadata {
+        let manifest_root = self.only_root(file, limits);
+        let told = FileMetadata { manifest_root, ..metadata };
+        let content_len = told.encode().len();
+        let fits = self.seal().is_ok_and(|seal| {
+            let rest = METADATA_REST + file.layout.name.value().len() + seal.len_max();
+            content_len + rest <= limits.packet_len_max
+        });
+        if fits { told } else { FileMetadata { manifest_root: None, ..told } }
+    }
+
+    /// Content of the root of a small file's manifest, made if it is not there; `None` where there is no manifest,
+    /// where the root is not all of it, or where the file has just changed.
+    fn only_root(&self, file: &OpenFile, limits: &PacketLimits) -> Option<Vec<u8>> {
+        let layout = &file.layout;
+        if layout.final_segment >= TOLD_SEGMENTS_MAX || !self.has_manifest(layout) {
+            return None;
+        }
+        if let Some(built) = self.built(file) {
+            return built.only_root().map(<[u8]>::to_vec);
+        }
+        let (signer, one) = (self.signer.as_ref(), NonZero::<usize>::MIN);
+        // So short a file is as quick to read again as its digests would be.
+        let built = build(&file.opened, layout, limits, signer, one, None, Store::Memory).ok()?;
+        let root = built.only_root().map(<[u8]>::to_vec);
+        self.keep(file, built).ok()?;
+        root
     }
 
     /// Gives up what is kept of the manifest of a version.
@@ -100,7 +152,7 @@ impl Service {
         let Some(built) = self.built(&file) else {
             return Ok(false);
         };
-        let packet = match built.packet(node) {
+        let packet = match built.packet(node, self.signer.as_ref()) {
             Ok(packet) => packet.ok_or(Refused::silently(Event::NotFound))?,
             Err(error) => {
                 tracing::warn!(name = %file.layout.name, node, %error, "a node cannot be made");
@@ -164,18 +216,25 @@ impl Service {
                 return Err(Refused { event: Event::Failed, tell });
             }
         };
-        let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
-        if !now.is_same_content(&file.opened.stat) {
-            return Err(Refused::silently(Event::Changed));
-        }
+        let now = still_same(&file)?;
         let stored = disk.map(|disk| built.store(disk, layout, &now)).transpose();
         if let Err(error) = stored {
             tracing::warn!(name = %layout.name, %error, "the digests cannot be stored");
         }
+        self.keep(&file, built)
+    }
+
+    /// Keeps what was made, unless the file has changed under way.
+    fn keep(&self, file: &OpenFile, built: Built) -> Result<(), Refused> {
+        let Some(manifests) = &self.manifests else {
+            return Err(Refused::silently(Event::NotFound));
+        };
+        let now = still_same(file)?;
         let from_disk = built.is_from_disk();
         self.counters.add(if from_disk { Event::ManifestLoaded } else { Event::ManifestBuilt }, 1);
         let key: Key = Arc::from(file.layout.name.value());
-        let weight = built.weight();
+        // One that has all the memory to itself is kept, too.
+        let weight = (built.weight() + key.len() + WEIGHT_REST).min(manifests.bytes_max);
         manifests.built().insert(&key, (now, Arc::new(built)), weight);
         Ok(())
     }

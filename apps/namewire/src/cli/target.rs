@@ -58,6 +58,11 @@ impl Target {
         }
     }
 
+    /// Whether [`Self::complete`] waits for a disk.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        if let Self::File(part) = self { part.waits_for_disk() } else { false }
+    }
+
     pub(super) fn is_stdout(&self) -> bool {
         matches!(self, Self::Stdout(_))
     }

@@ -199,9 +199,12 @@ impl OneFile {
         let Some(target) = &mut unfinished.target else { return Ok(None) };
         let fetched = fetch_found(&endpoint, found, &policy, target, &workers, |_, _| {}).await?;
         let bytes = fetched.progress.bytes;
-        // It waits for the disk.
-        let complete = tokio::task::spawn_blocking(move || unfinished.complete());
-        complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?;
+        if target.waits_for_disk() {
+            let complete = tokio::task::spawn_blocking(move || unfinished.complete());
+            complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?;
+        } else {
+            unfinished.complete()?;
+        }
         Ok(Some(bytes))
     }
 }

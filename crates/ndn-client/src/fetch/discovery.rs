@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{Component, ContentType, Name, NameRef, types};
 
-use super::{FetchError, FetchOptions};
+use super::{FetchError, FetchOptions, Verification};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
@@ -42,11 +42,20 @@ pub struct FoundObject {
     pub(crate) whole: bool,
     /// Content of the metadata that told the version.
     pub(crate) metadata: Option<Bytes>,
+    /// By which that was verified.
+    verified_by: Verification,
 }
 
 impl FoundObject {
     fn of_name(prefix: Name) -> Self {
-        Self { prefix, final_segment: None, data: None, whole: false, metadata: None }
+        Self {
+            prefix,
+            final_segment: None,
+            data: None,
+            whole: false,
+            metadata: None,
+            verified_by: Verification::Skip,
+        }
     }
 
     /// An object of which name and last segment are known from elsewhere: segments that state another
@@ -60,6 +69,13 @@ impl FoundObject {
     #[must_use]
     pub fn metadata(&self) -> Option<&Bytes> {
         self.metadata.as_ref()
+    }
+
+    /// Whether the metadata was verified by this verifier, and nothing else: then what else it tells needs
+    /// no further signature.
+    #[must_use]
+    pub fn metadata_is_verified_by(&self, verification: &Verification) -> bool {
+        self.metadata.is_some() && self.verified_by.is_same_verifier(verification)
     }
 
     /// Name of the object with its version; segment numbers follow it.
@@ -183,7 +199,8 @@ async fn by_metadata(
     let content = received.content();
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
-    Ok(FoundObject { metadata: Some(content), ..found })
+    let verified_by = options.verification.clone();
+    Ok(FoundObject { metadata: Some(content), verified_by, ..found })
 }
 
 /// Content of metadata: a Name, and in the file-server protocol a FinalBlockId behind it.
@@ -228,7 +245,8 @@ async fn by_prefix(
     let prefix = if segmented { found.parent() } else { found }.to_name();
     let final_segment = data.final_block_id().and_then(|last| last.as_segment());
     let whole = !segmented;
-    Ok(FoundObject { prefix, final_segment, data: Some(received.clone()), whole, metadata: None })
+    let data = Some(received.clone());
+    Ok(FoundObject { final_segment, data, whole, ..FoundObject::of_name(prefix) })
 }
 
 #[cfg(test)]

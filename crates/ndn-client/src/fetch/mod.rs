@@ -244,6 +244,16 @@ impl Verification {
         matches!(self, Self::Verifier(_) | Self::Trust(_))
     }
 
+    /// Whether both are the one verifier, which takes the same keys for all names. Rules are not: they may
+    /// have other keys for other names.
+    #[must_use]
+    pub fn is_same_verifier(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Verifier(one), Self::Verifier(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// The implicit digest that a segment must have, if that is known.
     #[must_use]
     pub fn expected(&self, segment: u64) -> Option<Sha256Digest> {

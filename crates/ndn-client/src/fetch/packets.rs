@@ -60,7 +60,9 @@ impl PacketStream {
     ) -> Self {
         // Bounded by what may be held.
         let (sender, segments) = mpsc::unbounded_channel();
-        let (progress_sender, progress) = watch::channel(FetchProgress::default());
+        let known =
+            FetchProgress { final_segment: found.final_segment, ..FetchProgress::default() };
+        let (progress_sender, progress) = watch::channel(known);
         let held = Arc::new(Held::default());
         let name = found.prefix.clone();
         let driver = Driver {

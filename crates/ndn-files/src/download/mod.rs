@@ -6,6 +6,7 @@ mod checksum;
 mod part;
 mod recheck;
 mod workers;
+mod writes;
 
 use std::sync::Arc;
 
@@ -17,15 +18,16 @@ use tokio::sync::mpsc;
 
 use self::again::{Again, Refusal};
 use self::part::{Irregular, NoteError};
-use self::workers::{Job, JobError, Outcome};
+use self::workers::{BATCH, Job, JobError, Outcome};
+use self::writes::Writes;
 
 pub use self::part::{
     Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name, is_unchanged,
 };
 pub use self::workers::Workers;
 
-/// Segments that a thread verifies and writes together: what fits a processor's own cache.
-const BATCH: usize = 24;
+/// Objects of at most so many segments are verified and written at once, in the task that receives them.
+const SMALL_SEGMENTS_MAX: u64 = 8;
 
 /// Why an object is not in its file.
 #[derive(Debug, thiserror::Error)]
@@ -80,12 +82,14 @@ pub async fn receive(
     let (sender, mut outcomes) = mpsc::unbounded_channel();
     let name = stream.name().to_uri();
     let mut receiving = Receiving {
+        writes: Arc::new(Writes::new(Arc::clone(part.file()))),
         part,
         verification,
         workers,
         name,
         sender,
         waiting: Vec::new(),
+        is_small: is_small(&stream),
         jobs: 0,
         again: Again::new(stream.past_cache()),
         release: stream.release(),
@@ -110,7 +114,10 @@ pub async fn receive(
                 failure = taken.err();
             }
             segments = stream.next(), if !all_here && failure.is_none() => match segments {
-                Ok(Some(segments)) => failure = receiving.start_all(segments).err(),
+                Ok(Some(segments)) => {
+                    receiving.is_small = is_small(&stream);
+                    failure = receiving.start_all(segments).err();
+                }
                 Ok(None) => all_here = true,
                 Err(error) => failure = Some(error.into()),
             },
@@ -126,14 +133,21 @@ pub async fn receive(
     Ok(Received { refused: receiving.again.refused() })
 }
 
+fn is_small(stream: &PacketStream) -> bool {
+    stream.last_segment().is_some_and(|last| last < SMALL_SEGMENTS_MAX)
+}
+
 struct Receiving<'a> {
     part: &'a mut PartFile,
+    writes: Arc<Writes>,
     verification: &'a Verification,
     workers: &'a Workers,
     name: String,
     sender: mpsc::UnboundedSender<Outcome>,
     /// Segments that wait until it is known where they belong.
     waiting: Vec<ReceivedSegment>,
+    /// All of it is hashed and written in less time than it takes to wake a thread and to be woken.
+    is_small: bool,
     /// Jobs that are not finished.
     jobs: usize,
     /// Segments that did not verify.
@@ -201,14 +215,20 @@ impl Receiving<'_> {
 
     fn start(&mut self, segments: Vec<ReceivedSegment>, released: usize) {
         self.jobs += 1;
-        self.workers.push(Job {
+        let job = Job {
             segments,
             released,
-            file: Arc::clone(self.part.file()),
+            writes: Arc::clone(&self.writes),
             segment_len: self.part.segment_len(),
             verification: self.verification.clone(),
             sender: self.sender.clone(),
-        });
+        };
+        if self.is_small {
+            job.run();
+        } else if !self.workers.push(job) {
+            // It is done with, and told of with, the one before.
+            self.jobs -= 1;
+        }
     }
 
     fn finish(&mut self, outcome: Outcome) -> Result<(), ReceiveError> {

@@ -1,38 +1,32 @@
 //! Threads that verify segments and write them to their places.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use ndn_client::ReceivedData;
 use ndn_client::fetch::{ReceivedSegment, Verification};
 use ndn_security::VerifyError;
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, pwritev};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::checksum::xxh64;
 use super::part::{Irregular, Stored};
 use super::recheck::can_be_made_again;
+use super::writes::{Content, Run, Verified, Writes};
 
+/// Segments that a thread verifies and writes together: what fits a processor's own cache.
+pub(super) const BATCH: usize = 24;
 /// Most threads.
 const THREADS_MAX: usize = 8;
-/// Zeros are left out where at least so many follow one another: no file system has holes that are
-/// smaller.
-const HOLE_LEN_MIN: usize = 4096;
 
 /// Segments to be verified and written.
 pub(super) struct Job {
-    /// In ascending order.
     pub(super) segments: Vec<ReceivedSegment>,
     /// As many of the stream are done with when this is done.
     pub(super) released: usize,
-    pub(super) file: Arc<File>,
+    pub(super) writes: Arc<Writes>,
     pub(super) segment_len: u64,
     pub(super) verification: Verification,
     pub(super) sender: UnboundedSender<Outcome>,
@@ -50,6 +44,14 @@ pub(super) struct Outcome {
     pub(super) error: Option<JobError>,
 }
 
+impl Outcome {
+    /// Of a job whose thread has panicked.
+    pub(super) fn panicked(released: usize) -> Self {
+        let error = Some(JobError::Panicked);
+        Self { released, stored: Vec::new(), refused: Vec::new(), error }
+    }
+}
+
 pub(super) enum JobError {
     Irregular(Irregular),
     Write(io::Error),
@@ -60,6 +62,8 @@ pub(super) enum JobError {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Threads that wait for one.
+    idle: usize,
     closed: bool,
 }
 
@@ -100,9 +104,22 @@ impl Workers {
         Ok(workers)
     }
 
-    pub(super) fn push(&self, job: Job) {
-        self.shared.lock().jobs.push_back(job);
-        self.shared.ready.notify_one();
+    /// Has a job done; false if that is one with the job before it, which nobody had begun.
+    pub(super) fn push(&self, job: Job) -> bool {
+        let mut queue = self.shared.lock();
+        let merged = match queue.jobs.back_mut() {
+            Some(last) => last.merge(job),
+            None => Err(job),
+        };
+        let is_new = merged.is_err();
+        queue.jobs.extend(merged.err());
+        let is_waited_for = queue.idle > 0;
+        drop(queue);
+        // A call of the kernel for each job, most often for nobody, would be noticed.
+        if is_new && is_waited_for {
+            self.shared.ready.notify_one();
+        }
+        is_new
     }
 }
 
@@ -128,75 +145,85 @@ impl std::fmt::Debug for Workers {
 }
 
 fn work(shared: &Shared) {
+    let mut queue = shared.lock();
     loop {
-        let job = {
-            let queue = shared.lock();
-            let waiting = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
-            let queue = shared.ready.wait_while(queue, waiting);
-            let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-            match queue.jobs.pop_front() {
-                Some(job) => job,
-                None => return,
-            }
-        };
-        let (sender, released) = (job.sender.clone(), job.released);
-        // Who fetches waits for every job, and other fetches for this thread.
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| carry_out(job)));
-        let _ = sender.send(outcome.unwrap_or_else(|_| Outcome {
-            released,
-            stored: Vec::new(),
-            refused: Vec::new(),
-            error: Some(JobError::Panicked),
-        }));
+        if let Some(job) = queue.jobs.pop_front() {
+            drop(queue);
+            job.run();
+            queue = shared.lock();
+        } else if queue.closed {
+            return;
+        } else {
+            queue.idle += 1;
+            queue = shared.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+        }
     }
 }
 
-fn carry_out(job: Job) -> Outcome {
-    let mut outcome = Outcome {
-        released: job.released,
-        stored: Vec::with_capacity(job.segments.len()),
-        refused: Vec::new(),
-        error: None,
-    };
-    let mut run: Vec<Content> = Vec::with_capacity(job.segments.len());
-    let mut first = 0;
+impl Job {
+    /// Does what `other` is about as well, if that is of the same fetch and both together are not too long;
+    /// otherwise it comes back.
+    fn merge(&mut self, other: Self) -> Result<(), Self> {
+        let fits = self.segments.len() + other.segments.len() <= BATCH;
+        if !fits || !Arc::ptr_eq(&self.writes, &other.writes) {
+            return Err(other);
+        }
+        self.segments.extend(other.segments);
+        self.released += other.released;
+        Ok(())
+    }
+
+    /// Verifies and writes.
+    pub(super) fn run(self) {
+        let (sender, released, writes) =
+            (self.sender.clone(), self.released, Arc::clone(&self.writes));
+        // Who fetches waits for every job, and other fetches for this thread.
+        match std::panic::catch_unwind(AssertUnwindSafe(|| verify(self))) {
+            Ok(verified) => writes.push(verified),
+            Err(_) => {
+                let _ = sender.send(Outcome::panicked(released));
+            }
+        }
+    }
+}
+
+/// Verifies the segments of a job, and puts those together that follow one another.
+fn verify(mut job: Job) -> Verified {
+    job.segments.sort_unstable_by_key(|(segment, _)| *segment);
+    let mut refused = Vec::new();
+    let mut irregular = false;
+    let mut runs: Vec<Run> = Vec::new();
     for (segment, checked) in checked(&job) {
         let content = match checked.and_then(|received| content_of(&job, segment, received)) {
             Ok(content) => content,
             Err(Unusable::Refused(reason)) => {
-                outcome.refused.push((segment, reason));
+                refused.push((segment, reason));
                 continue;
             }
             Err(Unusable::Irregular) => {
-                outcome.error = Some(JobError::Irregular(Irregular));
+                irregular = true;
                 break;
             }
         };
-        let next = first + u64::try_from(run.len()).unwrap_or(0);
-        if segment != next && !run.is_empty() {
-            store(&job, first, &run, &mut outcome);
-            run.clear();
+        match runs.last_mut().filter(|run| run.next() == segment) {
+            Some(run) => run.contents.push(content),
+            None => runs.push(Run { first: segment, contents: vec![content] }),
         }
-        if run.is_empty() {
-            first = segment;
-        }
-        run.push(content);
     }
-    store(&job, first, &run, &mut outcome);
-    outcome
+    let outcome = Outcome {
+        released: job.released,
+        stored: Vec::with_capacity(job.segments.len()),
+        refused,
+        error: irregular.then_some(JobError::Irregular(Irregular)),
+    };
+    Verified { runs, segment_len: job.segment_len, outcome, sender: job.sender }
 }
 
 /// Why the content of a packet is not written.
 enum Unusable {
     Refused(String),
     Irregular,
-}
-
-/// A content that was verified.
-struct Content {
-    bytes: Bytes,
-    /// Whether the digest of its packet, which is known, tells whether it is on the disk as it was.
-    is_listed: bool,
 }
 
 /// Segments, verified two at a time.
@@ -228,67 +255,8 @@ fn content_of(job: &Job, segment: u64, received: &ReceivedData) -> Result<Conten
     {
         return Err(Unusable::Irregular);
     }
+    // What is listed and can be made again is told by its digest.
     let is_listed = job.verification.expected(segment).is_some() && can_be_made_again(&data);
-    Ok(Content { bytes: content, is_listed })
-}
-
-/// Writes the contents of the segments from `first` on, which follow one another.
-fn store(job: &Job, first: u64, run: &[Content], outcome: &mut Outcome) {
-    if run.is_empty() || matches!(outcome.error, Some(JobError::Write(_))) {
-        return;
-    }
-    let Some(offset) = first.checked_mul(job.segment_len) else {
-        outcome.error = Some(JobError::Irregular(Irregular));
-        return;
-    };
-    let written = if run.iter().all(|content| content.bytes.iter().all(|byte| *byte == 0)) {
-        leave_out(&job.file, offset, run)
-    } else {
-        write(&job.file, offset, run)
-    };
-    if let Err(error) = written {
-        outcome.error = Some(JobError::Write(error));
-        return;
-    }
-    for (segment, content) in (first..).zip(run) {
-        let length = u64::try_from(content.bytes.len()).unwrap_or(0);
-        let checksum = (!content.is_listed).then(|| xxh64(&content.bytes, 0));
-        outcome.stored.push(Stored { segment, length, checksum });
-    }
-}
-
-fn write(file: &File, mut offset: u64, run: &[Content]) -> io::Result<()> {
-    let mut slices: Vec<_> = run.iter().map(|content| IoSlice::new(&content.bytes)).collect();
-    let mut rest = slices.as_mut_slice();
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        match pwritev(file, rest, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                offset += u64::try_from(written).unwrap_or(0);
-                IoSlice::advance_slices(&mut rest, written);
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Makes a hole where nothing but zeros is to be.
-fn leave_out(file: &File, offset: u64, run: &[Content]) -> io::Result<()> {
-    let length: usize = run.iter().map(|content| content.bytes.len()).sum();
-    if length < HOLE_LEN_MIN {
-        return write(file, offset, run);
-    }
-    // Room may have been reserved there.
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let length = u64::try_from(length).unwrap_or(0);
-    if rustix::fs::fallocate(file, flags, offset, length).is_err() {
-        return write(file, offset, run);
-    }
-    if file.metadata()?.len() < offset + length {
-        file.write_all_at(&[0], offset + length - 1)?;
-    }
-    Ok(())
+    let checksum = (!is_listed).then(|| xxh64(&content, 0));
+    Ok(Content { bytes: content, checksum })
 }

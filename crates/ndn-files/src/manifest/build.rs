@@ -87,12 +87,21 @@ impl Built {
         self.from_disk
     }
 
-    /// The packet of a node.
+    /// The packet of a node; the root is signed by `signer`.
     ///
     /// # Errors
-    /// It cannot be made again from what is on disk.
-    pub(crate) fn packet(&self, node: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
-        self.nodes.packet(node)
+    /// It cannot be made again from what is on disk, or not be signed.
+    pub(crate) fn packet(
+        &self,
+        node: u64,
+        signer: &dyn Signer,
+    ) -> io::Result<Option<Cow<'_, [u8]>>> {
+        self.nodes.packet(node, signer)
+    }
+
+    /// Content of the root, if there are no other nodes.
+    pub(crate) fn only_root(&self) -> Option<&[u8]> {
+        self.nodes.only_root()
     }
 
     /// SignatureValue of a segment, if it is in memory.
@@ -153,7 +162,7 @@ pub(crate) fn build(
     let form = NodeForm { name, freshness_ms: limits.freshness_ms, tree };
     if store == Store::Disk {
         let disk = disk.ok_or(BuildFailure::TooLarge)?;
-        return build_on_disk(file, layout, form, signer, threads, disk);
+        return build_on_disk(file, layout, form, threads, disk);
     }
     let stored = disk.and_then(|disk| disk.load(layout, &file.stat));
     let from_disk = stored.is_some();
@@ -161,12 +170,12 @@ pub(crate) fn build(
         Some(hashed) => hashed,
         None => hash_segments(&file.file, layout, threads)?,
     };
-    let packets = form.nodes_from(layout, signer, 0, digests.clone())?;
+    let nodes = form.nodes_from(layout, 0, digests.clone())?;
     let unstored = match disk.is_some() && !from_disk {
         true => Unstored::Digests(digests),
         false => Unstored::None,
     };
-    Ok(Built { nodes: Nodes { packets, leaves: None }, signatures, unstored, from_disk })
+    Ok(Built { nodes: Nodes::new(form, nodes, None), signatures, unstored, from_disk })
 }
 
 /// As [`build`], with the digests of segments on disk only.
@@ -174,7 +183,6 @@ fn build_on_disk(
     file: &Opened,
     layout: &Layout,
     form: NodeForm,
-    signer: &dyn Signer,
     threads: NonZero<usize>,
     disk: &DiskCache,
 ) -> Result<Built, BuildFailure> {
@@ -190,9 +198,9 @@ fn build_on_disk(
     };
     let offset = offset_of_digests(layout.final_segment + 1);
     let leaves = Leaves::new(form.clone(), digests, offset)?;
-    let packets = form.nodes_from(layout, signer, 1, leaves.digests().to_vec())?;
+    let nodes = form.nodes_from(layout, 1, leaves.digests().to_vec())?;
     let from_disk = matches!(unstored, Unstored::None);
-    let nodes = Nodes { packets, leaves: Some(leaves) };
+    let nodes = Nodes::new(form, nodes, Some(leaves));
     Ok(Built { nodes, signatures: Vec::new(), unstored, from_disk })
 }
 

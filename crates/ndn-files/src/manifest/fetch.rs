@@ -270,7 +270,11 @@ pub async fn find_manifest(
     let Some(name) = &metadata.manifest else {
         return Ok(None);
     };
-    let (root, tree) = fetch_root(endpoint, name, found.name(), options).await?;
+    let told = metadata.manifest_root.as_deref();
+    let (root, tree) = match told.filter(|_| found.metadata_is_verified_by(&options.verification)) {
+        Some(root) => read_root(root, &name.to_uri(), found.name())?,
+        None => fetch_root(endpoint, name, found.name(), options).await?,
+    };
     if metadata.size.is_some_and(|size| size != root.size) {
         return Err(ManifestError::SizeDiffers { name: name.to_uri() });
     }
@@ -304,11 +308,17 @@ async fn fetch_root(
         let reason = format!("it is a {}", data.content_type());
         return Err(ManifestError::Malformed { name: uri, reason });
     }
-    let (root, tree) = Root::decode(data.content().unwrap_or_default()).map_err(|error| {
-        ManifestError::Malformed { name: uri.clone(), reason: error.to_string() }
+    read_root(data.content().unwrap_or_default(), &uri, object)
+}
+
+/// Reads the content of a root, which is that of `object`.
+fn read_root(content: &[u8], uri: &str, object: &Name) -> Result<(Root, Tree), ManifestError> {
+    let (root, tree) = Root::decode(content).map_err(|error| ManifestError::Malformed {
+        name: uri.to_owned(),
+        reason: error.to_string(),
     })?;
     if root.name != *object {
-        return Err(ManifestError::OfAnother { name: uri, of: root.name.to_uri() });
+        return Err(ManifestError::OfAnother { name: uri.to_owned(), of: root.name.to_uri() });
     }
     Ok((root, tree))
 }

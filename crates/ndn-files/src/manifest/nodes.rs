@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
@@ -22,7 +23,7 @@ pub(super) struct NodeForm {
 }
 
 impl NodeForm {
-    fn packet(
+    pub(super) fn packet(
         &self,
         number: u64,
         content: &[u8],
@@ -42,15 +43,14 @@ impl NodeForm {
         usize::try_from(self.tree.fanout).map_err(|_| BuildFailure::TooLarge)
     }
 
-    /// Makes the nodes from `first_level` up, counted from the leaves, which list `digests`. They are in
-    /// the order of their numbers, the root first.
+    /// Makes the nodes from `first_level` up, counted from the leaves, which list `digests`: the content of
+    /// the root, and the others as packets, in the order of their numbers.
     pub(super) fn nodes_from(
         &self,
         layout: &Layout,
-        signer: &dyn Signer,
         first_level: usize,
         mut digests: Vec<Sha256Digest>,
-    ) -> Result<Vec<Vec<u8>>, BuildFailure> {
+    ) -> Result<(Vec<u8>, Vec<Vec<u8>>), BuildFailure> {
         let mut levels = Vec::new();
         for level in first_level..self.tree.levels.len() {
             let (mut packets, mut above) = (Vec::new(), Vec::new());
@@ -71,9 +71,7 @@ impl NodeForm {
             fanout: self.tree.fanout,
             digests,
         };
-        let mut all = vec![self.packet(0, &root.encode(), signer)?];
-        all.extend(levels.into_iter().rev().flatten());
-        Ok(all)
+        Ok((root.encode(), levels.into_iter().rev().flatten().collect()))
     }
 }
 
@@ -141,18 +139,47 @@ impl Leaves {
 /// Nodes by their numbers.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    /// From the root on: all, or those above the leaves.
-    pub(super) packets: Vec<Vec<u8>>,
-    pub(super) leaves: Option<Leaves>,
+    form: NodeForm,
+    /// Content of the root.
+    root: Vec<u8>,
+    /// The root, signed when it is first asked for: who has its content from metadata never does.
+    signed_root: OnceLock<Vec<u8>>,
+    /// From 1 on: all, or those above the leaves.
+    packets: Vec<Vec<u8>>,
+    leaves: Option<Leaves>,
 }
 
 impl Nodes {
-    /// The packet of a node.
+    pub(super) fn new(
+        form: NodeForm,
+        (root, packets): (Vec<u8>, Vec<Vec<u8>>),
+        leaves: Option<Leaves>,
+    ) -> Self {
+        Self { form, root, signed_root: OnceLock::new(), packets, leaves }
+    }
+
+    /// Content of the root, if there are no other nodes.
+    pub(super) fn only_root(&self) -> Option<&[u8]> {
+        (self.form.tree.nodes() == 1).then_some(&self.root)
+    }
+
+    /// The packet of a node; the root is signed by `signer`.
     ///
     /// # Errors
-    /// It cannot be made again.
-    pub(super) fn packet(&self, node: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
-        let kept = usize::try_from(node).ok().and_then(|node| self.packets.get(node));
+    /// It cannot be made again, or not be signed.
+    pub(super) fn packet(
+        &self,
+        node: u64,
+        signer: &dyn Signer,
+    ) -> io::Result<Option<Cow<'_, [u8]>>> {
+        let Some(index) = node.checked_sub(1) else {
+            if let Some(root) = self.signed_root.get() {
+                return Ok(Some(Cow::Borrowed(root)));
+            }
+            let root = self.form.packet(0, &self.root, signer).map_err(io::Error::other)?;
+            return Ok(Some(Cow::Borrowed(self.signed_root.get_or_init(|| root))));
+        };
+        let kept = usize::try_from(index).ok().and_then(|index| self.packets.get(index));
         match (kept, &self.leaves) {
             (Some(kept), _) => Ok(Some(Cow::Borrowed(kept))),
             (None, Some(leaves)) => Ok(leaves.packet(node)?.map(Cow::Owned)),
@@ -163,6 +190,7 @@ impl Nodes {
     /// Bytes of memory.
     pub(super) fn weight(&self) -> usize {
         let leaves = self.leaves.as_ref().map_or(0, |leaves| leaves.digests.len() * SHA256_LEN);
-        self.packets.iter().map(Vec::len).sum::<usize>() + leaves
+        // The root is there twice, once with its signature.
+        self.packets.iter().map(Vec::len).sum::<usize>() + 2 * self.root.len() + leaves
     }
 }

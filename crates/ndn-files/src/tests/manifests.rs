@@ -9,6 +9,7 @@ use ndn_packet::{ContentType, Data, DataBuilder, Name};
 use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey, Signer, sign_data};
 
 use super::bed::{Bed, bytes, name};
+use crate::manifest::manifest_name;
 use crate::{
     Event, FileMetadata, Manifest, ManifestError, RootOptions, ServerOptions, fetch_manifest,
 };
@@ -70,6 +71,60 @@ async fn one_signature_covers_files_of_any_size() {
         }
         assert!(bed.count(Event::ManifestBuilt) <= 7);
     }
+}
+
+/// The metadata of a small file tell what its manifest would: one signature and one exchange less.
+#[tokio::test]
+async fn small_files_need_no_packet_for_their_manifest() {
+    let (bed, options) = with_key(1000).await;
+    for (size, told) in [(0, true), (1, true), (1000, true), (8000, true), (8001, false)] {
+        let content = bytes(size, size);
+        let (file, before) = (format!("file-{size}"), bed.count(Event::ManifestNode));
+        bed.write(&file, &content);
+        let uri = format!("/x/{file}");
+        let manifest = manifest(&bed, &uri, &options).await.unwrap().unwrap();
+        assert_eq!(bed.count(Event::ManifestNode) == before, told, "{size}");
+        assert!(fetch(&bed, &manifest, &options).await.unwrap() == content, "{size}");
+        // The packet is there for those who do not look for it in the metadata.
+        let mut root = manifest_name(manifest.object());
+        root.push_segment(0);
+        let packet = bed.consumer.express(&ndn_client::InterestRequest::new(root)).await.unwrap();
+        options.verification.check(&packet.data()).unwrap();
+        let told = bed.metadata_of(&uri).await.manifest_root;
+        assert!(told.is_none_or(|told| packet.content() == told), "{size}");
+    }
+    // A file that has changed has another one.
+    bed.write("file-1000", &bytes(7, 900));
+    let manifest = manifest(&bed, "/x/file-1000", &options).await.unwrap().unwrap();
+    assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(7, 900));
+}
+
+/// What metadata tell counts only for whom their signature was enough: who took them without a key still
+/// wants the manifest signed.
+#[tokio::test]
+async fn what_metadata_tell_is_believed_only_as_far_as_they_are() {
+    let (bed, options) = with_key(1000).await;
+    bed.write("file", &bytes(1, 900));
+    let (_, other) = key();
+    let digest = FetchOptions::default();
+    let found = bed.consumer.find(&name("/x/file"), &digest).await.unwrap();
+    assert!(bed.metadata_of("/x/file").await.manifest_root.is_some());
+    let refused = fetch_manifest(&bed.consumer, &found, &other).await.unwrap_err();
+    assert!(matches!(refused, ManifestError::Untrusted { .. }), "{refused}");
+    assert!(bed.count(Event::ManifestNode) > 0);
+    fetch_manifest(&bed.consumer, &found, &options).await.unwrap().unwrap();
+    // One that the right key signed, of another object.
+    let (signer, options) = key();
+    let like = bed.metadata_of("/x/file").await;
+    let metadata = FileMetadata { name: name("/forged/file/v=1"), ..like };
+    let data_name = name("/forged/file/32=metadata/v=1/seg=0");
+    let content = metadata.encode();
+    let data = DataBuilder::new(&data_name).final_segment(0).content(&content);
+    let packet = sign_data(&data, signer.as_ref()).unwrap();
+    let answer = move |request: Request| request.answer(&packet);
+    let _attached = bed.producer().attach(&name("/forged"), answer).unwrap();
+    let refused = manifest(&bed, "/forged/file", &options).await.unwrap_err();
+    assert!(matches!(refused, ManifestError::OfAnother { .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -383,6 +438,7 @@ fn forged_manifest(
         segment_size: Some(200),
         size: Some(800),
         manifest: Some(manifest.clone()),
+        manifest_root: None,
         ..like.clone()
     };
     let metadata_name = name("/forged/file/32=metadata/v=1/seg=0");

@@ -47,22 +47,28 @@ pub fn is_reserved_name(file_name: &[u8]) -> bool {
     file_name.starts_with(b".") && (file_name.ends_with(PART) || inside(&file_name))
 }
 
-/// Opens the part, which must be the user's own, and locks it.
-pub(super) fn open_locked(part: &Path, path: &Path) -> Result<File, PartError> {
+/// Opens the part, which must be the user's own, and locks it. Tells whether it was not there before.
+pub(super) fn open_locked(part: &Path, path: &Path) -> Result<(File, bool), PartError> {
     let failed = |error: io::Error| PartError::io(part, error);
     let mode = fs::metadata(path).map_or(0o666, |metadata| metadata.mode() & 0o666);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(mode).custom_flags(no_follow());
     // Who held the lock before may just have given the file its final name.
     for _ in 0..16 {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode)
-            .custom_flags(no_follow())
-            .open(part)
-            .map_err(|error| cannot_be_made(path, &error))?;
-        check_own(&file).map_err(failed)?;
+        let (file, is_new) = match options.clone().create_new(true).open(part) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let opened = options.clone().create(true).truncate(false).open(part);
+                (opened.map_err(|error| cannot_be_made(path, &error))?, false)
+            }
+            Err(error) => return Err(cannot_be_made(path, &error)),
+        };
+        let own = || -> io::Result<_> {
+            let metadata = file.metadata()?;
+            check_own(&metadata).map(|()| metadata)
+        };
+        // What somebody else has put there is not even locked.
+        let before = (!is_new).then(own).transpose().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -71,10 +77,11 @@ pub(super) fn open_locked(part: &Path, path: &Path) -> Result<File, PartError> {
             // A file system without locks.
             Err(fs::TryLockError::Error(_)) => {}
         }
-        let opened = file.metadata().map_err(failed)?;
+        let opened = before.map_or_else(own, Ok).map_err(failed)?;
         let same = |found: fs::Metadata| (found.dev(), found.ino()) == (opened.dev(), opened.ino());
         if fs::symlink_metadata(part).is_ok_and(same) {
-            return Ok(file);
+            // Another fetch may have written to it before it was locked.
+            return Ok((file, is_new && opened.len() == 0));
         }
     }
     Err(PartError::Replaced(part.to_owned()))
@@ -103,8 +110,7 @@ fn no_follow() -> i32 {
 }
 
 /// Refuses a file that somebody else may have put there.
-fn check_own(file: &File) -> io::Result<()> {
-    let metadata = file.metadata()?;
+fn check_own(metadata: &fs::Metadata) -> io::Result<()> {
     let own = metadata.is_file()
         && metadata.nlink() == 1
         && metadata.uid() == rustix::process::geteuid().as_raw();
@@ -119,8 +125,9 @@ fn check_own(file: &File) -> io::Result<()> {
 /// files fetched from somebody) seldom has a mode as narrow as that of sidecars.
 pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
     let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
-    check_own(&file).ok()?;
-    if file.metadata().ok()?.mode() & !SIDECAR_MODE & 0o777 != 0 {
+    let metadata = file.metadata().ok()?;
+    check_own(&metadata).ok()?;
+    if metadata.mode() & !SIDECAR_MODE & 0o777 != 0 {
         return None;
     }
     let mut text = String::new();

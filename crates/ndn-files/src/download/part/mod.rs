@@ -55,6 +55,10 @@ pub struct PartFile {
     sidecar: PathBuf,
     /// Whether what is there is of this fetch: until then it is of an earlier one, and stays.
     begun: bool,
+    /// There was none before, and nothing is in it yet.
+    is_new: bool,
+    /// There may be a sidecar.
+    has_sidecar: bool,
     durable: bool,
     /// `None`: cannot be gone on with.
     origin: Option<Origin>,
@@ -80,7 +84,8 @@ impl PartFile {
             return Err(PartError::Reserved(path));
         }
         let (part, sidecar) = hidden_names(&path)?;
-        let file = Arc::new(open_locked(&part, &path)?);
+        let (file, is_new) = open_locked(&part, &path)?;
+        let file = Arc::new(file);
         Ok(Self {
             writer: BufWriter::with_capacity(WRITE_BUFFER_LEN, Arc::clone(&file)),
             file,
@@ -88,6 +93,8 @@ impl PartFile {
             part,
             sidecar,
             begun: false,
+            is_new,
+            has_sidecar: true,
             durable: true,
             origin: None,
             extent: None,
@@ -116,6 +123,9 @@ impl PartFile {
     /// [`Self::resume`].
     #[must_use]
     pub fn left(&self, origin: &Origin) -> Left {
+        if self.is_new {
+            return Left::Nothing;
+        }
         let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
             // Whoever was killed before the first checkpoint has left a file that nothing tells of.
             let is_empty = self.begun || self.file.metadata().is_ok_and(|file| file.len() == 0);
@@ -181,9 +191,11 @@ impl PartFile {
     /// `Io`.
     pub fn begin(&mut self, origin: Option<Origin>) -> Result<(), PartError> {
         self.begun = true;
-        let _ = fs::remove_file(&self.sidecar);
-        let emptied = self.file.set_len(0).and_then(|()| (&*self.file).rewind());
-        emptied.map_err(|error| self.error(error))?;
+        self.remove_sidecar();
+        if !std::mem::take(&mut self.is_new) {
+            let emptied = self.file.set_len(0).and_then(|()| (&*self.file).rewind());
+            emptied.map_err(|error| self.error(error))?;
+        }
         self.origin = origin;
         (self.segment_len, self.segments, self.bytes, self.checkpoint) = (0, 0, 0, 0);
         self.chain = Some(Chain::default());
@@ -198,7 +210,8 @@ impl PartFile {
     /// `DiskFull`, `Io`.
     pub fn reserve(&self, size: u64) -> Result<(), PartError> {
         let needed = size.saturating_sub(self.bytes);
-        if let Ok(system) = rustix::fs::fstatvfs(&*self.file) {
+        let is_long = needed >= WRITE_BUFFER_LEN as u64;
+        if is_long && let Ok(system) = rustix::fs::fstatvfs(&*self.file) {
             let free = system.f_bavail.saturating_mul(system.f_frsize);
             if free < needed {
                 return Err(PartError::DiskFull { path: self.path.clone(), needed, free });
@@ -207,8 +220,7 @@ impl PartFile {
         // Zeros at the end are not written.
         self.file.set_len(size).map_err(|error| self.error(error))?;
         // Where memory is the disk, giving out pages is all the work that there is.
-        let in_memory = rustix::fs::fstatfs(&*self.file).is_ok_and(|system| system.f_type == TMPFS);
-        if needed < WRITE_BUFFER_LEN as u64 || in_memory {
+        if !is_long || self.is_in_memory() {
             return Ok(());
         }
         let flags = FallocateFlags::KEEP_SIZE;
@@ -217,6 +229,16 @@ impl PartFile {
             // Not all file systems can.
             Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        rustix::fs::fstatfs(&*self.file).is_ok_and(|system| system.f_type == TMPFS)
+    }
+
+    /// Whether [`Self::complete`] waits for a disk.
+    #[must_use]
+    pub fn waits_for_disk(&self) -> bool {
+        self.durable && !self.is_in_memory()
     }
 
     /// Appends content, after [`Self::begin`] without an origin: what comes in order and does not need
@@ -357,7 +379,7 @@ impl PartFile {
             }
             fs::rename(&self.part, &self.path)
         });
-        let _ = fs::remove_file(&self.sidecar);
+        self.remove_sidecar();
         completed.map_err(|error| {
             // The error that matters is the first one.
             let _ = fs::remove_file(&self.part);
@@ -369,7 +391,8 @@ impl PartFile {
     /// may be what an earlier fetch has left, if this one has not come to [`Self::begin`].
     pub fn keep(mut self) -> Option<u64> {
         if !self.begun {
-            let left = read_sidecar(&self.sidecar).filter(|left| left.segments > 0);
+            let left = if self.is_new { None } else { read_sidecar(&self.sidecar) };
+            let left = left.filter(|left| left.segments > 0);
             if left.is_none() {
                 self.discard();
             }
@@ -388,9 +411,15 @@ impl PartFile {
     }
 
     /// Leaves nothing behind.
-    pub fn discard(self) {
-        let _ = fs::remove_file(&self.sidecar);
+    pub fn discard(mut self) {
+        self.remove_sidecar();
         let _ = fs::remove_file(&self.part);
+    }
+
+    fn remove_sidecar(&mut self) {
+        if std::mem::take(&mut self.has_sidecar) {
+            let _ = fs::remove_file(&self.sidecar);
+        }
     }
 
     fn write_progress(&mut self) -> io::Result<()> {
@@ -405,6 +434,7 @@ impl PartFile {
             bytes: self.bytes,
             xxh64: self.chain.map(Chain::to_hex),
         };
+        self.has_sidecar = true;
         // A new file: writing to one that exists would follow a link. It takes the place of the one
         // before at once, so that who is killed has one of the two.
         let mut new = self.sidecar.clone().into_os_string();

@@ -1,0 +1,239 @@
+//! Writing what is verified to one file, by one thread at a time.
+//!
+//! The kernel locks a file for each write, and threads that wait for that lock spin: on two processors that
+//! took a thirtieth of all the time of a transfer. So whoever has verified something while another thread is
+//! writing leaves it to that one, and verifies what comes next.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, pwritev};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::part::{Irregular, Stored};
+use super::workers::{JobError, Outcome};
+
+/// Zeros are left out where at least so many follow one another: no file system has holes that are
+/// smaller.
+const HOLE_LEN_MIN: usize = 4096;
+
+/// A content that was verified.
+pub(super) struct Content {
+    pub(super) bytes: Bytes,
+    /// By which it is found out whether it is on the disk as it was, where its packet's digest is not known.
+    pub(super) checksum: Option<u64>,
+}
+
+/// Contents of segments that follow one another.
+pub(super) struct Run {
+    pub(super) first: u64,
+    pub(super) contents: Vec<Content>,
+}
+
+impl Run {
+    /// The segment behind it.
+    pub(super) fn next(&self) -> u64 {
+        self.first.saturating_add(u64::try_from(self.contents.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A job that is verified.
+pub(super) struct Verified {
+    pub(super) runs: Vec<Run>,
+    pub(super) segment_len: u64,
+    /// What has come of it until now.
+    pub(super) outcome: Outcome,
+    pub(super) sender: UnboundedSender<Outcome>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Verified>,
+    /// A thread is writing, and takes what waits when it is done.
+    is_busy: bool,
+}
+
+/// What is to be written to a file.
+pub(super) struct Writes {
+    file: Arc<File>,
+    queue: Mutex<Queue>,
+}
+
+impl Writes {
+    pub(super) fn new(file: Arc<File>) -> Self {
+        Self { file, queue: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // No invariant spans a panic.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is verified, and whatever else is by then; or leaves it to the thread that does so.
+    pub(super) fn push(&self, verified: Verified) {
+        let mut queue = self.lock();
+        queue.waiting.push_back(verified);
+        if std::mem::replace(&mut queue.is_busy, true) {
+            return;
+        }
+        drop(queue);
+        while let Some(verified) = self.next() {
+            let (sender, released) = (verified.sender.clone(), verified.outcome.released);
+            let written = std::panic::catch_unwind(AssertUnwindSafe(|| verified.write(&self.file)));
+            let _ = sender.send(written.unwrap_or_else(|_| Outcome::panicked(released)));
+        }
+    }
+
+    fn next(&self) -> Option<Verified> {
+        let mut queue = self.lock();
+        let next = queue.waiting.pop_front();
+        queue.is_busy = next.is_some();
+        next
+    }
+}
+
+impl Verified {
+    fn write(self, file: &File) -> Outcome {
+        let Self { runs, segment_len, mut outcome, .. } = self;
+        for run in &runs {
+            if let Err(error) = store(file, segment_len, run, &mut outcome) {
+                outcome.error = Some(error);
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+fn store(file: &File, segment_len: u64, run: &Run, outcome: &mut Outcome) -> Result<(), JobError> {
+    let offset = run.first.checked_mul(segment_len).ok_or(JobError::Irregular(Irregular))?;
+    let contents = &run.contents;
+    let written = if contents.iter().all(|content| content.bytes.iter().all(|byte| *byte == 0)) {
+        leave_out(file, offset, contents)
+    } else {
+        write(file, offset, contents)
+    };
+    written.map_err(JobError::Write)?;
+    for (segment, content) in (run.first..).zip(contents) {
+        let length = u64::try_from(content.bytes.len()).unwrap_or(0);
+        outcome.stored.push(Stored { segment, length, checksum: content.checksum });
+    }
+    Ok(())
+}
+
+fn write(file: &File, mut offset: u64, run: &[Content]) -> io::Result<()> {
+    let mut slices: Vec<_> = run.iter().map(|content| IoSlice::new(&content.bytes)).collect();
+    let mut rest = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match pwritev(file, rest, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                offset += u64::try_from(written).unwrap_or(0);
+                IoSlice::advance_slices(&mut rest, written);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a hole where nothing but zeros is to be.
+fn leave_out(file: &File, offset: u64, run: &[Content]) -> io::Result<()> {
+    let length: usize = run.iter().map(|content| content.bytes.len()).sum();
+    if length < HOLE_LEN_MIN {
+        return write(file, offset, run);
+    }
+    // Room may have been reserved there.
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let length = u64::try_from(length).unwrap_or(0);
+    if rustix::fs::fallocate(file, flags, offset, length).is_err() {
+        return write(file, offset, run);
+    }
+    if file.metadata()?.len() < offset + length {
+        file.write_all_at(&[0], offset + length - 1)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const SEGMENT_LEN: usize = 100;
+    const JOBS: u64 = 64;
+    const THREADS: u64 = 4;
+
+    fn segment(number: u64) -> Bytes {
+        vec![u8::try_from(number % 251).unwrap(); SEGMENT_LEN].into()
+    }
+
+    /// Two segments, and the one behind the next.
+    fn verified(job: u64, sender: &UnboundedSender<Outcome>) -> Verified {
+        let content = |number| Content { bytes: segment(number), checksum: Some(number) };
+        let first = job * 3;
+        let runs = vec![
+            Run { first, contents: vec![content(first)] },
+            Run { first: first + 1, contents: vec![content(first + 1), content(first + 2)] },
+        ];
+        let outcome = Outcome { released: 3, stored: Vec::new(), refused: Vec::new(), error: None };
+        Verified { runs, segment_len: SEGMENT_LEN as u64, outcome, sender: sender.clone() }
+    }
+
+    #[test]
+    fn all_is_written_whoever_writes_it() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let writes = Writes::new(Arc::clone(&file));
+        let (sender, mut outcomes) = mpsc::unbounded_channel();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (writes, sender) = (&writes, &sender);
+                scope.spawn(move || {
+                    for job in (thread..JOBS).step_by(usize::try_from(THREADS).unwrap()) {
+                        writes.push(verified(job, sender));
+                    }
+                });
+            }
+        });
+        assert!(writes.lock().waiting.is_empty() && !writes.lock().is_busy);
+        let mut stored = Vec::new();
+        while let Ok(outcome) = outcomes.try_recv() {
+            assert!(outcome.error.is_none() && outcome.released == 3);
+            stored
+                .extend(outcome.stored.into_iter().map(|stored| (stored.segment, stored.checksum)));
+        }
+        stored.sort_unstable();
+        let expected: Vec<_> = (0..JOBS * 3).map(|number| (number, Some(number))).collect();
+        assert_eq!(stored, expected);
+        let mut content = vec![0; SEGMENT_LEN * expected.len()];
+        file.read_exact_at(&mut content, 0).unwrap();
+        for (number, written) in (0..).zip(content.chunks(SEGMENT_LEN)) {
+            assert!(written == segment(number), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_and_the_next_one_is_done() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        // Nobody may write to it.
+        let writes = Writes::new(Arc::new(File::open(&path).unwrap()));
+        let (sender, mut outcomes) = mpsc::unbounded_channel();
+        for job in 0..2 {
+            writes.push(verified(job, &sender));
+            let outcome = outcomes.try_recv().unwrap();
+            assert!(matches!(outcome.error, Some(JobError::Write(_))));
+            assert!(outcome.stored.is_empty() && outcome.released == 3);
+        }
+    }
+}
