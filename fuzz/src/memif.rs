@@ -91,7 +91,7 @@ fn say_to_client(bytes: &[u8]) -> Option<()> {
 }
 
 fn small() -> ClientOptions {
-    ClientOptions { log2_ring_size: 3, buffer_length: Some(512), ..ClientOptions::default() }
+    ClientOptions { log2_ring_size: Some(3), buffer_length: Some(512), ..ClientOptions::default() }
 }
 
 /// Takes and sends something, whatever the memory holds.

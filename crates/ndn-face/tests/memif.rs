@@ -124,7 +124,7 @@ fn packets_of_all_lengths_travel_in_both_directions() {
 
 #[test]
 fn what_a_ring_has_no_room_for_waits() {
-    let options = ClientOptions { log2_ring_size: 3, ..ClientOptions::default() };
+    let options = ClientOptions { log2_ring_size: Some(3), ..ClientOptions::default() };
     let (mut near, client, mut far, _accepted, _server) = connected(options);
     let wires: Vec<_> = (0..100_u8).map(|seed| tlv(6, 1000 + usize::from(seed), seed)).collect();
     for wire in &wires {

@@ -10,6 +10,9 @@ pub(crate) const MEMORY_MAX: u64 = 1 << 30;
 pub const LOG2_RING_SIZE_MAX: u8 = 14;
 /// Size of rings when nothing else is said (that of DPDK and NDN-DPDK).
 pub const LOG2_RING_SIZE_DEFAULT: u8 = 10;
+/// Size of rings of long buffers, so that those of two rings, which are filled one after the other, leave room in
+/// the cache (docs/measurements.md).
+const LOG2_RING_SIZE_LONG: u8 = 8;
 /// Bytes of a buffer, at least and at most, and when nothing else is said (those of NDN-DPDK).
 pub const BUFFER_LENGTH_MIN: u32 = 512;
 /// See [`BUFFER_LENGTH_MIN`].
@@ -25,3 +28,8 @@ pub(crate) const CHAIN_MAX: usize = 32;
 /// Buffers that a received frame may lie in: more than the longest takes in the shortest. The peer is asked
 /// for no more work than that for each frame.
 pub(crate) const CHAIN_RECEIVED_MAX: usize = (BUFFER_LENGTH_MAX / BUFFER_LENGTH_MIN) as usize + 1;
+
+/// Size of rings whose buffers have this length, as the binary logarithm of descriptors.
+pub(crate) const fn log2_ring_size(buffer_length: u32) -> u8 {
+    if buffer_length < BUFFER_LENGTH_OWN { LOG2_RING_SIZE_DEFAULT } else { LOG2_RING_SIZE_LONG }
+}

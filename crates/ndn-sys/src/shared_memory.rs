@@ -15,8 +15,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::mapping::HUGE_PAGE;
 use crate::prefetch::prefetch_line;
 
 /// The file system of memory (`TMPFS_MAGIC`).
@@ -90,8 +91,14 @@ impl SharedMemory {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses a place where nothing is.
         let start = unsafe { mmap(std::ptr::null_mut(), length, protection, flags, file, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, length })
+        let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Self { start, length };
+        if length >= HUGE_PAGE {
+            // Rings touch a page for each packet. A hint, which the kernel may not know.
+            // SAFETY: this is the mapping, whose content the advice does not change.
+            let _ = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
+        }
+        Ok(memory)
     }
 
     /// Its length, bytes.

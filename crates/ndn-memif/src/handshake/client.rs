@@ -13,7 +13,7 @@ use super::{
     HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, next_message, none,
     tell,
 };
-use crate::limits::{LOG2_RING_SIZE_DEFAULT, LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX};
+use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX, log2_ring_size};
 use crate::link::Link;
 use crate::message::{Message, Name, SECRET_LENGTH};
 use crate::receive::Receiver;
@@ -30,8 +30,8 @@ pub struct ClientOptions {
     pub secret: [u8; SECRET_LENGTH],
     /// Rings of each direction, at most [`RINGS_MAX`].
     pub rings: u16,
-    /// Binary logarithm of the size of each.
-    pub log2_ring_size: u8,
+    /// Binary logarithm of the size of each; by default what suits the length of the buffers.
+    pub log2_ring_size: Option<u8>,
     /// Bytes of a buffer; by default what suits the server. Longer frames take several.
     pub buffer_length: Option<u32>,
 }
@@ -42,7 +42,7 @@ impl Default for ClientOptions {
             id: 0,
             secret: [0; SECRET_LENGTH],
             rings: 1,
-            log2_ring_size: LOG2_RING_SIZE_DEFAULT,
+            log2_ring_size: None,
             buffer_length: None,
         }
     }
@@ -143,8 +143,10 @@ impl ClientHandshake {
                     self.peer = name;
                     let rings = ring_to_client_max.min(ring_to_server_max).saturating_add(1);
                     let rings = self.options.rings.clamp(1, RINGS_MAX).min(rings);
-                    let log2_size = self.options.log2_ring_size.min(log2_ring_size_max);
                     let length = buffer_length(self.options.buffer_length, &name);
+                    let log2_size = self.options.log2_ring_size;
+                    let log2_size = log2_size.unwrap_or_else(|| log2_ring_size(length));
+                    let log2_size = log2_size.min(log2_ring_size_max);
                     self.prepared = Some(prepare(&self.options, rings, log2_size, length)?);
                     self.say_next()?;
                 }

@@ -12,8 +12,13 @@ fn frames_travel_in_both_directions() {
     for (rings, log2_ring_size, buffer_length) in
         [(1, 0, Some(512)), (3, 4, None), (8, 10, Some(600))]
     {
-        let options =
-            ClientOptions { id: 7, rings, log2_ring_size, buffer_length, ..Default::default() };
+        let options = ClientOptions {
+            id: 7,
+            rings,
+            log2_ring_size: Some(log2_ring_size),
+            buffer_length,
+            ..Default::default()
+        };
         let (mut client, mut server) = connect(options);
         assert_eq!((client.id, server.id), (7, 7));
         assert_eq!(client.receivers.len(), usize::from(rings));
@@ -32,7 +37,7 @@ fn frames_travel_in_both_directions() {
 fn long_frames_take_several_buffers() {
     let mut interrupter = Interrupter::new().unwrap();
     let options =
-        ClientOptions { log2_ring_size: 3, buffer_length: Some(1024), ..Default::default() };
+        ClientOptions { log2_ring_size: Some(3), buffer_length: Some(1024), ..Default::default() };
     let (mut client, mut server) = connect(options);
     for length in [0, 1, 1023, 1024, 1025, 2048, 5000, 8192] {
         let frame: Vec<u8> = (0..length).map(|at: u32| (at * 7) as u8).collect();

@@ -302,7 +302,7 @@ fn descriptors_that_lead_nowhere_cost_their_frame_only() {
 #[test]
 fn frames_of_too_many_pieces_end_the_connection() {
     let (mut client, mut server) =
-        connect(ClientOptions { log2_ring_size: 10, ..Default::default() });
+        connect(ClientOptions { log2_ring_size: Some(10), ..Default::default() });
     let pieces = u16::try_from(CHAIN_RECEIVED_MAX).unwrap();
     for receiver in [&mut server.receivers[0], &mut client.receivers[0]] {
         let ring = receiver.ring().clone();

@@ -40,7 +40,7 @@ const BUFFER: usize = 512;
 
 fn check(interrupter: &mut Interrupter, operations: &[(bool, Operation)], log2_ring_size: u8) {
     let options = ClientOptions {
-        log2_ring_size,
+        log2_ring_size: Some(log2_ring_size),
         buffer_length: Some(BUFFER as u32),
         ..ClientOptions::default()
     };
