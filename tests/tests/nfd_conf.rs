@@ -229,7 +229,7 @@ fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
         forwarder.process.signal(Signal::HUP);
         wait_until("the setting that waits", || {
             let said = forwarder.process.stderr();
-            (said.matches("forwarder.default_hop_limit").count() == times).then_some(())
+            (said.matches("forwarder.default_hop_limit").count() >= times).then_some(())
         });
     }
 

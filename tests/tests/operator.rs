@@ -145,6 +145,25 @@ fn a_lost_forwarder_is_told() {
 }
 
 #[test]
+fn a_port_that_nobody_has_is_named() {
+    // Not where other tests look for free ports.
+    let nobody = std::net::UdpSocket::bind("127.77.0.1:0").unwrap();
+    let address = format!("udp://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    for (command, status) in [("ping", 4), ("peek", 3)] {
+        let mut asking = Command::new(program());
+        asking.args([command, "/a", "--transport", &address]);
+        if command == "ping" {
+            asking.args(["--count", "2", "--interval", "10ms", "--timeout", "100ms"]);
+        }
+        let output = run_to_end(asking);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(&address), "{said}");
+    }
+}
+
+#[test]
 fn a_link_that_is_down_is_told_by_every_command_that_looks_at_it() {
     let near = Settings::new().start();
     let mut far = Settings::new().tcp().start();

@@ -196,8 +196,10 @@ impl Connection {
         let mut reassembler = Reassembler::default();
         let start = Instant::now();
         loop {
-            if let Err(error) = socket.readable().await {
-                return error.into();
+            match crate::datagram::readable(socket).await {
+                Ok(None) => {}
+                Ok(Some(error)) => _ = self.note_refusal(&error),
+                Err(error) => return error.into(),
             }
             let now = start.elapsed();
             let mut served = Served::default();

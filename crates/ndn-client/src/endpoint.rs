@@ -64,6 +64,12 @@ impl Endpoint {
         self.common.address.as_ref()
     }
 
+    /// Whether the last datagram to the forwarder was refused: nobody has its port.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.shared().is_refused()
+    }
+
     /// The state of the connection, and its changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ConnectionState> {

@@ -6,6 +6,7 @@ mod answers;
 mod connect;
 mod connection;
 mod content;
+mod datagram;
 mod endpoint;
 mod express;
 pub mod fetch;

@@ -31,7 +31,11 @@ pub(super) async fn explained<T>(
 
 /// What the forwarder's tables say, if it is that of this host, which tells.
 async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
-    if !matches!(endpoint.address(), Some(ForwarderAddress::Unix(_))) {
+    let address = endpoint.address()?;
+    if endpoint.is_refused() {
+        return Some(format!("nobody listens at {address}: datagrams to it are refused"));
+    }
+    if !matches!(address, ForwarderAddress::Unix(_)) {
         return None;
     }
     let management = endpoint.management();

@@ -106,7 +106,24 @@ async fn a_port_that_nobody_has_is_told() {
     let request =
         InterestRequest::new(name("/udp")).lifetime(Duration::from_millis(100)).retransmissions(3);
     let error = endpoint.express(&request).await.unwrap_err();
+    assert!(endpoint.is_refused());
     let forwarder = endpoint.address().unwrap().to_string();
     assert!(forwarder.starts_with("udp://127.0.0.1:"), "{forwarder}");
     assert_eq!(error, crate::ExpressError::NobodyListens { forwarder });
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_single_interest_is_heard() {
+    let (forwarder, endpoint) = connect().await;
+    drop(forwarder);
+    let asking = endpoint.clone();
+    let request = InterestRequest::new(name("/udp")).lifetime(Duration::from_secs(60));
+    let asking = tokio::spawn(async move { asking.express(&request).await });
+    let heard = async {
+        while !endpoint.is_refused() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap();
+    asking.abort();
 }
