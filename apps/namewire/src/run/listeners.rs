@@ -176,14 +176,15 @@ impl Listeners {
         Ok(())
     }
 
-    /// Whether one of these sockets, of UDP or TCP, listens at an address.
-    pub(super) fn is_own(&self, is_udp: bool, address: SocketAddr) -> bool {
+    /// Whether one of these sockets listens at the address of a face of UDP, TCP or WebTransport.
+    pub(super) fn is_own(&self, scheme: &str, address: SocketAddr) -> bool {
         let tcp = self.streams.iter().filter_map(|listener| match &listener.local {
             LocalEnd::Tcp { address, .. } => Some(address),
             LocalEnd::Unix(_) | LocalEnd::Memif(_) | LocalEnd::WebSocket { .. } => None,
         });
-        let udp = self.udp_addresses.iter().filter(|_| is_udp);
-        let own = udp.chain(tcp.filter(|_| !is_udp));
+        let udp = self.udp_addresses.iter().filter(|_| scheme.starts_with("udp"));
+        let sessions = self.webtransport_addresses.iter().filter(|_| scheme == "https");
+        let own = udp.chain(sessions).chain(tcp.filter(|_| scheme.starts_with("tcp")));
         let is_here = || {
             let ip = address.ip();
             let has_it = |one: &Interface| one.addresses.contains(&ip);
@@ -415,19 +416,22 @@ mod tests {
         );
         let config = config::parse("test", &text).unwrap();
         let mut listeners = Listeners::open(&config, 1).unwrap();
-        let is_own = |listeners: &Listeners, is_udp, address: &str| {
-            listeners.is_own(is_udp, address.parse().unwrap())
+        let is_own = |listeners: &Listeners, scheme, address: &str| {
+            listeners.is_own(scheme, address.parse().unwrap())
         };
-        assert!(!is_own(&listeners, true, "127.0.0.1:6363"));
+        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
         listeners.udp_addresses = vec!["0.0.0.0:6363".parse().unwrap()];
-        assert!(is_own(&listeners, true, "127.0.0.1:6363"));
-        assert!(is_own(&listeners, true, "127.0.0.2:6363"));
+        assert!(is_own(&listeners, "udp4", "127.0.0.1:6363"));
+        assert!(is_own(&listeners, "udp4", "127.0.0.2:6363"));
         for other in ["127.0.0.1:6364", "192.0.2.1:6363", "[::1]:6363"] {
-            assert!(!is_own(&listeners, true, other), "{other}");
+            assert!(!is_own(&listeners, "udp4", other), "{other}");
         }
-        assert!(!is_own(&listeners, false, "127.0.0.1:6363"), "that is TCP");
+        assert!(!is_own(&listeners, "tcp4", "127.0.0.1:6363"), "that is TCP");
+        assert!(!is_own(&listeners, "https", "127.0.0.1:6363"), "that is WebTransport");
+        listeners.webtransport_addresses = vec!["0.0.0.0:6367".parse().unwrap()];
+        assert!(is_own(&listeners, "https", "127.0.0.1:6367"));
         listeners.udp_addresses = vec!["192.0.2.7:6363".parse().unwrap()];
-        assert!(is_own(&listeners, true, "192.0.2.7:6363"));
-        assert!(!is_own(&listeners, true, "127.0.0.1:6363"));
+        assert!(is_own(&listeners, "udp4", "192.0.2.7:6363"));
+        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
     }
 }

@@ -194,6 +194,11 @@ impl Control {
         {
             return self.create_memif(now, address, &wanted);
         }
+        if remote.socket_address().is_some_and(|end| self.listeners.is_own(remote.scheme(), end)) {
+            let text = format!("Cannot create a face to {remote}: this forwarder listens there");
+            self.not_connected(now, wanted.ticket, status::NOT_ACCEPTABLE, &text);
+            return;
+        }
         if remote.scheme() == "https" {
             return self.open_session(now, &remote.to_string(), &wanted);
         }
@@ -202,13 +207,7 @@ impl Control {
             self.creation_failed(now, wanted.ticket, status::NOT_ACCEPTABLE, text);
             return;
         };
-        let is_udp = remote.scheme().starts_with("udp");
-        if self.listeners.is_own(is_udp, address) {
-            let text = format!("Cannot create a face to {remote}: this forwarder listens there");
-            self.not_connected(now, wanted.ticket, status::NOT_ACCEPTABLE, &text);
-            return;
-        }
-        if is_udp {
+        if remote.scheme().starts_with("udp") {
             let face_id = self.dataplane.allocate_face_id();
             let mut face = faces::datagram(face_id, address, &wanted, &self.config);
             if let Some(length) = self.path_mtu(face_id, address, &wanted, now.monotonic_ns) {
