@@ -115,6 +115,11 @@ impl Built {
     }
 }
 
+/// Fewest digests in a node.
+const FANOUT_MIN: u64 = 2;
+/// Nodes may have so many bytes, whatever the length of segments.
+const NODE_LEN_MIN: usize = 512;
+
 /// Where the digests of a manifest are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -207,9 +212,19 @@ fn build_on_disk(
 /// Digests that fit a packet, the root with its other elements and its signature.
 fn fanout(name: &Name, layout: &Layout, limits: &PacketLimits, signer: &dyn Signer) -> Option<u64> {
     let seal = Seal::new(signer).ok()?;
-    let room = Layout::new(name.clone(), u64::MAX, limits, &seal)?.segment_len;
+    let of = |limits: &PacketLimits| {
+        let room = Layout::new(name.clone(), u64::MAX, limits, &seal)?.segment_len;
+        digests_within(room, &layout.name).filter(|fanout| *fanout >= FANOUT_MIN)
+    };
+    // Nodes are no longer than segments, but for segments that hold next to nothing.
+    let longer = PacketLimits { segment_len: NODE_LEN_MIN.max(limits.segment_len), ..*limits };
+    of(limits).or_else(|| of(&longer))
+}
+
+/// Digests that a root of `room` bytes lists.
+fn digests_within(room: usize, name: &Name) -> Option<u64> {
     let empty = Root {
-        name: layout.name.clone(),
+        name: name.clone(),
         size: u64::MAX,
         segment_size: u64::MAX,
         fanout: u64::MAX,

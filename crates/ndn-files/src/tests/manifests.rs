@@ -49,10 +49,13 @@ async fn fetch(
 
 #[tokio::test]
 async fn one_signature_covers_files_of_any_size() {
-    // With segments of 200 bytes a node lists five: three levels below the root.
-    for (segment_len, sizes) in
-        [(200, vec![0, 1, 200, 201, 1000, 1001, 50_000]), (8192, vec![0, 8192, 3_000_000])]
-    {
+    // With segments of 200 bytes a node lists five: three levels below the root. Those of 50 bytes are shorter
+    // than any node.
+    for (segment_len, sizes) in [
+        (50, vec![0, 50, 750, 1000]),
+        (200, vec![0, 1, 200, 201, 1000, 1001, 50_000]),
+        (8192, vec![0, 8192, 3_000_000]),
+    ] {
         let (bed, options) = with_key(segment_len).await;
         for size in sizes {
             let content = bytes(size, size);
@@ -125,6 +128,25 @@ async fn what_metadata_tell_is_believed_only_as_far_as_they_are() {
     let _attached = bed.producer().attach(&name("/forged"), answer).unwrap();
     let refused = manifest(&bed, "/forged/file", &options).await.unwrap_err();
     assert!(matches!(refused, ManifestError::OfAnother { .. }), "{refused}");
+}
+
+/// Metadata that would not fit their packet with it leave the root out, and it is asked for.
+#[tokio::test]
+async fn short_packets_have_no_room_for_roots() {
+    let mut told = Vec::new();
+    for packet_len_max in [500, 1000] {
+        let (signer, options) = key();
+        let packet_len_max = Some(packet_len_max);
+        let serving = ServerOptions { signer, packet_len_max, ..ServerOptions::default() };
+        let bed = Bed::with(RootOptions::default(), serving, Some(200)).await;
+        bed.write("file", &bytes(1, 750));
+        let found = bed.consumer.find(&name("/x/file"), &options).await.unwrap();
+        let metadata = FileMetadata::decode(found.metadata().unwrap()).unwrap();
+        told.push(metadata.manifest_root.is_some());
+        let manifest = fetch_manifest(&bed.consumer, &found, &options).await.unwrap().unwrap();
+        assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(1, 750));
+    }
+    assert_eq!(told, [false, true]);
 }
 
 #[tokio::test]

@@ -93,6 +93,23 @@ fn a_fetch_that_comes_to_nothing_leaves_nothing() {
 }
 
 #[test]
+fn what_is_told_of_a_part_that_is_gone_is_forgotten() {
+    let (directory, path) = interrupted();
+    let (part_path, sidecar) = hidden_names(&path).unwrap();
+    fs::remove_file(part_path).unwrap();
+    let part = PartFile::open(path.clone()).unwrap();
+    assert_eq!(part.left(&origin(1)), Left::Nothing);
+    assert_eq!(part.keep(), None, "there is nothing to go on with");
+    assert!(!sidecar.exists());
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(Some(origin(1))).unwrap();
+    put(&mut part, 0, b"all");
+    part.complete().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"all");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+}
+
+#[test]
 fn what_a_crash_has_damaged_is_not_gone_on_with() {
     let damages: [fn(&Path, &Path); 4] = [
         |part, _| fs::write(part, "first secon").unwrap(),
