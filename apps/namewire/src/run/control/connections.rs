@@ -195,9 +195,8 @@ impl Control {
             return self.create_memif(now, address, &wanted);
         }
         if remote.socket_address().is_some_and(|end| self.listeners.is_own(remote.scheme(), end)) {
-            let text = format!("Cannot create a face to {remote}: this forwarder listens there");
-            self.not_connected(now, wanted.ticket, status::NOT_ACCEPTABLE, &text);
-            return;
+            // NFD makes it, too. What is sent there comes back, and is dropped as a loop.
+            warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
         }
         if remote.scheme() == "https" {
             return self.open_session(now, &remote.to_string(), &wanted);
