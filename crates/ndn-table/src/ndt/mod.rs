@@ -7,7 +7,7 @@
 mod dispatch_name;
 mod split;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ndn_packet::NameRef;
 use ndn_ring::prefetch_slice;
@@ -34,6 +34,11 @@ pub struct NdtRoute {
     /// The entry that says so.
     pub entry: u16,
 }
+
+/// In place of its shard, for an entry of which there is more to know.
+const UNSETTLED: u8 = u8::MAX;
+
+const _: () = assert!(SHARDS_MAX <= UNSETTLED as usize);
 
 /// One entry in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -96,7 +101,9 @@ impl std::fmt::Display for NdtError {
 
 impl std::error::Error for NdtError {}
 
-/// The table: 65,536 words.
+/// The table: 65,536 words, and beside each the byte that says nearly always all that there is to know. It
+/// is read for each packet: the bytes are 16 pages, the words are 64, more than a busy worker has in the
+/// translation cache of its processor.
 ///
 /// The entry of a name is found by the keyed hash of its first `depth` components, or of all of
 /// them if it has fewer (without implicit digests at its end, see `dispatch_name`). An
@@ -104,6 +111,8 @@ impl std::error::Error for NdtError {}
 #[derive(Debug)]
 pub struct Ndt {
     entries: Box<[AtomicU32; NDT_ENTRIES]>,
+    /// Shards of settled entries that were not split; [`UNSETTLED`] for the others.
+    settled: Box<[AtomicU8; NDT_ENTRIES]>,
     depth: u8,
     shard_count: u8,
     /// The shards that have names.
@@ -136,10 +145,11 @@ impl Ndt {
         assert!((1..=crate::NAME_COMPONENTS_MAX).contains(&depth), "a depth that names have");
         let entry = |index: usize| {
             let shard = members[index % members.len()];
-            AtomicU32::new(Entry { shard, previous: shard, ..Entry::default() }.pack())
+            Entry { shard, previous: shard, ..Entry::default() }
         };
         Self {
-            entries: boxed(entry),
+            entries: boxed(|index| AtomicU32::new(entry(index).pack())),
+            settled: boxed(|index| AtomicU8::new(entry(index).settled())),
             depth: u8::try_from(depth).unwrap_or(u8::MAX),
             shard_count: u8::try_from(shard_count).unwrap_or(u8::MAX),
             members: members.into(),
@@ -165,11 +175,11 @@ impl Ndt {
         usize::from(self.depth)
     }
 
-    /// Fetches from memory what [`find`](Self::find) reads first for a name whose first
+    /// Fetches from memory what [`find_settled`](Self::find_settled) reads for a name whose first
     /// [`depth`](Self::depth) components have this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_slice(&self.entries[..], usize::from(index_of(hash)));
+        prefetch_slice(&self.settled[..], usize::from(index_of(hash)));
     }
 
     /// Where names lead whose first [`depth`](Self::depth) components have this hash, and that do not
@@ -179,10 +189,8 @@ impl Ndt {
     #[must_use]
     pub fn find_settled(&self, hash: u64) -> Option<(u8, u16)> {
         let index = index_of(hash);
-        let word = self.entries[usize::from(index)].load(Ordering::Relaxed);
-        let entry = Entry::unpack(word);
-        let settled = Entry { previous: entry.shard, depth: 0, is_splitting: false, ..entry };
-        (word == settled.pack()).then_some((entry.shard, index))
+        let shard = self.settled[usize::from(index)].load(Ordering::Relaxed);
+        (shard != UNSETTLED).then_some((shard, index))
     }
 
     /// Where a name leads. `hashes` are its prefix hashes.
@@ -303,6 +311,7 @@ impl Ndt {
 
     fn store(&self, index: usize, entry: Entry) {
         self.entries[index].store(entry.pack(), Ordering::Relaxed);
+        self.settled[index].store(entry.settled(), Ordering::Relaxed);
     }
 }
 
@@ -310,11 +319,16 @@ impl Entry {
     fn is_moving(self) -> bool {
         self.shard != self.previous || self.is_splitting
     }
+
+    /// The shard, if that is all.
+    fn settled(self) -> u8 {
+        if self.is_moving() || self.depth != 0 { UNSETTLED } else { self.shard }
+    }
 }
 
 /// All entries.
-fn boxed(entry: impl Fn(usize) -> AtomicU32) -> Box<[AtomicU32; NDT_ENTRIES]> {
-    let entries: Box<[AtomicU32]> = (0..NDT_ENTRIES).map(entry).collect();
+fn boxed<T: std::fmt::Debug>(entry: impl Fn(usize) -> T) -> Box<[T; NDT_ENTRIES]> {
+    let entries: Box<[T]> = (0..NDT_ENTRIES).map(entry).collect();
     entries.try_into().unwrap_or_else(|_| unreachable!("so many were made"))
 }
 
