@@ -1,6 +1,7 @@
 //! The sending ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_face::FaceSink;
 use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
@@ -9,6 +10,12 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use super::message::{Queued, kind_of};
 use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
+
+/// Who sleeps is woken for so many messages (a burst), ...
+const WAKE_MESSAGES: u32 = 64;
+/// ... when the first of them has waited for so long, or when the sender has nothing else to do. Waking
+/// takes both sides some microseconds, and who is woken for a few packets soon sleeps again.
+const WAKE_DELAY: Duration = Duration::from_micros(50);
 
 /// What a worker sends to the others.
 #[derive(Debug)]
@@ -21,6 +28,9 @@ pub struct Outbound {
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
+    /// Messages since then, and the time of the first.
+    unannounced: u32,
+    unannounced_since: Timestamp,
     /// The time of what is sent.
     now: Timestamp,
     /// Where packets are copied that lie in no pool.
@@ -46,6 +56,8 @@ impl Outbound {
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
+            unannounced: 0,
+            unannounced_since: Timestamp::default(),
             now: Timestamp::default(),
             copy_block: None,
             counters,
@@ -90,6 +102,10 @@ impl Outbound {
         let since = self.now;
         if rings[place(kind)].push_with(|| Queued { message: make(), since }) {
             self.touched |= 1 << to;
+            if self.unannounced == 0 {
+                self.unannounced_since = since;
+            }
+            self.unannounced += 1;
             self.counters.sent.increment();
             return true;
         }
@@ -125,6 +141,8 @@ impl Outbound {
     pub(super) fn touch_all(&mut self) {
         let all = (0..self.rings.len()).filter(|&worker| worker != self.own);
         self.touched |= all.fold(0, |set, worker| set | 1 << worker);
+        // News are few, and somebody waits for them.
+        self.unannounced = self.unannounced.max(WAKE_MESSAGES);
     }
 
     /// Shows the others what they were sent since the last time, and leaves those who sleep asleep.
@@ -138,9 +156,26 @@ impl Outbound {
         }
     }
 
+    /// Shows the others what they were sent since the last time, and wakes those of them that sleep, if it
+    /// is much or was sent some time ago. To be called again, or [`wake`](Self::wake), before this worker
+    /// waits for anything. `clock` is read if need be.
+    #[inline]
+    pub(crate) fn wake_if_due(&mut self, clock: impl FnOnce() -> Timestamp) {
+        if self.touched == 0 {
+            return;
+        }
+        if self.unannounced >= WAKE_MESSAGES || clock().since(self.unannounced_since) >= WAKE_DELAY
+        {
+            self.wake();
+        } else {
+            self.publish();
+        }
+    }
+
     /// Shows the others what they were sent since the last time, and wakes those of them that sleep.
     #[inline]
     pub fn wake(&mut self) {
+        self.unannounced = 0;
         while self.touched != 0 {
             let worker = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;

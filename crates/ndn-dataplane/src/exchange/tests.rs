@@ -161,6 +161,52 @@ fn parcel(pool: &PacketPool) -> Parcel {
     burst.take_parcel(0)
 }
 
+/// Who sleeps is woken for much, or for what has waited; whatever was sent can be taken before that.
+#[test]
+fn few_messages_wake_nobody_at_once() {
+    let pool = PacketPool::new(200).unwrap();
+    let mut parts = Exchange::between(2).unwrap();
+    let micros = |micros: u64| Timestamp::from_nanos(1_000_000 + micros * 1000);
+    let send = |parts: &mut Vec<Exchange>, at: u64, count: u32| {
+        parts[0].outbound.set_time(micros(at));
+        for number in 0..count {
+            assert!(parts[0].outbound.send(1, outgoing(&pool, number, TxKind::Data), &pool));
+        }
+    };
+    let mut wakes = 0;
+    let mut check = |parts: &mut Vec<Exchange>, at: u64, is_woken: bool| {
+        parts[1].sleeper().flag.prepare();
+        parts[0].outbound.wake_if_due(|| micros(at));
+        wakes += u64::from(is_woken);
+        assert_eq!(parts[0].counters().wakes.value(), wakes, "after {at} us");
+        while let Some(message) = parts[1].take(0, PacketKind::Data) {
+            message.release(&pool);
+        }
+        assert!(!parts[1].has_waiting());
+    };
+    check(&mut parts, 0, false);
+    send(&mut parts, 0, 3);
+    check(&mut parts, 20, false);
+    send(&mut parts, 30, 3);
+    check(&mut parts, 40, false);
+    check(&mut parts, 60, true);
+    check(&mut parts, 200, false);
+    send(&mut parts, 300, 63);
+    check(&mut parts, 300, false);
+    send(&mut parts, 310, 1);
+    check(&mut parts, 310, true);
+    send(&mut parts, 320, 1);
+    check(&mut parts, 330, false);
+    // Nothing else is to be done.
+    parts[0].outbound.wake();
+    assert_eq!(parts[0].counters().wakes.value(), 3);
+    // News do not wait.
+    parts[0].tell(Notice::FaceGone(FaceIndex::new(1, 0)));
+    parts[1].sleeper().flag.prepare();
+    parts[0].outbound.wake_if_due(|| micros(320));
+    assert_eq!(parts[0].counters().wakes.value(), 4);
+}
+
 fn frame(pool: &PacketPool, bytes: &[u8]) -> Frame {
     let mut block = pool.allocate_block().unwrap();
     block.spare_mut()[..bytes.len()].copy_from_slice(bytes);

@@ -20,8 +20,12 @@ const KERNEL_PAUSE_OF_BUSY: Duration = Duration::from_micros(10);
 /// A pause counts as so many times the longest polling at most, so that a few short ones outweigh it.
 const PAUSE_MAX: u32 = 4;
 
-/// Who has not run for so long between two looks was not let run.
-const TAKEN_AWAY: Duration = Duration::from_micros(30);
+/// Who has not run for so long between two looks was not let run: the kernel answers sooner, and whoever
+/// gets the processor instead keeps it for longer.
+const TAKEN_AWAY: Duration = Duration::from_micros(10);
+/// That counts as a pause of so many times the longest polling: there is none for the next two dozen pauses,
+/// however short.
+const TAKEN_AWAY_PAUSES: u32 = 32;
 
 /// When a worker polls.
 #[derive(Debug)]
@@ -84,7 +88,7 @@ impl Idle {
     #[inline]
     fn note_polling(&mut self, since: Duration) {
         if since >= TAKEN_AWAY {
-            let pause = self.polling_max * PAUSE_MAX;
+            let pause = self.polling_max * TAKEN_AWAY_PAUSES;
             self.mean_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
             self.until = Timestamp::ZERO;
         }
@@ -116,6 +120,7 @@ impl Worker {
             self.reset_wakers(events)?;
             return Ok(has_asked);
         }
+        self.wake_others();
         let has_waiting = self.crew.as_ref().is_some_and(|crew| {
             crew.exchange.sleeper().flag.prepare();
             crew.exchange.has_waiting()
@@ -171,6 +176,7 @@ impl Worker {
             if has_messages || !events.is_empty() || is_over {
                 return Ok(has_asked);
             }
+            self.wake_others();
             let until =
                 deadline.get_or_insert_with(|| self.time_to_next(now).map(|time| now.plus(time)));
             if until.is_some_and(|until| until <= now) {

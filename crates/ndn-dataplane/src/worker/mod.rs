@@ -186,6 +186,10 @@ impl Worker {
             self.receive_ready(now, events);
         }
         self.forward(now);
+        // What others have sent meanwhile is written with the rest.
+        if self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting()) {
+            self.state.has_crossed = self.trade(now);
+        }
         self.erase();
         let mut sink = RoutedSink {
             faces: self.faces.sink(now, &self.pool),
@@ -202,7 +206,7 @@ impl Worker {
         self.report_learning();
         self.pool.settle();
         self.report_quotas(now);
-        self.wake_others();
+        self.wake_others_if_due();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {
             self.let_others_run(now);
@@ -337,6 +341,14 @@ impl Worker {
         }
     }
 
+    /// Wakes the other workers that sleep, if they were sent much or some time ago.
+    fn wake_others_if_due(&mut self) {
+        if let Some(crew) = &mut self.crew {
+            let outbound = &mut crew.exchange.outbound;
+            outbound.wake_if_due(|| Timestamp::from_nanos(clock::now()));
+        }
+    }
+
     /// Wakes the other workers that sleep and were sent something.
     fn wake_others(&mut self) {
         if let Some(crew) = &mut self.crew {
@@ -344,11 +356,10 @@ impl Worker {
         }
     }
 
-    /// Writes what was sent. Others are woken before: once for so many packets and no more often, since
-    /// who is woken by the first of them finds little to do, and sleeps again.
+    /// Writes what was sent. Others are woken before, if it is worth it.
     fn flush(&mut self, now: Timestamp) {
         self.state.unflushed = 0;
-        self.wake_others();
+        self.wake_others_if_due();
         self.faces.flush(now, &self.pool);
     }
 
@@ -451,6 +462,7 @@ impl Worker {
             crew.crossed.release(&self.pool);
             crew.exchange.release(&self.pool);
         }
+        self.wake_others();
         self.events.wake();
     }
 }
