@@ -97,8 +97,9 @@ fn a_peer_has_one_face_whichever_socket_it_reaches() {
     let (producer_face, mut producer) = bed.application();
     bed.route("/p", producer_face.index);
     let address = bed.udp_address();
-    for number in 0..12 {
-        let peer = peer();
+    // To the end, so that none gets the port of another, and with it a face that is there.
+    let peers: Vec<_> = (0..12).map(|_| peer()).collect();
+    for (number, peer) in peers.iter().enumerate() {
         // Made on the worker whose turn it is, not on the one whose socket the kernel chooses.
         let face_id = bed.dataplane.allocate_face_id();
         let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
