@@ -165,7 +165,7 @@ fn parcel(pool: &PacketPool) -> Parcel {
 #[test]
 fn few_messages_wake_nobody_at_once() {
     let pool = PacketPool::new(200).unwrap();
-    let mut parts = Exchange::between(2).unwrap();
+    let mut parts = Exchange::with_rings(2, 64).unwrap();
     let micros = |micros: u64| Timestamp::from_nanos(1_000_000 + micros * 1000);
     let send = |parts: &mut Vec<Exchange>, at: u64, count: u32| {
         parts[0].outbound.set_time(micros(at));
