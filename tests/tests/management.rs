@@ -134,17 +134,26 @@ fn routes_are_added_listed_and_removed() {
 #[test]
 fn a_route_expires() {
     let forwarder = Settings::new().udp().start();
-    let _ = forwarder.output(&[
-        "route",
-        "add",
-        "/soon/gone",
-        "udp4://127.0.0.1:9",
-        "--expires",
-        "300ms",
-    ]);
-    wait_until("the route to expire", || {
-        (!forwarder.output(&["route"]).contains("/soon/gone")).then_some(())
+    let route = ["route", "add", "/soon/gone", "udp4://127.0.0.1:9", "--expires", "5s"];
+    let _ = forwarder.output(&route);
+    let has = |command: &[&str]| forwarder.output(command).contains("/soon/gone");
+    wait_until("the route and its next hop", || {
+        (has(&["route"]) && has(&["route", "fib"])).then_some(())
     });
+    wait_until("the route to expire", || {
+        (!has(&["route"]) && !has(&["route", "fib"])).then_some(())
+    });
+}
+
+#[test]
+fn management_answers_whatever_is_wanted_of_its_own_face() {
+    let forwarder = Settings::new().udp().start();
+    for setting in [["--local-fields", "off"], ["--reliability", "on"]] {
+        let _ = forwarder.output(&[["face", "update", "1"].as_slice(), &setting].concat());
+        let _ = forwarder.output(&["route", "add", "/still/there", "udp4://127.0.0.1:9"]);
+        assert!(forwarder.output(&["route"]).contains("/still/there"), "{setting:?}");
+        let _ = forwarder.output(&["route", "remove", "/still/there", "udp4://127.0.0.1:9"]);
+    }
 }
 
 #[test]

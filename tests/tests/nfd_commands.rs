@@ -70,9 +70,9 @@ fn nfd_and_namewire_answer_alike() {
     let theirs = wait_until("NFD's RIB", || {
         let answers = answers(&format!("unix://{}", socket.display()));
         let is_up = |answer: &Value| {
-            answer["command"]
-                .as_str()?
-                .starts_with("rib/register")
+            let command = answer["command"].as_str()?;
+            // A larger origin than there is gets no answer ever.
+            (command.starts_with("rib/register") && !command.contains("65536"))
                 .then(|| answer["answer"].is_array())
         };
         answers.iter().filter_map(is_up).all(|is_up| is_up).then_some(answers)

@@ -6,6 +6,7 @@ use ndn_packet::{DecodeError, Name, NameRef, types};
 
 use crate::block;
 use crate::numbers;
+use crate::route_origin;
 
 /// The arguments of a management command. Every field is optional here; which ones a command
 /// needs, takes or refuses is the business of the command.
@@ -118,7 +119,7 @@ impl ControlParameters {
             numbers::FACE_ID => set(&mut self.face_id, tlv.number()?),
             numbers::URI => set(&mut self.uri, tlv.text()?.to_owned()),
             numbers::LOCAL_URI => set(&mut self.local_uri, tlv.text()?.to_owned()),
-            numbers::ORIGIN => set(&mut self.origin, tlv.number()?),
+            numbers::ORIGIN => set(&mut self.origin, origin_of(tlv)?),
             numbers::COST => set(&mut self.cost, tlv.number()?),
             numbers::CAPACITY => set(&mut self.capacity, tlv.number()?),
             numbers::COUNT => set(&mut self.count, tlv.number()?),
@@ -162,6 +163,12 @@ impl ControlParameters {
 
 fn set<T>(field: &mut Option<T>, value: T) {
     field.get_or_insert(value);
+}
+
+/// The origin of a route: 16 bits, as clients of ndn-cxx take no longer ones, nor a list that has one.
+fn origin_of(tlv: Tlv<'_>) -> Result<u64, DecodeError> {
+    let origin = tlv.number()?;
+    if origin > route_origin::NONE { Err(tlv.invalid_value()) } else { Ok(origin) }
 }
 
 #[cfg(test)]

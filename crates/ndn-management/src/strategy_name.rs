@@ -12,6 +12,8 @@ pub struct StrategyName<'a> {
     pub version: Option<u64>,
     /// The components behind the version.
     pub parameters: NameRef<'a>,
+    /// All of it.
+    whole: NameRef<'a>,
 }
 
 /// Why a strategy cannot be chosen.
@@ -43,15 +45,16 @@ impl<'a> StrategyName<'a> {
             .components()
             .enumerate()
             .skip(1)
-            .filter_map(|(index, component)| Some((index, component.as_version()?)))
+            .filter_map(|(index, component)| Some((index, component.as_version_or_marked()?)))
             .last();
         match version_at {
             Some((index, version)) => Self {
                 base: name.prefix(index),
                 version: Some(version),
                 parameters: name.suffix(index + 1),
+                whole: name,
             },
-            None => Self { base: name, version: None, parameters: NameRef::ROOT },
+            None => Self { base: name, version: None, parameters: NameRef::ROOT, whole: name },
         }
     }
 
@@ -69,8 +72,10 @@ impl<'a> StrategyName<'a> {
     /// The name of the instance: as given, with `selected` as its version if there was none.
     #[must_use]
     pub fn instance_name(&self, selected: u64) -> Name {
-        let mut name = self.base.to_name();
-        name.push_version(self.version.unwrap_or(selected)).append(self.parameters);
+        let mut name = self.whole.to_name();
+        if self.version.is_none() {
+            name.push_version(selected);
+        }
         name
     }
 

@@ -57,6 +57,8 @@ pub mod route_origin {
     pub const PREFIX_ANNOUNCEMENT: u64 = 129;
     /// An operator.
     pub const STATIC: u64 = 255;
+    /// Of no known origin: the largest there is.
+    pub const NONE: u64 = 65_535;
 }
 
 macro_rules! wire_enum {
@@ -171,6 +173,7 @@ pub fn route_origin_text(origin: u64) -> String {
         route_origin::NLSR => "nlsr".to_owned(),
         route_origin::PREFIX_ANNOUNCEMENT => "prefixann".to_owned(),
         route_origin::STATIC => "static".to_owned(),
+        route_origin::NONE => "none".to_owned(),
         other => other.to_string(),
     }
 }
@@ -186,6 +189,7 @@ pub fn route_origin_from_text(text: &str) -> Option<u64> {
         "nlsr" => route_origin::NLSR,
         "prefixann" => route_origin::PREFIX_ANNOUNCEMENT,
         "static" => route_origin::STATIC,
-        other => return other.parse().ok(),
+        "none" => route_origin::NONE,
+        other => return other.parse::<u16>().ok().map(u64::from),
     })
 }

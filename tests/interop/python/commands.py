@@ -79,6 +79,7 @@ def commands():
         yield verb, {"Name": LONG}
     yield "rib/register", {"Name": LONG[2:]}
     yield "rib/register", {"Name": "/e", "ExpirationPeriod": 0}
+    yield from (("rib/register", {"Name": "/o", "Origin": origin}) for origin in (65535, 65536))
     yield "rib/unregister", {"Name": "/nothere", "FaceId": 77}
     yield "fib/remove-nexthop", {"Name": "/nothere", "FaceId": 1}
     yield "cs/erase", {"Name": "/x", "Count": 0}
@@ -91,12 +92,14 @@ def commands():
     for strategy in (
         "none", "best-route", "best-route/v=5", "best-route/v=9", "access", "random", "multicast",
         "best-route/v=5/retx-suppression-initial~20", "best-route/v=5/retx-suppression-initial~x",
-        "asf", "asf/v=5/probing-interval~30000", "asf/v=5/max-timeouts~5",
+        "asf", "asf/v=5/probing-interval~30000", "asf/v=5/max-timeouts~5", "multicast/%FD%05",
+        "multicast/%FD%04", "asf/%FD%05/probing-interval~30000",
     ):
         yield "strategy-choice/set", {"Name": "/q", "Strategy": f"{STRATEGY}/{strategy}"}
     yield "strategy-choice/set", {"Name": LONG, "Strategy": f"{STRATEGY}/multicast"}
     for fields in (
-        {"FaceId": 1, "Flags": 1, "Mask": 1}, {"FaceId": 9999, "FacePersistency": 0},
+        {"FaceId": 1, "Flags": 0, "Mask": 1}, {"FaceId": 1, "Flags": 2, "Mask": 2},
+        {"FaceId": 1, "Flags": 1, "Mask": 3}, {"FaceId": 9999, "FacePersistency": 0},
         {"FacePersistency": 2}, {"FacePersistency": 7}, {"Mtu": 10}, {"Mtu": 1400},
         {"Flags": 2, "Mask": 2},
     ):

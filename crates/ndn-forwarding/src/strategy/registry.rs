@@ -164,7 +164,8 @@ impl<'a> Asked<'a> {
     /// The last component that is a version ends the name of the strategy.
     fn parse(name: NameRef<'a>) -> Self {
         let versions = name.components().enumerate();
-        let version = versions.filter_map(|(index, c)| Some((index, c.as_version()?))).last();
+        let version =
+            versions.filter_map(|(index, c)| Some((index, c.as_version_or_marked()?))).last();
         match version {
             Some((index, version)) => Self {
                 base: name.prefix(index),
@@ -293,13 +294,15 @@ mod tests {
         let mut table = StrategyTable::default();
         let base = "/localhost/nfd/strategy/best-route";
         let full = format!("{base}/v=5");
-        for asked in [base, &format!("{base}/v=5")] {
+        for asked in [base, &format!("{base}/v=5"), &format!("{base}/%FD%05")] {
             assert_eq!(insert(&mut table, asked), Ok(full.clone()));
         }
         assert_eq!(table.instances.len(), 1);
         let older = StrategyError::Version { strategy: "BestRouteStrategy".to_owned(), version: 4 };
         assert_eq!(older.to_string(), "BestRouteStrategy does not support version 4");
-        assert_eq!(insert(&mut table, &format!("{base}/v=4")), Err(older));
+        for asked in ["v=4", "%FD%04"] {
+            assert_eq!(insert(&mut table, &format!("{base}/{asked}")), Err(older.clone()));
+        }
         for asked in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
             assert!(matches!(insert(&mut table, asked), Err(StrategyError::Unknown(_))), "{asked}");
         }

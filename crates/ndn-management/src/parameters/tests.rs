@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::{hex, name};
 use crate::types::{FacePersistency, face_flag, route_flag, route_origin};
 use crate::{ControlResponse, status};
+use crate::{route_origin_from_text, route_origin_text};
 
 fn assert_wire(parameters: &ControlParameters, wire: &str) {
     let wire = hex(wire);
@@ -93,6 +94,21 @@ fn fields_in_any_order_unknown_ones_and_repetitions_are_taken() {
         ..ControlParameters::default()
     };
     assert_eq!(parameters, expected);
+}
+
+#[test]
+fn an_origin_has_16_bits() {
+    let origin = |digits: &str| ControlParameters::decode(&hex(&format!("68 {digits}")));
+    assert_eq!(origin("04 6f02ffff").unwrap().origin, Some(65_535));
+    assert!(origin("06 6f0400010000").is_err());
+    assert_eq!(
+        (route_origin_text(65_535), route_origin_from_text("none")),
+        ("none".into(), Some(65_535))
+    );
+    assert_eq!(
+        (route_origin_from_text("65535"), route_origin_from_text("65536")),
+        (Some(65_535), None)
+    );
 }
 
 #[test]

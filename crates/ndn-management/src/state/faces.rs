@@ -370,7 +370,11 @@ impl ControlState {
         let persistency = persistency.and_then(FacePersistency::from_number);
         face.apply(persistency, &options);
         let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
-        self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
+        // That of management is told of as it is wanted, and stays as it has to be: without the incoming face
+        // of each Interest nobody could be answered, and nobody acknowledges behind it.
+        if face_id > FACE_ID_RESERVED_MAX {
+            self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
+        }
         Outcome::Reply(response)
     }
 

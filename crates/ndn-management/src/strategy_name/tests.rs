@@ -33,6 +33,8 @@ fn versions() {
         let text = format!("/best-route/v={version}");
         assert_eq!(resolve(&text).unwrap(), text);
     }
+    // Nor is the convention of it changed.
+    assert_eq!(resolve("/best-route/%FD%05").unwrap(), "/best-route/%FD%05");
     for unknown in ["/best-route/v=6", "/access/v=2", "/asf", "/best-route/x", ""] {
         assert_eq!(resolve(unknown), Err(StrategyError::NotRegistered), "{unknown}");
     }

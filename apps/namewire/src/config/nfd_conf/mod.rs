@@ -14,8 +14,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use ndn_packet::tlv::decode_number;
-use ndn_packet::{ComponentType, Name};
+use ndn_packet::Name;
 use ndn_security::info::{InfoError, Node};
 
 pub use places::Places;
@@ -327,17 +326,10 @@ impl<'d> Reader<'d> {
 fn with_typed_version(strategy: &Name) -> Name {
     let mut typed = Name::new();
     for component in strategy.components() {
-        match component.value() {
-            [0xFD, digits @ ..] if component.ty() == ComponentType::GENERIC => {
-                match decode_number(digits) {
-                    Some(version) => typed.push_version(version),
-                    None => typed.push(component),
-                };
-            }
-            _ => {
-                typed.push(component);
-            }
-        }
+        match component.as_version_or_marked() {
+            Some(version) => typed.push_version(version),
+            None => typed.push(component),
+        };
     }
     typed
 }

@@ -261,6 +261,18 @@ fn all_properties_of_a_tunnel_can_be_updated() {
 }
 
 #[test]
+fn the_face_of_management_stays_as_it_has_to_be() {
+    let mut harness = Harness::new();
+    for bit in [face_flag::LOCAL_FIELDS, face_flag::LP_RELIABILITY] {
+        let mut parameters =
+            ControlParameters { face_id: Some(FACE_ID_INTERNAL), ..ControlParameters::default() };
+        parameters.set_flag(bit, bit == face_flag::LP_RELIABILITY);
+        assert_eq!(harness.command(APP, Verb::FaceUpdate, &parameters).code, 200, "as NFD");
+        assert_eq!(harness.take_actions(), [], "nobody else hears of it");
+    }
+}
+
+#[test]
 fn impossible_updates_are_listed_and_nothing_is_changed() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters {
