@@ -3,7 +3,8 @@
 
 use std::process::{Command, Output};
 
-use namewire_tests::{Settings, program, run_to_end};
+use namewire_tests::{Settings, program, run_to_end, wait_until};
+use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
@@ -123,4 +124,36 @@ fn applications_that_come_and_go_leave_no_line() {
     let forwarder = Settings::new().tcp().start();
     let _ = forwarder.output(&["status"]);
     assert!(!forwarder.process.stderr().contains("face created"), "{}", forwarder.process.stderr());
+}
+
+/// What only the running forwarder can tell: there is no room for what the file asks for.
+#[test]
+fn a_reload_that_there_is_no_room_for_changes_nothing() {
+    let forwarder = Settings::new().toml("[tables]\nfib_capacity = 16").start();
+    // One entry is management's own.
+    for number in 1..16 {
+        let added = forwarder.run(&["route", "add", &format!("/{number}"), "1"]);
+        assert!(added.status.success());
+    }
+    let path = forwarder.directory().join("namewire.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let more = "[management]\nlocalhop_rib = \"any\"\nauthorizations = []\n\
+                [[strategy_choices]]\nprefix = \"/\"\nstrategy = \"asf\"\n";
+    std::fs::write(&path, format!("{before}{more}")).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the refusal", || {
+        forwarder.process.stderr().contains("the configuration stays as it was").then_some(())
+    });
+    // Who may do what, and the strategies, are what they were.
+    let strategies = forwarder.output(&["strategy", "list"]);
+    assert!(!strategies.contains("asf"), "{strategies}");
+    for command in [&["strategy", "set", "/a", "multicast"], &["route", "remove", "/1", "1"]] {
+        assert!(forwarder.run(command).status.success());
+    }
+    // With room, it is taken.
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the strategy", || {
+        forwarder.output(&["strategy", "list"]).contains("asf").then_some(())
+    });
+    assert!(!forwarder.run(&["strategy", "set", "/a", "multicast"]).status.success());
 }

@@ -233,10 +233,44 @@ fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
         });
     }
 
-    write("authorizations { nonsense }", forwarder.directory.path());
+    // What commands chose stays, of prefixes that the file does not name: `/`, too.
+    let reloads = || forwarder.process.stderr().matches("the configuration was read again").count();
+    assert!(forwarder.run(&["strategy", "set", "/", "multicast"]).status.success());
+    let before = reloads();
     forwarder.process.signal(Signal::HUP);
-    wait_until("the refusal", || {
-        forwarder.process.stderr().contains("the configuration stays as it was").then_some(())
-    });
+    wait_until("the same again", || (reloads() > before).then_some(()));
+    let strategy_of = |prefix: &str| {
+        let list = forwarder.run(&["strategy", "list", "--json"]);
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+        let choices = list.as_array().unwrap().iter();
+        let choice = choices.into_iter().find(|choice| choice["prefix"] == prefix);
+        choice.map(|choice| choice["strategy"].as_str().unwrap().to_owned())
+    };
+    let uri = |strategy: &str| Some(format!("/localhost/nfd/strategy/{strategy}/v=5"));
+    assert_eq!((strategy_of("/"), strategy_of("/a")), (uri("multicast"), uri("multicast")));
+
+    // Of a file with something wrong, however late, nothing is in force.
+    let deep = "/x".repeat(33);
+    let wrong = [
+        "authorizations { nonsense }".to_owned(),
+        conf("cs", 300)
+            + &format!(
+                "\ntables {{ strategy_choice {{\n/ /localhost/nfd/strategy/asf\n{deep} /localhost/nfd/strategy/asf\n}} }}"
+            ),
+    ];
+    for (times, wrong) in (1..).zip(&wrong) {
+        write(wrong, forwarder.directory.path());
+        forwarder.process.signal(Signal::HUP);
+        wait_until("the refusal", || {
+            let said = forwarder.process.stderr();
+            (said.matches("the configuration stays as it was").count() == times).then_some(())
+        });
+    }
+    assert!(forwarder.process.stderr().contains("33 components"));
     assert!(forwarder.run(&["strategy", "set", "/b", "multicast"]).status.success());
+    let refused = forwarder.run(&["cs", "config", "--capacity", "5"]);
+    assert!(text(&refused).contains("403"), "{}", text(&refused));
+    assert_eq!(strategy_of("/"), uri("multicast"));
+    let status = text(&forwarder.run(&["cs", "info", "--json"]));
+    assert!(status.contains("200"), "{status}");
 }

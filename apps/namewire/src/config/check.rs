@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ndn_forwarding::strategy::StrategyTable;
+use ndn_management::{DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX};
+
 use super::{
     Config, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
     format_duration,
@@ -63,6 +66,7 @@ impl Config {
         check_ports(&self.listeners)?;
         check_ethernet(&self.listeners.ethernet)?;
         self.check_socket_paths()?;
+        self.check_strategies()?;
         if self.privileges.user.is_none() && self.privileges.group.is_some() {
             let reason = "privileges.group: without `user`, root would stay root; name both";
             return Contradiction::of(&["privileges.group"], reason);
@@ -73,6 +77,23 @@ impl Config {
                           prefixes with itself; leave one of the two out";
             let keys = ["management.propagate.enabled", "management.localhop_rib"];
             return Contradiction::of(&keys, reason);
+        }
+        Ok(())
+    }
+
+    /// There is room for all choices, and for an instance of each strategy.
+    fn check_strategies(&self) -> Result<(), Contradiction> {
+        let keys = ["strategy_choices"];
+        let most = STRATEGY_CHOICES_MAX - DEFAULT_STRATEGIES.len();
+        if self.strategy_choices.len() > most {
+            let reason = format!("at most {most} strategies can be chosen");
+            return Contradiction::of(&keys, reason);
+        }
+        let mut instances = StrategyTable::with_best_route().0;
+        for choice in &self.strategy_choices {
+            if let Err(error) = instances.insert(choice.strategy.as_ref()) {
+                return Contradiction::of(&keys, format!("{}: {error}", choice.prefix));
+            }
         }
         Ok(())
     }
@@ -300,6 +321,31 @@ mod tests {
             refused(&memif(path));
         }
         parse("test", &memif("/tmp/m.sock")).unwrap();
+    }
+
+    #[test]
+    fn strategies_have_room_and_prefixes_an_end() {
+        let choice = |prefix: &str, strategy: &str| {
+            format!("[[strategy_choices]]\nprefix = \"{prefix}\"\nstrategy = \"{strategy}\"\n")
+        };
+        let deep = "/x".repeat(33);
+        let text = refused(&(choice("/a", "asf") + &choice(&deep, "asf")));
+        assert!(text.contains("test:5:") && text.contains("33 components"), "{text}");
+        parse("test", &choice(&deep[2..], "asf")).unwrap();
+        let route =
+            format!("[[static_routes]]\nprefix = \"{deep}\"\nface = \"udp4://192.0.2.1\"\n");
+        assert!(refused(&route).contains("test:2:"), "{}", refused(&route));
+        // Each of these is an instance, beside best-route.
+        let many = |count: u32| -> String {
+            let strategy = |at| format!("/localhost/nfd/strategy/asf/v=5/probing-interval~{at}");
+            (0..count).map(|at| choice(&format!("/{at}"), &strategy(1000 + at))).collect()
+        };
+        parse("test", &many(1023)).unwrap();
+        assert!(
+            refused(&many(1024)).contains("1024 strategy instances"),
+            "{}",
+            refused(&many(1024))
+        );
     }
 
     #[test]

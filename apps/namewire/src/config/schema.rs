@@ -341,7 +341,7 @@ fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {
 }
 
 fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
-    let prefix = section.read_required("prefix");
+    let prefix = section.read_required_checked("prefix", super::together::check_depth);
     let face = section.read_required("face");
     let (mut cost, mut child_inherit, mut capture) = (0, true, false);
     section.read("cost", &mut cost);

@@ -2,7 +2,7 @@
 //! they are parts of.
 
 use ndn_forwarding::strategy::StrategyTable;
-use ndn_management::FaceUri;
+use ndn_management::{FaceUri, PREFIX_DEPTH_MAX};
 use ndn_packet::Name;
 use toml::de::DeValue;
 
@@ -31,13 +31,23 @@ fn read_strategy_choices(root: &mut Section<'_>, config: &mut Config) {
 }
 
 fn read_strategy_choice(mut section: Section<'_>) -> Option<StrategyChoice> {
-    let prefix = section.read_required("prefix");
+    let prefix = section.read_required_checked("prefix", check_depth);
     let strategy = section.read_required_checked("strategy", |name: &StrategyName| {
         let known = StrategyTable::default().insert(name.0.as_ref());
         known.map(|_| ()).map_err(|error| error.to_string())
     });
     section.finish();
     Some(StrategyChoice { prefix: prefix?, strategy: strategy?.0 })
+}
+
+/// Prefixes of routes and strategies are not longer than management takes them.
+pub(super) fn check_depth(prefix: &Name) -> Result<(), String> {
+    match prefix.len() {
+        0..=PREFIX_DEPTH_MAX => Ok(()),
+        depth => {
+            Err(format!("a prefix of {depth} components is too long: at most {PREFIX_DEPTH_MAX}"))
+        }
+    }
 }
 
 fn read_static_faces(root: &mut Section<'_>, config: &mut Config) {

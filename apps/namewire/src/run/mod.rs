@@ -102,7 +102,7 @@ pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<
     check_anchors(&management, &privileges)?;
     let stop = signals.watch()?;
     let hasher = NameHasher::new(rand::random());
-    let mut tables = tables::ForwardingTables::new(hasher, config.tables.fib_capacity);
+    let mut tables = tables::ForwardingTables::new(hasher, settings::fib_entries_max(config));
     let (fib, strategies) = tables.initial();
     let options = settings::dataplane_options(config, hasher, &places, listeners.take_udp());
     let dataplane = Dataplane::start(options, fib, strategies)?;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use ndn_dataplane::Command;
 use ndn_forwarding::ProducerRegions;
+use ndn_management::StrategyChanges;
+use ndn_packet::Name;
 use tracing::{error, info, warn};
 
 use super::control::Control;
@@ -29,23 +31,23 @@ impl Control {
         }
     }
 
+    /// What can fail comes first, and changes nothing that is in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
-        // What can fail comes first.
         let mut access =
             access::access_control(&config.management.access).map_err(|fault| fault.reason)?;
         access.refuse_signed_before(super::control::now().unix_ms());
-        let mut strategies = ndn_forwarding::strategy::StrategyTable::default();
-        for choice in &config.strategy_choices {
-            strategies.insert(choice.strategy.as_ref()).map_err(|error| error.to_string())?;
-        }
+        let strategies = self.plan_strategies(&config)?;
         // A certificate may have been renewed, at the same place: the listener is what it was.
-        let certificate = self.reload_certificate();
-        certificate.map_err(|error| format!("{error:#}"))?;
-        reload.log.apply(&config.log)?;
+        let certificate = self.read_certificate().map_err(|error| format!("{error:#}"))?;
         self.state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
+        // From here on, it is in force.
+        if let Err(reason) = reload.log.apply(&config.log) {
+            error!("the levels of the log stay as they were: {reason}");
+        }
+        self.use_certificate(certificate);
         self.state.set_readvertise_nlsr(config.management.readvertise_nlsr);
         self.state.set_propagate(super::control::propagate(&config.management));
-        self.reload_strategies(&config)?;
+        self.state.change_strategies(strategies);
         let capacity_max = settings::cs_capacity_max(&reload.started);
         tell(&restart::keep(&reload.started, capacity_max, &mut config));
         self.reload_tables(&config);
@@ -59,19 +61,17 @@ impl Control {
         Ok(())
     }
 
-    fn reload_strategies(&mut self, config: &Config) -> Result<(), String> {
-        for choice in &self.config.strategy_choices {
-            if !config.strategy_choices.iter().any(|other| other.prefix == choice.prefix) {
-                self.state.unset_strategy(&choice.prefix);
-            }
-        }
-        self.state.set_default_strategies().map_err(|error| error.to_string())?;
-        for choice in &config.strategy_choices {
-            self.state
-                .set_strategy(&choice.prefix, choice.strategy.as_ref())
-                .map_err(|error| format!("{}: {error}", choice.prefix))?;
-        }
-        Ok(())
+    /// The choices that the file makes, and no longer makes; what commands chose for other prefixes
+    /// stays.
+    fn plan_strategies(&mut self, config: &Config) -> Result<StrategyChanges, String> {
+        let choices = &config.strategy_choices;
+        let is_gone = |prefix: &&Name| !choices.iter().any(|choice| choice.prefix == **prefix);
+        let before = self.config.strategy_choices.iter().map(|choice| &choice.prefix);
+        let chosen = choices.iter().map(|choice| (&choice.prefix, choice.strategy.as_ref()));
+        let changes = self.state.plan_strategies(before.filter(is_gone), chosen);
+        let changes = changes.map_err(|(prefix, error)| format!("{prefix}: {error}"))?;
+        self.prepare_strategies(changes.strategies()).map_err(|error| error.to_string())?;
+        Ok(changes)
     }
 
     fn reload_tables(&mut self, config: &Config) {

@@ -141,6 +141,12 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfi
     }
 }
 
+/// Prefixes that the FIB of the shards holds: all that may have next hops, and beside them all that may
+/// have a strategy, so that a choice that management has taken can be carried out.
+pub(super) const fn fib_entries_max(config: &Config) -> usize {
+    config.tables.fib_capacity + ndn_management::STRATEGY_CHOICES_MAX
+}
+
 /// Packets that the Content Store can be made to hold at run time.
 pub(super) fn cs_capacity_max(config: &Config) -> usize {
     config.tables.cs.capacity_packets.max(CS_PACKETS_MIN)

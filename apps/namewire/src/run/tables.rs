@@ -82,6 +82,23 @@ impl ForwardingTables {
         result
     }
 
+    /// Makes instances of strategies, each of which [`ForwardingTables::set_strategy`] then finds.
+    /// Those that turn out not to be needed only have a number.
+    ///
+    /// # Errors
+    /// [`StrategyError`] of one of them.
+    pub(super) fn prepare_strategies<'a>(
+        &mut self,
+        strategies: impl IntoIterator<Item = NameRef<'a>>,
+    ) -> Result<(), StrategyError> {
+        let mut prepared = self.strategies.clone();
+        for strategy in strategies {
+            prepared.insert(strategy)?;
+        }
+        self.strategies = prepared;
+        Ok(())
+    }
+
     /// Uses `strategy` under `prefix`.
     pub(super) fn set_strategy(
         &mut self,

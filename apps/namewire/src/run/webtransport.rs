@@ -179,17 +179,22 @@ impl WebTransport {
         Ok(())
     }
 
-    /// Reads the files of the certificate again; it may have been renewed.
+    /// Reads the files of the certificate again, if there are any; it may have been renewed.
     ///
     /// # Errors
-    /// They cannot be used, and the certificate stays as it was.
-    pub(super) fn reload(&self, config: &WebTransportListener) -> anyhow::Result<()> {
-        if let (Some(service), true) = (&self.service, config.enabled)
-            && let Some(identity) = identity(config)?
-        {
+    /// They cannot be used.
+    pub(super) fn read_certificate(
+        &self,
+        config: &WebTransportListener,
+    ) -> anyhow::Result<Option<Identity>> {
+        if self.service.is_some() && config.enabled { identity(config) } else { Ok(None) }
+    }
+
+    /// Uses a certificate from now on; without one, what is in use stays.
+    pub(super) fn use_certificate(&self, certificate: Option<Identity>) {
+        if let (Some(service), Some(identity)) = (&self.service, certificate) {
             service.set_identity(identity);
         }
-        Ok(())
     }
 
     /// What an operator wants to know, if anything listens or was connected.

@@ -7,10 +7,10 @@ use super::{
     Action, ControlState, CsConfiguration, Executing, FaceSpecification, Handled, Outcome, Ticket,
 };
 use crate::announcement::ANNOUNCEMENT_COST;
+use crate::authorize::Authorizer;
 use crate::request::{AcceptedCommand, Request, success_text};
 use crate::response::{ControlResponse, status};
 use crate::rib::{NextHop, Route};
-use crate::strategy_name::StrategyError;
 use crate::types::{
     CS_ERASE_LIMIT, FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin,
 };
@@ -33,27 +33,14 @@ pub enum RouteError {
     FibFull(#[from] FibFull),
 }
 
-/// Why a strategy choice was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StrategyChoiceError {
-    /// The strategy cannot be used.
-    #[error(transparent)]
-    Strategy(#[from] StrategyError),
-    /// The prefix has more than [`PREFIX_DEPTH_MAX`] components.
-    #[error("Prefix has too many components (limit is {PREFIX_DEPTH_MAX})")]
-    PrefixTooLong,
-    /// No room for another choice.
-    #[error("There are too many strategy choices")]
-    Full,
-}
-
-/// NFD's strategy choices at start: prefix, and strategy without its version.
-pub const DEFAULT_STRATEGIES: [(&str, &str); 4] = [
-    ("/", "/localhost/nfd/strategy/best-route"),
-    ("/localhost", "/localhost/nfd/strategy/multicast"),
-    ("/localhost/nfd", "/localhost/nfd/strategy/best-route"),
-    ("/ndn/broadcast", "/localhost/nfd/strategy/multicast"),
-];
+/// What management's own prefixes are routed by.
+const MANAGEMENT_ROUTE: Route = Route {
+    face_id: FACE_ID_INTERNAL,
+    origin: route_origin::APP,
+    cost: 0,
+    flags: route_flag::CHILD_INHERIT,
+    expires_at_ns: None,
+};
 
 impl ControlState {
     /// Routes `/localhost/nfd`, and `/localhop/nfd` if that is enabled, to management's own face, as
@@ -62,28 +49,32 @@ impl ControlState {
     /// # Errors
     /// [`RouteError`] if the tables have no room at all.
     pub fn register_management(&mut self) -> Result<(), RouteError> {
-        let route = Route {
-            face_id: FACE_ID_INTERNAL,
-            origin: route_origin::APP,
-            cost: 0,
-            flags: route_flag::CHILD_INHERIT,
-            expires_at_ns: None,
-        };
-        if self.collaborators.authorizer.is_localhop_enabled() {
-            self.add_route(TopPrefix::Localhop.to_name().as_ref(), route)?;
-        }
-        self.add_route(TopPrefix::Localhost.to_name().as_ref(), route)
+        self.register_top_prefixes(self.collaborators.authorizer.is_localhop_enabled())
     }
 
-    /// Makes the [`DEFAULT_STRATEGIES`] choices.
+    fn register_top_prefixes(&mut self, is_localhop_enabled: bool) -> Result<(), RouteError> {
+        self.add_route(TopPrefix::Localhost.to_name().as_ref(), MANAGEMENT_ROUTE)?;
+        if is_localhop_enabled {
+            self.add_route(TopPrefix::Localhop.to_name().as_ref(), MANAGEMENT_ROUTE)?;
+        }
+        Ok(())
+    }
+
+    /// Asks `authorizer` about commands from now on. `/localhop/nfd` comes and goes with it.
     ///
     /// # Errors
-    /// [`StrategyChoiceError`] if the catalog does not have one of them.
-    pub fn set_default_strategies(&mut self) -> Result<(), StrategyChoiceError> {
-        for (prefix, strategy) in DEFAULT_STRATEGIES {
-            let parse = |uri: &str| Name::from_uri(uri).unwrap_or_default();
-            self.set_strategy(&parse(prefix), parse(strategy).as_ref())?;
+    /// [`RouteError`] if there is no room for management's routes; the one before stays in charge then.
+    pub fn set_authorizer(
+        &mut self,
+        authorizer: Box<dyn Authorizer + Send>,
+    ) -> Result<(), RouteError> {
+        let is_localhop_enabled = authorizer.is_localhop_enabled();
+        self.register_top_prefixes(is_localhop_enabled)?;
+        if !is_localhop_enabled {
+            let localhop = TopPrefix::Localhop.to_name();
+            self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
         }
+        self.collaborators.authorizer = authorizer;
         Ok(())
     }
 
@@ -272,73 +263,6 @@ impl ControlState {
             self.fib_changed(update);
         }
         Ok(())
-    }
-
-    /// Chooses a strategy for a prefix; returns the name of the instance.
-    ///
-    /// # Errors
-    /// [`StrategyChoiceError`]; nothing is changed then.
-    pub fn set_strategy(
-        &mut self,
-        prefix: &Name,
-        strategy: NameRef<'_>,
-    ) -> Result<Name, StrategyChoiceError> {
-        if prefix.len() > PREFIX_DEPTH_MAX {
-            return Err(StrategyChoiceError::PrefixTooLong);
-        }
-        let instance = self.collaborators.strategies.resolve(strategy)?;
-        let existing = self.strategy_choices.get(prefix.value());
-        if existing == Some(&instance) {
-            return Ok(instance);
-        }
-        if existing.is_none() && self.strategy_choices.len() >= self.config.strategy_choices_max {
-            return Err(StrategyChoiceError::Full);
-        }
-        self.strategy_generation += 1;
-        self.strategy_choices.insert(prefix.clone(), instance.clone());
-        self.actions
-            .push_back(Action::SetStrategy { prefix: prefix.clone(), strategy: instance.clone() });
-        Ok(instance)
-    }
-
-    /// Takes back the choice for a prefix other than `/`; tells whether there was one.
-    pub fn unset_strategy(&mut self, prefix: &Name) -> bool {
-        if prefix.is_empty() || self.strategy_choices.remove(prefix.value()).is_none() {
-            return false;
-        }
-        self.strategy_generation += 1;
-        self.actions.push_back(Action::UnsetStrategy { prefix: prefix.clone() });
-        true
-    }
-
-    fn strategy_set(
-        &mut self,
-        prefix: &Name,
-        strategy: NameRef<'_>,
-        mut parameters: ControlParameters,
-        success_text: &str,
-    ) -> Outcome {
-        match self.set_strategy(prefix, strategy) {
-            Ok(instance) => {
-                parameters.strategy = Some(instance);
-                Outcome::Reply(
-                    ControlResponse::new(status::OK, success_text).with_body(&parameters),
-                )
-            }
-            Err(error) => {
-                let code = match error {
-                    StrategyChoiceError::Strategy(StrategyError::NotRegistered) => {
-                        status::NOT_FOUND
-                    }
-                    StrategyChoiceError::Strategy(StrategyError::BadParameters(_)) => {
-                        status::CONFLICT
-                    }
-                    StrategyChoiceError::PrefixTooLong => status::NAME_TOO_LONG,
-                    StrategyChoiceError::Full => status::INTERNAL_ERROR,
-                };
-                Outcome::reply(code, error.to_string())
-            }
-        }
     }
 
     /// Changes settings of the Content Store; what is `None` stays. Returns what holds then.

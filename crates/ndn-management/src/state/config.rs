@@ -1,6 +1,6 @@
 //! What a [`ControlState`](super::ControlState) is made with.
 
-use super::CsConfiguration;
+use super::{CsConfiguration, STRATEGY_CHOICES_MAX};
 use crate::authorize::{AnySigner, Authorizer};
 use crate::publisher::PublisherLimits;
 use crate::readvertise::{CommandSigner, DigestCommandSigner};
@@ -40,7 +40,7 @@ impl Default for ControlConfig {
             face_schemes: ["udp4", "udp6", "tcp4", "tcp6"].map(str::to_owned).to_vec(),
             rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
             fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
-            strategy_choices_max: 65_536,
+            strategy_choices_max: STRATEGY_CHOICES_MAX,
             cs: CsConfiguration::default(),
             cs_capacity_max: u64::MAX,
             publisher: PublisherLimits::default(),

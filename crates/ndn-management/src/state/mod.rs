@@ -15,6 +15,7 @@ mod learning;
 mod pending;
 mod readvertise;
 mod report;
+mod strategies;
 mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,18 +27,21 @@ pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
     FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
 };
-pub use commands::{DEFAULT_STRATEGIES, RouteError, StrategyChoiceError};
+pub use commands::RouteError;
 pub use config::{Collaborators, ControlConfig};
 pub use learning::Learning;
 pub use report::{ControlCounters, Handled};
+pub use strategies::{
+    DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
+};
 
-use crate::authorize::{Authorizer, Requester};
+use crate::authorize::Requester;
 use crate::dataset::{DatasetItem, FaceEventNotification};
 use crate::dispatch::{self, Dispatch};
 use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
-use crate::types::{FACE_ID_INTERNAL, FaceEventKind, route_origin};
+use crate::types::FaceEventKind;
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use datasets::Listings;
 use departures::Departures;
@@ -174,20 +178,6 @@ impl ControlState {
     #[must_use]
     pub const fn counters(&self) -> &ControlCounters {
         &self.counters
-    }
-
-    /// Asks `authorizer` about commands from now on. `/localhop/nfd` comes and goes with it.
-    ///
-    /// # Errors
-    /// [`RouteError`] if there is no room for the route to `/localhop/nfd`.
-    pub fn set_authorizer(
-        &mut self,
-        authorizer: Box<dyn Authorizer + Send>,
-    ) -> Result<(), RouteError> {
-        self.collaborators.authorizer = authorizer;
-        let localhop = TopPrefix::Localhop.to_name();
-        self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
-        self.register_management()
     }
 
     /// Takes an Interest that the forwarder delivered to management. `face_id` is the face on which

@@ -20,6 +20,7 @@ use ndn_security::info::{InfoError, Node};
 pub use places::Places;
 
 use super::error::FILE_IS_EMPTY;
+use super::together::check_depth;
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
     UnsolicitedPolicy,
@@ -305,6 +306,7 @@ impl<'d> Reader<'d> {
     }
 
     fn read_strategy_choice(&mut self, section: &Node) {
+        self.places.add("strategy_choices", section);
         for node in &section.children {
             let (prefix, strategy) = (self.name(node, &node.key), self.name(node, &node.value));
             let (Some(prefix), Some(strategy)) = (prefix, strategy) else { continue };
@@ -313,6 +315,8 @@ impl<'d> Reader<'d> {
                 ndn_forwarding::strategy::StrategyTable::default().insert(strategy.as_ref());
             if let Err(error) = known {
                 self.refuse(node, error.to_string());
+            } else if let Err(reason) = check_depth(&prefix) {
+                self.refuse(node, reason);
             } else if self.config.strategy_choices.iter().any(|other| other.prefix == prefix) {
                 self.refuse(node, format!("the strategy of {prefix} is chosen twice"));
             } else {

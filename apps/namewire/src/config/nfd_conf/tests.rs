@@ -143,6 +143,13 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("tables {\n cs_policy mru\n}", 2),
         ("tables {\n cs_max_packets many\n}", 2),
         ("tables {\n strategy_choice {\n / /localhost/nfd/strategy/none\n}\n}", 3),
+        (
+            concat!(
+                "tables {\n strategy_choice {\n /a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a",
+                "/a/a/a/a/a/a/a/a/a/a /localhost/nfd/strategy/asf\n}\n}"
+            ),
+            3,
+        ),
         ("log {\n default_level LOUD\n}", 2),
         ("face_system {\n tcp {\n listen maybe\n}\n}", 3),
         ("face_system {\n udp {\n unicast_mtu 10\n}\n}", 3),

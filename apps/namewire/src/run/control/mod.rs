@@ -40,7 +40,9 @@ use anyhow::Context;
 use ndn_dataplane::{Command, CsSettings, Dataplane, Strangers};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
+use ndn_forwarding::strategy::StrategyError;
 use ndn_management::{ControlState, FACE_ID_INTERNAL, Now, Ticket};
+use ndn_packet::NameRef;
 use ndn_sys::clock;
 use ndn_sys::netlink::LinkMonitor;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
@@ -381,6 +383,17 @@ impl Control {
             monitor.reset();
         }
         self.ethernet.look_soon();
+    }
+
+    /// Makes sure that strategies can be used once they are chosen.
+    ///
+    /// # Errors
+    /// One of them cannot.
+    pub(super) fn prepare_strategies<'a>(
+        &mut self,
+        strategies: impl IntoIterator<Item = NameRef<'a>>,
+    ) -> Result<(), StrategyError> {
+        self.tables.prepare_strategies(strategies)
     }
 
     fn choose_strategies(&mut self) -> anyhow::Result<()> {

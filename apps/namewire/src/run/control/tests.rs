@@ -23,7 +23,7 @@ fn control(directory: &std::path::Path) -> Control {
     let Plan { management, key_chain, places, .. } = Plan::new(&config).unwrap();
     let mut listeners = Listeners::open(&config, 1).unwrap();
     let hasher = ndn_table::NameHasher::new([1; 16]);
-    let mut tables = ForwardingTables::new(hasher, config.tables.fib_capacity);
+    let mut tables = ForwardingTables::new(hasher, settings::fib_entries_max(&config));
     let (fib, strategies) = tables.initial();
     let udp = listeners.take_udp();
     let options = settings::dataplane_options(&config, hasher, &places, udp);

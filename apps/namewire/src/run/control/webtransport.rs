@@ -3,7 +3,7 @@
 use ndn_dataplane::Command;
 use ndn_face::{FaceUri, Persistency};
 use ndn_management::{Now, status};
-use ndn_webtransport::{Accepted, Target};
+use ndn_webtransport::{Accepted, Identity, Target};
 use tracing::{error, info, warn};
 
 use super::Control;
@@ -25,9 +25,14 @@ impl Control {
         self.listeners.webtransport_hashes = self.webtransport_status().self_signed_hashes();
     }
 
-    /// Reads the files of the certificate again.
-    pub(in crate::run) fn reload_certificate(&self) -> anyhow::Result<()> {
-        self.webtransport.reload(&self.config.listeners.webtransport)
+    /// Reads the files of the certificate again, if there are any.
+    pub(in crate::run) fn read_certificate(&self) -> anyhow::Result<Option<Identity>> {
+        self.webtransport.read_certificate(&self.config.listeners.webtransport)
+    }
+
+    /// Uses a certificate from now on.
+    pub(in crate::run) fn use_certificate(&self, certificate: Option<Identity>) {
+        self.webtransport.use_certificate(certificate);
     }
 
     /// What an operator wants to know.

@@ -7,7 +7,7 @@ use crate::dataset::{
     ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, RibEntry,
     StrategyChoice, decode_dataset,
 };
-use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_NULL};
+use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL};
 
 /// Content of one segment, and its name without the segment number.
 fn first_segment(harness: &mut Harness, prefix: &Name) -> (Vec<u8>, Name) {

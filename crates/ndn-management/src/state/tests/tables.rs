@@ -1,7 +1,8 @@
 //! `rib/*`, `fib/*`, `strategy-choice/*`, `cs/*`.
 
 use super::*;
-use crate::types::{cs_flag, route_flag, route_origin};
+use crate::strategy_name::StrategyError;
+use crate::types::{PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
 
 #[test]
 fn an_application_registers_and_unregisters_its_own_face() {
@@ -203,6 +204,74 @@ fn strategy_choices_are_limited() {
     assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast")).is_ok());
     assert_eq!(harness.command(APP, Verb::StrategySet, &choice("/b", "/multicast")).code, 500);
     assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/best-route")).is_ok());
+}
+
+#[test]
+fn strategy_choices_of_a_configuration_are_made_together_or_not_at_all() {
+    let config = ControlConfig { strategy_choices_max: 5, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    let state = &mut harness.state;
+    state.set_default_strategies().unwrap();
+    let multicast = name("/localhost/nfd/strategy/multicast");
+    let best_route = name("/localhost/nfd/strategy/best-route");
+    let mut deep = Name::new();
+    (0..=PREFIX_DEPTH_MAX).for_each(|_| _ = deep.push_generic("x"));
+    let (a, b, root) = (name("/a"), name("/b"), Name::new());
+    state.set_strategy(&a, multicast.as_ref()).unwrap();
+    let before: Vec<_> = state.strategy_choices().map(|(p, s)| (p.clone(), s.clone())).collect();
+    while state.poll_action().is_some() {}
+
+    // Whatever is wrong with the last one, none is made.
+    let good = (&root, multicast.as_ref());
+    let none = name("/localhost/nfd/strategy/none");
+    for (prefix, strategy, wrong) in [
+        (&deep, &multicast, StrategyChoiceError::PrefixTooLong),
+        (&a, &none, StrategyError::NotRegistered.into()),
+        (&b, &multicast, StrategyChoiceError::Full),
+    ] {
+        let error = state.plan_strategies([], [good, (prefix, strategy.as_ref())]).unwrap_err();
+        assert_eq!(error, (prefix.clone(), wrong));
+        assert!(state.strategy_choices().eq(before.iter().map(|(p, s)| (p, s))));
+        assert_eq!(state.poll_action(), None);
+    }
+
+    // What goes makes room, and what others have chosen for other prefixes stays.
+    state.set_strategy(&root, multicast.as_ref()).unwrap();
+    let changes = state.plan_strategies([&a], [(&b, best_route.as_ref())]).unwrap();
+    state.change_strategies(changes);
+    let of = |state: &ControlState, prefix: &str| {
+        let prefix = name(prefix);
+        let mut choices = state.strategy_choices();
+        choices.find(|(p, _)| **p == prefix).map(|(_, s)| s.to_uri())
+    };
+    let uri = |strategy: &str| Some(format!("/localhost/nfd/strategy/{strategy}/v=5"));
+    assert_eq!((of(state, "/a"), of(state, "/b")), (None, uri("best-route")));
+    assert_eq!(of(state, "/"), uri("multicast"));
+    // A prefix that has a choice from the start gets it again.
+    let changes = state.plan_strategies([&root, &b], []).unwrap();
+    state.change_strategies(changes);
+    assert_eq!((of(state, "/"), of(state, "/b")), (uri("best-route"), None));
+}
+
+#[test]
+fn an_authorizer_without_room_for_its_route_is_not_put_in_charge() {
+    use crate::AccessControl;
+    use crate::access::PRIVILEGED_MODULES;
+    use ndn_security::trust::TrustPolicy;
+
+    let mut harness =
+        Harness::with_config(ControlConfig { fib_entries_max: 1, ..ControlConfig::default() });
+    harness.state.register_management().unwrap();
+    let mut nobody = AccessControl::default();
+    nobody.set_localhop_rib(TrustPolicy::accept_all());
+    assert!(matches!(harness.state.set_authorizer(Box::new(nobody)), Err(RouteError::FibFull(_))));
+    // Anybody may do everything, as before.
+    assert!(harness.command(APP, Verb::CsConfig, &ControlParameters::default()).is_ok());
+    let mut others = AccessControl::default();
+    PRIVILEGED_MODULES.into_iter().for_each(|module| others.grant_anybody(module));
+    harness.state.set_authorizer(Box::new(others)).unwrap();
+    harness.state.set_authorizer(Box::new(AccessControl::default())).unwrap();
+    assert_eq!(harness.command(APP, Verb::CsConfig, &ControlParameters::default()).code, 403);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::access::AccessControl;
 use crate::access::tests::{Identity, signed};
 use crate::announcement::PrefixAnnouncement;
 use crate::sign::digest_signature;
+use crate::types::FACE_ID_INTERNAL;
 
 const LOCALHOP: &str = "/localhop/nfd";
 
