@@ -20,7 +20,7 @@ pub struct ControlParameters {
     pub uri: Option<String>,
     /// Local face URI.
     pub local_uri: Option<String>,
-    /// Route origin ([`route_origin`](crate::route_origin)).
+    /// Route origin ([`route_origin`]).
     pub origin: Option<u64>,
     /// Cost of a route or next hop.
     pub cost: Option<u64>,
