@@ -60,6 +60,18 @@ fn write_toml(directory: &Path, name: &str, interfaces: &str) -> String {
     format!("--config {}", path.display())
 }
 
+/// UDP faces to whom commands name; those of groups tell the addresses.
+fn unicast(directory: &Path, name: &str) -> String {
+    let options = write_toml(directory, name, "\"near\", \"far\"");
+    let path = directory.join(format!("{name}.toml"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let enabled =
+        text.replace("[listeners.udp]\nenabled = false", "[listeners.udp]\nenabled = true");
+    assert_ne!(enabled, text);
+    std::fs::write(&path, enabled).unwrap();
+    options
+}
+
 /// UDP faces to the other end, bound to interfaces.
 fn bound(directory: &Path, name: &str) -> String {
     let path = directory.join(format!("{name}.toml"));
@@ -282,4 +294,89 @@ fn faces_are_bound_to_interfaces() {
     wait_until("the face to go", || at("late0").is_none().then_some(()));
     assert!(ping("5").status.success(), "the first face goes on");
     assert_eq!(at("near").unwrap()["face_id"], near["face_id"]);
+}
+
+/// The answer to `face create --json` that succeeds, or what was said.
+fn create(link: &Link, uri: &str) -> Result<Value, String> {
+    let output = link.run("near", &["face", "create", uri, "--json"]);
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn near_ends_have_addresses_and_peers_need_a_way() {
+    let Some(link) = Link::new([unicast, unicast]) else { return };
+    link.face("near", "10.9.0.1");
+    let face = create(&link, "udp4://10.9.0.2").unwrap();
+    assert_eq!(face["local_uri"], "udp4://10.9.0.1:6363", "{face}");
+    let listed = wait_until("the face", || link.face_at("near", "udp4://10.9.0.1:6363"));
+    assert_eq!(listed["remote_uri"], "udp4://10.9.0.2:6363");
+    for nowhere in ["udp4://203.0.113.1", "udp4://255.255.255.255"] {
+        let said = create(&link, nowhere).unwrap_err();
+        let expected = "Face creation failed: connect: Network is unreachable";
+        assert!(said.contains("504") && said.contains(expected), "{said}");
+        assert!(!said.contains("os error"), "{said}");
+    }
+    let said = create(&link, "udp4://10.9.0.255").unwrap_err();
+    assert!(said.contains("connect: Permission denied"), "{said}");
+}
+
+#[test]
+fn neighbours_are_told_apart_by_their_links() {
+    let Some(link) = Link::new([unicast, unicast]) else { return };
+    link.change(
+        "ip link add late0 type veth peer name plate0
+         ip link set plate0 up
+         ip link set late0 up
+         if ip addr add fe80::aa/64 dev near nodad && ip addr add fe80::bb/64 dev late0 nodad
+         then touch with-ipv6; else touch without-ipv6; fi",
+    );
+    let has = |file: &str| link.directory.path().join(file).exists();
+    wait_until("the links", || (has("with-ipv6") || has("without-ipv6")).then_some(()));
+    if has("without-ipv6") {
+        eprintln!("*** SKIPPED: the kernel has no IPv6 ***");
+        return;
+    }
+    // The faces of groups are on a link, too.
+    let group = wait_until("the group at the other end", || {
+        let is_group = |face: &Value| face["remote_uri"] == "udp6://[ff02::1234%far]:56363";
+        link.all_faces("far").into_iter().find(is_group)
+    });
+    let far = group["local_uri"].as_str().unwrap().trim_start_matches("udp6://[");
+    let far = far.split_once("%far]:56363").unwrap().0;
+    assert!(far.starts_with("fe80::"), "{far}");
+
+    let uri = |zone: &str| format!("udp6://[{far}{zone}]:6363");
+    // The kernel looks for a while whether its address is taken.
+    let near = wait_until("a face on the link", || create(&link, &uri("%near")).ok());
+    assert_eq!(near["remote_uri"], uri("%near"), "{near}");
+    let local = near["local_uri"].as_str().unwrap();
+    assert!(local.starts_with("udp6://[fe80::") && local.ends_with("%near]:6363"), "{near}");
+    let late = wait_until("a face on the other", || create(&link, &uri("%late0")).ok());
+    assert_eq!((&late["remote_uri"], &late["what"]), (&uri("%late0").into(), &"created".into()));
+    assert_ne!(late["face_id"], near["face_id"]);
+    for wrong in ["", "%nosuch"] {
+        let said = create(&link, &uri(wrong)).unwrap_err();
+        assert!(said.contains("400") && said.contains("Non-canonical remote URI"), "{said}");
+    }
+
+    let server = link.command("far", &["ping-server", "/link"]);
+    let mut server = Process::start("server", server, link.directory.path());
+    server.wait_for_output("/link");
+    assert!(link.run("near", &["route", "add", "/link", &uri("%near")]).status.success());
+    wait_until("an answer", || {
+        let options = ["--count", "1", "--timeout", "500ms"];
+        let ping = link.run("near", &[&["ping", "/link"][..], &options].concat());
+        ping.status.success().then_some(())
+    });
+    let there = local.replace("%near", "%far");
+    let of_peer = link.all_faces("far").into_iter().find(|face| face["remote_uri"] == *there);
+    assert_eq!(of_peer.unwrap()["local_uri"], uri("%far"));
+
+    assert!(link.run("near", &["face", "destroy", &uri("%near")]).status.success());
+    let left = || link.all_faces("near").into_iter().map(|face| face["remote_uri"].clone());
+    wait_until("the face to go", || (!left().any(|one| one == uri("%near"))).then_some(()));
+    assert!(left().any(|one| one == uri("%late0")));
 }

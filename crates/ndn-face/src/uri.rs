@@ -65,10 +65,12 @@ impl fmt::Display for FaceUri {
                 write!(formatter, "ether://[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}]")
             }
             Self::Device(name) => write!(formatter, "dev://{name}"),
-            Self::WebSocket(address) => write!(formatter, "ws://{address}"),
-            Self::WebSocketClient(address) => write!(formatter, "wsclient://{address}"),
+            Self::WebSocket(address) => write!(formatter, "ws://{}", Zoned(*address)),
+            Self::WebSocketClient(address) => {
+                write!(formatter, "wsclient://{}", Zoned(*address))
+            }
             Self::Memif(address) => address.fmt(formatter),
-            Self::Quic(address) => write!(formatter, "quic://{address}"),
+            Self::Quic(address) => write!(formatter, "quic://{}", Zoned(*address)),
             Self::WebTransport(url) => formatter.write_str(url),
             Self::Internal => formatter.write_str("internal://"),
             Self::ContentStore => formatter.write_str("contentstore://"),
@@ -77,18 +79,39 @@ impl fmt::Display for FaceUri {
     }
 }
 
-/// The scheme names the version of the address. Zones of link-local addresses are numbers.
+/// An address whose zone is shown as NFD shows it: by the name of the interface, or by its number if there is no
+/// such interface any more.
+struct Zoned(SocketAddr);
+
+impl fmt::Display for Zoned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SocketAddr::V6(address) if address.scope_id() != 0 => {
+                let (ip, port, zone) = (address.ip(), address.port(), address.scope_id());
+                match ndn_sys::interface::name_of(zone) {
+                    Some(name) => write!(formatter, "[{ip}%{name}]:{port}"),
+                    None => write!(formatter, "[{ip}%{zone}]:{port}"),
+                }
+            }
+            address @ (SocketAddr::V4(_) | SocketAddr::V6(_)) => address.fmt(formatter),
+        }
+    }
+}
+
+/// The scheme names the version of the address.
 fn write_address(
     formatter: &mut fmt::Formatter<'_>,
     scheme: &str,
     address: SocketAddr,
 ) -> fmt::Result {
     let version = if address.is_ipv4() { 4 } else { 6 };
-    write!(formatter, "{scheme}{version}://{address}")
+    write!(formatter, "{scheme}{version}://{}", Zoned(address))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddrV6;
+
     use super::*;
 
     #[test]
@@ -103,6 +126,17 @@ mod tests {
             };
             assert_eq!(uri.to_string(), text);
         }
+    }
+
+    #[test]
+    fn zones_are_named() {
+        let lo = ndn_sys::interface::index_of("lo").unwrap();
+        let at = |zone| SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, zone).into();
+        assert_eq!(FaceUri::Udp(at(lo)).to_string(), "udp6://[fe80::1%lo]:6363");
+        assert_eq!(FaceUri::Tcp(at(lo)).to_string(), "tcp6://[fe80::1%lo]:6363");
+        assert_eq!(FaceUri::WebSocketClient(at(lo)).to_string(), "wsclient://[fe80::1%lo]:6363");
+        let gone = u32::try_from(i32::MAX).unwrap();
+        assert_eq!(FaceUri::Udp(at(gone)).to_string(), format!("udp6://[fe80::1%{gone}]:6363"));
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl FaceUri {
         &self.path
     }
 
-    /// The IP address and port of a canonical UDP or TCP URI; a zone (`fe80::1%eth0`) is left out,
-    /// see [`FaceUri::zone`].
+    /// The IP address and port of a canonical UDP or TCP URI. Its zone (`fe80::1%eth0`) is for whoever knows
+    /// the interfaces to look up, see [`FaceUri::zone`].
     #[must_use]
     pub fn socket_address(&self) -> Option<SocketAddr> {
         let address = self.ip_address()?;
@@ -122,6 +122,19 @@ impl FaceUri {
     #[must_use]
     pub fn zone(&self) -> Option<&str> {
         self.host.split_once('%').map(|(_, zone)| zone)
+    }
+
+    /// The same with another zone.
+    #[must_use]
+    pub fn with_zone(&self, zone: &str) -> Self {
+        let address = self.host.split_once('%').map_or(self.host.as_str(), |(address, _)| address);
+        Self { host: format!("{address}%{zone}"), ..self.clone() }
+    }
+
+    /// Whether the address is that of a host on a link which the URI does not name.
+    #[must_use]
+    pub fn lacks_zone(&self) -> bool {
+        self.zone().is_none() && self.ip_address().is_some_and(is_link_local)
     }
 
     /// The six bytes of an `ether` URI.
@@ -136,13 +149,14 @@ impl FaceUri {
         parts.next().is_none().then_some(address)
     }
 
-    /// Whether the URI has the one form that commands accept: numeric addresses, a port, no path,
-    /// and the scheme of the address family.
+    /// Whether the URI has the one form that commands accept: numeric addresses, a port, no path, the
+    /// scheme of the address family, and a zone if the address is link-local. That there is such an
+    /// interface is not looked at.
     #[must_use]
     pub fn is_canonical(&self) -> bool {
         match self.scheme.as_str() {
             "udp4" | "tcp4" | "udp6" | "tcp6" | "ether" | "https" => {
-                self.canonize().is_ok_and(|canonical| canonical == *self)
+                self.canonize().is_ok_and(|canonical| canonical == *self) && !self.lacks_zone()
             }
             "dev" => !self.host.is_empty() && self.port.is_empty() && self.path.is_empty(),
             "udp4+dev" | "udp6+dev" => !self.port.is_empty() && self.path.is_empty(),
@@ -196,7 +210,8 @@ impl FaceUri {
     }
 
     /// The canonical form of a URI whose host needs no name resolution: default ports are added,
-    /// addresses are written the usual way, `udp` and `tcp` become those of the address family.
+    /// addresses are written the usual way, `udp` and `tcp` become those of the address family. A zone stays
+    /// where it means something: at a link-local address.
     ///
     /// # Errors
     /// [`FaceUriError::NotCanonizable`] if the scheme has no canonical form, the host is a name, or
@@ -254,7 +269,7 @@ impl FaceUri {
             return self.fail("the port is not a number from 0 to 65535");
         };
         let mut canonical = Self::from_socket(base_scheme, SocketAddr::new(address, port));
-        if let Some(zone) = self.zone() {
+        if let Some(zone) = self.zone().filter(|_| is_link_local(address)) {
             let zone = zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone);
             canonical.host = format!("{}%{zone}", canonical.host);
         }
@@ -320,6 +335,10 @@ impl FaceUri {
     fn fail<T>(&self, reason: &'static str) -> Result<T, FaceUriError> {
         Err(FaceUriError::NotCanonizable { uri: self.to_string(), reason })
     }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Host, whether it was in brackets, and port (or empty).

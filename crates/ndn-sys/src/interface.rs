@@ -1,7 +1,7 @@
 //! Network interfaces.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
@@ -48,6 +48,28 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     // SAFETY: the list came from getifaddrs, and nothing refers to it any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found.into_values().collect())
+}
+
+/// The kernel's number of a network interface, if there is one of this name.
+#[must_use]
+pub fn index_of(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name is live and ends in a zero byte.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+/// The name of the network interface with this number, if there is one.
+#[must_use]
+pub fn name_of(index: u32) -> Option<String> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: there is room for the longest name and its zero byte.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// Asks for the numbers of queues (`ETHTOOL_GCHANNELS`).
@@ -155,6 +177,9 @@ mod tests {
             assert!(loopback.addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         }
         assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert_eq!(index_of("lo"), Some(loopback.index));
+        assert_eq!(name_of(loopback.index).as_deref(), Some("lo"));
+        assert_eq!((index_of("no-such-device"), index_of("l\0o"), name_of(0)), (None, None, None));
         assert!(receive_queues("lo").is_err(), "it has none");
         for name in ["no-such-device", "a-name-that-is-too-long"] {
             assert_eq!(receive_queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);

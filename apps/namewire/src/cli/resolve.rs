@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use ndn_management::FaceUri;
+use ndn_sys::interface;
 
 use super::failure::{Failure, Outcome};
 
 /// The canonical form of a URI, its host name looked up if it has one.
 pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     let reason = match uri.canonize() {
-        Ok(canonical) => return Ok(canonical),
+        Ok(canonical) => return Ok(with_named_zone(canonical)),
         Err(reason) => Failure::Usage(reason.to_string()),
     };
     let (scheme, host) = (uri.scheme(), uri.host());
@@ -49,6 +50,12 @@ pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
         .map_err(|error| Failure::Usage(error.to_string()))
 }
 
+/// A zone that is the number of an interface of this host becomes its name.
+fn with_named_zone(uri: FaceUri) -> FaceUri {
+    let index = uri.zone().and_then(|zone| zone.parse().ok());
+    index.and_then(interface::name_of).map_or_else(|| uri.clone(), |name| uri.with_zone(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +72,11 @@ mod tests {
         assert_eq!(resolve("tcp4://localhost:7000").unwrap(), "tcp4://127.0.0.1:7000");
         assert_eq!(resolve("tcp://192.0.2.1").unwrap(), "tcp4://192.0.2.1:6363");
         assert_eq!(resolve("udp://[2001:db8::1]").unwrap(), "udp6://[2001:db8::1]:6363");
+        let lo = interface::index_of("lo").unwrap();
+        for zone in ["lo", &lo.to_string(), "25lo"] {
+            let resolved = resolve(&format!("udp://[fe80::1%{zone}]")).unwrap();
+            assert_eq!(resolved, "udp6://[fe80::1%lo]:6363");
+        }
         let either = resolve("udp://localhost").unwrap();
         assert!(["udp4://127.0.0.1:6363", "udp6://[::1]:6363"].contains(&&*either), "{either}");
     }

@@ -11,6 +11,7 @@ use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use tracing::{debug, info, warn};
 
+use super::addresses::on_link;
 use super::{listeners, settings};
 use crate::config::{BoundFaces, Config};
 
@@ -100,10 +101,15 @@ fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
                 && !rule.except.iter().any(|one| one.matches(interface))
         };
         for interface in all.iter().filter(is_wanted) {
-            for remote in rule.remotes.iter().filter_map(|uri| uri.socket_address()) {
+            let is_there = |uri: &&ndn_management::FaceUri| {
+                uri.zone().is_none_or(|zone| zone == interface.name)
+            };
+            let remotes = rule.remotes.iter().filter(is_there);
+            for remote in remotes.filter_map(|uri| uri.socket_address()) {
                 // Without an address of its own, nothing can be sent there.
                 if interface.addresses.iter().any(|own| own.is_ipv4() == remote.is_ipv4()) {
                     let (interface, index) = (interface.name.clone(), interface.index);
+                    let remote = on_link(remote.ip(), remote.port(), index);
                     places.push(Place { interface, index, remote });
                 }
             }
@@ -194,5 +200,13 @@ mod tests {
         // Rules that overlap make one face.
         assert_eq!(chosen(&format!("{except}{except}")), ["wlan0 203.0.113.1:6363"]);
         assert!(chosen("").is_empty());
+        // A peer on a link is behind the interface that is named, or behind each.
+        let (any, named) = ("udp6://[fe80::9]:1", "udp6://[fe80::9%eth1]:2");
+        let on_links = format!("[[bound_faces]]\nremotes = [\"{any}\", \"{named}\"]\n");
+        let all = [interface("eth0", &["fe80::1"]), interface("eth1", &["fe80::2"])];
+        let places = places(&parse("test", &on_links).unwrap().bound_faces, &all);
+        let found: Vec<_> =
+            places.iter().map(|place| format!("{} {}", place.interface, place.remote)).collect();
+        assert_eq!(found, ["eth0 [fe80::9%7]:1", "eth1 [fe80::9%7]:1", "eth1 [fe80::9%7]:2"]);
     }
 }

@@ -250,7 +250,7 @@ pub(super) fn datagram(
         transport: NewTransport::Datagram(remote),
         options,
         remote: FaceUri::Udp(remote),
-        // The worker knows its socket.
+        // The worker knows its socket, the kernel the address.
         local: FaceUri::Null,
     }
 }

@@ -12,6 +12,7 @@
 //! | `listeners` | the sockets to listen on, and what is said about them |
 //! | `control` | the control thread's loop |
 //! | `balance` | which worker has which names: looked at, evened out, told |
+//! | `addresses` | addresses of the ends of faces, as the kernel knows them |
 //! | `faces` | faces as management sees them; making new ones |
 //! | `memory` | what the packet buffers are made of, told at the start |
 //! | `missing` | interfaces that are named and not there |
@@ -32,6 +33,7 @@
 //! | `stop` | signals |
 
 pub(crate) mod access;
+mod addresses;
 mod balance;
 mod bound;
 mod captures;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_management::FaceUri;
+use ndn_sys::interface;
 use ndn_sys::poll::Waker;
 
 use super::faces::Wanted;
@@ -184,7 +185,13 @@ fn far_ends(
             refused.get_or_insert_with(|| format!("{host} is {}: {reason}", address.ip()));
             continue;
         }
-        let end = FaceUri::from_socket(scheme.trim_end_matches(['4', '6']), address);
+        let mut end = FaceUri::from_socket(scheme.trim_end_matches(['4', '6']), address);
+        if let SocketAddr::V6(address) = address
+            && end.lacks_zone()
+            && let Some(link) = interface::name_of(address.scope_id())
+        {
+            end = end.with_zone(&link);
+        }
         if !ends.contains(&end) && ends.len() < ADDRESSES_MAX {
             ends.push(end);
         }
@@ -239,6 +246,7 @@ fn is_compatible(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::SocketAddrV6;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ndn_face::Persistency;
@@ -284,6 +292,10 @@ mod tests {
         );
         let said = far("udp6://host.example:6363", "192.0.2.1").unwrap_err();
         assert!(said.contains("IP version"), "{said}");
+        let lo = interface::index_of("lo").unwrap();
+        let on_lo = SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, lo).into();
+        let ends = far_ends(&uri("udp://host.example:6363"), [on_lo].into_iter()).unwrap();
+        assert_eq!(ends, [uri("udp6://[fe80::1%lo]:6363")]);
         let many: Vec<_> = (1..100).map(|last| format!("192.0.2.{last}")).collect();
         let tried = far("udp://host.example:6363", &many.join(" ")).unwrap();
         assert_eq!(tried.split(' ').count(), ADDRESSES_MAX);

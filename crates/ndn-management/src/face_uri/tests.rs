@@ -138,10 +138,31 @@ fn what_has_no_canonical_form() {
 }
 
 #[test]
+fn zones_belong_to_link_local_addresses() {
+    for text in ["udp6://[fe80::1]:6363", "tcp6://[febf::1]:6363"] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert!(uri.lacks_zone() && !uri.is_canonical(), "{text}");
+        assert!(uri.with_zone("eth0").is_canonical(), "{text}");
+        // Who knows the link can add it.
+        assert_eq!(uri.canonize().unwrap(), uri);
+    }
+    for (text, expected) in [
+        ("udp6://[2001:db8::1%eth0]:6363", "udp6://[2001:db8::1]:6363"),
+        ("udp://[fe80::1%25eth0]", "udp6://[fe80::1%eth0]:6363"),
+    ] {
+        let uri = FaceUri::parse(text).unwrap();
+        assert!(!uri.lacks_zone() && !uri.is_canonical(), "{text}");
+        assert_eq!(uri.canonize().unwrap().to_string(), expected);
+    }
+}
+
+#[test]
 fn addresses() {
     let uri = FaceUri::parse("udp6://[fe80::1%eth0]:6363").unwrap();
     assert_eq!(uri.socket_address().unwrap(), "[fe80::1]:6363".parse().unwrap());
     assert_eq!(uri.zone(), Some("eth0"));
+    assert!(uri.is_canonical());
+    assert_eq!(uri.with_zone("eth1").to_string(), "udp6://[fe80::1%eth1]:6363");
     let uri = FaceUri::parse("tcp4://[::ffff:192.0.2.1]:7").unwrap();
     assert_eq!(uri.socket_address().unwrap(), "192.0.2.1:7".parse().unwrap());
     assert!(uri.is_canonical());

@@ -12,7 +12,7 @@ mod socket;
 mod spread;
 
 pub use receive::{ReceiveBatch, ReceivedMessage};
-pub use route::{UdpRoute, udp_route};
+pub use route::{UdpRoute, is_shortage, udp_route};
 pub use send::{SendBatch, SendBuilder};
 pub use socket::{MulticastOptions, UdpOptions, UdpSocket};
 pub use spread::PeerSpread;

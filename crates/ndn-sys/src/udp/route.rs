@@ -43,6 +43,14 @@ pub fn udp_route(peer: SocketAddr) -> io::Result<UdpRoute> {
     Ok(UdpRoute { source: local_address(socket.as_fd())?.ip(), payload_max })
 }
 
+/// Whether an error of [`udp_route`] says only that this process or system is short of something, and nothing of
+/// the peer.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
+    error.raw_os_error().is_some_and(|number| shortages.contains(&number))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -58,5 +66,12 @@ mod tests {
             assert_eq!(route.source, IpAddr::V6(Ipv6Addr::LOCALHOST));
             assert!(route.payload_max >= 1232, "{route:?}");
         }
+    }
+
+    #[test]
+    fn a_shortage_is_told_from_a_peer_without_a_way() {
+        let broadcast = udp_route("255.255.255.255:6363".parse().unwrap()).unwrap_err();
+        assert!(!is_shortage(&broadcast), "{broadcast}");
+        assert!(is_shortage(&io::Error::from_raw_os_error(libc::EMFILE)));
     }
 }

@@ -13,6 +13,7 @@ use ndn_sys::stream::{self, AcceptError};
 use tracing::{debug, error, info, warn};
 
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
+use crate::run::addresses::{self, NoAddress, words};
 use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
 use crate::run::listeners::LocalEnd;
@@ -194,26 +195,20 @@ impl Control {
         {
             return self.create_memif(now, address, &wanted);
         }
-        if remote.socket_address().is_some_and(|end| self.listeners.is_own(remote.scheme(), end)) {
+        let address = addresses::far_end(remote);
+        if address.as_ref().is_ok_and(|end| self.listeners.is_own(remote.scheme(), *end)) {
             // NFD makes it, too. What is sent there comes back, and is dropped as a loop.
             warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
         }
         if remote.scheme() == "https" {
             return self.open_session(now, &remote.to_string(), &wanted);
         }
-        let Some(address) = remote.socket_address() else {
-            let text = "Unsupported protocol";
-            self.creation_failed(now, wanted.ticket, status::NOT_ACCEPTABLE, text);
-            return;
+        let address = match address {
+            Ok(address) => address,
+            Err(why) => return self.no_address(now, remote, &wanted, &why),
         };
         if remote.scheme().starts_with("udp") {
-            let face_id = self.dataplane.allocate_face_id();
-            let mut face = faces::datagram(face_id, address, &wanted, &self.config);
-            if let Some(length) = self.path_mtu(face_id, address, &wanted, now.monotonic_ns) {
-                face.options.link.mtu = Some(length);
-            }
-            self.dataplane.send(Command::AddFace(Box::new(face)));
-            return;
+            return self.create_datagram(now, address, &wanted);
         }
         let same_end = FaceUri::Tcp(address);
         let existing = self.faces.iter().find(|(_, face)| face.remote == same_end);
@@ -237,8 +232,48 @@ impl Control {
                 let attempt = Attempt { stream, remote: address, wanted, deadline_ns };
                 self.attempts.insert(token, attempt);
             }
-            Err(error) => self.connect_failed(now, &wanted, address, &error.to_string()),
+            Err(error) => self.connect_failed(now, &wanted, address, &words(&error)),
         }
+    }
+
+    /// A URI leads to no address, at least for now.
+    fn no_address(
+        &mut self,
+        now: Now,
+        remote: &ndn_management::FaceUri,
+        wanted: &Wanted,
+        why: &NoAddress,
+    ) {
+        info!(%remote, %why, "no face can be made");
+        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
+        let (code, text) = match why {
+            NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
+            // NFD's words.
+            NoAddress::NoZone | NoAddress::NoInterface(_) if is_command => {
+                (status::BAD_REQUEST, "Non-canonical remote URI".to_owned())
+            }
+            NoAddress::NoZone | NoAddress::NoInterface(_) => (status::BAD_REQUEST, why.to_string()),
+        };
+        self.not_connected(now, wanted.ticket, code, &text);
+    }
+
+    /// Makes a UDP face, if there is a way to its peer.
+    fn create_datagram(&mut self, now: Now, peer: SocketAddr, wanted: &Wanted) {
+        let route = match addresses::way_to(peer) {
+            Ok(route) => route,
+            Err(error) => {
+                info!(%peer, %error, "there is no way to a UDP peer");
+                let text = format!("Face creation failed: connect: {}", words(&error));
+                return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
+            }
+        };
+        let face_id = self.dataplane.allocate_face_id();
+        let mut face = faces::datagram(face_id, peer, wanted, &self.config);
+        let payload_max = route.map(|route| route.payload_max);
+        if let Some(length) = self.path_mtu(face_id, peer, payload_max, wanted, now.monotonic_ns) {
+            face.options.link.mtu = Some(length);
+        }
+        self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 
     /// Makes a face of a station behind a network interface.
@@ -261,7 +296,7 @@ impl Control {
         let Attempt { stream, remote, wanted, .. } = attempt;
         let ended = stream::take_error(stream.as_fd()).and_then(|()| self.poller.remove(&stream));
         if let Err(error) = ended {
-            return self.connect_failed(now, &wanted, remote, &error.to_string());
+            return self.connect_failed(now, &wanted, remote, &words(&error));
         }
         let face_id = self.dataplane.allocate_face_id();
         let face = faces::connected_tcp(face_id, stream, remote, &wanted, &self.config);
@@ -276,7 +311,7 @@ impl Control {
         reason: &str,
     ) {
         info!(%remote, reason, "cannot connect");
-        let text = format!("Cannot connect to {remote}: {reason}");
+        let text = format!("Connection failed: {reason}");
         self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
     }
 

@@ -8,6 +8,7 @@ use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
 use super::{Control, Excess};
+use crate::run::addresses;
 use crate::run::faces::{self, Down, KnownFace};
 
 impl Control {
@@ -20,7 +21,10 @@ impl Control {
 
     pub(super) fn handle_event(&mut self, now: Now, event: Event) {
         match event {
-            Event::FaceAdded { ticket, face } => self.face_added(now, ticket, &face),
+            Event::FaceAdded { ticket, mut face } => {
+                face.local = addresses::near_end(&face.remote, &face.local);
+                self.face_added(now, ticket, &face);
+            }
             Event::FaceExists { ticket, face_id } => {
                 let record = self.state.face(face_id).cloned();
                 self.names.is_made(ticket);
@@ -34,7 +38,7 @@ impl Control {
                 warn!(face_id, %error, "a face was not made");
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
-                let text = format!("Face creation failed: {error}");
+                let text = format!("Face creation failed: {}", addresses::words(&error));
                 self.not_connected(now, ticket, status::INTERNAL_ERROR, &text);
             }
             Event::FaceClosed { face_id, reason } => {

@@ -169,7 +169,8 @@ impl Control {
             Ok(client) => client,
             Err(error) => {
                 info!(%address, %error, "cannot connect");
-                let text = format!("Cannot connect to {address}: {error}");
+                let reason = crate::run::addresses::words(&error);
+                let text = format!("Cannot connect to {address}: {reason}");
                 return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
             }
         };

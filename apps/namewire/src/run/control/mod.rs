@@ -353,7 +353,7 @@ impl Control {
             .collect();
         for token in late {
             if let Some(attempt) = self.attempts.remove(&token) {
-                self.connect_failed(now, &attempt.wanted, attempt.remote, "timed out");
+                self.connect_failed(now, &attempt.wanted, attempt.remote, "Connection timed out");
             }
         }
         self.resume_accepting(now);

@@ -53,18 +53,20 @@ impl PathMtus {
 }
 
 impl Control {
-    /// The length of frames to `peer`, of a face that is made as `wanted`, if it is to follow the path.
+    /// The length of frames to `peer`, of a face that is made as `wanted`, if it is to follow the path, which
+    /// takes payloads of `payload_max` bytes if the kernel says.
     pub(super) fn path_mtu(
         &mut self,
         face_id: u64,
         peer: SocketAddr,
+        payload_max: Option<usize>,
         wanted: &Wanted,
         now_ns: u64,
     ) -> Option<usize> {
         if !self.config.faces.path_mtu || wanted.options.mtu.is_some() {
             return None;
         }
-        let length = longest(peer, settings::mtu(&self.config.faces));
+        let length = longest(payload_max, settings::mtu(&self.config.faces));
         if self.paths.faces.is_empty() {
             self.paths.next_look_ns = now_ns + nanos(LOOK);
         }
@@ -87,7 +89,8 @@ impl Control {
             }
             let Some(face) = face else { return true };
             let PathFace { peer, length, .. } = followed;
-            let now = longest(*peer, most);
+            let payload_max = udp_route(*peer).ok().map(|route| route.payload_max);
+            let now = longest(payload_max, most);
             if now != *length {
                 info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
                 *length = now;
@@ -101,10 +104,10 @@ impl Control {
 }
 
 /// The length of frames to a peer: what the path takes, if the kernel knows a way, and no more than `most`.
-fn longest(peer: SocketAddr, most: usize) -> usize {
+fn longest(payload_max: Option<usize>, most: usize) -> usize {
     // Less than that would be no path for NDN: every packet has to fit 400 fragments.
     const LEAST: usize = 256;
-    udp_route(peer).map_or(most, |route| route.payload_max.max(LEAST).min(most))
+    payload_max.map_or(most, |payload_max| payload_max.max(LEAST).min(most))
 }
 
 fn nanos(duration: Duration) -> u64 {

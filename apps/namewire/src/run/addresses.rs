@@ -1,0 +1,132 @@
+//! Addresses of the ends of faces, as the kernel knows them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+use ndn_face::FaceUri;
+use ndn_sys::interface;
+use ndn_sys::udp::{UdpRoute, is_shortage, udp_route};
+
+/// Why a face URI leads to no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoAddress {
+    /// Of another kind of face.
+    #[error("Unsupported protocol")]
+    OtherKind,
+    /// The link is not named.
+    #[error("the address is on a link: write its interface, as in [fe80::1%eth0]")]
+    NoZone,
+    /// There is no such link now.
+    #[error("there is no network interface {0}")]
+    NoInterface(String),
+}
+
+/// The address of a canonical UDP or TCP URI, with the number of the interface that its zone names.
+///
+/// # Errors
+/// That there is none.
+pub(super) fn far_end(uri: &ndn_management::FaceUri) -> Result<SocketAddr, NoAddress> {
+    let address = uri.socket_address().ok_or(NoAddress::OtherKind)?;
+    if uri.lacks_zone() {
+        return Err(NoAddress::NoZone);
+    }
+    let Some(zone) = uri.zone() else { return Ok(address) };
+    let index = interface::index_of(zone).ok_or_else(|| NoAddress::NoInterface(zone.to_owned()))?;
+    Ok(on_link(address.ip(), address.port(), index))
+}
+
+/// An address, with the number of its interface if it means nothing without.
+pub(super) fn on_link(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, port, 0, interface).into()
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => SocketAddr::new(ip, port),
+    }
+}
+
+/// The way to a UDP peer, where the kernel can tell.
+///
+/// # Errors
+/// That there is no way.
+pub(super) fn way_to(peer: SocketAddr) -> io::Result<Option<UdpRoute>> {
+    match udp_route(peer) {
+        Ok(route) => Ok(Some(route)),
+        // That says nothing of the peer.
+        Err(error) if is_shortage(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The near end of a face as it is shown: of a UDP socket that is bound to no address, that which datagrams to
+/// the peer come from now.
+pub(super) fn near_end(remote: &FaceUri, local: &FaceUri) -> FaceUri {
+    if let (FaceUri::Udp(peer), FaceUri::Udp(own)) = (remote, local)
+        && own.ip().is_unspecified()
+        && let Ok(route) = udp_route(*peer)
+    {
+        let interface = match peer {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(peer) => peer.scope_id(),
+        };
+        return FaceUri::Udp(on_link(route.source, own.port(), interface));
+    }
+    local.clone()
+}
+
+/// An error of the system in words, without its number.
+pub(super) fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Result<SocketAddr, NoAddress> {
+        far_end(&ndn_management::FaceUri::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_zone_becomes_the_number_of_its_interface() {
+        let lo = interface::index_of("lo").unwrap();
+        let on_lo = SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, lo);
+        assert_eq!(address("udp6://[fe80::1%lo]:6363"), Ok(on_lo.into()));
+        assert_eq!(address("udp6://[2001:db8::1]:7"), Ok("[2001:db8::1]:7".parse().unwrap()));
+        assert_eq!(address("tcp4://192.0.2.1:7"), Ok("192.0.2.1:7".parse().unwrap()));
+        assert_eq!(address("udp6://[fe80::1]:6363"), Err(NoAddress::NoZone));
+        let none = Err(NoAddress::NoInterface("none9".to_owned()));
+        assert_eq!(address("udp6://[fe80::1%none9]:6363"), none);
+        assert_eq!(address("dev://eth0"), Err(NoAddress::OtherKind));
+    }
+
+    #[test]
+    fn the_near_end_has_the_address_that_datagrams_come_from() {
+        let udp = |text: &str| FaceUri::Udp(text.parse().unwrap());
+        let (peer, any) = (udp("127.0.0.1:9"), udp("0.0.0.0:6363"));
+        assert_eq!(near_end(&peer, &any), udp("127.0.0.1:6363"));
+        for own in [udp("127.0.0.5:6363"), FaceUri::Null] {
+            assert_eq!(near_end(&peer, &own), own, "it is known");
+        }
+        // The kernel refuses broadcasts, or has no way.
+        let nowhere = udp("255.255.255.255:9");
+        assert_eq!(near_end(&nowhere, &any), any);
+        assert!(way_to("255.255.255.255:9".parse().unwrap()).is_err());
+        assert!(way_to("127.0.0.1:9".parse().unwrap()).unwrap().is_some());
+    }
+
+    #[test]
+    fn errors_are_told_in_words() {
+        let refused = std::net::TcpStream::connect("127.0.0.1:0").unwrap_err();
+        assert!(refused.to_string().contains("os error"), "{refused}");
+        assert!(
+            !words(&refused).contains("os error")
+                && refused.to_string().starts_with(&words(&refused))
+        );
+        assert_eq!(words(&io::Error::other("no room")), "no room");
+    }
+}
