@@ -1,4 +1,4 @@
-//! Files of text.
+//! Files of text, and the words of errors.
 
 use std::io;
 use std::path::Path;
@@ -20,11 +20,35 @@ pub(crate) fn in_words(error: io::Error) -> io::Error {
     error
 }
 
+/// What the system says, without the numbers of its errors: `Connection refused (os error 111)` is
+/// `Connection refused`, as in the messages of NFD.
+pub(crate) fn without_numbers(reason: &str) -> String {
+    let mut parts = reason.split(" (os error ");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        words.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_told_in_words() {
+        for errno in [rustix::io::Errno::CONNREFUSED, rustix::io::Errno::NOENT] {
+            let error = io::Error::from(errno);
+            let told = without_numbers(&format!("{error}: a reason"));
+            assert!(told.ends_with(": a reason") && !told.contains("os error"), "{told}");
+            assert!(error.to_string().starts_with(told.trim_end_matches(": a reason")), "{told}");
+        }
+        for as_it_is in ["", "no number (here)", "two (a) (b)"] {
+            assert_eq!(without_numbers(as_it_is), as_it_is);
+        }
+    }
 
     #[test]
     fn a_file_that_is_no_text_is_told_as_such() {

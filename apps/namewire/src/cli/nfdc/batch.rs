@@ -15,6 +15,7 @@ pub(super) fn read(file: &str) -> Result<Vec<Parsed>, Exit> {
         (text, "standard input")
     } else {
         let text = crate::text::read(Path::new(file)).map_err(|error| {
+            let error = crate::text::without_numbers(&error.to_string());
             Exit::new(2, format!("ERROR: Could not open `{file}` batch file ({error})"))
         })?;
         (text, file)

@@ -1,6 +1,7 @@
 //! Section `face_system`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use ndn_management::FaceUri;
 use ndn_security::info::Node;
@@ -120,7 +121,7 @@ impl Reader<'_> {
         match node.key.as_str() {
             "listen" => channel.listen = self.yes_no(node),
             "port" => {
-                let port = self.number(node, 1, u64::from(u16::MAX));
+                let port = self.number(node, 0, u64::from(u16::MAX));
                 channel.port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(1);
             }
             "enable_v4" => channel.ipv4 = self.yes_no(node),
@@ -128,6 +129,31 @@ impl Reader<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// NFD listens on any port that is free where it is 0; here it has to be one that others can know.
+    fn check_port(&mut self, section: &Node, channel: &mut Channel) {
+        let Some(node) = section.children.iter().rfind(|node| node.key == "port") else { return };
+        if channel.port != 0 {
+            return;
+        }
+        channel.port = crate::config::NDN_PORT;
+        if channel.listen {
+            self.refuse(node, "`port` is 0: nobody would know where to connect");
+        } else {
+            self.no_effect(node, "nothing listens");
+        }
+    }
+
+    /// Seconds without a packet after which a face is closed; a day where NFD leaves it for longer, or
+    /// for ever.
+    fn idle_timeout(&mut self, node: &Node) -> Option<Duration> {
+        let number = self.number(node, 0, u64::from(u32::MAX))?;
+        if (1..=IDLE_SECONDS_MAX).contains(&number) {
+            return Some(seconds(number));
+        }
+        self.warn(node, "`idle_timeout` is a day, the longest that there is");
+        Some(seconds(IDLE_SECONDS_MAX))
     }
 
     fn read_tcp(&mut self, section: &Node) {
@@ -145,6 +171,7 @@ impl Reader<'_> {
                 "TCP has neither IPv4 nor IPv6: remove the section to turn it off",
             );
         }
+        self.check_port(section, &mut channel);
         let tcp = &mut self.config.listeners.tcp;
         tcp.enabled = channel.listen;
         tcp.port = channel.port;
@@ -166,6 +193,7 @@ impl Reader<'_> {
                 format!("WebSocket has {either}: remove the section to turn it off"),
             );
         }
+        self.check_port(section, &mut channel);
         let websocket = &mut self.config.listeners.websocket;
         websocket.enabled = channel.listen;
         websocket.port = channel.port;
@@ -205,8 +233,8 @@ impl Reader<'_> {
         for node in &section.children {
             match node.key.as_str() {
                 "idle_timeout" => {
-                    if let Some(number) = self.number(node, 1, IDLE_SECONDS_MAX) {
-                        self.config.faces.idle_timeout = seconds(number);
+                    if let Some(timeout) = self.idle_timeout(node) {
+                        self.config.faces.idle_timeout = timeout;
                     }
                 }
                 "unicast_mtu" => {
@@ -237,6 +265,7 @@ impl Reader<'_> {
                 "UDP has neither IPv4 nor IPv6: remove the section to turn it off",
             );
         }
+        self.check_port(section, &mut channel);
         let udp = &mut self.config.listeners.udp;
         udp.enabled = channel.listen;
         udp.port = channel.port;
@@ -250,8 +279,8 @@ impl Reader<'_> {
             match node.key.as_str() {
                 "listen" => ethernet.listen = self.yes_no(node),
                 "idle_timeout" => {
-                    if let Some(number) = self.number(node, 1, IDLE_SECONDS_MAX) {
-                        ethernet.idle_timeout = seconds(number);
+                    if let Some(timeout) = self.idle_timeout(node) {
+                        ethernet.idle_timeout = timeout;
                     }
                 }
                 "mcast" => ethernet.multicast = self.yes_no(node),
@@ -294,6 +323,7 @@ impl Reader<'_> {
     }
 
     fn read_port(&mut self, node: &Node, port: &mut u16) {
+        self.places.add("listeners.multicast", node);
         let number = self.number(node, 1, u64::from(u16::MAX));
         *port = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(*port);
     }

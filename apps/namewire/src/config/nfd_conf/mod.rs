@@ -217,7 +217,7 @@ impl<'d> Reader<'d> {
                     self.places.add("privileges.group", node);
                     self.config.privileges.group = Some(node.value.clone());
                 }
-                _ => self.refuse_unknown(node, "general"),
+                _ => self.no_effect(node, "NFD does not know it either"),
             }
         }
     }

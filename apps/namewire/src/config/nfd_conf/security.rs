@@ -1,5 +1,6 @@
 //! Sections `authorizations` and `rib`: who may do what. Nothing here may open more than it says.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,36 +11,65 @@ use super::{Reader, seconds};
 use crate::config::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
 
 impl Reader<'_> {
+    /// As in NFD, nothing that is written here keeps the forwarder from starting.
     fn read_propagate(&mut self, section: &Node) {
         let mut propagate = Propagate { enabled: true, ..Propagate::default() };
         for node in &section.children {
-            if node.key == "timeout" {
-                if let Some(timeout) = self.number(node, 100, 3_600_000) {
-                    propagate.timeout = Duration::from_millis(timeout);
-                }
-                continue;
-            }
-            if node.key == "cost" {
-                propagate.cost = self.number(node, 0, u64::MAX).unwrap_or(propagate.cost);
-                continue;
-            }
             let target = match node.key.as_str() {
+                "cost" => {
+                    propagate.cost = self.cost(node).unwrap_or(propagate.cost);
+                    continue;
+                }
+                "timeout" => {
+                    if let Some(timeout) = self.bounded(node, 100, 3_600_000) {
+                        propagate.timeout = Duration::from_millis(timeout);
+                    }
+                    continue;
+                }
                 "refresh_interval" => &mut propagate.refresh_interval,
                 "base_retry_wait" => &mut propagate.base_retry_wait,
                 "max_retry_wait" => &mut propagate.max_retry_wait,
                 _ => {
-                    self.refuse_unknown(node, "rib.auto_prefix_propagate");
+                    self.no_effect(node, "NFD does not know it either");
                     continue;
                 }
             };
-            if let Some(wait) = self.number(node, 1, WAIT_SECONDS_MAX) {
+            if let Some(wait) = self.bounded(node, 1, WAIT_SECONDS_MAX) {
                 *target = seconds(wait);
             }
         }
         if propagate.base_retry_wait > propagate.max_retry_wait {
-            self.refuse(section, "`base_retry_wait` exceeds `max_retry_wait`");
+            self.warn(
+                section,
+                "`base_retry_wait` exceeds `max_retry_wait`, which holds from the start",
+            );
+            propagate.base_retry_wait = propagate.max_retry_wait;
         }
         self.config.management.propagate = propagate;
+    }
+
+    /// NFD reads a negative number as the one that is as far from the end.
+    fn cost(&mut self, node: &Node) -> Option<u64> {
+        if let Ok(negative @ ..0) = node.value.parse::<i64>() {
+            let cost = negative.cast_unsigned();
+            self.warn(node, format!("`cost` is {cost}, as in NFD"));
+            return Some(cost);
+        }
+        self.bounded(node, 0, u64::MAX)
+    }
+
+    /// A number where NFD takes any: the nearest that can be had. What is no number leaves the default, as
+    /// in NFD.
+    fn bounded(&mut self, node: &Node, min: u64, max: u64) -> Option<u64> {
+        let Ok(number) = node.value.parse::<u64>() else {
+            self.no_effect(node, "it is not a number, and the default holds");
+            return None;
+        };
+        let bounded = number.clamp(min, max);
+        if bounded != number {
+            self.warn(node, format!("`{}` is {bounded}: it is between {min} and {max}", node.key));
+        }
+        Some(bounded)
     }
 
     pub(super) fn read_authorizations(&mut self, section: &Node) {
@@ -87,9 +117,20 @@ impl Reader<'_> {
         }
     }
 
+    /// Trust rules. As in NFD, an anchor whose file is missing vouches for nobody.
+    fn rules(&mut self, section: &Node) -> TrustRules {
+        let mut section = section.clone();
+        section.children.retain(|anchor| {
+            let Some(file) = missing_file(anchor, self.directory) else { return true };
+            let text = "there is no such file: nobody is trusted for it until the next reload";
+            self.warn(file, text);
+            false
+        });
+        rules_of(section, self.directory)
+    }
+
     pub(super) fn read_rib(&mut self, section: &Node) {
         for node in &section.children {
-            let rules = || rules_of(node, self.directory);
             let key = match node.key.as_str() {
                 "localhost_security" => Some("management.localhost_rib"),
                 "localhop_security" => Some("management.localhop_rib"),
@@ -101,10 +142,14 @@ impl Reader<'_> {
                 self.places.add(key, node);
             }
             match node.key.as_str() {
-                "localhost_security" => self.config.management.access.localhost_rib = rules(),
-                "localhop_security" => self.config.management.access.localhop_rib = rules(),
+                "localhost_security" => {
+                    self.config.management.access.localhost_rib = self.rules(node)
+                }
+                "localhop_security" => {
+                    self.config.management.access.localhop_rib = self.rules(node)
+                }
                 "prefix_announcement_validation" => {
-                    self.config.management.access.prefix_announcements = rules();
+                    self.config.management.access.prefix_announcements = self.rules(node);
                 }
                 "auto_prefix_propagate" => self.read_propagate(node),
                 "readvertise_nlsr" => {
@@ -124,7 +169,7 @@ impl Reader<'_> {
 /// The longest time of a key of `auto_prefix_propagate`: a day.
 const WAIT_SECONDS_MAX: u64 = 86_400;
 
-fn rules_of(section: &Node, directory: &Path) -> TrustRules {
+fn rules_of(mut section: Node, directory: &Path) -> TrustRules {
     let is_any = |node: &Node| {
         node.key == "trust-anchor" && node.child("type").is_some_and(|ty| ty.value == "any")
     };
@@ -132,7 +177,6 @@ fn rules_of(section: &Node, directory: &Path) -> TrustRules {
         [] => TrustRules::Nobody,
         [only] if is_any(only) => TrustRules::Any,
         _ => {
-            let mut section = section.clone();
             let anchors = section.children.iter_mut().filter(|node| node.key == "trust-anchor");
             for node in anchors.flat_map(|anchor| &mut anchor.children) {
                 if node.key == "file-name" || node.key == "dir" {
@@ -142,4 +186,14 @@ fn rules_of(section: &Node, directory: &Path) -> TrustRules {
             TrustRules::Inline { text: section.children_to_text(), directory: PathBuf::new() }
         }
     }
+}
+
+/// The file that a trust anchor names, where there is none of that name.
+fn missing_file<'n>(anchor: &'n Node, directory: &Path) -> Option<&'n Node> {
+    let of_key = |key: &str| anchor.children.iter().find(|node| node.key.eq_ignore_ascii_case(key));
+    let is_anchor = anchor.key.eq_ignore_ascii_case("trust-anchor");
+    let is_file = of_key("type").is_some_and(|ty| ty.value.eq_ignore_ascii_case("file"));
+    let file = of_key("file-name").filter(|_| is_anchor && is_file)?;
+    let found = std::fs::metadata(directory.join(&file.value));
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound).then_some(file)
 }

@@ -7,7 +7,11 @@ use super::*;
 use crate::config::{AuthorizedSigner, Ethernet, InterfaceRule, Multicast, TrustRules};
 
 fn read(text: &str) -> Result<NfdConf, NfdConfError> {
-    parse("nfd.conf", text, Path::new("/etc/ndn"), &mut |_| Err("no file".to_owned()))
+    read_in(Path::new("/etc/ndn"), text)
+}
+
+fn read_in(directory: &Path, text: &str) -> Result<NfdConf, NfdConfError> {
+    parse("nfd.conf", text, directory, &mut |_| Err("no file".to_owned()))
 }
 
 pub(super) fn config(text: &str) -> Config {
@@ -110,14 +114,33 @@ fn privileges_and_trust_rules() {
            localhop_security { rule { id x for interest checker { type hierarchical } }
              trust-anchor { type file file-name keys/root.ndncert } } }",
     );
-    let access = config(&text).management.access;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::create_dir(path("keys")).unwrap();
+    std::fs::write(path("keys/root.ndncert"), "").unwrap();
+    let access = read_in(directory.path(), &text).unwrap().config.management.access;
     let [admin, anybody] = &access.authorizations[..] else { panic!("{access:?}") };
-    assert_eq!(admin.signer, AuthorizedSigner::Certificate("/etc/ndn/keys/admin.ndncert".into()));
+    assert_eq!(admin.signer, AuthorizedSigner::Certificate(path("keys/admin.ndncert")));
     assert_eq!(admin.privileges.len(), 2);
     assert_eq!(anybody.signer, AuthorizedSigner::Any);
     assert_eq!(access.localhost_rib, TrustRules::Any);
     let TrustRules::Inline { text, .. } = &access.localhop_rib else { panic!() };
-    assert!(text.contains("/etc/ndn/keys/root.ndncert"), "{text}");
+    assert!(text.contains(path("keys/root.ndncert").to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn an_anchor_whose_file_is_missing_vouches_for_nobody() {
+    let anchor = "trust-anchor {\n type file\n file-name none.ndncert\n }";
+    let rules = |more: &str| {
+        let text = with_unix(&format!("rib {{ localhost_security {{\n{anchor}\n{more} }} }}"));
+        let told = warnings(&text);
+        assert!(told.len() == 1 && told[0].starts_with("nfd.conf:4: "), "{told:?}");
+        config(&text).management.access.localhost_rib
+    };
+    assert_eq!(rules(""), TrustRules::Nobody);
+    let rule = "rule { id x for interest checker { type hierarchical } }";
+    let TrustRules::Inline { text, .. } = rules(rule) else { panic!() };
+    assert!(text.contains("hierarchical") && !text.contains("anchor"), "{text}");
 }
 
 #[test]
@@ -162,7 +185,9 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("rib {\n localhop_security { trust-anchor { type any } }\n auto_prefix_propagate x\n}", 3),
         ("mw-nfd {\n forwarding-worker-core-assign a-b\n}", 2),
         ("mw-nfd {\n forwarding-worker-core-assign 1,1\n}", 2),
-        ("general {\n shell /bin/sh\n}", 2),
+        ("face_system {\n tcp {\n port 0\n}\n}", 3),
+        ("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4),
+        ("face_system {\n udp {\n mcast_port 6363\n}\n}", 3),
         ("face_system {\n", 1),
     ] {
         let problems = problems(&with_unix(text));
@@ -211,7 +236,7 @@ fn ethernet_is_on_if_there_is_a_section() {
     assert_eq!(own.interfaces, [InterfaceRule::Any]);
     assert_eq!(own.multicast_interfaces, ["eth*".parse().unwrap()]);
     assert_eq!(own.multicast_except, ["02:00:5e:10:00:01".parse().unwrap()]);
-    for wrong in ["mcast_group 02:00:5e:00:17:aa", "mcast_group x", "idle_timeout 0", "port 1"] {
+    for wrong in ["mcast_group 02:00:5e:00:17:aa", "mcast_group x", "idle_timeout -1", "port 1"] {
         let text = with_unix(&format!("face_system {{ ether {{ {wrong} }} }}"));
         assert_eq!(problems(&text).len(), 1, "{wrong}");
     }
@@ -305,10 +330,57 @@ fn prefixes_are_registered_with_a_gateway() {
     assert_eq!(all.refresh_interval, Duration::from_secs(300));
     let waits = (all.base_retry_wait, all.max_retry_wait);
     assert_eq!(waits, (Duration::from_secs(10), Duration::from_secs(100)));
-    for wrong in ["cost x", "refresh_interval 0", "nonsense 1", "base_retry_wait 4000"] {
-        let text = rib(&format!("auto_prefix_propagate {{ {wrong} }}"));
-        assert!(!problems(&text).is_empty(), "{wrong}");
+}
+
+#[test]
+fn what_nfd_refuses_and_we_take() {
+    let twice = "face_system { tcp { port 7000 }\n tcp { port 7001 } }";
+    assert_eq!(config(twice).listeners.tcp.port, 7001);
+    let mut include = |_: &str| Ok("tables {\n cs_max_packets 7\n}".to_owned());
+    let text = with_unix("#include tables.conf");
+    let read = parse("nfd.conf", &text, Path::new(""), &mut include).unwrap();
+    assert_eq!(read.config.tables.cs.capacity_packets, 7);
+    let text = "face_system { tcp { local { whitelist {\n ifname lo\n} } } }";
+    assert!(!config(text).listeners.tcp.loopback_is_local && !warnings(text).is_empty());
+    assert!(config(&with_unix("")).management.access.authorizations.is_empty());
+}
+
+#[test]
+fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
+    let told = |text: &str, line: usize| {
+        let text = with_unix(text);
+        let warnings = warnings(&text);
+        let begins = format!("nfd.conf:{line}: ");
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&begins), "{text}: {warnings:?}");
+        config(&text)
+    };
+    told("general {\n shell /bin/sh\n}", 2);
+    let day = Duration::from_secs(86_400);
+    for timeout in [0, 86_401, u32::MAX] {
+        let text = format!("face_system {{ udp {{\n idle_timeout {timeout}\n}} }}");
+        assert_eq!(told(&text, 2).faces.idle_timeout, day, "{timeout}");
     }
+    let ethernet = told("face_system { ether {\n idle_timeout 0\n} }", 2).listeners.ethernet;
+    assert_eq!(ethernet.idle_timeout, day);
+    for section in ["tcp", "udp"] {
+        let text = format!("face_system {{ {section} {{\n listen no\n port 0\n}} }}");
+        let listeners = told(&text, 3).listeners;
+        assert!(!listeners.tcp.enabled && !listeners.udp.enabled);
+    }
+    let propagate = |key: &str| {
+        let text = format!("rib {{ auto_prefix_propagate {{\n {key}\n}} }}");
+        told(&text, 2).management.propagate
+    };
+    let default = crate::config::Propagate { enabled: true, ..crate::config::Propagate::default() };
+    assert_eq!(propagate("cost -1").cost, u64::MAX);
+    assert_eq!(propagate("timeout 0").timeout, Duration::from_millis(100));
+    assert_eq!(propagate("refresh_interval 0").refresh_interval, Duration::from_secs(1));
+    for without_effect in ["cost x", "timeout -1", "refresh_interval many", "nonsense 1"] {
+        assert_eq!(propagate(without_effect), default, "{without_effect}");
+    }
+    let text = "rib {\n auto_prefix_propagate {\n base_retry_wait 100\n max_retry_wait 10\n} }";
+    let waits = told(text, 2).management.propagate;
+    assert_eq!((waits.base_retry_wait, waits.max_retry_wait), (waits.max_retry_wait, seconds(10)));
 }
 
 #[test]

@@ -323,7 +323,8 @@ impl Control {
         reason: &str,
     ) {
         if let Some(ticket) = self.take_ticket(ticket) {
-            let failure = FaceCreationError { code, reason: reason.to_owned() };
+            let reason = crate::text::without_numbers(reason);
+            let failure = FaceCreationError { code, reason };
             self.state.face_creation_done(now, ticket, Err(failure));
         }
     }
