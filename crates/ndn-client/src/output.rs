@@ -140,6 +140,11 @@ impl Output {
         self.taken_len = 0;
     }
 
+    /// Whether there is a connection now.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
     pub(crate) fn set_connected(&mut self, connected: bool) {
         self.pieces.clear();
         (self.queued_len, self.taken_len) = (0, 0);

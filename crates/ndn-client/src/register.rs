@@ -131,6 +131,10 @@ impl Registration {
         if !std::mem::take(&mut self.registered) {
             return Ok(());
         }
+        // The route has gone with the connection, and nobody might be there for long.
+        if !self.endpoint.shared().lock().output.is_connected() {
+            return Ok(());
+        }
         let parameters = prefix_parameters(&self.prefix);
         self.endpoint.management().command(Verb::RibUnregister, &parameters).await.map(|_| ())
     }

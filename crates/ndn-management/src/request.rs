@@ -3,10 +3,12 @@
 use ndn_packet::Name;
 
 use crate::announcement::ANNOUNCEMENT_COST;
-use crate::command::{Command, ParameterError, Verb};
+use crate::command::{Command, ParameterError, TopPrefix, Verb};
 use crate::face_uri::FaceUri;
 use crate::response::{ControlResponse, status};
-use crate::types::{FaceDriver, FacePersistency, cs_flag, face_flag, route_origin};
+use crate::types::{
+    FACE_ID_INTERNAL, FaceDriver, FacePersistency, cs_flag, face_flag, route_origin,
+};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.
@@ -241,6 +243,21 @@ impl Request {
                 | Self::RibUnregister { .. }
                 | Self::RibAnnounce { .. }
         )
+    }
+
+    /// Whether it is about the route by which commands come to management.
+    pub(crate) fn is_about_management(&self) -> bool {
+        match self {
+            Self::FibAddNextHop { prefix, face_id, .. }
+            | Self::FibRemoveNextHop { prefix, face_id }
+            | Self::RibRegister { prefix, face_id, .. }
+            | Self::RibUnregister { prefix, face_id, .. } => {
+                *face_id == FACE_ID_INTERNAL
+                    && prefix.len() == TopPrefix::LEN
+                    && TopPrefix::of(prefix.as_ref()).is_some()
+            }
+            _ => false,
+        }
     }
 
     fn new(verb: Verb, parameters: &ControlParameters) -> Result<Self, ControlResponse> {

@@ -88,6 +88,10 @@ impl ControlState {
         // What it asks for may have come about in a slice of a removal for which nobody waited until now.
         self.is_awaited |= request.is_about_next_hops();
         let outcome = match request {
+            // NFD lets a next hop of its own be removed, and answers nobody from then on.
+            request if request.is_about_management() => {
+                Outcome::reply(status::CONFLICT, "Management's own route cannot be changed")
+            }
             Request::FaceCreate { remote, local, persistency, options } => {
                 let specification = FaceSpecification { remote, local, persistency, options };
                 self.create_face(executing, specification)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::strategy_name::StrategyError;
-use crate::types::{PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
+use crate::types::{FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
 
 #[test]
 fn an_application_registers_and_unregisters_its_own_face() {
@@ -367,4 +367,26 @@ fn what_a_forwarder_starts_with() {
         of("/localhost/nfd", "best-route"),
     ];
     assert_eq!(choices, expected);
+}
+
+#[test]
+fn the_route_to_management_stays() {
+    let mut harness = Harness::new();
+    let own = ControlParameters {
+        name: Some(name("/localhost/nfd")),
+        face_id: Some(FACE_ID_INTERNAL),
+        ..ControlParameters::default()
+    };
+    let expiring = ControlParameters { expiration_period_ms: Some(1), ..own.clone() };
+    for (verb, parameters) in [
+        (Verb::RibUnregister, &own),
+        (Verb::RibRegister, &expiring),
+        (Verb::FibRemoveNextHop, &own),
+        (Verb::FibAddNextHop, &own),
+    ] {
+        assert_eq!(harness.command(APP, verb, parameters).code, 409, "{verb:?}");
+        assert_eq!(harness.take_actions(), []);
+    }
+    let below = ControlParameters { name: Some(name("/localhost/nfd/x")), ..own };
+    assert_eq!(harness.command(APP, Verb::RibRegister, &below).code, 200);
 }
