@@ -256,7 +256,14 @@ impl Request {
                     && prefix.len() == TopPrefix::LEN
                     && TopPrefix::of(prefix.as_ref()).is_some()
             }
-            _ => false,
+            Self::FaceCreate { .. }
+            | Self::FaceUpdate { .. }
+            | Self::FaceDestroy { .. }
+            | Self::CsConfig { .. }
+            | Self::CsErase { .. }
+            | Self::StrategySet { .. }
+            | Self::StrategyUnset { .. }
+            | Self::RibAnnounce { .. } => false,
         }
     }
 
