@@ -74,12 +74,11 @@ fn faces_that_cannot_be_are_refused() {
         ("tcp4://127.0.0.1:1", 1),
     ] {
         let output = forwarder.run(&["face", "create", uri]);
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{uri}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{uri}: {said}");
+        let is_connection = uri.starts_with("tcp4");
+        assert_eq!(is_connection, said.contains("Cannot connect to 127.0.0.1:1: "), "{said}");
+        assert!(!said.contains("os error"), "{said}");
     }
 }
 
