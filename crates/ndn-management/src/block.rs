@@ -58,8 +58,9 @@ impl<'a> OrderedFields<'a> {
         self.required(ty)?.text().map(str::to_owned)
     }
 
-    pub(crate) fn optional_text(&mut self, ty: u32) -> Result<Option<String>, DecodeError> {
-        self.optional(ty)?.map(|tlv| tlv.text().map(str::to_owned)).transpose()
+    /// A text that may be anything: what is no UTF-8 in it is replaced.
+    pub(crate) fn optional_lossy_text(&mut self, ty: u32) -> Result<Option<String>, DecodeError> {
+        Ok(self.optional(ty)?.map(lossy_text_of))
     }
 
     pub(crate) fn name(&mut self) -> Result<Name, DecodeError> {
@@ -75,14 +76,6 @@ impl<'a> OrderedFields<'a> {
         let tlv = self.required(ty)?;
         variant_of(tlv, from_number)
     }
-
-    pub(crate) fn optional_variant<T>(
-        &mut self,
-        ty: u32,
-        from_number: fn(u64) -> Option<T>,
-    ) -> Result<Option<T>, DecodeError> {
-        self.optional(ty)?.map(|tlv| variant_of(tlv, from_number)).transpose()
-    }
 }
 
 fn offset(reader: &Reader<'_>) -> u32 {
@@ -91,6 +84,11 @@ fn offset(reader: &Reader<'_>) -> u32 {
 
 fn variant_of<T>(tlv: Tlv<'_>, from_number: fn(u64) -> Option<T>) -> Result<T, DecodeError> {
     from_number(tlv.number()?).ok_or_else(|| tlv.invalid_value())
+}
+
+/// The text of an element, in which what is no UTF-8 is replaced.
+pub(crate) fn lossy_text_of(tlv: Tlv<'_>) -> String {
+    String::from_utf8_lossy(tlv.value()).into_owned()
 }
 
 /// The name that a Name element holds.

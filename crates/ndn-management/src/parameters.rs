@@ -117,8 +117,9 @@ impl ControlParameters {
         match tlv.ty() {
             types::NAME => set(&mut self.name, block::name_of(tlv)?),
             numbers::FACE_ID => set(&mut self.face_id, tlv.number()?),
-            numbers::URI => set(&mut self.uri, tlv.text()?.to_owned()),
-            numbers::LOCAL_URI => set(&mut self.local_uri, tlv.text()?.to_owned()),
+            // Commands say what is wrong with it, as NFD's do.
+            numbers::URI => set(&mut self.uri, block::lossy_text_of(tlv)),
+            numbers::LOCAL_URI => set(&mut self.local_uri, block::lossy_text_of(tlv)),
             numbers::ORIGIN => set(&mut self.origin, origin_of(tlv)?),
             numbers::COST => set(&mut self.cost, tlv.number()?),
             numbers::CAPACITY => set(&mut self.capacity, tlv.number()?),

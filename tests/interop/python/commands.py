@@ -25,6 +25,11 @@ def element(kind, value):
     return bytes([kind, len(value)]) + value
 
 
+def text(kind):
+    """Of a string in which a surrogate stands for a byte that is no UTF-8."""
+    return lambda value: element(kind, value.encode(errors="surrogateescape"))
+
+
 def uint(kind):
     return lambda value: element(kind, number(value))
 
@@ -33,8 +38,8 @@ def uint(kind):
 FIELDS = {
     "Name": lambda value: bytes(Name.to_bytes(value)),
     "FaceId": uint(105),
-    "Uri": lambda value: element(114, value.encode()),
-    "LocalUri": lambda value: element(129, value.encode()),
+    "Uri": text(114),
+    "LocalUri": text(129),
     "Origin": uint(111),
     "Cost": uint(106),
     "Capacity": uint(131),
@@ -106,9 +111,11 @@ def commands():
         yield "faces/update", fields
     for uri in (
         "nonsense", "udp://127.0.0.1:9", "udp4://127.0.0.1", "xyz://a", "unix:///tmp/x", "fd://5",
-        "ether://[01:00:5e:00:17:aa]",
+        "ether://[01:00:5e:00:17:aa]", "udp6://[fe80::1]:4", "udp6://[2001:db8::1%lo]:4",
+        "udp4://\udcff:1", "\udcff",
     ):
         yield "faces/create", {"Uri": uri}
+    yield "rib/register", {"Name": "/x", "Uri": "\udcff"}
 
 
 class Response(TlvModel):

@@ -190,12 +190,12 @@ pub struct FaceQueryFilter {
     pub remote_uri: Option<String>,
     /// Whole local face URI.
     pub local_uri: Option<String>,
-    /// Scope.
-    pub scope: Option<FaceScope>,
-    /// Persistency.
-    pub persistency: Option<FacePersistency>,
-    /// Link type.
-    pub link_type: Option<LinkType>,
+    /// Number of a scope; no face has one that is unknown.
+    pub scope: Option<u64>,
+    /// Number of a persistency, likewise.
+    pub persistency: Option<u64>,
+    /// Number of a link type, likewise.
+    pub link_type: Option<u64>,
 }
 
 impl FaceQueryFilter {
@@ -211,9 +211,9 @@ impl FaceQueryFilter {
             && self.uri_scheme.as_deref().is_none_or(scheme_matches)
             && self.remote_uri.as_ref().is_none_or(|uri| *uri == face.remote_uri)
             && self.local_uri.as_ref().is_none_or(|uri| *uri == face.local_uri)
-            && self.scope.is_none_or(|scope| scope == face.scope)
-            && self.persistency.is_none_or(|persistency| persistency == face.persistency)
-            && self.link_type.is_none_or(|link_type| link_type == face.link_type)
+            && self.scope.is_none_or(|scope| scope == face.scope.number())
+            && self.persistency.is_none_or(|number| number == face.persistency.number())
+            && self.link_type.is_none_or(|number| number == face.link_type.number())
     }
 }
 
@@ -226,21 +226,9 @@ impl DatasetItem for FaceQueryFilter {
             block::append_optional_text(out, numbers::URI_SCHEME, self.uri_scheme.as_deref());
             block::append_optional_text(out, numbers::URI, self.remote_uri.as_deref());
             block::append_optional_text(out, numbers::LOCAL_URI, self.local_uri.as_deref());
-            block::append_optional_number(
-                out,
-                numbers::FACE_SCOPE,
-                self.scope.map(FaceScope::number),
-            );
-            block::append_optional_number(
-                out,
-                numbers::FACE_PERSISTENCY,
-                self.persistency.map(FacePersistency::number),
-            );
-            block::append_optional_number(
-                out,
-                numbers::LINK_TYPE,
-                self.link_type.map(LinkType::number),
-            );
+            block::append_optional_number(out, numbers::FACE_SCOPE, self.scope);
+            block::append_optional_number(out, numbers::FACE_PERSISTENCY, self.persistency);
+            block::append_optional_number(out, numbers::LINK_TYPE, self.link_type);
         });
     }
 
@@ -248,13 +236,12 @@ impl DatasetItem for FaceQueryFilter {
         let mut fields = OrderedFields::new(block.reader());
         Ok(Self {
             face_id: fields.optional_number(numbers::FACE_ID)?,
-            uri_scheme: fields.optional_text(numbers::URI_SCHEME)?,
-            remote_uri: fields.optional_text(numbers::URI)?,
-            local_uri: fields.optional_text(numbers::LOCAL_URI)?,
-            scope: fields.optional_variant(numbers::FACE_SCOPE, FaceScope::from_number)?,
-            persistency: fields
-                .optional_variant(numbers::FACE_PERSISTENCY, FacePersistency::from_number)?,
-            link_type: fields.optional_variant(numbers::LINK_TYPE, LinkType::from_number)?,
+            uri_scheme: fields.optional_lossy_text(numbers::URI_SCHEME)?,
+            remote_uri: fields.optional_lossy_text(numbers::URI)?,
+            local_uri: fields.optional_lossy_text(numbers::LOCAL_URI)?,
+            scope: fields.optional_number(numbers::FACE_SCOPE)?,
+            persistency: fields.optional_number(numbers::FACE_PERSISTENCY)?,
+            link_type: fields.optional_number(numbers::LINK_TYPE)?,
         })
     }
 }

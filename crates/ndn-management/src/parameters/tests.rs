@@ -122,7 +122,6 @@ fn malformed_blocks_are_refused() {
         "6805 6903000001",    // a number of three bytes
         "6803 690101 00",     // trailing byte
         "6703 690101",        // another type
-        "6803 7201ff",        // text that is not UTF-8
         "6802 6b00",          // strategy without a name
         "6804 6b020702",      // name longer than its parent
         "6804 07020805",      // component longer than its name
@@ -132,6 +131,9 @@ fn malformed_blocks_are_refused() {
         assert!(ControlParameters::decode(&hex(wire)).is_err(), "{wire}");
     }
     assert_eq!(ControlParameters::decode(&hex("6800")).unwrap(), ControlParameters::default());
+    // Whether a text is a face URI is not looked at here, as in NFD.
+    let uri = ControlParameters::decode(&hex("6803 7201ff")).unwrap().uri;
+    assert_eq!(uri.as_deref(), Some("\u{fffd}"));
 }
 
 #[test]

@@ -57,7 +57,8 @@ fn faces() {
     assert_eq!(faces[3].counters.in_interests, APP);
     assert_eq!((faces[4].expiration_period_ms, faces[4].mtu), (Some(600), Some(8800)));
 
-    let filter = FaceQueryFilter { scope: Some(FaceScope::NonLocal), ..FaceQueryFilter::default() };
+    let filter =
+        FaceQueryFilter { scope: Some(FaceScope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let faces: Vec<FaceStatus> = decode_dataset(&fetch(&mut harness, &query)).unwrap();
     assert_eq!(faces.len(), 1);
@@ -83,7 +84,8 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
     }
     harness.run();
     harness.sent.clear();
-    let filter = FaceQueryFilter { scope: Some(FaceScope::NonLocal), ..FaceQueryFilter::default() };
+    let filter =
+        FaceQueryFilter { scope: Some(FaceScope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
     // Whoever asks again meanwhile asks for the same.
@@ -159,7 +161,7 @@ fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_name
         assert_eq!(ids, expected);
         assert_eq!(harness.telemetry.face_reads.get(), expected.len());
     }
-    let filter = FaceQueryFilter { scope: Some(FaceScope::Local), ..any };
+    let filter = FaceQueryFilter { scope: Some(FaceScope::Local.number()), ..any };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
     assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });

@@ -19,8 +19,10 @@ const LIFETIME: Duration = Duration::from_secs(4);
 /// The hub that somebody on a link knows of. Nobody proves that it is one.
 pub(super) async fn ask(endpoint: &Endpoint) -> Outcome<FaceUri> {
     let management = endpoint.management();
-    let filter =
-        FaceQueryFilter { link_type: Some(LinkType::MultiAccess), ..FaceQueryFilter::default() };
+    let filter = FaceQueryFilter {
+        link_type: Some(LinkType::MultiAccess.number()),
+        ..FaceQueryFilter::default()
+    };
     let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceQuery(filter)).await?;
     let prefix = name(HUB_PREFIX).map_err(Failure::Failed)?;
     let mut refusal = "the forwarder has no multicast face".to_owned();
