@@ -76,11 +76,7 @@ pub(super) fn near_end(remote: &FaceUri, local: &FaceUri) -> FaceUri {
 
 /// An error of the system in words, without its number.
 pub(super) fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error ") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    crate::text::without_numbers(&error.to_string())
 }
 
 #[cfg(test)]
