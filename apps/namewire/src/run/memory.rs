@@ -16,14 +16,33 @@ pub(super) fn warn_of_capacity(pool: &Pool, workers: usize) {
             "pool.capacity is less than the workers need, and they take what they need"
         );
     }
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
+    let memory = system_bytes();
     if pool.exceeds(memory) {
         tracing::warn!(
             capacity = %pool.capacity, memory_mib = memory >> 20,
             "pool.capacity is more memory than this system has"
         );
     }
+}
+
+/// Bytes for packets in the Content Store that this system can promise: of `wanted`, three quarters of its memory
+/// at most, as the kernel refuses to promise more than there is.
+pub(super) fn cs_bytes(wanted: usize) -> usize {
+    let most = usize::try_from(system_bytes() / 4 * 3).unwrap_or(usize::MAX);
+    if wanted > most {
+        tracing::warn!(
+            wanted_mib = wanted >> 20,
+            taken_mib = most >> 20,
+            "the Content Store cannot have more than three quarters of the memory: it holds as many packets as fit"
+        );
+    }
+    wanted.min(most)
+}
+
+/// The memory of this system, bytes.
+fn system_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram.saturating_mul(u64::from(system.mem_unit))
 }
 
 /// Logs what pages each NUMA node gave for the packet buffers of its workers.
@@ -45,5 +64,17 @@ pub(super) fn tell(places: &[Place], dataplane: &Dataplane) {
             ordinary_mib = mebibytes(pages.ordinary_bytes),
             "packet buffers"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_store_is_promised_no_more_than_there_is() {
+        assert_eq!(cs_bytes(1 << 20), 1 << 20);
+        let most = cs_bytes(usize::MAX);
+        assert!(most > 1 << 20 && (most as u64) < system_bytes(), "{most}");
     }
 }

@@ -111,9 +111,10 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfi
     let now = Timestamp::from_nanos(clock::now());
     let packets = cs_capacity_max(config).div_ceil(count);
     let bytes = match tables.cs.capacity_bytes {
-        Some(size) => usize::try_from(share(size.0, count)).unwrap_or(usize::MAX),
-        None => packets.saturating_mul(CS_BYTES_PER_PACKET),
+        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
+        None => cs_capacity_max(config).saturating_mul(CS_BYTES_PER_PACKET),
     };
+    let bytes = super::memory::cs_bytes(bytes).div_ceil(count);
     let pit_capacity = tables.pit_capacity.div_ceil(count);
     let pit_entries = saturate(pit_capacity as u64);
     let sized = PcctConfig::with_capacity(pit_entries, saturate(packets as u64), now);
