@@ -3,7 +3,8 @@
 //! Between each two workers there are three rings each way: for Data, for Nacks and for Interests.
 //! Data and Nacks are taken first, because dropping one wastes all the work that was done for it.
 //! A ring that is full drops and counts, but a worker reads no more while there is little room in it.
-//! A worker that sleeps is woken once for what was sent between two writes of the sender.
+//! A worker that sleeps is woken for a burst, or for what has waited for some time, when the sender writes; and
+//! for all before the sender waits.
 
 mod message;
 mod outbound;
