@@ -23,7 +23,7 @@ pub fn sha256(bytes: &[u8]) -> Sha256Digest {
 /// takes.
 #[must_use]
 pub fn sha256_pair(one: &[u8], other: &[u8]) -> [Sha256Digest; 2] {
-    ndn_sys::sha256::pair(one, other).unwrap_or_else(|| [sha256(one), sha256(other)])
+    ndn_sha256::pair(one, other).unwrap_or_else(|| [sha256(one), sha256(other)])
 }
 
 /// SHA-1 of `bytes`, for protocols that use it where it protects nothing, as the handshake of

@@ -16,7 +16,6 @@
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
-//! | [`sha256`] | SHA-256 of two inputs at a time, by instructions of the processor |
 //! | [`topology`] | processors, cores and NUMA nodes that the process may use |
 //! | [`privileges`] | users, and becoming one with fewer rights |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
@@ -35,7 +34,6 @@ pub mod poll;
 mod prefetch;
 pub mod privileges;
 pub mod seqpacket;
-pub mod sha256;
 pub mod shared_memory;
 mod socket;
 pub mod stream;
