@@ -30,10 +30,14 @@ pub enum Peer {
     Ndnts,
     /// ndn-js.
     NdnJs,
+    /// A producer on ndn-js with the library's own names (the older convention) and without metadata.
+    NdnJsMarked,
     /// The ndn-app crate.
     NdnApp,
     /// `ndnputchunks` and `ndncatchunks` of ndn-tools.
     Chunks,
+    /// `ndnputchunks` with names of the older convention.
+    ChunksMarked,
     /// `ndnd put` and `ndnd cat`.
     Ndnd,
 }
@@ -62,8 +66,10 @@ impl Peer {
             Self::Python => "python-ndn",
             Self::Ndnts => "ndnts",
             Self::NdnJs => "ndn-js",
+            Self::NdnJsMarked => "ndn-js-marked",
             Self::NdnApp => "ndn-app",
             Self::Chunks => "ndn-tools",
+            Self::ChunksMarked => "ndn-tools-marked",
             Self::Ndnd => "ndnd",
         }
     }
@@ -136,10 +142,13 @@ impl Peer {
         );
         match self {
             // These two print what they fetch.
-            Self::Chunks | Self::Ndnd => output.stdout,
-            Self::Namewire | Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
-                std::fs::read(&out).expect("the fetched file")
-            }
+            Self::Chunks | Self::ChunksMarked | Self::Ndnd => output.stdout,
+            Self::Namewire
+            | Self::Python
+            | Self::Ndnts
+            | Self::NdnJs
+            | Self::NdnJsMarked
+            | Self::NdnApp => std::fs::read(&out).expect("the fetched file"),
         }
     }
 
@@ -156,11 +165,15 @@ impl Peer {
                 shell("exec ndnputchunks -s 7000 \"$1\" < \"$2\" 2>&1", prefix, file),
                 "Published ",
             ),
+            Self::ChunksMarked => (
+                shell("exec ndnputchunks -N marker -s 7000 \"$1\" < \"$2\" 2>&1", prefix, file),
+                "Published ",
+            ),
             Self::Ndnd => (
                 shell("exec ndnd put --expose \"$1\" < \"$2\" 2>&1", prefix, file),
                 "Registered route",
             ),
-            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
+            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnJsMarked | Self::NdnApp => {
                 let mut command = self.interop("producer");
                 command.arg(prefix).arg(file);
                 (command, "READY")
@@ -175,7 +188,7 @@ impl Peer {
                 command.args(["get", "--quiet", prefix, "-o"]).arg(out);
                 command
             }
-            Self::Chunks => {
+            Self::Chunks | Self::ChunksMarked => {
                 let mut command = Command::new("ndncatchunks");
                 command.args(["-q", prefix]);
                 command
@@ -185,7 +198,7 @@ impl Peer {
                 command.args(["cat", prefix]);
                 command
             }
-            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnApp => {
+            Self::Python | Self::Ndnts | Self::NdnJs | Self::NdnJsMarked | Self::NdnApp => {
                 let mut command = self.interop("consumer");
                 command.arg(prefix).arg(out);
                 command
@@ -211,13 +224,14 @@ impl Peer {
             }
             Self::Ndnts => script(node().into(), format!("js/{role}.js")),
             Self::NdnJs => script(node().into(), format!("ndnjs/{role}.js")),
+            Self::NdnJsMarked => script(node().into(), format!("ndnjs/marked-{role}.js")),
             Self::NdnApp => {
                 let mut command = Command::new(interop.join("ndn-app/run.sh"));
                 command.env("NDN_APP_BY_LINK", if well_known::is_by_link() { "yes" } else { "" });
                 command.arg(root().join("target/interop/debug").join(role));
                 command
             }
-            Self::Namewire | Self::Chunks | Self::Ndnd => {
+            Self::Namewire | Self::Chunks | Self::ChunksMarked | Self::Ndnd => {
                 unreachable!("{self:?} is not in tests/interop")
             }
         }
@@ -233,10 +247,12 @@ impl Peer {
             Self::Namewire => None,
             Self::Python => wanted(root().join(".venv/bin/python")),
             Self::Ndnts => wanted(root().join("tests/interop/js/node_modules/@ndn/endpoint")),
-            Self::NdnJs => wanted(root().join("tests/interop/ndnjs/node_modules/ndn-js")),
+            Self::NdnJs | Self::NdnJsMarked => {
+                wanted(root().join("tests/interop/ndnjs/node_modules/ndn-js"))
+            }
             Self::NdnApp => wanted(root().join("target/interop/debug/producer"))
                 .or_else(well_known::unreachable),
-            Self::Chunks => {
+            Self::Chunks | Self::ChunksMarked => {
                 (!found_on_path("ndncatchunks")).then(|| "ndncatchunks is not on PATH".to_owned())
             }
             Self::Ndnd => (!found_on_path("ndnd")).then(|| "ndnd is not on PATH".to_owned()),
@@ -245,7 +261,7 @@ impl Peer {
 
     /// Whether the package registries have it, so that it must not be missing where it counts.
     fn is_installable(self) -> bool {
-        !matches!(self, Self::Chunks | Self::Ndnd)
+        !matches!(self, Self::Chunks | Self::ChunksMarked | Self::Ndnd)
     }
 }
 

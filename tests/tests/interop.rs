@@ -103,6 +103,7 @@ mod unix {
         ndn_js_to_ndnts NdnJs Ndnts;
         ndn_js_to_ndn_js NdnJs NdnJs;
         ndn_js_to_ndn_app NdnJs NdnApp;
+        ndn_js_marked_to_namewire NdnJsMarked Namewire;
         ndn_app_to_namewire NdnApp Namewire;
         ndn_app_to_python NdnApp Python;
         ndn_app_to_ndnts NdnApp Ndnts;
@@ -158,6 +159,7 @@ mod on_path {
     matrix! { over_unix:
         chunks_to_chunks Chunks Chunks;
         chunks_to_namewire Chunks Namewire;
+        chunks_marked_to_namewire ChunksMarked Namewire;
         namewire_to_chunks Namewire Chunks;
         chunks_to_python Chunks Python;
         ndnts_to_chunks Ndnts Chunks;

@@ -69,7 +69,7 @@ pub enum FlowEvent {
     Data(ReceivedData),
     /// A Nack of an Interest whose last component is the segment.
     Nack {
-        /// Number in the Interest's last component, of whatever type.
+        /// Number in the Interest's last component: a segment number by either convention, or another one.
         segment: u64,
         /// Reason.
         reason: NackReason,
@@ -251,7 +251,8 @@ impl PendingTable {
         let name = interest.name();
         let mut found = false;
         if let Some(flows) = self.flows.get(name.parent().value())
-            && let Some(segment) = name.last().and_then(|last| last.as_number())
+            && let Some(last) = name.last()
+            && let Some(segment) = last.as_segment_or_marked().or_else(|| last.as_number())
         {
             for flow in flows {
                 found = true;

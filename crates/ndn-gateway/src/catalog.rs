@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
 use ndn_files::{FileMetadata, MetadataError, find_manifest};
-use ndn_packet::Name;
+use ndn_packet::{Convention, Name};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
@@ -262,10 +262,14 @@ fn make_room(entries: &mut HashMap<Name, Shelf>, count_max: usize, weight_max: u
 }
 
 fn validators(name: &Name, metadata: Option<&FileMetadata>) -> Validators {
-    let version = name.as_ref().last().and_then(|last| last.as_version());
-    let tag = match version {
-        Some(version) => format!("\"v{version}\""),
-        None => {
+    let last = name.as_ref().last();
+    let version = last.and_then(|last| last.as_version());
+    let marked = last.and_then(|last| Convention::Marked.version_of(&last));
+    let tag = match (version, marked) {
+        (Some(version), _) => format!("\"v{version}\""),
+        // The same number would be another version.
+        (None, Some(version)) => format!("\"m{version}\""),
+        (None, None) => {
             // Nothing says that there will not be other content under this name.
             let digest = ndn_security::sha256(name.value());
             let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -36,7 +36,7 @@ impl Versions {
     /// # Errors
     /// The version that was verified before, if it is higher.
     pub(crate) fn note(&mut self, name: NameRef<'_>) -> Result<(), u64> {
-        let Some(version) = name.last().and_then(|last| last.as_version()) else {
+        let Some(version) = name.last().and_then(|last| last.as_version_or_marked()) else {
             return Ok(());
         };
         let digest = sha256(name.parent().value());

@@ -33,7 +33,7 @@ pub use data::{ContentType, Data, DataBuilder, DataLayout};
 pub use error::{DecodeError, EncodeError, UriError};
 pub use interest::{Interest, InterestBuilder};
 pub use lp::{LpHeader, LpPacket, NackReason};
-pub use name::{Component, ComponentType, Name, NameRef};
+pub use name::{Component, ComponentType, Convention, Name, NameRef};
 pub use packet::Packet;
 pub use signature::{KeyLocator, SignatureInfo, SignatureType, ValidityPeriod};
 

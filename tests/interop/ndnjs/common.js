@@ -2,6 +2,7 @@
 // after this library's own conventions.
 "use strict";
 
+const { generateKeyPairSync } = require("crypto");
 const ndn = require("ndn-js");
 
 // The library asks for a choice on every Interest otherwise.
@@ -41,9 +42,30 @@ function openFace() {
   throw new Error(`ndn-js has no transport for ${transport}`);
 }
 
+function refused() {
+  console.error("the forwarder refused the prefix");
+  process.exit(1);
+}
+
+/** Registers a prefix with a command of the old form, signed by an RSA key made for the purpose. */
+function register(face, prefix, onInterest) {
+  // The library's own key generation wants a native package; it takes a key that Node has made.
+  const { publicKey, privateKey } = generateKeyPairSync("rsa", {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: "spki", format: "der" },
+    privateKeyEncoding: { type: "pkcs8", format: "der" },
+  });
+  const keyChain = new ndn.KeyChain("pib-memory:", "tpm-memory:");
+  const keyName = new ndn.Name("/interop/ndn-js/KEY/1");
+  keyChain.importSafeBag(new ndn.SafeBag(keyName, new ndn.Blob(privateKey), new ndn.Blob(publicKey)));
+  face.setCommandSigningInfo(keyChain, keyChain.getDefaultCertificateName());
+  face.registerPrefix(prefix, onInterest, refused, () => console.log("READY"));
+}
+
 module.exports = {
   ndn,
   openFace,
+  register,
   METADATA: typed(KEYWORD, Buffer.from("metadata")),
   segment: (number) => typed(SEGMENT, encodeNumber(number)),
   version: (number) => typed(VERSION, encodeNumber(number)),

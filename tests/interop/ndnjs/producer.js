@@ -3,9 +3,9 @@
 // once the forwarder has accepted the prefix; serves until it is terminated.
 "use strict";
 
-const { createHash, generateKeyPairSync } = require("crypto");
+const { createHash } = require("crypto");
 const { readFileSync } = require("fs");
-const { ndn, openFace, METADATA, segment, version, isSegment, usage } = require("./common.js");
+const { ndn, openFace, register, METADATA, segment, version, isSegment, usage } = require("./common.js");
 
 const SEGMENT_BYTES = 7000;
 
@@ -14,7 +14,6 @@ const content = readFileSync(path);
 const last = Math.max(0, Math.ceil(content.length / SEGMENT_BYTES) - 1);
 const prefix = new ndn.Name(prefixUri);
 const versioned = new ndn.Name(prefix).append(version(Date.now() * 1000));
-const keyChain = new ndn.KeyChain("pib-memory:", "tpm-memory:");
 const face = openFace();
 
 function makeData(name, payload, finalSegment, freshnessMs) {
@@ -51,18 +50,4 @@ function onInterest(_prefix, interest) {
   }
 }
 
-function refused() {
-  console.error("the forwarder refused the prefix");
-  process.exit(1);
-}
-
-// The library's own key generation wants a native package; it takes a key that Node has made.
-const { publicKey, privateKey } = generateKeyPairSync("rsa", {
-  modulusLength: 2048,
-  publicKeyEncoding: { type: "spki", format: "der" },
-  privateKeyEncoding: { type: "pkcs8", format: "der" },
-});
-const keyName = new ndn.Name("/interop/ndn-js/KEY/1");
-keyChain.importSafeBag(new ndn.SafeBag(keyName, new ndn.Blob(privateKey), new ndn.Blob(publicKey)));
-face.setCommandSigningInfo(keyChain, keyChain.getDefaultCertificateName());
-face.registerPrefix(prefix, onInterest, refused, () => console.log("READY"));
+register(face, prefix, onInterest);

@@ -10,7 +10,7 @@ use ndn_files::{
     FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
     receive,
 };
-use ndn_packet::Name;
+use ndn_packet::{Convention, Name};
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
@@ -78,6 +78,8 @@ pub(super) struct Already {
 pub(super) struct Fetched {
     /// Name of the object with its version.
     pub(super) name: Name,
+    /// How its segment numbers are written.
+    pub(super) convention: Convention,
     pub(super) already: Already,
     pub(super) progress: FetchProgress,
     /// Packets that did not verify, and came again otherwise.
@@ -147,6 +149,7 @@ pub(super) async fn fetch_found(
         part.begin(None)?;
     }
     let already = Already::default();
+    let convention = known.found.convention();
     let mut stream = endpoint.fetch_found(known.found, 0, &known.fetching);
     let progress = stream.progress();
     let mut chunks = Vec::with_capacity(BATCH);
@@ -158,7 +161,7 @@ pub(super) async fn fetch_found(
     }
     let progress = *progress.borrow();
     let refused = progress.refused;
-    Ok(Fetched { name: stream.name().clone(), already, progress, refused })
+    Ok(Fetched { name: stream.name().clone(), convention, already, progress, refused })
 }
 
 /// Segments that are asked for while their manifest is still on its way, where metadata tell how many there
@@ -225,7 +228,8 @@ async fn positional(
         match received.await {
             Ok(Received { refused }) => {
                 let progress = *progress.borrow();
-                return Ok(Some(Fetched { name, already, progress, refused }));
+                let convention = found.convention();
+                return Ok(Some(Fetched { name, convention, already, progress, refused }));
             }
             Err(ReceiveError::Irregular(_)) => return Ok(None),
             // Who does not know digests yet cannot ask for them, past what a cache holds that is wrong.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
 use ndn_files::{LIST, Workers};
-use ndn_packet::Name;
+use ndn_packet::{Convention, Name};
 use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on, name, positive_duration};
@@ -25,7 +25,10 @@ use super::{range, reach, tree};
 /// Fetch a segmented object
 ///
 /// Finds the latest version of NAME by its RDR metadata or, where there is none, by an Interest for
-/// the prefix, and fetches its segments with a window that adapts to loss and congestion.
+/// the prefix, and fetches its segments with a window that adapts to loss and congestion. Versions and
+/// segment numbers may be components of their own types (`v=7/seg=0`) or, as older programs write them,
+/// begin with a marker (`%FD%07/%00%00`): that is told by the metadata, by the segment that came for
+/// the prefix, or by the version in NAME.
 ///
 /// A file appears under its name when it is complete and verified; one that exists keeps its mode.
 /// When a fetch is interrupted or gets no answer, what has come stays beside it as .FILE.part, with a
@@ -328,7 +331,7 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Fetched { name, already, progress, refused } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused } = &self.fetched;
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
         let resumed = match already.bytes {
             0 => String::new(),
@@ -338,8 +341,12 @@ impl Report {
             0 => String::new(),
             count => format!(", {} did not verify and were replaced", grouped(*count)),
         };
+        let convention = match convention {
+            Convention::Typed => "",
+            Convention::Marked => ", named by the older convention",
+        };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}{refused}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}{refused}{convention}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -349,10 +356,11 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Fetched { name, already, progress, refused } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused } = &self.fetched;
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         json!({
             "name": name.to_string(),
+            "convention": convention.to_string(),
             "bytes": progress.bytes,
             "segments": progress.segments,
             "resumed_bytes": already.bytes,

@@ -77,8 +77,10 @@ pub(super) async fn fetch(
     let mut segment = first_segment + already.segments;
     if segment * segment_size >= end {
         let progress = FetchProgress::default();
-        return Ok(Fetched { name: found.name().clone(), already, progress, refused: 0 });
+        let (name, convention) = (found.name().clone(), found.convention());
+        return Ok(Fetched { name, convention, already, progress, refused: 0 });
     }
+    let convention = found.convention();
     let mut stream = endpoint.fetch_found(found, segment, &fetching);
     let progress = stream.progress();
     while segment * segment_size < end {
@@ -106,7 +108,7 @@ pub(super) async fn fetch(
     // What was asked for, not the segments that it lies in.
     let bytes = end - range.first - already.bytes;
     let progress = FetchProgress { bytes, ..*progress.borrow() };
-    Ok(Fetched { name, already, progress, refused: progress.refused })
+    Ok(Fetched { name, convention, already, progress, refused: progress.refused })
 }
 
 /// What an interrupted fetch of the same bytes has left.

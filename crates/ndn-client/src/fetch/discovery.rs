@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, ContentType, Name, NameRef, types};
+use ndn_packet::{Component, ContentType, Convention, Name, NameRef, types};
 
 use super::{FetchError, FetchOptions, Verification};
 use crate::endpoint::Endpoint;
@@ -18,7 +18,8 @@ const METADATA_HEAD_START: Duration = Duration::from_millis(300);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
     /// By the name itself if it ends in a version; otherwise by metadata, and by the object's prefix
-    /// where nobody answers for metadata.
+    /// where nobody answers for metadata. By the prefix, and at once, if it ends in what is a version by
+    /// [`Convention::Marked`] or another component that looks like one.
     #[default]
     Auto,
     /// RDR metadata only.
@@ -34,6 +35,8 @@ pub enum Discovery {
 pub struct FoundObject {
     /// The name that segment numbers follow.
     pub(crate) prefix: Name,
+    /// How they are written.
+    pub(crate) convention: Convention,
     /// Final segment, if it is known already.
     pub(crate) final_segment: Option<u64>,
     /// A segment, or the whole object, that came on the way.
@@ -47,9 +50,16 @@ pub struct FoundObject {
 }
 
 impl FoundObject {
+    /// Segment numbers are written as the version at the end of the name is.
     fn of_name(prefix: Name) -> Self {
+        let convention = if ends_in_marked_version(prefix.as_ref()) {
+            Convention::Marked
+        } else {
+            Convention::Typed
+        };
         Self {
             prefix,
+            convention,
             final_segment: None,
             data: None,
             whole: false,
@@ -84,6 +94,21 @@ impl FoundObject {
         &self.prefix
     }
 
+    /// How segment numbers are written behind the name: as in the segment that was found by the prefix,
+    /// otherwise as in the FinalBlockId that metadata tell, otherwise as the version at the end of the name.
+    #[must_use]
+    pub fn convention(&self) -> Convention {
+        self.convention
+    }
+
+    /// The name of a segment.
+    #[must_use]
+    pub fn segment_name(&self, segment: u64) -> Name {
+        let mut name = self.prefix.clone();
+        self.convention.push_segment(&mut name, segment);
+        name
+    }
+
     /// The final segment, as far as is known.
     #[must_use]
     pub fn final_segment(&self) -> Option<u64> {
@@ -92,7 +117,7 @@ impl FoundObject {
 
     /// Takes note of the final segment that a segment tells in its FinalBlockId, unless it is known.
     pub fn note_final_segment(&mut self, segment: &ReceivedData) {
-        let told = segment.data().final_block_id().and_then(|last| last.as_segment());
+        let told = segment.data().final_block_id().and_then(|last| last.as_segment_or_marked());
         self.final_segment = self.final_segment.or(told);
     }
 
@@ -116,7 +141,10 @@ pub(crate) async fn discover(
         Discovery::Auto => {
             // Both together take no longer than one of them may.
             let patience = options.lifetime.saturating_mul(options.discovery_attempts());
-            let head_start = METADATA_HEAD_START.min(patience / 2);
+            // What looks like a version of the older convention most likely is one.
+            let is_version = ends_in_marked_version(name.as_ref());
+            let head_start =
+                if is_version { Duration::ZERO } else { METADATA_HEAD_START.min(patience / 2) };
             let metadata = by_metadata(endpoint, name, options);
             let prefix = async {
                 tokio::time::sleep(head_start).await;
@@ -139,7 +167,15 @@ pub(crate) async fn discover(
                     Err(_) => prefix.await,
                     found => found,
                 },
-                found = &mut prefix => if found.is_ok() { found } else { metadata.await },
+                found = &mut prefix => match found {
+                    Ok(found) => Ok(found),
+                    // That nobody has metadata says less than that what came does not verify.
+                    Err(error @ FetchError::Verification { .. }) => match metadata.await {
+                        Err(FetchError::Discovery(_)) => Err(error),
+                        found => found,
+                    },
+                    Err(_) => metadata.await,
+                },
             }
         }
     }
@@ -147,6 +183,10 @@ pub(crate) async fn discover(
 
 fn ends_in_version(name: NameRef<'_>) -> bool {
     name.last().is_some_and(|last| last.as_version().is_some())
+}
+
+fn ends_in_marked_version(name: NameRef<'_>) -> bool {
+    name.last().is_some_and(|last| Convention::Marked.version_of(&last).is_some())
 }
 
 fn unanswered(name: &Name, options: &FetchOptions, waited: Duration) -> FetchError {
@@ -160,11 +200,12 @@ fn unanswered(name: &Name, options: &FetchOptions, waited: Duration) -> FetchErr
 async fn ask(
     endpoint: &Endpoint,
     name: &Name,
+    must_be_fresh: bool,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
     let request = InterestRequest::new(name.clone())
         .can_be_prefix(true)
-        .must_be_fresh(true)
+        .must_be_fresh(must_be_fresh)
         .lifetime(options.lifetime)
         .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
@@ -195,7 +236,7 @@ async fn by_metadata(
 ) -> Result<FoundObject, FetchError> {
     let mut metadata_name = name.clone();
     metadata_name.push(METADATA);
-    let received = ask(endpoint, &metadata_name, options).await?;
+    let received = ask(endpoint, &metadata_name, true, options).await?;
     let content = received.content();
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
@@ -210,18 +251,28 @@ fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
     let mut found = FoundObject::of_name(name.to_name());
     if let Ok(Some(final_block_id)) = reader.read_if(types::FINAL_BLOCK_ID) {
         let component = final_block_id.reader().read().ok()?;
-        found.final_segment = Component::from_tlv(&component).ok()?.as_segment();
+        let last = Component::from_tlv(&component).ok()?;
+        found.final_segment = last.as_segment_or_marked();
+        if found.final_segment.is_some() {
+            found.convention = convention_of_segment(&last).unwrap_or_default();
+        }
     }
     Some(found)
+}
+
+/// The convention by which a component is a segment number.
+fn convention_of_segment(component: &Component<'_>) -> Option<Convention> {
+    let conventions = [Convention::Typed, Convention::Marked];
+    conventions.into_iter().find(|convention| convention.segment_of(component).is_some())
 }
 
 /// Whether a version and a segment number, in this order, are all that follows the object's name.
 fn is_of_object(found: NameRef<'_>, name_len: usize) -> bool {
     let mut at = name_len;
-    if found.component(at).is_some_and(|next| next.as_version().is_some()) {
+    if found.component(at).is_some_and(|next| next.as_version_or_marked().is_some()) {
         at += 1;
     }
-    if found.component(at).is_some_and(|next| next.as_segment().is_some()) {
+    if found.component(at).is_some_and(|next| next.as_segment_or_marked().is_some()) {
         at += 1;
     }
     at == found.len()
@@ -232,7 +283,13 @@ async fn by_prefix(
     name: &Name,
     options: &FetchOptions,
 ) -> Result<FoundObject, FetchError> {
-    let received = ask(endpoint, name, options).await?;
+    // A version does not change, and whoever made it may be gone.
+    let any = ends_in_marked_version(name.as_ref());
+    let mut received = ask(endpoint, name, !any, options).await?;
+    if any && received.data().name().len() > name.len() + 1 {
+        // It only looked like a version: of what follows it the latest is wanted.
+        received = ask(endpoint, name, true, options).await?;
+    }
     let data = received.data();
     let found = data.name();
     // What is kept below the name is something else, which by its name would pass for the object's
@@ -240,13 +297,15 @@ async fn by_prefix(
     if !is_of_object(found, name.len()) {
         return Err(unanswered(name, options, Duration::ZERO));
     }
-    let segment = found.last().and_then(|last| last.as_segment());
-    let segmented = segment.is_some() && found.len() > name.len();
-    let prefix = if segmented { found.parent() } else { found }.to_name();
-    let final_segment = data.final_block_id().and_then(|last| last.as_segment());
-    let whole = !segmented;
-    let data = Some(received.clone());
-    Ok(FoundObject { final_segment, data, whole, ..FoundObject::of_name(prefix) })
+    let convention = found.last().and_then(|last| convention_of_segment(&last));
+    let segmented = convention.filter(|_| found.len() > name.len());
+    let prefix = if segmented.is_some() { found.parent() } else { found }.to_name();
+    let mut object = FoundObject::of_name(prefix);
+    object.convention = segmented.unwrap_or(object.convention);
+    object.final_segment = data.final_block_id().and_then(|last| last.as_segment_or_marked());
+    object.whole = segmented.is_none();
+    object.data = Some(received.clone());
+    Ok(object)
 }
 
 #[cfg(test)]
@@ -267,6 +326,13 @@ mod tests {
             ("/a/v=1/seg=0/x", false),
             ("/a/b/v=1/seg=0", false),
             ("/a/32=metadata/v=1/seg=0", false),
+            ("/a/%FD%01", true),
+            ("/a/%00%00", true),
+            ("/a/%FD%01/%00%00", true),
+            ("/a/v=1/%00%00", true),
+            ("/a/%00%00/%FD%01", false),
+            ("/a/%FD%01/%00%00/x", false),
+            ("/a/32=metadata/%FD%01/%00%00", false),
         ] {
             assert_eq!(
                 is_of_object(Name::from_uri(found).unwrap().as_ref(), 1),

@@ -91,8 +91,7 @@ impl Endpoint {
         segment: u64,
         options: &FetchOptions,
     ) -> Result<ReceivedData, FetchError> {
-        let mut name = found.prefix.clone();
-        name.push_segment(segment);
+        let name = found.segment_name(segment);
         let attempts = options.config.retransmissions_max;
         let request = InterestRequest::new(name.clone())
             .lifetime(options.lifetime)
@@ -120,7 +119,7 @@ impl Endpoint {
             Err(reason) => reason.to_string(),
         };
         // A cache may hold a wrong one. Who has no such segment has no packet of its digest either.
-        let past_cache = PastCache::new(self, &found.prefix, options);
+        let past_cache = PastCache::new(self, found, options);
         let expected = options.verification.expected(segment);
         let fresh_first = was_nack && expected.is_some();
         for expected in fresh_first.then_some(None).into_iter().chain([expected]) {
@@ -137,7 +136,7 @@ impl Endpoint {
     /// Asks for segments of an object again that did not verify.
     #[must_use]
     pub fn past_cache(&self, found: &FoundObject, options: &FetchOptions) -> PastCache {
-        PastCache::new(self, &found.prefix, options)
+        PastCache::new(self, found, options)
     }
 }
 

@@ -73,7 +73,7 @@ impl PacketStream {
             sender,
             progress: progress_sender,
         };
-        let past_cache = PastCache::new(endpoint, &found.prefix, options);
+        let past_cache = PastCache::new(endpoint, &found, options);
         let task = Some(tokio::spawn(driver.run(found.data)));
         Self {
             name,

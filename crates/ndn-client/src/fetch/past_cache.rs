@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use ndn_packet::{InterestBuilder, Name};
+use ndn_packet::{Convention, InterestBuilder, Name};
 use ndn_security::Sha256Digest;
 
 use super::FetchOptions;
+use super::discovery::FoundObject;
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
@@ -18,12 +19,12 @@ const RETRANSMISSIONS_MAX: u32 = 3;
 /// digest no other packet is an answer; where it is not known, caches are passed by once what they hold
 /// is no longer fresh.
 pub(super) fn name_past_cache(
-    prefix: &Name,
+    (prefix, convention): (&Name, Convention),
     segment: u64,
     expected: Option<&Sha256Digest>,
 ) -> (Name, bool) {
     let mut name = prefix.clone();
-    name.push_segment(segment);
+    convention.push_segment(&mut name, segment);
     if let Some(digest) = expected {
         name.push_implicit_digest(digest);
     }
@@ -32,13 +33,13 @@ pub(super) fn name_past_cache(
 
 /// The Interest for it.
 pub(super) fn interest_past_cache(
-    prefix: &Name,
+    object: (&Name, Convention),
     segment: u64,
     expected: Option<&Sha256Digest>,
     nonce: u32,
     lifetime_ms: u64,
 ) -> Vec<u8> {
-    let (name, must_be_fresh) = name_past_cache(prefix, segment, expected);
+    let (name, must_be_fresh) = name_past_cache(object, segment, expected);
     let interest = InterestBuilder::new(name.as_ref())
         .must_be_fresh(must_be_fresh)
         .nonce(nonce)
@@ -51,16 +52,18 @@ pub(super) fn interest_past_cache(
 pub struct PastCache {
     endpoint: Endpoint,
     prefix: Name,
+    convention: Convention,
     lifetime: Duration,
     interval: Duration,
     retransmissions: u32,
 }
 
 impl PastCache {
-    pub(super) fn new(endpoint: &Endpoint, prefix: &Name, options: &FetchOptions) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, found: &FoundObject, options: &FetchOptions) -> Self {
         Self {
             endpoint: endpoint.clone(),
-            prefix: prefix.clone(),
+            prefix: found.prefix.clone(),
+            convention: found.convention,
             lifetime: options.lifetime,
             interval: options.discovery_interval(),
             retransmissions: options.config.retransmissions_max.min(RETRANSMISSIONS_MAX),
@@ -77,7 +80,8 @@ impl PastCache {
         segment: u64,
         expected: Option<&Sha256Digest>,
     ) -> Result<ReceivedData, ExpressError> {
-        let (name, must_be_fresh) = name_past_cache(&self.prefix, segment, expected);
+        let (name, must_be_fresh) =
+            name_past_cache((&self.prefix, self.convention), segment, expected);
         let request = InterestRequest::new(name)
             .must_be_fresh(must_be_fresh)
             .lifetime(self.lifetime)

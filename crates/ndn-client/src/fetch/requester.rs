@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ndn_packet::{ContentType, Data, InterestBuilder, NackReason, Name};
+use ndn_packet::{ContentType, Convention, Data, InterestBuilder, NackReason, Name};
 use rand::RngExt;
 use tokio::time::{Instant, Sleep};
 
@@ -23,6 +23,7 @@ pub(super) struct Requester {
     start: Instant,
     /// Prefix of the segments; a segment number is put behind it for each Interest.
     name: Name,
+    convention: Convention,
     lifetime_ms: u64,
     /// Knows what segments must be that are asked for again.
     verification: Verification,
@@ -42,6 +43,7 @@ impl Requester {
             state: FetchState::new(options.config, first_segment, found.final_segment),
             start: Instant::now(),
             name: found.prefix.clone(),
+            convention: found.convention,
             lifetime_ms: u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX),
             verification: options.verification.clone(),
             packets: Vec::new(),
@@ -64,7 +66,7 @@ impl Requester {
                     PastCacheBy::Fresh => None,
                 };
                 self.packets.extend(interest_past_cache(
-                    &self.name,
+                    (&self.name, self.convention),
                     transmit.segment,
                     expected.as_ref(),
                     random.random(),
@@ -72,7 +74,7 @@ impl Requester {
                 ));
                 continue;
             }
-            self.name.push_segment(transmit.segment);
+            self.convention.push_segment(&mut self.name, transmit.segment);
             let interest = InterestBuilder::new(self.name.as_ref())
                 .nonce(random.random())
                 .lifetime_ms(self.lifetime_ms);
@@ -117,7 +119,7 @@ impl Requester {
         check: impl FnOnce(&Data<'_>) -> Result<(), String>,
     ) -> Option<(u64, ReceivedData)> {
         let data = received.data();
-        let segment = data.name().last().and_then(|last| last.as_segment())?;
+        let segment = data.name().last().and_then(|last| self.convention.segment_of(&last))?;
         if segment < self.state.first_missing() {
             return None;
         }
@@ -130,7 +132,7 @@ impl Requester {
             self.state.handle_refused(segment, Refused::Content, failure);
             return None;
         }
-        let final_segment = data.final_block_id().and_then(|last| last.as_segment());
+        let final_segment = data.final_block_id().and_then(|last| last.as_segment_or_marked());
         let mark = received.congestion_mark();
         let outcome = self.state.handle_data(now, segment, final_segment, mark);
         (outcome == DataOutcome::New).then_some((segment, received))

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod express;
+mod marked;
 mod object;
 mod serve;
 mod tables;

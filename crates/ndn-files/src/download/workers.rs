@@ -248,7 +248,7 @@ fn content_of(job: &Job, segment: u64, received: &ReceivedData) -> Result<Conten
     let data = received.data();
     let content = data.content_range().map(|range| received.wire().slice(range));
     let content = content.unwrap_or_default();
-    let last = data.final_block_id().and_then(|last| last.as_segment());
+    let last = data.final_block_id().and_then(|last| last.as_segment_or_marked());
     let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
     if length > job.segment_len
         || (length < job.segment_len && last.is_some_and(|last| last != segment))

@@ -186,16 +186,6 @@ impl<'a> Component<'a> {
         self.number_of_type(ComponentType::VERSION)
     }
 
-    /// The same, or that of a GenericNameComponent which the marker 0xFD begins: versions before components had
-    /// types (NDN Naming Conventions, revision 1).
-    #[must_use]
-    pub fn as_version_or_marked(&self) -> Option<u64> {
-        self.as_version().or_else(|| match self.value() {
-            [0xFD, digits @ ..] if self.ty() == ComponentType::GENERIC => decode_number(digits),
-            _ => None,
-        })
-    }
-
     /// The time of a TimestampNameComponent, in microseconds since 1970.
     #[inline]
     #[must_use]

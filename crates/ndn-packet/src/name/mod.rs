@@ -1,6 +1,7 @@
 //! Names (packet specification, section "Name").
 
 mod component;
+mod convention;
 mod name_ref;
 mod owned;
 mod scanner;
@@ -9,6 +10,7 @@ mod tests;
 mod uri;
 
 pub use component::{Component, ComponentType};
+pub use convention::Convention;
 pub use name_ref::{Components, NameRef};
 pub use owned::Name;
 pub(crate) use scanner::NameScan;

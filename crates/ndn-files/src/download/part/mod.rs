@@ -349,7 +349,8 @@ impl PartFile {
         let Some(there) = version::read(&self.path) else {
             return Ok(());
         };
-        let version = |name: &Name| name.as_ref().last().and_then(|last| last.as_version());
+        let version =
+            |name: &Name| name.as_ref().last().and_then(|last| last.as_version_or_marked());
         if there.as_ref().parent() == name.as_ref().parent() && version(name) < version(&there) {
             let (name, there) = (name.to_uri(), there.to_uri());
             return Err(PartError::Older { path: self.path.clone(), name, there });
