@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ndn_memif::{
     ClientHandshake, ClientOptions, Link, MESSAGE_LENGTH, Message, Name, Progress, Received,
-    ServerHandshake, ServerOptions,
+    Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 use ndn_sys::seqpacket;
@@ -62,7 +62,7 @@ fn say_to_server(bytes: &[u8]) -> Option<()> {
         let own = descriptor(kind);
         let length = if kind > 250 { usize::from(kind) - 250 } else { MESSAGE_LENGTH };
         seqpacket::send(far.as_fd(), &message[..length], own.as_ref().map(AsFd::as_fd)).ok()?;
-        server = match server.advance(|_| Ok(())).ok()? {
+        server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,
             Progress::Done(mut link) => {
                 use_rings(&mut link);
@@ -151,7 +151,7 @@ fn hostile_client(bytes: &[u8]) -> Option<()> {
         Message::AddRing { to_server, index: 0, region: 0, offset, log2_size: 3 }
     };
     let name = Name::new("fuzz");
-    let init = Message::Init { version: VERSION, id: 0, mode: 0, secret: [0; 24], name };
+    let init = Message::Init { version: VERSION, id: 0, mode: 0, secret: Secret::default(), name };
     let said = [
         (init, None),
         (Message::AddRegion { index: 0, size: MEMORY as u64 }, Some(&file)),
@@ -164,7 +164,7 @@ fn hostile_client(bytes: &[u8]) -> Option<()> {
     }
     for (message, own) in said {
         seqpacket::send(far.as_fd(), &message.encode(), own.map(AsFd::as_fd)).ok()?;
-        server = match server.advance(|_| Ok(())).ok()? {
+        server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,
             Progress::Done(mut link) => return write(&memory, bytes, &mut link),
         };
@@ -206,7 +206,7 @@ fn hostile_server(bytes: &[u8]) -> Option<()> {
             | Message::Init { .. }
             | Message::AddRing { .. }
             | Message::Connected { .. }
-            | Message::Disconnect { .. } => Message::Ack,
+            | Message::Disconnect(_) => Message::Ack,
         };
     }
 }

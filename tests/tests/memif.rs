@@ -9,6 +9,8 @@ use namewire_tests::{Forwarder, Process, Settings, noise, skip, skip_unless_foun
 const OBJECT_BYTES: usize = 10 << 20;
 /// What goes through DPDK, whose two threads poll all the time and take the processors from everybody else.
 const SMALL_BYTES: usize = 256 << 10;
+/// As long as DPDK takes them: its field ends with a zero.
+const SECRET: &str = "swordfish-swordfish-swo";
 
 fn listening(path: &Path) -> Settings {
     let toml = format!("[listeners.memif]\nenabled = true\npath = {:?}\n", path.to_str().unwrap());
@@ -100,11 +102,13 @@ fn first_cpu() -> String {
 }
 
 /// Two ports that pass on to each other what comes: one is a client of `server`, the other one is the
-/// server `own`.
-fn testpmd(server: &Path, own: &Path, directory: &Path) -> Process {
+/// server `own`. Both have the secret.
+fn testpmd(server: &Path, own: &Path, secret: &str, directory: &Path) -> Process {
     let port = |number: u8, role: &str, path: &Path| {
         let path = path.display();
-        format!("--vdev=net_memif{number},role={role},id=0,socket={path},socket-abstract=no")
+        format!(
+            "--vdev=net_memif{number},role={role},id=0,socket={path},socket-abstract=no,secret={secret}"
+        )
     };
     let mut command = Command::new("dpdk-testpmd");
     command.args(["--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry"]);
@@ -119,6 +123,14 @@ fn testpmd(server: &Path, own: &Path, directory: &Path) -> Process {
     Process::start("testpmd", command, directory)
 }
 
+/// Why the face to `remote` is down.
+fn refusal(forwarder: &Forwarder, remote: &str) -> String {
+    let down = &forwarder.json(&["status"])["down_faces"];
+    let faces = down.as_array().unwrap().iter();
+    let found = faces.filter(|face| face["remote_uri"] == remote);
+    found.map(|face| face["reason"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn a_file_goes_through_dpdk() {
     if !skip_unless_found("dpdk-testpmd") {
@@ -126,10 +138,13 @@ fn a_file_goes_through_dpdk() {
     }
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
-    let mut producing = listening(&first).start();
+    let secret = |socket: &Path, secret: &str| {
+        format!("[[memif_secrets]]\nsocket = {:?}\nsecret = {secret:?}\n", socket.to_str().unwrap())
+    };
+    let mut producing = listening(&first).toml(&secret(&first, SECRET)).start();
     let bytes = noise(5, SMALL_BYTES);
     let _serving = serve(&producing, &producing.unix(), &bytes);
-    let mut testpmd = testpmd(&first, &second, directory.path());
+    let mut testpmd = testpmd(&first, &second, SECRET, directory.path());
     let mut is_refused = false;
     wait_until("a client of ours and a server", || {
         if !testpmd.is_running() {
@@ -146,8 +161,16 @@ fn a_file_goes_through_dpdk() {
         return skip(&format!("DPDK cannot start here: {}", testpmd.stderr()));
     }
     let remote = format!("memif://{}/0", second.display());
-    let toml = format!("[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}");
-    let mut consuming = Settings::new().toml(&toml).start();
+    let toml = format!("[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}\n");
+    // DPDK says why it does not want us.
+    for (said, answer) in [("", "Secret required"), ("swordfisch", "Incorrect secret")] {
+        let wrong = if said.is_empty() { String::new() } else { secret(&second, said) };
+        let forwarder = Settings::new().toml(&toml).toml(&wrong).start();
+        wait_until("a refusal by DPDK", || {
+            refusal(&forwarder, &remote).contains(answer).then_some(())
+        });
+    }
+    let mut consuming = Settings::new().toml(&toml).toml(&secret(&second, SECRET)).start();
     let face = (remote, "non-local".to_owned());
     wait_until("our face as a client", || remotes(&consuming).contains(&face).then_some(()));
     assert!(fetch(&consuming, &consuming.unix()) == bytes, "the file is another one");

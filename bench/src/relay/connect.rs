@@ -116,7 +116,8 @@ fn connect_frames(program: Program, addresses: &Addresses) -> anyhow::Result<Soc
 fn connect_memif(program: Program, addresses: &Addresses) -> anyhow::Result<Sockets> {
     let open = |side| {
         let address = addresses.memif(program, side);
-        Endpoint::memif(&address, 0).with_context(|| address.socket.display().to_string())
+        Endpoint::memif(&address, 0, ndn_memif::Secret::default())
+            .with_context(|| address.socket.display().to_string())
     };
     let (consumer, mut producer) = (open(Side::Consumer)?, open(Side::Producer)?);
     if !program.is_dumb() {

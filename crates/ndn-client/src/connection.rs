@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ndn_memif::Ended;
 use ndn_packet::{Interest, Packet};
 use rand::RngExt;
-use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
 use crate::address::Candidates;
-use crate::framer::{FrameError, Framer};
+use crate::framer::Framer;
 use crate::lp::{Incoming, Reassembler};
 use crate::memif::{Halves, Reader, Writer};
 use crate::output::Piece;
 use crate::produce::{Handler, Request};
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
-use crate::transport::Socket;
+use crate::transport::{ConnectionError, Socket};
 
 /// First and longest pause between attempts to reconnect. One that fails costs next to nothing, and who
 /// serves is away for as long as this.
@@ -35,17 +35,6 @@ const SLICES_MAX: usize = 64;
 const BATCH_MAX: usize = 256;
 /// How long the output may take to drain when the last handle is gone.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Why a connection ended.
-#[derive(Debug, Error)]
-pub(crate) enum ConnectionError {
-    #[error("the forwarder closed the connection")]
-    Closed,
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-}
 
 /// How a connection is kept.
 pub(crate) struct Connection {
@@ -232,8 +221,9 @@ impl Connection {
         let start = Instant::now();
         loop {
             match reader.readable().await {
-                Ok(true) => {}
-                Ok(false) => return ConnectionError::Closed,
+                Ok(None) => {}
+                Ok(Some(Ended::Said(farewell))) => return ConnectionError::Left(farewell),
+                Ok(Some(Ended::Silently)) => return ConnectionError::Closed,
                 Err(error) => return error.into(),
             }
             let mut is_empty = false;

@@ -39,6 +39,7 @@ pub use content::Content;
 pub use endpoint::{Endpoint, Flow};
 pub use express::{ExpressError, InterestRequest};
 pub use manage::{CommandError, Management};
+pub use memif::{MEMIF_SECRET_VARIABLE, memif_secret};
 pub use pending::{FlowEvent, ReceivedData};
 pub use ping::{PingOutcome, PingServer, Pinger};
 pub use produce::{AsyncHandler, Handler, Request};

@@ -1,16 +1,16 @@
 //! Shared memory to the forwarder.
 
+use std::env::VarError;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Fault, Link, MESSAGE_LENGTH, Progress, Received,
-    Receiver, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Ended, Fault, Link, Progress, Received, Receiver,
+    Secret, Sender, Sent,
 };
 use ndn_sys::interrupt::Interrupter;
-use ndn_sys::seqpacket;
 use rand::RngExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -23,6 +23,31 @@ const FRAME_LENGTH_MAX: usize = 64 * 1024;
 const YIELDS: u32 = 16;
 /// How long then: nobody tells when there is room.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Environment variable that holds what has to be said for an interface, where that has a secret. It is no part
+/// of an address, as those are shown.
+pub const MEMIF_SECRET_VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
+
+/// The secret in the environment, or none.
+///
+/// # Errors
+/// If it is too long, or no UTF-8; it is not shown.
+pub fn memif_secret() -> io::Result<Secret> {
+    secret_of(std::env::var(MEMIF_SECRET_VARIABLE))
+}
+
+fn secret_of(variable: Result<String, VarError>) -> io::Result<Secret> {
+    let fault = |reason: &dyn std::fmt::Display| {
+        let reason = format!("{MEMIF_SECRET_VARIABLE}: {reason}");
+        io::Error::new(io::ErrorKind::InvalidInput, reason)
+    };
+    match variable {
+        Ok(text) if text.is_empty() => Ok(Secret::default()),
+        Ok(text) => Secret::new(&text).map_err(|error| fault(&error)),
+        Err(VarError::NotPresent) => Ok(Secret::default()),
+        Err(VarError::NotUnicode(_)) => Err(fault(&"a secret is written in UTF-8")),
+    }
+}
 
 /// A connection by shared memory.
 pub(crate) struct MemifSocket {
@@ -59,7 +84,7 @@ impl MemifSocket {
     /// Connects to the forwarder's socket.
     pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
         let id = address.id.unwrap_or_else(|| rand::rng().random());
-        let options = ClientOptions { id, ..ClientOptions::default() };
+        let options = ClientOptions { id, secret: memif_secret()?, ..ClientOptions::default() };
         let mut handshake = ClientHandshake::connect(&address.socket, options)?;
         let socket = handshake.as_fd().try_clone_to_owned()?;
         let socket = register(socket)?;
@@ -92,8 +117,8 @@ impl MemifSocket {
 }
 
 impl Reader<'_> {
-    /// Waits until there may be frames; false if the forwarder has left.
-    pub(crate) async fn readable(&mut self) -> io::Result<bool> {
+    /// Waits until there may be frames, or says how the forwarder has left.
+    pub(crate) async fn readable(&mut self) -> io::Result<Option<Ended>> {
         loop {
             tokio::select! {
                 biased;
@@ -101,15 +126,14 @@ impl Reader<'_> {
                     ready?.clear_ready();
                     // Before anybody looks into the ring.
                     self.receiver.clear_interrupt();
-                    return Ok(true);
+                    return Ok(None);
                 }
                 ready = self.socket.readable() => {
                     ready?.clear_ready();
                     // Nothing but its end is of interest there.
-                    let socket = self.socket.get_ref().as_fd();
-                    match seqpacket::receive(socket, &mut [0; MESSAGE_LENGTH]) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Ok(_) | Err(_) => return Ok(false),
+                    let ended = ndn_memif::ended(self.socket.get_ref().as_fd());
+                    if ended.is_some() {
+                        return Ok(ended);
                     }
                 }
             }
@@ -176,4 +200,20 @@ fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 fn broken(fault: Fault) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_may_hold_a_secret_that_is_not_shown() {
+        let secret = Secret::new("swordfish").unwrap();
+        assert_eq!(secret_of(Ok("swordfish".to_owned())).unwrap(), secret);
+        assert!(secret_of(Ok(String::new())).unwrap().is_none());
+        assert!(secret_of(Err(VarError::NotPresent)).unwrap().is_none());
+        let too_long = "swordfish-swordfish-swordfish";
+        let error = secret_of(Ok(too_long.to_owned())).unwrap_err().to_string();
+        assert!(error.contains("at most 24 bytes") && !error.contains("swordfish"), "{error}");
+    }
 }

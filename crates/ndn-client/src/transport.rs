@@ -4,11 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ndn_memif::Farewell;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
 
 use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
+use crate::framer::FrameError;
 use crate::memif::MemifSocket;
 
 /// How long one attempt to connect may take.
@@ -74,6 +76,19 @@ fn next_step(source: &AddressSource, error: &io::Error) -> String {
                 .to_owned()
         }
     }
+}
+
+/// Why a connection ended.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectionError {
+    #[error("the forwarder closed the connection")]
+    Closed,
+    #[error("the forwarder has left: {0}")]
+    Left(Farewell),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Frame(#[from] FrameError),
 }
 
 /// A connected socket.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use ndn_memif::Farewell;
 use ndn_table::FaceIndex;
 
 /// Why a face closed, or lost its connection.
@@ -10,6 +11,10 @@ use ndn_table::FaceIndex;
 pub enum CloseReason {
     /// The peer closed the connection.
     PeerClosed,
+    /// The peer of a memif face has said why it leaves.
+    Left(Farewell),
+    /// The server of a memif face does not want it, and has said why.
+    Refused(Farewell),
     /// The connection failed.
     Failed(io::ErrorKind),
     /// The peer sent a frame that is longer than any packet, and there is no telling where the
@@ -38,6 +43,8 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PeerClosed => formatter.write_str("closed by the peer"),
+            Self::Left(farewell) => write!(formatter, "the peer has left: {farewell}"),
+            Self::Refused(farewell) => write!(formatter, "the peer refuses: {farewell}"),
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent what is no TLV"),

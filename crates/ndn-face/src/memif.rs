@@ -11,7 +11,7 @@ use ndn_sys::poll::{Interest, Poller};
 use ndn_table::Timestamp;
 
 use crate::reconnect::Reconnect;
-use crate::{Budget, LinkDropReason};
+use crate::{Budget, CloseReason, LinkDropReason};
 
 pub(crate) use queue::FrameQueue;
 
@@ -22,6 +22,16 @@ pub enum MemifEnd {
     Accepted(Box<Link>),
     /// We connect to a server, and have begun to.
     Client(Box<MemifClient>),
+}
+
+impl MemifEnd {
+    /// Tells the peer that there will be no face.
+    pub fn turn_away(&self, reason: &str) {
+        match self {
+            Self::Accepted(link) => link.bid_farewell(reason),
+            Self::Client(client) => ndn_memif::turn_away(client.handshake.as_fd(), reason),
+        }
+    }
 }
 
 /// A server to connect to.
@@ -69,6 +79,8 @@ pub(crate) struct MemifTransport {
     pub(crate) look_again: Option<Timestamp>,
     /// The peer has done what it may not; the face closes with the next flush.
     pub(crate) fault: Option<Fault>,
+    /// What was told last of attempts to connect that came to nothing.
+    pub(crate) told: Option<CloseReason>,
     /// Frames left to take for the current event.
     pub(crate) frames_left: usize,
     /// The peer raises no interrupts: its rings are looked at all the time.
@@ -80,13 +92,14 @@ pub(crate) struct MemifTransport {
 impl MemifTransport {
     pub(crate) fn new(rings: Rings, server: Option<(Address, ClientOptions)>) -> Self {
         let queue = FrameQueue::default();
-        let (look_again, fault) = (None, None);
+        let (look_again, fault, told) = (None, None, None);
         Self {
             rings,
             server,
             queue,
             look_again,
             fault,
+            told,
             frames_left: 0,
             is_polled: false,
             was_interrupted: false,
@@ -145,6 +158,10 @@ impl MemifTransport {
                 }
             }
             Rings::Connecting { handshake, .. } => {
+                ndn_memif::turn_away(
+                    handshake.as_fd(),
+                    "the face is closed, or waited for too long",
+                );
                 let _ = poller.remove(handshake.as_fd());
             }
             Rings::Waiting(_) => {}

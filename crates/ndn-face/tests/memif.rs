@@ -10,7 +10,10 @@ use ndn_face::{
     MemifEnd, Persistency,
 };
 use ndn_forwarding::FaceScope;
-use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
+use ndn_memif::{
+    Address, ClientOptions, Farewell, HandshakeError, Link, Progress, Refusal, Secret,
+    ServerHandshake, ServerOptions,
+};
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Waker};
 use ndn_sys::stream::{AcceptError, Listener};
@@ -36,6 +39,15 @@ impl Server {
 
     /// Accepts a client that `worker` has, whose face is then up.
     fn accept(&mut self, worker: &mut Worker) -> Link {
+        self.admit(worker, |_| Ok(())).unwrap()
+    }
+
+    /// As [`accept`](Self::accept), if the client knows the right secret.
+    fn admit(
+        &mut self,
+        worker: &mut Worker,
+        admit: impl Fn(&Secret) -> Result<(), Refusal>,
+    ) -> Result<Link, HandshakeError> {
         let accepted = loop {
             match self.listener.accept() {
                 Ok(accepted) => break accepted.stream,
@@ -46,12 +58,11 @@ impl Server {
         let mut handshake = ServerHandshake::new(accepted, ServerOptions::default()).unwrap();
         loop {
             worker.settle();
-            handshake = match handshake.advance(|_| Ok(())).unwrap() {
+            let progress = handshake.advance(|_, secret| admit(secret));
+            worker.settle();
+            handshake = match progress? {
                 Progress::Waiting(handshake) => handshake,
-                Progress::Done(link) => {
-                    worker.settle();
-                    return *link;
-                }
+                Progress::Done(link) => return Ok(*link),
             };
         }
     }
@@ -260,7 +271,8 @@ fn a_permanent_client_connects_again() {
     let (mut near, client, mut far, accepted, mut server) = connected(ClientOptions::default());
     far.faces.remove(accepted, &far.pool);
     near.settle();
-    let change = FaceChange::Down(CloseReason::PeerClosed);
+    let farewell = Farewell::new(0, "the face is closed");
+    let change = FaceChange::Down(CloseReason::Left(farewell));
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change }));
     near.send(client, &tlv(6, 100, 1));
     near.flush();
@@ -276,7 +288,7 @@ fn a_permanent_client_connects_again() {
     // Whoever was accepted closes.
     near.faces.remove(client, &near.pool);
     far.settle();
-    let change = FaceChange::Closed(CloseReason::PeerClosed);
+    let change = FaceChange::Closed(CloseReason::Left(farewell));
     assert_eq!(far.faces.poll_event(), Some(FaceEvent { face: accepted, change }));
     near.finish();
     far.finish();
@@ -305,6 +317,40 @@ fn attempts_that_fail_are_made_again_or_end() {
 }
 
 #[test]
+fn what_a_server_says_is_told_once() {
+    let (mut near, mut server) = (Worker::new(), Server::new());
+    let secret = Secret::new("right").unwrap();
+    let check = |said: &Secret| if *said == secret { Ok(()) } else { Err(Refusal::SecretWrong) };
+    let refused = CloseReason::Refused(Farewell::new(0, "Incorrect secret"));
+    let options = |text| ClientOptions { secret: Secret::new(text).unwrap(), ..Default::default() };
+    let persistent = add_client(&mut near, &server, options("wrong"), Persistency::Persistent);
+    server.admit(&mut near, check).unwrap_err();
+    let change = FaceChange::Closed(refused);
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: persistent, change }));
+    // A permanent one goes on trying, and says so once.
+    let permanent = add_client(&mut near, &server, options("false"), Persistency::Permanent);
+    server.admit(&mut near, check).unwrap_err();
+    let change = FaceChange::Down(refused);
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: permanent, change }));
+    near.advance(Duration::from_secs(70));
+    server.admit(&mut near, check).unwrap_err();
+    assert_eq!(near.faces.poll_event(), None);
+    near.advance(Duration::from_secs(70));
+    server.admit(&mut near, |_| Err(Refusal::Taken)).unwrap_err();
+    let change = FaceChange::Down(CloseReason::Refused(Farewell::new(0, "Already connected")));
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: permanent, change }));
+    // A server that does not ask takes it.
+    near.advance(Duration::from_secs(70));
+    let _link = server.accept(&mut near);
+    let change = FaceChange::Up;
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: permanent, change }));
+    let right = add_client(&mut near, &server, options("right"), Persistency::Persistent);
+    let _other = server.admit(&mut near, check).unwrap();
+    assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: right, change }));
+    near.finish();
+}
+
+#[test]
 fn frames_that_are_no_packets_are_dropped_and_a_fault_closes() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
     let client = add_client(&mut near, &server, ClientOptions::default(), Persistency::Persistent);
@@ -329,7 +375,7 @@ fn frames_that_are_no_packets_are_dropped_and_a_fault_closes() {
         loop {
             let Progress::Waiting(waiting) = client.advance().unwrap() else { panic!() };
             client = waiting;
-            accepted = match accepted.advance(|_| Ok(())).unwrap() {
+            accepted = match accepted.advance(|_, _| Ok(())).unwrap() {
                 Progress::Waiting(accepted) => accepted,
                 Progress::Done(link) => {
                     let Progress::Done(peer) = client.advance().unwrap() else { panic!() };

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd, Persistency};
 use ndn_forwarding::FaceScope;
 use ndn_memif::{
-    Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, SECRET_LENGTH, ServerHandshake,
+    Farewell, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret, ServerHandshake,
     ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
@@ -40,7 +40,7 @@ impl Hostile {
             log2_size: 2,
         };
         let name = Name::new("hostile");
-        let secret = [0; SECRET_LENGTH];
+        let secret = Secret::default();
         let messages = [
             (Message::Init { version: 0x200, id: 0, mode: 0, secret, name }, None),
             (Message::AddRegion { index: 0, size: memory.len() as u64 }, Some(file.as_fd())),
@@ -54,7 +54,7 @@ impl Hostile {
         let mut server = ServerHandshake::new(far, ServerOptions::default()).unwrap();
         for (message, descriptor) in &messages {
             seqpacket::send(socket.as_fd(), &message.encode(), *descriptor).unwrap();
-            server = match server.advance(|_| Ok(())).unwrap() {
+            server = match server.advance(|_, _| Ok(())).unwrap() {
                 Progress::Waiting(server) => server,
                 Progress::Done(link) => return (Self { socket, memory, interrupt }, link),
             };
@@ -68,13 +68,13 @@ impl Hostile {
     }
 
     /// Why the server has ended the connection.
-    fn farewell(&self) -> String {
+    fn farewell(&self) -> Farewell {
         loop {
             let mut bytes = [0; MESSAGE_LENGTH];
             let received = seqpacket::receive(self.socket.as_fd(), &mut bytes).unwrap();
             let message = Message::decode(&bytes[..received.length]).unwrap();
-            if let Message::Disconnect { reason, .. } = message {
-                return reason;
+            if let Message::Disconnect(farewell) = message {
+                return farewell;
             }
         }
     }
@@ -105,7 +105,7 @@ fn the_peer_is_told_its_fault() {
         }
         let change = FaceChange::Closed(CloseReason::Misbehaved);
         assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: index, change }));
-        assert_eq!(peer.farewell(), Fault::Positions.to_string());
+        assert_eq!(peer.farewell(), Farewell::new(0, &Fault::Positions.to_string()));
         near.finish();
     }
 }

@@ -11,6 +11,8 @@
 //! | [`ClientHandshake`], [`ServerHandshake`] | from a connected socket to a [`Link`] |
 //! | [`Link`] | the rings of a connection |
 //! | [`Receiver`], [`Sender`] | one ring, from either side |
+//! | [`Secret`], [`Refusal`], [`MemoryBudget`] | whom a server wants |
+//! | [`Farewell`] | why a side leaves |
 //! | [`Address`] | `memif:///path/id` |
 //!
 //! The peer is not trusted. It can write to all of the shared memory at any time, so each word of a
@@ -20,6 +22,8 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod budget;
+mod farewell;
 mod handshake;
 mod limits;
 mod link;
@@ -27,20 +31,26 @@ mod message;
 mod receive;
 mod regions;
 mod ring;
+mod secret;
 mod send;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use address::{Address, AddressError};
+pub use budget::MemoryBudget;
+pub use farewell::Farewell;
 pub use handshake::{
-    ClientHandshake, ClientOptions, HandshakeError, Progress, ServerHandshake, ServerOptions,
+    ClientHandshake, ClientOptions, HandshakeError, Progress, Refusal, ServerHandshake,
+    ServerOptions, turn_away,
 };
 pub use limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, LOG2_RING_SIZE_DEFAULT,
     LOG2_RING_SIZE_MAX, RINGS_MAX,
 };
-pub use link::Link;
-pub use message::{MESSAGE_LENGTH, Message, MessageError, Name, SECRET_LENGTH};
+pub use link::{Ended, Link, ended};
+pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
 pub use receive::{Received, Receiver};
 pub use ring::Fault;
+pub use secret::{SECRET_LENGTH, Secret, SecretError};
 pub use send::{Sender, Sent};

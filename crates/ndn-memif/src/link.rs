@@ -1,9 +1,12 @@
 //! A connection that is up.
 
+use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
+use crate::Farewell;
 use crate::message::{MESSAGE_LENGTH, Message, Name};
 use crate::receive::Receiver;
 use crate::send::Sender;
@@ -28,26 +31,29 @@ pub struct Link {
     pub senders: Vec<Sender>,
 }
 
-impl Link {
-    /// Why the peer has ended the connection, if it has said so.
-    #[must_use]
-    pub fn farewell(&self) -> Option<String> {
-        // Nothing but this is expected; what else there is, is not worth looking for.
-        let mut bytes = [0; MESSAGE_LENGTH];
-        let received = seqpacket::receive(self.socket.as_fd(), &mut bytes).ok()?;
-        match Message::decode(bytes.get(..received.length)?) {
-            Ok(Message::Disconnect { reason, .. }) => Some(reason),
-            _ => None,
+/// How a peer has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It has said why.
+    Said(Farewell),
+    /// It is gone.
+    Silently,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(farewell) => write!(formatter, "the peer has left: {farewell}"),
+            Self::Silently => formatter.write_str("the peer has closed the connection"),
         }
     }
+}
 
-    /// Whether the peer has left, or said that it will. It may say why once only.
+impl Link {
+    /// Whether the peer has left, or said that it will.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
-        match seqpacket::receive(self.socket.as_fd(), &mut [0; MESSAGE_LENGTH]) {
-            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
-            Ok(_) => true,
-        }
+    pub fn ended(&self) -> Option<Ended> {
+        ended(self.socket.as_fd())
     }
 
     /// Tells the peer why the connection ends, and ends it.
@@ -57,9 +63,24 @@ impl Link {
 
     /// Tells the peer why the connection ends.
     pub fn bid_farewell(&self, reason: &str) {
-        let message = Message::Disconnect { code: 0, reason: reason.to_owned() };
+        let message = Message::Disconnect(Farewell::new(0, reason));
         // Who does not read it sees the end of the socket.
         let _ = seqpacket::send(self.socket.as_fd(), &message.encode(), None);
+    }
+}
+
+/// As [`Link::ended`], of the link that has this socket.
+#[must_use]
+pub fn ended(socket: BorrowedFd<'_>) -> Option<Ended> {
+    let mut bytes = [0; MESSAGE_LENGTH];
+    match seqpacket::receive(socket, &mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(_) => Some(Ended::Silently),
+        // Nothing but a farewell is expected, so whatever else there is ends the connection too.
+        Ok(received) => match bytes.get(..received.length).map(Message::decode) {
+            Some(Ok(Message::Disconnect(farewell))) => Some(Ended::Said(farewell)),
+            _ => Some(Ended::Silently),
+        },
     }
 }
 

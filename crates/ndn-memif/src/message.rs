@@ -3,12 +3,13 @@
 
 use std::fmt;
 
+use crate::Farewell;
+use crate::secret::Secret;
+use crate::text::{padded, printable};
+
 /// Bytes of a message.
 pub const MESSAGE_LENGTH: usize = 128;
-/// Bytes of a secret.
-pub const SECRET_LENGTH: usize = 24;
 const NAME_LENGTH: usize = 32;
-const REASON_LENGTH: usize = 96;
 
 const TYPE_ACK: u16 = 1;
 const TYPE_HELLO: u16 = 2;
@@ -75,8 +76,8 @@ pub enum Message {
         id: u32,
         /// What frames are: 0 for Ethernet, 1 for IP.
         mode: u8,
-        /// What the server wants to hear, or zeros.
-        secret: [u8; SECRET_LENGTH],
+        /// What the server wants to hear, or none.
+        secret: Secret,
         /// The client's program.
         name: Name,
     },
@@ -111,12 +112,7 @@ pub enum Message {
         interface: Name,
     },
     /// It is over.
-    Disconnect {
-        /// Of no defined meaning.
-        code: u32,
-        /// For people.
-        reason: String,
-    },
+    Disconnect(Farewell),
 }
 
 /// Why bytes are no message.
@@ -159,7 +155,7 @@ impl Message {
                 writer.put(&version.to_ne_bytes());
                 writer.put(&id.to_ne_bytes());
                 writer.put(&[*mode]);
-                writer.put(secret);
+                writer.put(secret.field());
                 writer.put(&name.0);
             }
             Self::AddRegion { index, size } => {
@@ -183,10 +179,10 @@ impl Message {
                 writer.put(&TYPE_CONNECTED.to_ne_bytes());
                 writer.put(&interface.0);
             }
-            Self::Disconnect { code, reason } => {
+            Self::Disconnect(farewell) => {
                 writer.put(&TYPE_DISCONNECT.to_ne_bytes());
-                writer.put(&code.to_ne_bytes());
-                writer.put(&padded::<REASON_LENGTH>(reason.as_bytes()));
+                writer.put(&farewell.code.to_ne_bytes());
+                writer.put(farewell.reason());
             }
         }
         writer.bytes
@@ -214,7 +210,7 @@ impl Message {
                 version: reader.u16(),
                 id: reader.u32(),
                 mode: reader.u8(),
-                secret: reader.take(),
+                secret: Secret::of_field(reader.take()),
                 name: Name(reader.take()),
             },
             TYPE_ADD_REGION => {
@@ -229,10 +225,7 @@ impl Message {
             },
             TYPE_CONNECT => Self::Connect { interface: Name(reader.take()) },
             TYPE_CONNECTED => Self::Connected { interface: Name(reader.take()) },
-            TYPE_DISCONNECT => Self::Disconnect {
-                code: reader.u32(),
-                reason: printable(&reader.take::<REASON_LENGTH>()),
-            },
+            TYPE_DISCONNECT => Self::Disconnect(Farewell::of_fields(reader.u32(), reader.take())),
             unknown => return Err(MessageError::Type(unknown)),
         })
     }
@@ -279,24 +272,6 @@ impl Reader<'_> {
     }
 }
 
-/// As much of `text` as fits in front of a zero.
-fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
-    let mut field = [0; LENGTH];
-    let length = text.len().min(LENGTH - 1);
-    field[..length].copy_from_slice(&text[..length]);
-    field
-}
-
-/// What comes before the first zero, for people.
-fn printable(field: &[u8]) -> String {
-    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
-    let text = String::from_utf8_lossy(&field[..end]);
-    let shown = |letter: char| {
-        if letter.is_control() || letter == char::REPLACEMENT_CHARACTER { '?' } else { letter }
-    };
-    text.chars().map(shown).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,13 +289,19 @@ mod tests {
                 ring_to_server_max: 5,
                 log2_ring_size_max: 14,
             },
-            Message::Init { version: 0x200, id: 77, mode: 1, secret: [9; SECRET_LENGTH], name },
+            Message::Init {
+                version: 0x200,
+                id: 77,
+                mode: 1,
+                secret: Secret::new("nine").unwrap(),
+                name,
+            },
             Message::AddRegion { index: 1, size: 1 << 40 },
             Message::AddRing { to_server: true, index: 1, region: 2, offset: 3, log2_size: 4 },
             Message::AddRing { to_server: false, index: 0, region: 0, offset: 0, log2_size: 0 },
             Message::Connect { interface: name },
             Message::Connected { interface: name },
-            Message::Disconnect { code: 5, reason: "tired".to_owned() },
+            Message::Disconnect(Farewell::new(5, "tired")),
         ] {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
@@ -332,7 +313,7 @@ mod tests {
             version: 0x200,
             id: 0x0403_0201,
             mode: 0,
-            secret: [b's'; SECRET_LENGTH],
+            secret: Secret::new(&"s".repeat(24)).unwrap(),
             name: Name::new("me"),
         };
         let bytes = init.encode();
@@ -359,9 +340,6 @@ mod tests {
         let mut odd = [0; NAME_LENGTH];
         odd[..5].copy_from_slice(b"a\xff\n\x1bb");
         assert_eq!(Name(odd).to_string(), "a???b");
-        let reason = Message::Disconnect { code: 0, reason: "z".repeat(500) }.encode();
-        let Ok(Message::Disconnect { reason, .. }) = Message::decode(&reason) else { panic!() };
-        assert_eq!(reason.len(), REASON_LENGTH - 1);
     }
 
     #[test]

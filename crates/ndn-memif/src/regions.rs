@@ -4,18 +4,38 @@ use std::sync::Arc;
 
 use ndn_sys::shared_memory::{OutOfRange, SharedMemory};
 
+use crate::budget::Charge;
+
 /// All regions, by their index.
 #[derive(Debug, Clone)]
-pub(crate) struct Regions(Arc<[SharedMemory]>);
+pub(crate) struct Regions(Arc<[Region]>);
+
+/// One region, and what it is counted as, which ends behind it.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) memory: SharedMemory,
+    pub(crate) _charge: Option<Charge>,
+}
 
 impl Regions {
-    pub(crate) fn new(regions: Vec<SharedMemory>) -> Self {
+    pub(crate) fn new(regions: Vec<Region>) -> Self {
         Self(regions.into())
+    }
+
+    /// One that was made here.
+    pub(crate) fn own(memory: SharedMemory) -> Self {
+        Self::new(vec![Region { memory, _charge: None }])
+    }
+
+    /// Bytes of all.
+    #[cfg(test)]
+    pub(crate) fn length(&self) -> u64 {
+        self.0.iter().map(|region| region.memory.len() as u64).sum()
     }
 
     #[inline]
     pub(crate) fn region(&self, index: u16) -> Result<&SharedMemory, OutOfRange> {
-        self.0.get(usize::from(index)).ok_or(OutOfRange)
+        self.0.get(usize::from(index)).map(|region| &region.memory).ok_or(OutOfRange)
     }
 
     /// Asks for the start of a buffer ahead of its use.

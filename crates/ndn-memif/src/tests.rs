@@ -19,14 +19,18 @@ use crate::{
 /// A client and a server in one process.
 pub(crate) fn connect(options: ClientOptions) -> (Link, Link) {
     let (near, far) = seqpacket::pair().unwrap();
-    let mut client = ClientHandshake::new(near, options);
-    let mut server = ServerHandshake::new(far, ServerOptions::default()).unwrap();
+    let client = ClientHandshake::new(near, options);
+    finish((client, ServerHandshake::new(far, ServerOptions::default()).unwrap()))
+}
+
+/// Lets both sides talk until they are connected.
+fn finish((mut client, mut server): (ClientHandshake, ServerHandshake)) -> (Link, Link) {
     loop {
         client = match client.advance().unwrap() {
             Progress::Waiting(client) => client,
             Progress::Done(_) => panic!("the client is done before the server"),
         };
-        server = match server.advance(|_| Ok(())).unwrap() {
+        server = match server.advance(|_, _| Ok(())).unwrap() {
             Progress::Waiting(server) => server,
             Progress::Done(server) => {
                 let Progress::Done(client) = client.advance().unwrap() else {

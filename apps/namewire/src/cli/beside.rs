@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ndn_client::{Endpoint, ForwarderAddress};
 
-use crate::control_socket::{ControlClient, LinkCounters, Request, WaitingFace};
+use crate::control_socket::{ControlClient, LinkCounters, MemifStatus, Request, WaitingFace};
 
 fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
     let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
@@ -34,6 +34,12 @@ pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String,
         *sums.entry(reason.clone()).or_default() += count;
     }
     sums
+}
+
+/// What the memif listener does, if there is one.
+pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
+    let status: MemifStatus = connect(endpoint)?.call(&Request::Memif).ok()?;
+    status.is_listening.then_some(status)
 }
 
 /// Faces that are to be there and are being made, or made again.

@@ -13,7 +13,8 @@ use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
 use crate::control_socket::{
-    ControlClient, LinkCounters, LinkDown, Request, Statistics, WaitingFace, WorkerStatistics,
+    ControlClient, LinkCounters, LinkDown, MemifStatus, Request, Statistics, WaitingFace,
+    WorkerStatistics,
 };
 
 /// Show the state of a forwarder: version, tables, counters
@@ -45,6 +46,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             workers,
             discarded: beside::discarded(&links),
             waiting: beside::waiting_faces(&endpoint),
+            memif: beside::memif(&endpoint),
         };
         if options.json { found.print_json() } else { found.print() }
     })
@@ -61,6 +63,8 @@ struct Found {
     discarded: BTreeMap<String, u64>,
     /// Faces that are being made.
     waiting: Vec<WaitingFace>,
+    /// The memif listener, if there is one.
+    memif: Option<MemifStatus>,
     /// Faces that stay and are down.
     down: Vec<DownFace>,
 }
@@ -96,6 +100,20 @@ fn blocks_to_mebibytes(blocks: u64) -> f64 {
     blocks as f64 / 16.0
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+fn memif_for_people(memif: &MemifStatus) -> String {
+    let MemifStatus { clients, memory_bytes, memory_bytes_max, refused, .. } = memif;
+    let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let refused = refused.iter().map(|(reason, count)| format!("; {} {reason}", grouped(*count)));
+    format!(
+        "{}, with {} of {}{}",
+        grouped(*clients),
+        mebibytes(*memory_bytes),
+        mebibytes(*memory_bytes_max),
+        refused.collect::<String>(),
+    )
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn per_call(frames: u64, calls: u64) -> f64 {
     frames as f64 / calls.max(1) as f64
@@ -103,7 +121,7 @@ fn per_call(frames: u64, calls: u64) -> f64 {
 
 impl Found {
     fn print(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, down } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, down } = self;
         let counters = &status.counters;
         let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
         let pair = |received: u64, sent: u64| {
@@ -153,6 +171,9 @@ impl Found {
                 discarded.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
             fields.push(("discarded by faces", reasons.collect::<Vec<_>>().join(", ")));
         }
+        if let Some(memif) = memif {
+            fields.push(("memif clients", memif_for_people(memif)));
+        }
         for DownFace { face_id, remote_uri, down } in down {
             fields.push((
                 "down",
@@ -169,7 +190,7 @@ impl Found {
     }
 
     fn print_json(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, down } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, down } = self;
         let counters = &status.counters;
         Ok(output::print_json(&json!({
             "version": status.version,
@@ -196,6 +217,7 @@ impl Found {
             "workers": workers,
             "discarded_by_faces": discarded,
             "waiting_faces": waiting,
+            "memif": memif,
             "down_faces": down.iter().map(|DownFace { face_id, remote_uri, down }| json!({
                 "face_id": face_id,
                 "remote_uri": remote_uri,

@@ -32,13 +32,6 @@ impl Listeners {
     }
 }
 
-impl Default for MemifListener {
-    /// Off: each client makes the forwarder map memory of its own.
-    fn default() -> Self {
-        Self { enabled: false, path: None, mode: 0o666, dataroom: None }
-    }
-}
-
 impl Default for TcpListener {
     fn default() -> Self {
         Self { enabled: true, addresses: every_address(), port: NDN_PORT, loopback_is_local: true }

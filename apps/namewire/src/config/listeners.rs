@@ -15,7 +15,7 @@ pub struct Listeners {
     /// The UDP listener.
     pub udp: UdpListener,
     /// The memif listener, for local applications that bring shared memory.
-    pub memif: MemifListener,
+    pub memif: super::MemifListener,
     /// The WebSocket listener, for browsers.
     pub websocket: WebSocketListener,
     /// The WebTransport listener, for browsers, too.
@@ -37,19 +37,6 @@ pub struct UnixListener {
     pub path: Option<PathBuf>,
     /// Permission bits of the socket file.
     pub mode: u32,
-}
-
-/// Settings of the memif listener, and of memif faces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemifListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// The socket path; none is `memif.sock` beside the Unix socket.
-    pub path: Option<PathBuf>,
-    /// Permission bits of the socket file.
-    pub mode: u32,
-    /// Bytes of a buffer, and longest frame to send; none is what suits the peer.
-    pub dataroom: Option<u32>,
 }
 
 impl Listeners {

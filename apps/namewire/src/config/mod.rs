@@ -13,6 +13,7 @@ mod ethernet;
 mod forwarder;
 mod interfaces;
 mod listeners;
+mod memif;
 mod modules;
 pub mod nfd_conf;
 mod origin;
@@ -35,6 +36,7 @@ pub use dpdk::Dpdk;
 pub use error::{ConfigError, Problem};
 pub use ethernet::{Driver, Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;
+pub use memif::{MemifListener, MemifSecret};
 pub use modules::{LOG_LIBRARIES, LOG_MODULES, check_module};
 pub use origin::Origin;
 #[cfg(test)]

@@ -81,6 +81,7 @@ fn read_document<'a>(
     read_log(root.section("log"), &mut config.log);
     config.bound_faces =
         root.sections("bound_faces").into_iter().filter_map(read_bound_faces).collect();
+    super::memif::read_secrets(&mut root, config);
     super::together::read(&mut root, config);
     config.static_routes =
         root.sections("static_routes").into_iter().filter_map(read_static_route).collect();
@@ -96,15 +97,7 @@ fn read_listeners(mut section: Section<'_>, listeners: &mut Listeners) {
     listeners.unix.mode = mode.0;
     unix.finish();
 
-    let mut memif = section.section("memif");
-    memif.read("enabled", &mut listeners.memif.enabled);
-    memif.read_optional("path", &mut listeners.memif.path);
-    let mut mode = FileMode(listeners.memif.mode);
-    memif.read("mode", &mut mode);
-    listeners.memif.mode = mode.0;
-    let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
-    memif.read_optional_in("dataroom", &mut listeners.memif.dataroom, lengths);
-    memif.finish();
+    listeners.memif.read(section.section("memif"));
 
     let mut tcp = section.section("tcp");
     tcp.read("enabled", &mut listeners.tcp.enabled);
@@ -401,7 +394,7 @@ impl FromToml for FaceUri {
 }
 
 /// Permission bits, written in octal as with chmod.
-struct FileMode(u32);
+pub(super) struct FileMode(pub(super) u32);
 
 impl FromToml for FileMode {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {

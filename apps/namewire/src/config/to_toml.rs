@@ -7,8 +7,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{
-    Access, AuthorizedSigner, Config, CsPolicy, MemifListener, Persistency, PitTokens, Privilege,
-    Propagate, TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
+    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, Propagate,
+    TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -48,7 +48,7 @@ impl Writer {
     }
 
     /// Writes a key, under its section's header if it is the first one there.
-    fn line(&mut self, key: &str, value: impl Display) {
+    pub(super) fn line(&mut self, key: &str, value: impl Display) {
         if !self.section.is_empty() {
             let gap = if self.out.is_empty() { "" } else { "\n" };
             let _ = writeln!(self.out, "{gap}{}", self.section);
@@ -91,7 +91,7 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     }
     let mode = format!("\"{:04o}\"", own.unix.mode);
     writer.changed("mode", &own.unix.mode, &default.unix.mode, mode);
-    write_memif(writer, &own.memif, &default.memif);
+    own.memif.write(writer, &default.memif);
     writer.section("[listeners.tcp]");
     writer.changed("enabled", &own.tcp.enabled, &default.tcp.enabled, own.tcp.enabled);
     let addresses = texts(&own.tcp.addresses);
@@ -138,18 +138,6 @@ fn write_listeners(writer: &mut Writer, config: &Config, default: &Config) {
     writer.changed("default_hop_limit", &hop_limit, &0, hop_limit);
     let cpus = format!("{:?}", config.forwarder.cpus);
     writer.changed("cpus", &config.forwarder.cpus, &Vec::new(), cpus);
-}
-
-fn write_memif(writer: &mut Writer, own: &MemifListener, default: &MemifListener) {
-    writer.section("[listeners.memif]");
-    writer.changed("enabled", &own.enabled, &default.enabled, own.enabled);
-    if let Some(path) = &own.path {
-        writer.line("path", text(path.display()));
-    }
-    writer.changed("mode", &own.mode, &default.mode, format!("\"{:04o}\"", own.mode));
-    if let Some(dataroom) = own.dataroom {
-        writer.line("dataroom", dataroom.to_string());
-    }
 }
 
 fn write_websocket(writer: &mut Writer, own: &WebSocketListener, default: &WebSocketListener) {
@@ -297,6 +285,7 @@ fn write_lists(writer: &mut Writer, config: &Config) {
         writer.line("interfaces", texts(&bound.interfaces));
         writer.line("except", texts(&bound.except));
     }
+    super::memif::write_secrets(writer, &config.memif_secrets);
     for face in &config.static_faces {
         writer.section("[[static_faces]]");
         writer.line("uri", text(&face.uri));
@@ -358,6 +347,7 @@ mod tests {
             path = "/tmp/memif.sock"
             mode = "0600"
             dataroom = 9000
+            memory = "64MiB"
             [listeners.tcp]
             enabled = false
             addresses = ["127.0.0.1"]
@@ -385,6 +375,13 @@ mod tests {
             remotes = ["udp4://192.0.2.1:6363", "udp6://[2001:db8::1]:6363"]
             interfaces = ["eth*", "192.0.2.0/24"]
             except = ["eth1"]
+            [[memif_secrets]]
+            socket = "/run/ndn/fwd.sock"
+            id = 0
+            secret = "with \"quotes\""
+            [[memif_secrets]]
+            socket = "/tmp/memif.sock"
+            secret = "other"
             [forwarder]
             workers = 2
             io_workers = 1

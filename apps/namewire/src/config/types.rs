@@ -11,7 +11,7 @@ use ndn_packet::Name;
 
 pub use super::forwarder::{Forwarder, WorkerCount};
 pub use super::listeners::*;
-use super::{Access, ByteSize, InterfaceRule};
+use super::{Access, ByteSize, InterfaceRule, MemifSecret};
 
 /// Everything `namewire run` can be told. [`Config::default`] is what it does untold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -40,6 +40,8 @@ pub struct Config {
     pub log: Log,
     /// UDP faces that are bound to network interfaces.
     pub bound_faces: Vec<BoundFaces>,
+    /// Secrets of memif interfaces.
+    pub memif_secrets: Vec<MemifSecret>,
     /// Strategies chosen at start, in addition to the built-in choices.
     pub strategy_choices: Vec<StrategyChoice>,
     /// Faces created at start.

@@ -16,7 +16,7 @@ mod service_times;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LinkDown, LogLevels,
+    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LinkDown, LogLevels, MemifStatus,
     QueueStatistics, Request, Statistics, Version, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };

@@ -42,6 +42,9 @@ pub enum Request {
     /// What the WebTransport listener does: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,
+    /// What the memif listener does: answered with [`MemifStatus`].
+    #[serde(rename = "memif")]
+    Memif,
     /// Which worker names are dispatched to: answered with [`Dispatch`].
     #[serde(rename = "ndt.list")]
     NdtList,
@@ -93,6 +96,21 @@ pub struct WaitingFace {
     pub last_failure: Option<String>,
     /// Milliseconds until the next attempt; none while one is under way.
     pub next_attempt_ms: Option<u64>,
+}
+
+/// The memif listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemifStatus {
+    /// Whether there is one.
+    pub is_listening: bool,
+    /// Faces of clients.
+    pub clients: u64,
+    /// Bytes of memory that clients share.
+    pub memory_bytes: u64,
+    /// As many as they may.
+    pub memory_bytes_max: u64,
+    /// How many have become no face, by the reason.
+    pub refused: BTreeMap<String, u64>,
 }
 
 /// The WebTransport listener.

@@ -18,8 +18,8 @@ use ndn_sys::stream::set_socket_mode;
 use serde_json::Value;
 
 use super::protocol::{
-    Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, Request, Response, Statistics, Version,
-    WaitingFace, WebTransportStatus,
+    Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, MemifStatus, Request, Response, Statistics,
+    Version, WaitingFace, WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -64,6 +64,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String>;
+
+    /// What the memif listener does.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn memif(&self) -> Result<MemifStatus, String>;
 
     /// What the WebTransport listener does.
     ///
@@ -351,6 +357,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
         },
         Request::WaitingFaces => match handler.waiting_faces() {
             Ok(faces) => serde_json::to_value(faces),
+            Err(reason) => return Response::Error(reason),
+        },
+        Request::Memif => match handler.memif() {
+            Ok(status) => serde_json::to_value(status),
             Err(reason) => return Response::Error(reason),
         },
         Request::WebTransport => match handler.webtransport() {

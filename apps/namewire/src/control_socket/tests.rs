@@ -45,6 +45,10 @@ impl Handler for Recorder {
         Ok(vec![WaitingFace { face_id: Some(301), ..WaitingFace::default() }])
     }
 
+    fn memif(&self) -> Result<MemifStatus, String> {
+        Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
+    }
+
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
         let hash = "ab".repeat(32);
         Ok(WebTransportStatus { certificate_hashes: vec![hash], ..WebTransportStatus::default() })

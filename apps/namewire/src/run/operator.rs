@@ -16,7 +16,7 @@ use ndn_table::Timestamp;
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
     CaptureStream, Dispatch, DispatchAction, Handler, InterestStatistics, LinkCounters,
-    QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
+    MemifStatus, QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
 use crate::logging::LogHandle;
@@ -66,6 +66,8 @@ pub(super) enum OperatorRequest {
     Trace(bool),
     /// What the WebTransport listener does.
     WebTransport(SyncSender<WebTransportStatus>),
+    /// What the memif listener does.
+    Memif(SyncSender<MemifStatus>),
     /// Faces that are being made.
     WaitingFaces(SyncSender<Vec<WaitingFace>>),
 }
@@ -227,6 +229,10 @@ impl Handler for Operator {
 
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
         self.ask(OperatorRequest::WebTransport)
+    }
+
+    fn memif(&self) -> Result<MemifStatus, String> {
+        self.ask(OperatorRequest::Memif)
     }
 
     fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {

@@ -31,6 +31,7 @@ const KEPT: &[Kept] = kept![
     listeners.memif.path,
     listeners.memif.mode,
     listeners.memif.dataroom,
+    listeners.memif.memory,
     listeners.tcp.enabled,
     listeners.tcp.addresses,
     listeners.tcp.port,
@@ -151,7 +152,7 @@ mod tests {
     use crate::config::parse;
 
     /// Settings that are in force after a reload, or sections of nothing else.
-    const RELOADED: [&str; 18] = [
+    const RELOADED: [&str; 19] = [
         "listeners.multicast",
         "listeners.ethernet",
         "tables.cs.capacity_packets",
@@ -169,6 +170,7 @@ mod tests {
         "management.authorizations",
         "log",
         "bound_faces",
+        "memif_secrets",
         "strategy_choices",
     ];
 

@@ -169,6 +169,9 @@ impl Worker {
         }
         let Some(index) = self.numbers.allocate(face_id) else {
             let reason = "there are as many faces as there may be";
+            if let NewTransport::Memif(end) = &transport {
+                end.turn_away(reason);
+            }
             return refuse(&mut self.events, std::io::Error::other(reason));
         };
         let added = match (transport, channel) {

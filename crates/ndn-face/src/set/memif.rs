@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_memif::{ClientHandshake, Fault, Progress as Handshaken, Received, Receiver};
+use ndn_memif::{
+    ClientHandshake, Ended, Fault, HandshakeError, Progress as Handshaken, Received, Receiver,
+};
 use ndn_ring::PacketPool;
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Event, Events, Interest};
@@ -170,9 +172,21 @@ impl FaceSet {
         let progress = self.take_memif(now, index, pool, sink);
         // What was in the rings before the peer left is taken first.
         if event.closed && progress == Progress::Done && !self.has_more {
-            self.lose_connection(now, index, CloseReason::PeerClosed, pool);
+            let reason = self.reason_of_peer(index);
+            self.lose_connection(now, index, reason, pool);
         }
         progress
+    }
+
+    /// What the peer has said, now that it is gone.
+    fn reason_of_peer(&mut self, index: FaceIndex) -> CloseReason {
+        match memif_in(&mut self.faces, index).map(|memif| &memif.rings) {
+            Some(Rings::Up(link)) => match link.ended() {
+                Some(Ended::Said(farewell)) => CloseReason::Left(farewell),
+                Some(Ended::Silently) | None => CloseReason::PeerClosed,
+            },
+            Some(Rings::Connecting { .. } | Rings::Waiting(_)) | None => CloseReason::PeerClosed,
+        }
     }
 
     /// Takes frames out of the rings of a face.
@@ -331,7 +345,8 @@ impl FaceSet {
             }
             Rings::Connecting { reconnect, .. } => {
                 if reconnect.poll(now) == ReconnectAction::GiveUp {
-                    self.attempt_failed(now, index, io::ErrorKind::TimedOut, pool);
+                    let reason = CloseReason::Failed(io::ErrorKind::TimedOut);
+                    self.attempt_failed(now, index, reason, pool);
                 }
             }
             Rings::Waiting(reconnect) => {
@@ -359,7 +374,9 @@ impl FaceSet {
                 let (handshake, reconnect) = (Box::new(handshake), *reconnect);
                 memif.rings = Rings::Connecting { handshake, reconnect };
             }
-            Err(error) => self.attempt_failed(now, index, error.kind(), pool),
+            Err(error) => {
+                self.attempt_failed(now, index, CloseReason::Failed(error.kind()), pool);
+            }
         }
     }
 
@@ -379,16 +396,18 @@ impl FaceSet {
                 // It is waited for in another way from now on.
                 let _ = poller.remove(link.as_fd());
                 if MemifTransport::attach(&link, poller, token_of(index)).is_err() {
-                    return self.attempt_failed(now, index, io::ErrorKind::Other, pool);
+                    let reason = CloseReason::Failed(io::ErrorKind::Other);
+                    return self.attempt_failed(now, index, reason, pool);
                 }
                 memif.rings = Rings::Up(link);
+                memif.told = None;
                 if let Some(face) = face_in(faces, index) {
                     face.set_link_options();
                 }
                 self.events.push_back(FaceEvent { face: index, change: FaceChange::Up });
             }
             // The poller has forgotten the socket, which was ours alone.
-            Err(_) => self.attempt_failed(now, index, io::ErrorKind::ConnectionRefused, pool),
+            Err(error) => self.attempt_failed(now, index, reason_of(&error), pool),
         }
     }
 
@@ -396,15 +415,21 @@ impl FaceSet {
         &mut self,
         now: Timestamp,
         index: FaceIndex,
-        kind: io::ErrorKind,
+        reason: CloseReason,
         pool: &PacketPool,
     ) {
-        let Self { faces, poller, output_budget, .. } = self;
+        let Self { faces, poller, output_budget, events, .. } = self;
         let Some(face) = face_in(faces, index) else { return };
         let is_permanent = face.options.persistency == crate::Persistency::Permanent;
         let Transport::Memif(memif) = &mut face.transport else { return };
         if !is_permanent {
-            return self.close(index, CloseReason::Failed(kind), pool);
+            return self.close(index, reason, pool);
+        }
+        // That nobody is there is what a permanent face waits through; what somebody says is new.
+        let is_news = matches!(reason, CloseReason::Refused(_) | CloseReason::Misbehaved);
+        if is_news && memif.told != Some(reason) {
+            memif.told = Some(reason);
+            events.push_back(FaceEvent { face: index, change: FaceChange::Down(reason) });
         }
         memif.leave(poller, output_budget);
         if let Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) = &memif.rings {
@@ -413,6 +438,19 @@ impl FaceSet {
             memif.rings = Rings::Waiting(reconnect);
         }
         self.arm(index);
+    }
+}
+
+/// Why a handshake has come to nothing.
+fn reason_of(error: &HandshakeError) -> CloseReason {
+    match error {
+        HandshakeError::Refused(farewell) => CloseReason::Refused(*farewell),
+        HandshakeError::Closed => CloseReason::PeerClosed,
+        HandshakeError::Io(error) => CloseReason::Failed(error.kind()),
+        HandshakeError::Message(_)
+        | HandshakeError::Protocol(_)
+        | HandshakeError::NotAdmitted { .. }
+        | HandshakeError::Memory(_) => CloseReason::Misbehaved,
     }
 }
 

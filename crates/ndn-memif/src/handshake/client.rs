@@ -15,10 +15,11 @@ use super::{
 };
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX, log2_ring_size};
 use crate::link::Link;
-use crate::message::{Message, Name, SECRET_LENGTH};
+use crate::message::{Message, Name};
 use crate::receive::Receiver;
 use crate::regions::Regions;
 use crate::ring::{Buffers, Fault, Ring, ring_length};
+use crate::secret::Secret;
 use crate::send::Sender;
 
 /// What a client asks for.
@@ -27,7 +28,7 @@ pub struct ClientOptions {
     /// Which interface of the server.
     pub id: u32,
     /// What the server wants to hear.
-    pub secret: [u8; SECRET_LENGTH],
+    pub secret: Secret,
     /// Rings of each direction, at most [`RINGS_MAX`].
     pub rings: u16,
     /// Binary logarithm of the size of each; by default what suits the length of the buffers.
@@ -40,7 +41,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             id: 0,
-            secret: [0; SECRET_LENGTH],
+            secret: Secret::default(),
             rings: 1,
             log2_ring_size: None,
             buffer_length: None,
@@ -200,7 +201,7 @@ fn prepare(
         return Err(HandshakeError::Protocol("rings and buffers take too much memory"));
     }
     let (memory, file) = SharedMemory::create("memif", size)?;
-    let regions = Regions::new(vec![memory]);
+    let regions = Regions::own(memory);
     let name = Name::new(PROGRAM);
     let init = Message::Init { version: VERSION, id, mode: MODE_ETHERNET, secret, name };
     let region = Message::AddRegion { index: 0, size: size as u64 };

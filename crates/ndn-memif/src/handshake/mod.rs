@@ -11,6 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
+use crate::Farewell;
 use crate::limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, BUFFER_LENGTH_OWN,
 };
@@ -37,6 +38,23 @@ fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
     wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
 }
 
+/// Why a server does not want a client. The words are for the client, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The interface has a secret, and the client has said none.
+    #[error("A secret is required")]
+    SecretMissing,
+    /// The client has said another secret.
+    #[error("Incorrect secret")]
+    SecretWrong,
+    /// The interface has a client already.
+    #[error("Already connected")]
+    Taken,
+    /// All clients together share as much memory as they may.
+    #[error("Too much memory is shared by all clients together")]
+    MemoryUsedUp,
+}
+
 /// How far a handshake is.
 #[derive(Debug)]
 pub enum Progress<Handshake> {
@@ -57,13 +75,23 @@ pub enum HandshakeError {
     Closed,
     /// The peer has said why it does not want one.
     #[error("the peer refuses: {0}")]
-    Refused(String),
+    Refused(Farewell),
     /// What the peer has sent is no message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// The peer does not keep to the protocol, or wants what it cannot have; it is told.
+    /// The peer does not keep to the protocol; it is told.
     #[error("{0}")]
     Protocol(&'static str),
+    /// The client wants what it cannot have; it is told.
+    #[error("{refusal}")]
+    NotAdmitted {
+        /// The interface that it asks for.
+        id: u32,
+        /// Its program.
+        client: Name,
+        /// Why it cannot have it.
+        refusal: Refusal,
+    },
     /// The memory is not what the peer says.
     #[error(transparent)]
     Memory(#[from] Fault),
@@ -83,8 +111,8 @@ fn next_message(socket: BorrowedFd<'_>) -> Result<Option<(Message, Vec<OwnedFd>)
         return Err(HandshakeError::Protocol("Invalid message size"));
     }
     let message = Message::decode(&bytes[..received.length])?;
-    if let Message::Disconnect { reason, .. } = message {
-        return Err(HandshakeError::Refused(reason));
+    if let Message::Disconnect(farewell) = message {
+        return Err(HandshakeError::Refused(farewell));
     }
     Ok(Some((message, received.descriptors)))
 }
@@ -111,10 +139,17 @@ fn tell(socket: BorrowedFd<'_>, error: &HandshakeError) {
     let reason = match error {
         HandshakeError::Closed | HandshakeError::Refused(_) => return,
         HandshakeError::Io(_) => "Out of resources".to_owned(),
-        HandshakeError::Message(_) | HandshakeError::Protocol(_) | HandshakeError::Memory(_) => {
-            error.to_string()
-        }
+        HandshakeError::Message(_)
+        | HandshakeError::Protocol(_)
+        | HandshakeError::NotAdmitted { .. }
+        | HandshakeError::Memory(_) => error.to_string(),
     };
-    let message = Message::Disconnect { code: 0, reason };
+    turn_away(socket, &reason);
+}
+
+/// Tells whoever is at the other end of a socket that it is not wanted, and why.
+pub fn turn_away(socket: BorrowedFd<'_>, reason: &str) {
+    let message = Message::Disconnect(Farewell::new(0, reason));
+    // Who does not read it sees the end of the socket.
     let _ = seqpacket::send(socket, &message.encode(), None);
 }

@@ -1,21 +1,24 @@
 //! The server: takes the memory over, and believes nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use ndn_sys::interrupt::Interrupt;
 use ndn_sys::seqpacket;
 use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
-    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, next_message, none,
-    single, tell,
+    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, Refusal, VERSION, buffer_length,
+    next_message, none, single, tell,
 };
+use crate::budget::MemoryBudget;
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
 use crate::link::Link;
-use crate::message::{Message, Name, SECRET_LENGTH};
+use crate::message::{Message, Name};
 use crate::receive::Receiver;
-use crate::regions::Regions;
+use crate::regions::{Region, Regions};
 use crate::ring::Ring;
+use crate::secret::Secret;
 use crate::send::Sender;
 
 /// A ring that the client has added.
@@ -37,12 +40,12 @@ struct Agreed {
 }
 
 /// What a server wants.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// A client that does not know it is turned away.
-    pub secret: Option<[u8; SECRET_LENGTH]>,
     /// Longest frame to be sent, bytes; by default what suits the client.
     pub buffer_length: Option<u32>,
+    /// Memory that clients may share together with others; by default each may what a client may.
+    pub memory: Option<Arc<MemoryBudget>>,
 }
 
 /// A client that is connecting to this server.
@@ -52,7 +55,7 @@ pub struct ServerHandshake {
     options: ServerOptions,
     /// What the client has asked for, once it has.
     client: Option<(u32, Name)>,
-    regions: Vec<SharedMemory>,
+    regions: Vec<Region>,
     to_server: Vec<Added>,
     to_client: Vec<Added>,
 }
@@ -82,14 +85,14 @@ impl ServerHandshake {
         self.client.map(|(id, _)| id)
     }
 
-    /// Takes what the client has said, and answers. `admit` says whether it may have an interface, or
-    /// why not.
+    /// Takes what the client has said, and answers. `admit` says whether it may have an interface if it
+    /// knows this secret, or why not.
     ///
     /// # Errors
     /// See [`HandshakeError`]; the connection is of no use then.
     pub fn advance(
         mut self,
-        admit: impl Fn(u32) -> Result<(), &'static str>,
+        admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
     ) -> Result<Progress<Self>, HandshakeError> {
         match self.go_on(admit) {
             Ok(None) => Ok(Progress::Waiting(self)),
@@ -109,18 +112,23 @@ impl ServerHandshake {
 
     fn go_on(
         &mut self,
-        admit: impl Fn(u32) -> Result<(), &'static str>,
+        admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
     ) -> Result<Option<Agreed>, HandshakeError> {
         while let Some((message, descriptors)) = next_message(self.socket.as_fd())? {
             match (message, self.client) {
                 (Message::Init { version, id, mode, secret, name }, None) => {
                     none(&descriptors)?;
-                    self.check(version, mode, &secret)?;
-                    admit(id).map_err(HandshakeError::Protocol)?;
+                    check(version, mode)?;
+                    let admitted = admit(id, &secret);
+                    admitted.map_err(|refusal| HandshakeError::NotAdmitted {
+                        id,
+                        client: name,
+                        refusal,
+                    })?;
                     self.client = Some((id, name));
                 }
-                (Message::AddRegion { index, size }, Some(_)) => {
-                    self.add_region(index, size, single(descriptors)?)?;
+                (Message::AddRegion { index, size }, Some(client)) => {
+                    self.add_region(client, index, size, single(descriptors)?)?;
                 }
                 (Message::AddRing { to_server, index, region, offset, log2_size }, Some(_)) => {
                     let interrupt = Interrupt::adopt(single(descriptors)?)?;
@@ -141,36 +149,29 @@ impl ServerHandshake {
         Ok(None)
     }
 
-    fn check(
-        &self,
-        version: u16,
-        mode: u8,
-        secret: &[u8; SECRET_LENGTH],
+    fn add_region(
+        &mut self,
+        (id, client): (u32, Name),
+        index: u16,
+        size: u64,
+        file: OwnedFd,
     ) -> Result<(), HandshakeError> {
-        if version != VERSION {
-            return Err(HandshakeError::Protocol("Incompatible memif version"));
-        }
-        if mode != MODE_ETHERNET {
-            return Err(HandshakeError::Protocol("Only ethernet mode supported"));
-        }
-        if self.options.secret.is_some_and(|wanted| !is_same(&wanted, secret)) {
-            return Err(HandshakeError::Protocol("Incorrect secret"));
-        }
-        Ok(())
-    }
-
-    fn add_region(&mut self, index: u16, size: u64, file: OwnedFd) -> Result<(), HandshakeError> {
         if index >= REGIONS_MAX || usize::from(index) != self.regions.len() {
             return Err(HandshakeError::Protocol("Invalid region index"));
         }
-        let used: u64 = self.regions.iter().map(|region| region.len() as u64).sum();
+        let used: u64 = self.regions.iter().map(|region| region.memory.len() as u64).sum();
         if used.saturating_add(size) > MEMORY_MAX {
             return Err(HandshakeError::Protocol("Too much shared memory"));
+        }
+        let charge = self.options.memory.as_ref().map(|budget| budget.charge(size));
+        if matches!(charge, Some(None)) {
+            let refusal = Refusal::MemoryUsedUp;
+            return Err(HandshakeError::NotAdmitted { id, client, refusal });
         }
         let memory = SharedMemory::adopt(file.as_fd(), size).map_err(|_| {
             HandshakeError::Protocol("Unusable region: not sealed memory, or short")
         })?;
-        self.regions.push(memory);
+        self.regions.push(Region { memory, _charge: charge.flatten() });
         Ok(())
     }
 
@@ -225,7 +226,12 @@ impl AsFd for ServerHandshake {
     }
 }
 
-/// Compares secrets in a time that does not tell where they differ.
-fn is_same(one: &[u8; SECRET_LENGTH], other: &[u8; SECRET_LENGTH]) -> bool {
-    one.iter().zip(other).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+fn check(version: u16, mode: u8) -> Result<(), HandshakeError> {
+    if version != VERSION {
+        return Err(HandshakeError::Protocol("Incompatible memif version"));
+    }
+    if mode != MODE_ETHERNET {
+        return Err(HandshakeError::Protocol("Only ethernet mode supported"));
+    }
+    Ok(())
 }

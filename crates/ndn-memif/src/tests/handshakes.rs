@@ -4,7 +4,7 @@ use std::time::Duration;
 use ndn_sys::poll::{Events, Interest, Poller};
 
 use super::*;
-use crate::SECRET_LENGTH;
+use crate::{Ended, Farewell, MemoryBudget, Refusal, Secret};
 
 #[test]
 fn frames_travel_in_both_directions() {
@@ -109,47 +109,113 @@ fn who_is_left_hears_why() {
     let mut events = Events::with_capacity(1);
     poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
     assert!(events.is_empty());
+    assert_eq!(server.ended(), None);
     client.disconnect("enough");
     poller.wait(&mut events, None).unwrap();
     assert!(events.event(0).closed);
-    assert_eq!(server.farewell().as_deref(), Some("enough"));
-    assert_eq!(server.farewell(), None);
+    assert_eq!(server.ended(), Some(Ended::Said(Farewell::new(0, "enough"))));
+    assert_eq!(server.ended(), Some(Ended::Silently));
+}
+
+/// What the client hears if the server does not want it.
+fn refused(
+    options: ClientOptions,
+    serving: ServerOptions,
+    admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
+) -> Option<(Farewell, Refusal)> {
+    let (near, far) = seqpacket::pair().unwrap();
+    let mut client = ClientHandshake::new(near, options);
+    let mut server = ServerHandshake::new(far, serving).unwrap();
+    loop {
+        client = match client.advance().unwrap() {
+            Progress::Waiting(client) => client,
+            Progress::Done(_) => panic!("the client is done"),
+        };
+        server = match server.advance(&admit) {
+            Ok(Progress::Waiting(server)) => server,
+            Ok(Progress::Done(_)) => return None,
+            Err(HandshakeError::NotAdmitted { refusal, .. }) => {
+                let Err(HandshakeError::Refused(farewell)) = client.advance() else {
+                    panic!("the client was not told")
+                };
+                return Some((farewell, refusal));
+            }
+            Err(error) => panic!("{error}"),
+        };
+    }
 }
 
 #[test]
 fn secrets_and_interfaces_are_checked() {
-    let refuse = |secret: Option<[u8; SECRET_LENGTH]>, options: ClientOptions| {
-        let (near, far) = seqpacket::pair().unwrap();
-        let mut client = ClientHandshake::new(near, options);
-        let mut server =
-            ServerHandshake::new(far, ServerOptions { secret, buffer_length: None }).unwrap();
-        let reason = loop {
-            client = match client.advance() {
-                Ok(Progress::Waiting(client)) => client,
-                Ok(Progress::Done(_)) => panic!("the client is done"),
-                Err(HandshakeError::Refused(reason)) => break reason,
-                Err(error) => panic!("{error}"),
-            };
-            let admit = |id| if id == 1 { Ok(()) } else { Err("ID not found") };
-            server = match server.advance(admit) {
-                Ok(Progress::Waiting(server)) => server,
-                Ok(Progress::Done(_)) => return None,
-                Err(error) => {
-                    let Err(HandshakeError::Refused(reason)) = client.advance() else {
-                        panic!("{error}")
-                    };
-                    break reason;
-                }
-            };
-        };
-        Some(reason)
-    };
-    let (right, wrong) = ([7; SECRET_LENGTH], [8; SECRET_LENGTH]);
+    let secret = |text| Secret::new(text).unwrap();
     let options = |id, secret| ClientOptions { id, secret, ..Default::default() };
-    assert_eq!(refuse(None, options(1, right)), None);
-    assert_eq!(refuse(Some(right), options(1, right)), None);
-    assert_eq!(refuse(Some(right), options(1, wrong)).unwrap(), "Incorrect secret");
-    assert_eq!(refuse(None, options(2, right)).unwrap(), "ID not found");
+    let admit = |id, said: &Secret| match id {
+        1 if said.is_none() => Err(Refusal::SecretMissing),
+        1 if *said != secret("swordfish") => Err(Refusal::SecretWrong),
+        2 => Err(Refusal::Taken),
+        _ => Ok(()),
+    };
+    for (id, said, expected) in [
+        (0, Secret::default(), None),
+        (0, secret("nobody asks"), None),
+        (1, secret("swordfish"), None),
+        (1, secret("swordfis"), Some(Refusal::SecretWrong)),
+        (1, secret("swordfish2"), Some(Refusal::SecretWrong)),
+        (1, Secret::default(), Some(Refusal::SecretMissing)),
+        (2, secret("swordfish"), Some(Refusal::Taken)),
+    ] {
+        let found = refused(options(id, said), ServerOptions::default(), admit);
+        assert_eq!(found.map(|(_, refusal)| refusal), expected, "{id}");
+        if let Some((farewell, refusal)) = found {
+            assert_eq!(farewell, Farewell::new(0, &refusal.to_string()));
+        }
+    }
+}
+
+#[test]
+fn all_clients_together_share_so_much_memory() {
+    let shares = |link: &Link| link.receivers[0].ring().regions().length();
+    let own = shares(&connect(ClientOptions::default()).0);
+    // Room for two, but not for three.
+    let memory = MemoryBudget::new(own * 5 / 2);
+    let begin = || {
+        let (near, far) = seqpacket::pair().unwrap();
+        let serving = ServerOptions { memory: Some(memory.clone()), ..Default::default() };
+        let client = ClientHandshake::new(near, ClientOptions::default());
+        (client, ServerHandshake::new(far, serving).unwrap())
+    };
+    let (first, second) = (finish(begin()), finish(begin()));
+    assert_eq!(memory.used(), 2 * own);
+    let serving = ServerOptions { memory: Some(memory.clone()), ..Default::default() };
+    let third = refused(ClientOptions::default(), serving, |_, _| Ok(()));
+    assert_eq!(third.unwrap().1, Refusal::MemoryUsedUp);
+    assert_eq!(memory.used(), 2 * own);
+    // What the server has, counts until it is given up.
+    drop(first.0);
+    assert_eq!(memory.used(), 2 * own);
+    drop(first.1);
+    assert_eq!(memory.used(), own);
+    let _third = finish(begin());
+    drop(second);
+    assert_eq!(memory.used(), own);
+    // One that has begun.
+    let (client, server) = begin();
+    let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
+    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
+    let Progress::Waiting(_client) = client.advance().unwrap() else { panic!() };
+    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
+    assert_eq!(memory.used(), 2 * own);
+    drop(server);
+    assert_eq!(memory.used(), own);
+}
+
+#[test]
+fn who_is_turned_away_hears_why() {
+    let (near, far) = seqpacket::pair().unwrap();
+    let client = ClientHandshake::new(near, ClientOptions::default());
+    crate::turn_away(far.as_fd(), "no room");
+    let Err(HandshakeError::Refused(farewell)) = client.advance() else { panic!() };
+    assert_eq!(farewell.to_string(), "\"no room\"");
 }
 
 #[test]
@@ -163,13 +229,13 @@ fn sockets_are_files() {
     let server = ServerHandshake::new(accepted.stream, ServerOptions::default()).unwrap();
     assert_eq!(server.id(), None);
     let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
-    let Progress::Waiting(server) = server.advance(|_| Ok(())).unwrap() else { panic!() };
+    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
     assert_eq!(server.id(), Some(0));
     let _ = client.as_fd();
     drop(client);
     // It has been told of the client's end after its next word.
     assert!(matches!(
-        server.advance(|_| Ok(())),
+        server.advance(|_, _| Ok(())),
         Err(HandshakeError::Closed | HandshakeError::Io(_))
     ));
 }

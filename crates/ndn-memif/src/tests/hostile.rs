@@ -9,7 +9,7 @@ use ndn_sys::shared_memory::SharedMemory;
 use super::*;
 use crate::limits::CHAIN_RECEIVED_MAX;
 use crate::ring::{COOKIE, Descriptor, FLAG_NEXT, Fault, ring_length};
-use crate::{MESSAGE_LENGTH, Message, Name, SECRET_LENGTH};
+use crate::{Farewell, MESSAGE_LENGTH, Message, Name, Secret};
 
 const RING: usize = ring_length(2);
 const AT_DESCRIPTORS: usize = 128;
@@ -41,7 +41,7 @@ impl Client {
     }
 
     fn step(&mut self) -> Said {
-        match self.server.take().unwrap().advance(|_| Ok(())) {
+        match self.server.take().unwrap().advance(|_, _| Ok(())) {
             Ok(Progress::Waiting(server)) => {
                 self.server = Some(server);
                 Said::Waiting
@@ -52,7 +52,7 @@ impl Client {
     }
 
     fn init(&mut self) {
-        let [.., secret, _] = [[0; SECRET_LENGTH]; 3];
+        let secret = Secret::default();
         let init = Message::Init { version: 0x200, id: 0, mode: 0, secret, name: Name::new("x") };
         self.say(&init, None).waits();
     }
@@ -135,8 +135,13 @@ fn messages_out_of_order_end_the_handshake() {
     }
     let mut client = Client::new();
     client.init();
-    let init =
-        Message::Init { version: 0x200, id: 0, mode: 0, secret: [0; 24], name: Name::new("x") };
+    let init = Message::Init {
+        version: 0x200,
+        id: 0,
+        mode: 0,
+        secret: Secret::default(),
+        name: Name::new("x"),
+    };
     client.say(&init, None).fails("Unexpected message");
     let mut client = Client::new();
     client.init();
@@ -150,7 +155,7 @@ fn messages_out_of_order_end_the_handshake() {
     for (version, mode, with) in [(0x100, 0, "version"), (0x200, 1, "ethernet"), (0x200, 77, "eth")]
     {
         let name = Name::new("x");
-        let init = Message::Init { version, id: 0, mode, secret: [0; 24], name };
+        let init = Message::Init { version, id: 0, mode, secret: Secret::default(), name };
         Client::new().say(&init, None).fails(with);
     }
 }
@@ -420,7 +425,7 @@ fn servers_that_say_odd_things_are_left() {
     assert!(say(&[good.clone(), good.clone()]).contains("Unexpected"));
     assert!(say(&[good.clone(), connected.clone()]).contains("Unexpected"));
     assert_eq!(say(&[hello((0x100, 0x300), 0)]), "waits");
-    let bye = Message::Disconnect { code: 0, reason: "no".to_owned() };
+    let bye = Message::Disconnect(Farewell::new(0, "no"));
     assert!(say(&[good.clone(), bye]).contains("no"));
     // Initialization, region, two rings, connect: the fifth answer is one too many.
     let answers = |count: usize, last: &Message| {

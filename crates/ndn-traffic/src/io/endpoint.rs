@@ -170,8 +170,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// When nobody answers there, or the interface is not to be had.
-    pub fn memif(address: &ndn_memif::Address, id: u32) -> io::Result<Self> {
-        let socket = MemifSocket::connect(address, id)?;
+    pub fn memif(
+        address: &ndn_memif::Address,
+        id: u32,
+        secret: ndn_memif::Secret,
+    ) -> io::Result<Self> {
+        let socket = MemifSocket::connect(address, id, secret)?;
         let mtu = socket.frame_length_max();
         Ok(Self {
             socket: Socket::Memif(socket),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Secret, Sender, Sent,
 };
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Poller};
@@ -31,9 +31,9 @@ pub(super) struct MemifSocket {
 
 impl MemifSocket {
     /// Connects; without a number of an interface, to that of `id`.
-    pub(super) fn connect(address: &Address, id: u32) -> io::Result<Self> {
+    pub(super) fn connect(address: &Address, id: u32, secret: Secret) -> io::Result<Self> {
         let id = address.id.unwrap_or(id);
-        let options = ClientOptions { id, ..ClientOptions::default() };
+        let options = ClientOptions { id, secret, ..ClientOptions::default() };
         let mut handshake = ClientHandshake::connect(&address.socket, options)?;
         let poller = Poller::new()?;
         poller.add(&handshake, 0, Interest::Readable)?;
@@ -105,9 +105,10 @@ impl MemifSocket {
             receiver.clear_interrupt();
             self.is_polled = true;
         }
-        if count == 0 && self.link.has_ended() {
-            let reason = "the forwarder closed the connection";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
+        if count == 0
+            && let Some(ended) = self.link.ended()
+        {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, ended.to_string()));
         }
         Ok(count > 0)
     }

@@ -66,7 +66,9 @@ pub(super) fn connect(
 fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
     match address {
         ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
-        ForwarderAddress::Memif(address) => Endpoint::memif(address, rand::random()),
+        ForwarderAddress::Memif(address) => {
+            Endpoint::memif(address, rand::random(), ndn_client::memif_secret()?)
+        }
         ForwarderAddress::WebTransport(_) => Err(std::io::ErrorKind::Unsupported.into()),
         ForwarderAddress::Tcp { host, port, family } => {
             let remote = resolve(host, *port, *family)?;

@@ -68,14 +68,21 @@ impl Control {
                     true => "it waits for its peer".to_owned(),
                     false => reason.to_string(),
                 };
-                match begins {
-                    true => info!(face_id, "the face is not up yet: {reason}"),
-                    false => info!(face_id, reason, "face down"),
+                let face = self.faces.get_mut(&face_id);
+                let earlier = face.as_ref().and_then(|face| face.down.as_ref());
+                let (was_down, since_ns) =
+                    earlier.map_or((false, now.monotonic_ns), |down| (true, down.since_ns));
+                match (begins, was_down) {
+                    (true, _) => info!(face_id, "the face is not up yet: {reason}"),
+                    (false, true) => info!(face_id, %reason, "the face stays down"),
+                    (false, false) => info!(face_id, %reason, "face down"),
                 }
-                if let Some(face) = self.faces.get_mut(&face_id) {
-                    face.down = Some(Down { reason, since_ns: now.monotonic_ns });
+                if let Some(face) = face {
+                    face.down = Some(Down { reason, since_ns });
                 }
-                self.state.face_changed_state(now, face_id, false);
+                if !was_down {
+                    self.state.face_changed_state(now, face_id, false);
+                }
             }
             Event::FaceUp { face_id } => {
                 info!(face_id, "face up");

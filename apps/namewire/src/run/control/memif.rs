@@ -1,18 +1,25 @@
 //! Handshakes of clients that bring shared memory, and servers of such.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifEnd, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
 use ndn_management::{Now, status};
-use ndn_memif::{Address, ClientOptions, Link, Progress, ServerHandshake, ServerOptions};
+use ndn_memif::{
+    Address, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal, Secret,
+    ServerHandshake, ServerOptions,
+};
 use ndn_sys::poll::Interest;
 use tracing::{debug, info, warn};
 
 use super::Control;
+use crate::config::Config;
+use crate::control_socket::MemifStatus;
 use crate::run::faces::Wanted;
 use crate::run::listeners::LocalEnd;
 use crate::run::settings;
@@ -34,15 +41,29 @@ struct Pending {
 }
 
 /// Clients that are connecting, and interfaces in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MemifClients {
     pending: HashMap<u64, Pending>,
     next: u64,
     /// Of each face, which interface it is.
     taken: HashMap<u64, Address>,
+    /// What all clients together share.
+    memory: Arc<MemoryBudget>,
+    /// How many have become no face, by the reason.
+    refused: BTreeMap<&'static str, u64>,
 }
 
 impl MemifClients {
+    pub(super) fn new(config: &Config) -> Self {
+        let memory = MemoryBudget::new(config.listeners.memif.memory.0);
+        let (pending, taken, refused) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Self { pending, next: 0, taken, memory, refused }
+    }
+
+    fn count(&mut self, reason: &'static str) {
+        *self.refused.entry(reason).or_default() += 1;
+    }
+
     /// The ends of their time.
     pub(super) fn deadlines_ns(&self) -> impl Iterator<Item = u64> + '_ {
         self.pending.values().map(|pending| pending.deadline_ns)
@@ -50,7 +71,13 @@ impl MemifClients {
 
     /// Gives up those who take too long.
     pub(super) fn handle_timeout(&mut self, now: Now) {
-        self.pending.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
+        let is_late = |pending: &mut Pending| pending.deadline_ns <= now.monotonic_ns;
+        let late = self.pending.extract_if(|_, pending| is_late(pending));
+        let late: Vec<_> = late.map(|(_, pending)| pending.handshake).collect();
+        for handshake in late {
+            ndn_memif::turn_away(handshake.as_fd(), "The handshake takes too long");
+            self.count("too_slow");
+        }
     }
 
     /// The interface of a face is free again, if it had one.
@@ -64,10 +91,13 @@ impl Control {
     pub(super) fn begin_memif(&mut self, now: Now, stream: OwnedFd, listener: usize) {
         if self.memif.pending.len() >= HANDSHAKES_MAX {
             warn!(limit = HANDSHAKES_MAX, "a memif client was turned away: too many connect");
-            return;
+            ndn_memif::turn_away(stream.as_fd(), "Too many clients connect at this moment");
+            return self.memif.count("too_many_handshakes");
         }
-        let own = &self.config.listeners.memif;
-        let options = ServerOptions { secret: None, buffer_length: own.dataroom };
+        let options = ServerOptions {
+            buffer_length: self.config.listeners.memif.dataroom,
+            memory: Some(Arc::clone(&self.memif.memory)),
+        };
         let token = TOKEN_MEMIF + self.memif.next;
         let begun = ServerHandshake::new(stream, options).map_err(|error| error.to_string());
         let added = begun.and_then(|handshake| {
@@ -86,7 +116,7 @@ impl Control {
     }
 
     /// A client has said something.
-    pub(super) fn go_on_memif(&mut self, token: u64) {
+    pub(super) fn go_on_memif(&mut self, now: Now, token: u64) {
         let Some(pending) = self.memif.pending.remove(&token) else { return };
         let Pending { handshake, listener, deadline_ns } = pending;
         let Some(LocalEnd::Memif(socket)) =
@@ -102,17 +132,70 @@ impl Control {
             memif.taken.values().any(|taken| *taken == interface(id))
                 || memif.pending.values().any(connects)
         };
-        let admit = |id| if is_taken(id) { Err("Already connected") } else { Ok(()) };
+        let admit = |id, said: &Secret| {
+            let wanted = self.config.memif_secret(&interface(id));
+            match wanted.is_none() || wanted == *said {
+                // Only who may have it hears whether somebody has it.
+                true if is_taken(id) => Err(Refusal::Taken),
+                true => Ok(()),
+                false if said.is_none() => Err(Refusal::SecretMissing),
+                false => Err(Refusal::SecretWrong),
+            }
+        };
         match handshake.advance(admit) {
             Ok(Progress::Waiting(handshake)) => {
                 let pending = Pending { handshake, listener, deadline_ns };
                 self.memif.pending.insert(token, pending);
             }
-            Err(error) => debug!(%error, "a memif handshake has failed"),
+            Err(error) => self.memif_failed(now, &socket, &error),
             Ok(Progress::Done(link)) => {
                 let remote = interface(link.id);
                 self.add_memif_face(link, remote, Address { socket, id: None });
             }
+        }
+    }
+
+    /// Somebody has become no client.
+    fn memif_failed(&mut self, now: Now, socket: &Path, error: &HandshakeError) {
+        match error {
+            HandshakeError::NotAdmitted { id, client, refusal } => {
+                let interface = Address { socket: socket.to_owned(), id: Some(*id) };
+                let client = format!("{client} for {interface}");
+                self.refused_peers.memif_refused(now, &client, error);
+                self.memif.count(match refusal {
+                    Refusal::SecretMissing => "no_secret",
+                    Refusal::SecretWrong => "wrong_secret",
+                    Refusal::Taken => "taken",
+                    Refusal::MemoryUsedUp => "no_memory",
+                });
+            }
+            // It has changed its mind.
+            HandshakeError::Closed | HandshakeError::Io(_) => {
+                debug!(%error, "a memif handshake has ended");
+            }
+            HandshakeError::Refused(_) => {
+                debug!(%error, "a memif handshake has ended");
+                self.memif.count("left");
+            }
+            HandshakeError::Message(_)
+            | HandshakeError::Protocol(_)
+            | HandshakeError::Memory(_) => {
+                let client = format!("somebody at {}", socket.display());
+                self.refused_peers.memif_refused(now, &client, error);
+                self.memif.count("misbehaved");
+            }
+        }
+    }
+
+    /// What an operator wants to know.
+    pub(super) fn memif_status(&self) -> MemifStatus {
+        let refused = self.memif.refused.iter();
+        MemifStatus {
+            is_listening: self.config.listeners.memif.enabled,
+            clients: self.memif.taken.len() as u64,
+            memory_bytes: self.memif.memory.used(),
+            memory_bytes_max: self.memif.memory.bytes_max(),
+            refused: refused.map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
         }
     }
 
@@ -162,6 +245,7 @@ impl Control {
         }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
+            secret: self.config.memif_secret(&address),
             buffer_length: self.config.listeners.memif.dataroom,
             ..ClientOptions::default()
         };

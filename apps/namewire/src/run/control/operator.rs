@@ -26,6 +26,11 @@ impl Control {
                     let _ = answer.send(self.webtransport_status());
                     continue;
                 }
+                OperatorRequest::Memif(answer) => {
+                    // Whoever asked may be gone by now.
+                    let _ = answer.send(self.memif_status());
+                    continue;
+                }
                 OperatorRequest::WaitingFaces(answer) => {
                     // Whoever asked may be gone by now.
                     let _ = answer.send(self.statics.waiting(clock::now()));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ndn_management::{Handled, Now};
+use ndn_memif::HandshakeError;
 use tracing::{debug, warn};
 
 /// Refusals that are told each second; the others are counted.
@@ -37,6 +38,13 @@ impl Refusals {
     pub(super) fn peer_refused(&mut self, now: Now, peer: SocketAddr) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
             warn!(%peer, untold, "a connection was closed: its peer has as many faces as it may");
+        }
+    }
+
+    /// Logs that a memif client, which is told here with its interface, has become no face, and why.
+    pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(client, %reason, untold, "a memif client was refused");
         }
     }
 

@@ -1,0 +1,199 @@
+//! memif: the listener, what is known of secrets, and how both are written.
+
+use std::path::PathBuf;
+
+use ndn_memif::{Address, Secret};
+use toml::de::DeValue;
+
+use super::place::Place;
+use super::reader::{FromToml, Section};
+use super::schema::FileMode;
+use super::to_toml::{Writer, text};
+use super::{ByteSize, Config};
+
+/// Least and most memory that all clients together may share.
+const MEMORY_MIN: ByteSize = ByteSize::mebibytes(1);
+const MEMORY_MAX: ByteSize = ByteSize::mebibytes(1 << 20);
+
+/// Settings of the memif listener, and of memif faces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemifListener {
+    /// Whether to listen at all.
+    pub enabled: bool,
+    /// The socket path; none is `memif.sock` beside the Unix socket.
+    pub path: Option<PathBuf>,
+    /// Permission bits of the socket file.
+    pub mode: u32,
+    /// Bytes of a buffer, and longest frame to send; none is what suits the peer.
+    pub dataroom: Option<u32>,
+    /// Memory that all clients together may share.
+    pub memory: ByteSize,
+}
+
+/// What has to be said for an interface: by clients if the socket is that of the listener, else by this
+/// forwarder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemifSecret {
+    /// The path of the server's socket.
+    pub socket: PathBuf,
+    /// The interface; none is all that have no secret of their own.
+    pub id: Option<u32>,
+    /// The secret.
+    pub secret: Secret,
+}
+
+impl Default for MemifListener {
+    /// Off: each client makes the forwarder map memory of its own.
+    fn default() -> Self {
+        let memory = ByteSize::mebibytes(4 << 10);
+        Self { enabled: false, path: None, mode: 0o666, dataroom: None, memory }
+    }
+}
+
+impl MemifListener {
+    /// Reads `[listeners.memif]`.
+    pub(super) fn read(&mut self, mut section: Section<'_>) {
+        section.read("enabled", &mut self.enabled);
+        section.read_optional("path", &mut self.path);
+        let mut mode = FileMode(self.mode);
+        section.read("mode", &mut mode);
+        self.mode = mode.0;
+        let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
+        section.read_optional_in("dataroom", &mut self.dataroom, lengths);
+        section.read_in("memory", &mut self.memory, MEMORY_MIN..=MEMORY_MAX);
+        section.finish();
+    }
+
+    /// Writes what differs from `default`.
+    pub(super) fn write(&self, writer: &mut Writer, default: &Self) {
+        writer.section("[listeners.memif]");
+        writer.changed("enabled", &self.enabled, &default.enabled, self.enabled);
+        let path = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        writer.changed("path", &self.path, &default.path, text(path));
+        writer.changed("mode", &self.mode, &default.mode, format!("\"{:04o}\"", self.mode));
+        let dataroom = self.dataroom.unwrap_or_default();
+        writer.changed("dataroom", &self.dataroom, &default.dataroom, dataroom);
+        writer.changed("memory", &self.memory, &default.memory, text(self.memory));
+    }
+}
+
+impl Config {
+    /// What has to be said for an interface, which may be nothing.
+    #[must_use]
+    pub fn memif_secret(&self, interface: &Address) -> Secret {
+        let of_socket = || self.memif_secrets.iter().filter(|one| one.socket == interface.socket);
+        let own = of_socket().find(|one| one.id.is_some() && one.id == interface.id);
+        let found = own.or_else(|| of_socket().find(|one| one.id.is_none()));
+        found.map_or_else(Secret::default, |one| one.secret)
+    }
+}
+
+/// Reads `[[memif_secrets]]`.
+pub(super) fn read_secrets(root: &mut Section<'_>, config: &mut Config) {
+    let mut seen: Vec<(Place<'_>, MemifSecret)> = Vec::new();
+    for section in root.sections("memif_secrets") {
+        let place = section.place("socket");
+        let Some(found) = read_secret(section) else { continue };
+        let is_same = |other: &MemifSecret| other.socket == found.socket && other.id == found.id;
+        if let Some((earlier, other)) = seen.iter().find(|(_, other)| is_same(other)) {
+            let interface = other.id.map_or_else(String::new, |id| format!(", interface {id},"));
+            let socket = other.socket.display();
+            place.object_beside(earlier, &format!("{socket}{interface} has two secrets"));
+        }
+        seen.push((place, found));
+    }
+    config.memif_secrets = seen.into_iter().map(|(_, found)| found).collect();
+}
+
+fn read_secret(mut section: Section<'_>) -> Option<MemifSecret> {
+    let socket =
+        section.read_required_checked("socket", |path: &PathBuf| match path.is_absolute() {
+            true => Ok(()),
+            false => {
+                Err(format!("{} is relative: write the path from the root on", path.display()))
+            }
+        });
+    let mut id = None;
+    section.read_optional_in("id", &mut id, 0..=u32::MAX);
+    let secret = section.read_required("secret");
+    section.finish();
+    Some(MemifSecret { socket: socket?, id, secret: secret? })
+}
+
+/// Writes `[[memif_secrets]]`.
+pub(super) fn write_secrets(writer: &mut Writer, secrets: &[MemifSecret]) {
+    for MemifSecret { socket, id, secret } in secrets {
+        writer.section("[[memif_secrets]]");
+        writer.line("socket", text(socket.display()));
+        if let Some(id) = id {
+            writer.line("id", id);
+        }
+        writer.line("secret", text(secret.reveal()));
+    }
+}
+
+impl FromToml for Secret {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        // What it is, is not said again.
+        let text =
+            value.as_str().ok_or_else(|| format!("expected text, found {}", value.type_str()));
+        Self::new(text?).map_err(|error| error.to_string())
+    }
+
+    fn kind() -> String {
+        format!("text of at most {} bytes", ndn_memif::SECRET_LENGTH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use crate::config::parse;
+
+    #[test]
+    fn an_interface_has_its_own_secret_or_that_of_its_socket() {
+        let text = "[[memif_secrets]]\nsocket = \"/run/a\"\nsecret = \"all of a\"\n\
+                    [[memif_secrets]]\nsocket = \"/run/a\"\nid = 7\nsecret = \"seven\"\n\
+                    [[memif_secrets]]\nsocket = \"/run/b\"\nid = 0\nsecret = \"zero\"";
+        let config = parse("test", text).unwrap();
+        let of = |uri: &str| config.memif_secret(&uri.parse().unwrap()).reveal();
+        for (uri, secret) in [
+            ("memif:///run/a/0", "all of a"),
+            ("memif:///run/a/7", "seven"),
+            ("memif:///run/a", "all of a"),
+            ("memif:///run/b/0", "zero"),
+            ("memif:///run/b/1", ""),
+            ("memif:///run/b", ""),
+            ("memif:///run/c/0", ""),
+        ] {
+            assert_eq!(of(uri), secret, "{uri}");
+        }
+        assert!(!format!("{config:?}").contains("seven"));
+    }
+
+    #[test]
+    fn secrets_that_make_no_sense_are_refused() {
+        let refused = |text: &str| {
+            let text = format!("[[memif_secrets]]\n{text}");
+            parse("test", &text).expect_err(&text).to_string()
+        };
+        for (text, said) in [
+            ("socket = \"run/a\"\nsecret = \"x\"", "is relative"),
+            ("socket = \"/run/a\"", "`memif_secrets.secret` is missing"),
+            ("secret = \"x\"", "`memif_secrets.socket` is missing"),
+            ("socket = \"/run/a\"\nsecret = \"\"", "a byte at least"),
+            ("socket = \"/run/a\"\nsecret = \"1234567890123456789012345\"", "at most 24 bytes"),
+            ("socket = \"/run/a\"\nsecret = 7", "expected text, found"),
+            ("socket = \"/run/a\"\nid = -1\nsecret = \"x\"", "between 0 and"),
+            (
+                "socket = \"/run/a\"\nid = 1\nsecret = \"x\"\n[[memif_secrets]]\nsocket = \"/run/a\"\n\
+                 id = 1\nsecret = \"y\"",
+                "/run/a, interface 1, has two secrets",
+            ),
+        ] {
+            let found = refused(text);
+            assert!(found.contains(said), "{text}: {found}");
+        }
+    }
+}
