@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{
-    FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions, PortSocket,
+    DatagramPath, FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions,
+    PortSocket,
 };
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
@@ -33,6 +34,14 @@ pub enum Command {
     SeparateInput {
         /// The face.
         face_id: u64,
+    },
+    /// Let a UDP face that shares the socket of strangers send by a network device from now on, or by that
+    /// socket. One that is gone already, or that is not on the device's worker, is passed over.
+    SetPath {
+        /// The face.
+        face_id: u64,
+        /// The way to its peer; none by the socket.
+        path: Option<DatagramPath>,
     },
     /// Close a face; answered by [`Event::FaceClosed`](crate::Event::FaceClosed).
     RemoveFace {

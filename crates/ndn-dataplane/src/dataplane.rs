@@ -302,6 +302,9 @@ impl Dataplane {
             Command::SeparateInput { face_id } => {
                 self.broadcast(|| Command::SeparateInput { face_id });
             }
+            Command::SetPath { face_id, path } => {
+                self.broadcast(|| Command::SetPath { face_id, path });
+            }
             Command::RemoveFace { face_id } => self.broadcast(|| Command::RemoveFace { face_id }),
             Command::SetTables { fib, strategies } => self.broadcast(|| Command::SetTables {
                 fib: Arc::clone(&fib),

@@ -182,6 +182,8 @@ pub struct CallCounters {
     pub shared_socket_drops: Counter,
     /// The same at UDP sockets of one face: mostly answers of neighbours.
     pub own_socket_drops: Counter,
+    /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
+    pub damaged_datagrams: Counter,
 }
 
 impl CallCounters {

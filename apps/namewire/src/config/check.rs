@@ -7,7 +7,7 @@ use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::{DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX};
 
 use super::{
-    Config, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
+    Config, Driver, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
     format_duration,
 };
 
@@ -65,6 +65,7 @@ impl Config {
         check_overload(&self.overload)?;
         check_ports(&self.listeners)?;
         check_ethernet(&self.listeners.ethernet)?;
+        self.check_udp_interfaces()?;
         self.check_socket_paths()?;
         self.check_strategies()?;
         if self.privileges.user.is_none() && self.privileges.group.is_some() {
@@ -94,6 +95,32 @@ impl Config {
             if let Err(error) = instances.insert(choice.strategy.as_ref()) {
                 return Contradiction::of(&keys, format!("{}: {error}", choice.prefix));
             }
+        }
+        Ok(())
+    }
+
+    /// UDP by AF_XDP is that of the listener, all of it.
+    fn check_udp_interfaces(&self) -> Result<(), Contradiction> {
+        const KEY: &str = "listeners.ethernet.udp_interfaces";
+        let listeners = &self.listeners;
+        if listeners.ethernet.udp_interfaces.is_empty() || !listeners.ethernet.enabled {
+            return Ok(());
+        }
+        if listeners.ethernet.driver == Driver::Packet {
+            let reason =
+                format!("{KEY}: AF_PACKET leaves UDP to the kernel; it takes `driver = \"xdp\"`");
+            return Contradiction::of(&[KEY, "listeners.ethernet.driver"], reason);
+        }
+        if !listeners.udp.enabled {
+            let reason = format!("{KEY}: UDP comes for `listeners.udp`, which is turned off");
+            return Contradiction::of(&[KEY, "listeners.udp.enabled"], reason);
+        }
+        if !self.bound_faces.is_empty() {
+            let reason = format!(
+                "{KEY}: `bound_faces` have the same UDP port, and AF_XDP would take what is sent to them; leave one \
+                 of the two out"
+            );
+            return Contradiction::of(&[KEY, "bound_faces"], reason);
         }
         Ok(())
     }
@@ -146,7 +173,8 @@ impl Config {
 
 /// Refuses Ethernet faces that neither hear stations nor a group.
 fn check_ethernet(ethernet: &Ethernet) -> Result<(), Contradiction> {
-    if !ethernet.enabled || ethernet.listen || ethernet.multicast {
+    let has_udp = !ethernet.udp_interfaces.is_empty();
+    if !ethernet.enabled || ethernet.listen || ethernet.multicast || has_udp {
         return Ok(());
     }
     let reason = "listeners.ethernet: with neither `listen` nor `multicast` there is nothing to be \
@@ -291,6 +319,17 @@ mod tests {
         refused("listeners.ethernet = { enabled = true, listen = false, multicast = false }");
         parse("test", "listeners.ethernet = { listen = false, multicast = false }").unwrap();
         parse("test", "listeners.ethernet = { enabled = true, multicast = false }").unwrap();
+        let udp = "enabled = true, udp_interfaces = [\"eth1\"]";
+        parse(
+            "test",
+            &format!("listeners.ethernet = {{ {udp}, listen = false, multicast = false }}"),
+        )
+        .unwrap();
+        refused(&format!("listeners.ethernet = {{ {udp}, driver = \"packet\" }}"));
+        refused(&format!("listeners = {{ ethernet = {{ {udp} }}, udp = {{ enabled = false }} }}"));
+        let bound = "bound_faces = [{ remotes = [\"udp4://192.0.2.1:6363\"] }]";
+        refused(&format!("listeners.ethernet = {{ {udp} }}\n{bound}"));
+        parse("test", bound).unwrap();
     }
 
     #[test]

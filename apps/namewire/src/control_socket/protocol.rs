@@ -183,6 +183,9 @@ pub struct WorkerStatistics {
     /// The same at UDP sockets of one neighbour each.
     #[serde(default)]
     pub own_socket_drops: u64,
+    /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
+    #[serde(default)]
+    pub damaged_datagrams: u64,
     /// Interests that were marked because they and others before them had waited for too long.
     #[serde(default)]
     pub marked_interests: u64,

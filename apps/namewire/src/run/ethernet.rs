@@ -42,15 +42,21 @@ struct Purpose {
     accepts: bool,
     /// This group is joined and has a face.
     group: Option<[u8; 6]>,
+    /// UDP comes by it, too, if that can be had.
+    udp: bool,
 }
 
 impl Purpose {
     fn of(config: &Ethernet, interface: &Interface) -> Self {
-        Self { accepts: config.listens_on(interface), group: config.group_on(interface) }
+        Self {
+            accepts: config.listens_on(interface),
+            group: config.group_on(interface),
+            udp: config.takes_udp_on(interface),
+        }
     }
 
     fn is_none(self) -> bool {
-        !self.accepts && self.group.is_none()
+        !self.accepts && self.group.is_none() && !self.udp
     }
 }
 
@@ -127,6 +133,14 @@ impl EthernetPorts {
     /// Longest payload of a frame on an interface, if it is in use.
     pub(super) fn mtu(&self, name: &str) -> Option<usize> {
         self.ports.get(name)?.mtu()
+    }
+
+    /// The interfaces that take UDP and send it: the kernel's number, ours, and the longest packet.
+    pub(super) fn datagram_ports(&self) -> impl Iterator<Item = (u32, PortId, usize)> + '_ {
+        self.ports.values().filter_map(|port| {
+            port.addresses.as_ref()?;
+            Some((port.device?.index, port.id, port.mtu()?))
+        })
     }
 
     /// The interfaces whose MTU has changed since this was asked for the last time.
@@ -230,7 +244,7 @@ impl EthernetPorts {
     ) -> Result<&mut Port, Refusal> {
         let device = Device::of(link);
         let asked = asked(chosen, context.config);
-        let Opened { socket, driver, payload_max } =
+        let Opened { socket, driver, payload_max, addresses } =
             found.request(link, purpose, asked, context.config).open()?;
         let free = self.free_number();
         let id = free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
@@ -263,8 +277,10 @@ impl EthernetPorts {
             is_stale: false,
             is_refused: false,
             kept_until_ns: 0,
+            addresses,
             own: None,
         };
+        port.follow_addresses(&link.name, found, context.config);
         port.add_group(&link.name, context);
         Ok(match self.ports.entry(link.name.clone()) {
             Entry::Occupied(mut occupied) => {

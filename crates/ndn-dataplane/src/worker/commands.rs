@@ -72,6 +72,13 @@ impl Worker {
                     self.separate_input(index, face_id);
                 }
             }
+            Command::SetPath { face_id, path } => {
+                if let Some(index) = self.numbers.index(face_id) {
+                    // What was sent before goes before.
+                    self.flush(now);
+                    self.faces.set_path(index, path);
+                }
+            }
             Command::RemoveFace { face_id } => {
                 if let Some(index) = self.numbers.index(face_id) {
                     self.flush(now);

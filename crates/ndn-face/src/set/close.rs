@@ -67,6 +67,7 @@ impl FaceSet {
         let Some(mut channel) = self.channels.get_mut(id.0 as usize).and_then(Option::take) else {
             return Vec::new();
         };
+        self.shared_channels.retain(|other| *other != id);
         self.forget_pending(id, pool);
         channel.queue.discard(pool);
         let mut faces: Vec<_> = channel.peers.drain().map(|(_, face)| face).collect();

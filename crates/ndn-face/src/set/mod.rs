@@ -4,6 +4,7 @@ mod close;
 mod foreign;
 mod internal;
 mod memif;
+mod path;
 mod port;
 mod read_datagrams;
 mod read_port;
@@ -11,6 +12,7 @@ mod read_stream;
 mod read_websocket;
 mod receive;
 mod send;
+mod sinks;
 mod timers;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -88,6 +90,8 @@ pub struct FaceSet {
     /// By slot of their index.
     faces: Vec<Option<Box<Face>>>,
     channels: Vec<Option<Box<Channel>>>,
+    /// Those of many peers.
+    shared_channels: Vec<ChannelId>,
     /// By their number.
     ports: Vec<Option<Box<Port>>>,
     /// Sockets of network devices that are out of use and not closed yet.
@@ -154,6 +158,7 @@ impl FaceSet {
             poller: Poller::new()?,
             faces: Vec::new(),
             channels: Vec::new(),
+            shared_channels: Vec::new(),
             ports: Vec::new(),
             unused_sockets: Vec::new(),
             stream_block: None,
@@ -260,7 +265,9 @@ impl FaceSet {
         socket: UdpSocket,
         accepts: bool,
     ) -> io::Result<(ChannelId, Arc<ChannelCounters>)> {
-        self.open_channel(socket, None, accepts)
+        let opened = self.open_channel(socket, None, accepts)?;
+        self.shared_channels.push(opened.0);
+        Ok(opened)
     }
 
     /// Makes a face for `peer` on a shared socket.
@@ -421,6 +428,7 @@ impl FaceSet {
             listed: false,
             leaning: Leaning::default(),
             own_input: None,
+            path: None,
         }));
         self.arm(index);
         counters

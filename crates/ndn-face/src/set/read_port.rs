@@ -1,13 +1,17 @@
 //! Receiving from network devices.
 
+use std::net::SocketAddr;
+
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::packet::Delivery;
 use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::LinkDropReason;
+use crate::datagram::ChannelId;
 use crate::ether::{Port, PortId, without_padding};
 use crate::link::Sender;
+use crate::set::path::SharedChannels;
 use crate::set::receive::{Origin, Pending, Progress, RxSink, block_with_room};
 use crate::set::{FaceSet, face_in};
 
@@ -15,13 +19,17 @@ use crate::set::{FaceSet, face_in};
 const FRAMES_PER_EVENT_MIN: usize = 64;
 
 /// What is to be done with the next frame.
-enum Next {
+pub(super) enum Next {
     /// There is none.
     Nothing,
     /// It is for nobody here.
     Skip,
     /// It came from a station that has no face yet.
     Stranger([u8; 6]),
+    /// It is a datagram for a socket, at this address, from a peer that has no face yet.
+    NewPeer(ChannelId, SocketAddr, SocketAddr),
+    /// It is a packet of IP that was not sent so.
+    Damaged,
     /// It is for this face, and is no packet.
     Bad(FaceIndex, LinkDropReason),
     /// It is for this face. The packet in it, of so many bytes, has been copied.
@@ -36,7 +44,13 @@ impl Port {
     /// Looks at the next frame once: copies its packet to the end of a block of `place`, so that the ring has
     /// room again whatever becomes of it.
     #[inline]
-    fn next(&mut self, place: &mut Option<FillBlock>, pool: &PacketPool, is_full: bool) -> Next {
+    fn next(
+        &mut self,
+        channels: SharedChannels<'_>,
+        place: &mut Option<FillBlock>,
+        pool: &PacketPool,
+        is_full: bool,
+    ) -> Next {
         let Some(socket) = &mut self.socket else { return Next::Nothing };
         socket.prepare();
         let Some(mut frame) = socket.peek() else {
@@ -48,7 +62,12 @@ impl Port {
             let Some(again) = socket.peek() else { return Next::Nothing };
             frame = again;
         }
-        let (Some(source), 0) = (frame.source, frame.vlan) else { return Next::Skip };
+        let (Some(source), 0) = (frame.source, frame.vlan) else {
+            return match socket.peek_datagram() {
+                Some(found) => channels.take(found, place, pool, is_full, self.reported),
+                None => Next::Skip,
+            };
+        };
         let (face, sender) = match frame.delivery {
             Delivery::Group => (self.group, Some(Sender::Station(source))),
             Delivery::Host => (self.stations.get(&source).copied(), None),
@@ -129,14 +148,15 @@ impl FaceSet {
     ) -> Progress {
         self.pending = None;
         loop {
-            let Self { ports, stream_block, .. } = self;
+            let Self { ports, stream_block, channels, shared_channels: shared, .. } = self;
+            let channels = SharedChannels { channels, shared };
             let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
             let Some(port) = port else { return Progress::Done };
             if port.frames_left == 0 {
                 self.has_more = true;
                 return Progress::Done;
             }
-            match port.next(stream_block, pool, sink.is_full()) {
+            match port.next(channels, stream_block, pool, sink.is_full()) {
                 Next::Nothing => {
                     self.has_more = false;
                     return Progress::Done;
@@ -150,6 +170,16 @@ impl FaceSet {
                     port.reported = true;
                     self.pending = Some(Pending::Port(id));
                     return Progress::NewStation { port: id, peer };
+                }
+                Next::NewPeer(channel, local, peer) => {
+                    port.reported = true;
+                    self.pending = Some(Pending::Port(id));
+                    return Progress::NewPeer { channel, local, peer };
+                }
+                Next::Damaged => {
+                    self.calls.damaged_datagrams.increment();
+                    port.frames_left -= 1;
+                    port.release();
                 }
                 Next::Bad(face, reason) => {
                     port.frames_left -= 1;

@@ -4,21 +4,19 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ndn_forwarding::{TxPacket, TxSink};
-use ndn_ring::{PacketHandle, PacketPool};
+use ndn_ring::PacketPool;
 use ndn_sys::packet::LinkAddress;
 use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, DatagramQueue, Destination, Frame, SendCounters, Target};
+use crate::datagram::{ChannelId, Destination, PortQueue, SendCounters, Target};
 use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, Transport};
-use crate::internal::InternalEnd;
-use crate::memif::MemifTransport;
-use crate::output::{Flushed, OutputQueue};
+use crate::output::Flushed;
+use crate::set::path::list_port;
+use crate::set::sinks::{DatagramSink, InternalSink, MemifSink, Nowhere, StreamSink, Tap};
 use crate::set::{FaceSet, channel_token, face_in, port_token, token_of};
-use crate::tap::{Direction, FrameTap};
-use crate::websocket::{HEAD_LENGTH_MAX, Opcode, write_head};
-use crate::{Budget, CloseReason, ETHER_TYPE, FrameSink, LinkDropReason};
+use crate::{CloseReason, ETHER_TYPE, LinkDropReason};
 
 /// How soon to look again for memory for frames.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -93,7 +91,8 @@ impl FaceSet {
     /// Sends what is due on a reliable face. It goes out with the next flush.
     pub(super) fn resend(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
         let Self { faces, channels, ports, tap, .. } = self;
-        let Some(Face { link, transport, listed, .. }) = face_in(faces, index) else { return };
+        let Some(face) = face_in(faces, index) else { return };
+        let Face { link, transport, listed, path, .. } = face;
         let bytes_max = link.options().queue_bytes_max;
         let tap = Tap { tap: tap.as_deref_mut(), now, face: index };
         match transport {
@@ -115,13 +114,16 @@ impl FaceSet {
                 let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
                 let to = Destination { face: index, target: Target::of(*peer) };
-                let queue = &mut channel.queue;
-                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                let by_port = PortQueue::find(ports, path.as_deref(), *peer);
+                let sink = DatagramSink::new(&mut channel.queue, to, pool, bytes_max, tap);
+                let mut sink = sink.with_port(by_port);
                 link.resend(now, &mut sink);
-                if !channel.listed && !channel.waits_writable {
+                let used = sink.used;
+                if used.own && !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     self.unflushed_channels.push(*id);
                 }
+                list_port(ports, &mut self.unflushed_ports, used.port);
             }
             Transport::Ether { port: id, mac } => {
                 let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -130,8 +132,7 @@ impl FaceSet {
                 let (Some(port), Some(to)) = (port, to) else {
                     return link.resend(now, &mut Nowhere);
                 };
-                let queue = &mut port.queue;
-                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                let mut sink = DatagramSink::new(&mut port.queue, to, pool, bytes_max, tap);
                 link.resend(now, &mut sink);
                 if !port.listed && !port.waits_writable {
                     port.listed = true;
@@ -238,7 +239,7 @@ impl TxSink for FaceSink<'_> {
         let set = &mut *self.faces;
         // A face may have closed since the shard heard of it: nobody is left to count for.
         let Some(face) = face_in(&mut set.faces, index) else { return };
-        let Face { link, transport, listed, .. } = face;
+        let Face { link, transport, listed, path, .. } = face;
         let bytes_max = link.options().queue_bytes_max;
         let tap = Tap { tap: set.tap.as_deref_mut(), now: self.now, face: index };
         match transport {
@@ -262,14 +263,17 @@ impl TxSink for FaceSink<'_> {
             Transport::Datagram { channel: id, peer } => {
                 let channel = set.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
-                let (queue, pool) = (&mut channel.queue, self.pool);
                 let to = Destination { face: index, target: Target::of(*peer) };
-                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                let by_port = PortQueue::find(&mut set.ports, path.as_deref(), *peer);
+                let sink = DatagramSink::new(&mut channel.queue, to, self.pool, bytes_max, tap);
+                let mut sink = sink.with_port(by_port);
                 let _ = link.send(self.now, &packet, &mut sink);
-                if !channel.listed && !channel.waits_writable {
+                let used = sink.used;
+                if used.own && !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     set.unflushed_channels.push(*id);
                 }
+                list_port(&mut set.ports, &mut set.unflushed_ports, used.port);
             }
             Transport::Ether { port: id, mac } => {
                 let port = set.ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -278,8 +282,7 @@ impl TxSink for FaceSink<'_> {
                     link.counters().dropped(LinkDropReason::Down).increment();
                     return;
                 };
-                let (queue, pool) = (&mut port.queue, self.pool);
-                let mut sink = DatagramSink { queue, to, pool, bytes_max, tap, first_length: None };
+                let mut sink = DatagramSink::new(&mut port.queue, to, self.pool, bytes_max, tap);
                 let _ = link.send(self.now, &packet, &mut sink);
                 if !port.listed && !port.waits_writable {
                     port.listed = true;
@@ -306,178 +309,5 @@ impl TxSink for FaceSink<'_> {
         if link.is_reliable() {
             set.arm(index);
         }
-    }
-}
-
-/// The tap of the set, if there is one, for frames of one face.
-#[derive(Debug)]
-struct Tap<'a> {
-    tap: Option<&'a mut (dyn FrameTap + 'static)>,
-    now: Timestamp,
-    face: FaceIndex,
-}
-
-impl Tap<'_> {
-    #[inline]
-    fn see(&mut self, header: &[u8], payload: &[u8]) {
-        if let Some(tap) = &mut self.tap {
-            tap.frame(self.now, self.face, Direction::Out, header, payload);
-        }
-    }
-}
-
-struct StreamSink<'a> {
-    queue: &'a mut OutputQueue,
-    pool: &'a PacketPool,
-    budget: &'a mut Budget,
-    bytes_max: usize,
-    /// Frames go out as binary messages.
-    is_websocket: bool,
-    tap: Tap<'a>,
-}
-
-impl StreamSink<'_> {
-    /// Adds a frame as a message, whose header comes first.
-    fn push_message(
-        &mut self,
-        header: &[u8],
-        payload: &[u8],
-        handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        let mut head = [0; HEAD_LENGTH_MAX];
-        let length = write_head(Opcode::Binary, header.len() + payload.len(), &mut head);
-        let mut short = [0; 192];
-        let long;
-        let headers = if let Some(both) = short.get_mut(..length + header.len()) {
-            both[..length].copy_from_slice(&head[..length]);
-            both[length..].copy_from_slice(header);
-            &*both
-        } else {
-            long = [&head[..length], header].concat();
-            &long
-        };
-        self.queue.push(headers, payload, handle, self.pool, self.budget, self.bytes_max)
-    }
-}
-
-impl FrameSink for StreamSink<'_> {
-    #[inline]
-    fn queued_bytes(&self) -> usize {
-        self.queue.queued_bytes()
-    }
-
-    #[inline]
-    fn push_frame(
-        &mut self,
-        header: &[u8],
-        payload: &[u8],
-        handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        if self.is_websocket {
-            self.push_message(header, payload, handle)?;
-        } else {
-            self.queue.push(header, payload, handle, self.pool, self.budget, self.bytes_max)?;
-        }
-        self.tap.see(header, payload);
-        Ok(())
-    }
-}
-
-struct DatagramSink<'a> {
-    queue: &'a mut DatagramQueue,
-    to: Destination,
-    pool: &'a PacketPool,
-    bytes_max: usize,
-    tap: Tap<'a>,
-    /// Length of the first frame of the packet, by which its other fragments travel.
-    first_length: Option<usize>,
-}
-
-impl FrameSink for DatagramSink<'_> {
-    #[inline]
-    fn queued_bytes(&self) -> usize {
-        self.queue.pending_bytes()
-    }
-
-    #[inline]
-    fn push_frame(
-        &mut self,
-        header: &[u8],
-        payload: &[u8],
-        handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        let first = *self.first_length.get_or_insert(header.len() + payload.len());
-        let frame = Frame { header, payload, handle, first_length: first };
-        self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
-        self.tap.see(header, payload);
-        Ok(())
-    }
-}
-
-/// Where frames of a face go that is down: what is due is over with all the same.
-struct Nowhere;
-
-impl FrameSink for Nowhere {
-    fn queued_bytes(&self) -> usize {
-        0
-    }
-
-    fn push_frame(
-        &mut self,
-        _header: &[u8],
-        _payload: &[u8],
-        _handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        Err(LinkDropReason::Down)
-    }
-}
-
-struct MemifSink<'a> {
-    memif: &'a mut MemifTransport,
-    budget: &'a mut Budget,
-    bytes_max: usize,
-    tap: Tap<'a>,
-}
-
-impl FrameSink for MemifSink<'_> {
-    #[inline]
-    fn queued_bytes(&self) -> usize {
-        self.memif.queue.bytes()
-    }
-
-    #[inline]
-    fn push_frame(
-        &mut self,
-        header: &[u8],
-        payload: &[u8],
-        _handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        self.memif.push(header, payload, self.budget, self.bytes_max)?;
-        self.tap.see(header, payload);
-        Ok(())
-    }
-}
-
-struct InternalSink<'a> {
-    end: &'a mut InternalEnd,
-    tap: Tap<'a>,
-}
-
-impl FrameSink for InternalSink<'_> {
-    fn queued_bytes(&self) -> usize {
-        0
-    }
-
-    fn push_frame(
-        &mut self,
-        header: &[u8],
-        payload: &[u8],
-        _handle: Option<&PacketHandle>,
-    ) -> Result<(), LinkDropReason> {
-        self.end
-            .send_quietly([header, payload].concat())
-            .map_err(|_full| LinkDropReason::QueueFull)?;
-        self.tap.see(header, payload);
-        Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! A network device by AF_XDP: the program on it, and a socket for each of its queues.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use crate::packet::{Frame, FrameReader, GroupMembership};
+use crate::packet::{Datagram, DatagramFault, DatagramReader, Frame, FrameReader, GroupMembership};
+use crate::xdp::addresses::XdpAddresses;
 use crate::xdp::bpf::{self, SocketMap, XdpMode};
 use crate::xdp::error::{XdpError, XdpStep};
 use crate::xdp::open::{QUEUES_MAX, XdpOptions, XdpSetup, open_queues, patiently};
-use crate::xdp::program;
+use crate::xdp::program::{self, UdpRules};
 use crate::xdp::receive::Received;
 use crate::xdp::rings::{CONTINUES, Descriptor};
 use crate::xdp::socket::Socket;
@@ -34,7 +36,8 @@ pub struct XdpTransmitted {
     pub is_done: bool,
 }
 
-/// Frames of one EtherType on one network device, with their headers, by AF_XDP.
+/// Frames of one EtherType, and UDP to one port if that is asked for, on one network device, with their
+/// headers, by AF_XDP.
 ///
 /// Other frames go to the kernel as ever. When this is dropped, or the process ends in whatever way, the
 /// program leaves the device. What this host sends is not received. While the device is down nothing
@@ -50,6 +53,8 @@ pub struct XdpPort {
     layout: Layout,
     setup: XdpSetup,
     reader: FrameReader,
+    /// With UDP, what reads it, and the addresses that it is sent to.
+    udp: Option<(DatagramReader, Arc<XdpAddresses>)>,
     /// What [`prepare`](Self::prepare) has found.
     received: Received,
     /// Chunks to write frames to.
@@ -89,7 +94,15 @@ impl XdpPort {
         let group = options.group.map(|group| GroupMembership::join(options.interface, group));
         let group = group.transpose().map_err(XdpStep::Group.failed())?;
         let map = SocketMap::new(queue_count).map_err(XdpStep::Map.failed())?;
-        let code = program::program(options.protocol, map.as_fd());
+        let udp = options.udp.filter(|_| mode == XdpMode::Native);
+        let udp = udp.map(|udp| Ok((udp, Arc::new(XdpAddresses::new()?))));
+        let udp = udp.transpose().map_err(XdpStep::Map.failed())?;
+        let rules = udp.as_ref().map(|(udp, addresses)| UdpRules {
+            port: udp.port,
+            payload_max: u16::try_from(layout.payload_max()).unwrap_or(u16::MAX),
+            addresses: addresses.as_fd().as_raw_fd(),
+        });
+        let code = program::program(options.protocol, map.as_fd(), rules);
         // Kernels before 5.18 know of no fragments.
         let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
         let loaded = loaded.map_err(XdpStep::Program.failed())?;
@@ -111,8 +124,12 @@ impl XdpPort {
             payload_max,
             queue_count: u32::try_from(queues.len()).unwrap_or(u32::MAX),
             pages: umem.pages(),
+            takes_udp: udp.is_some(),
         };
         let XdpOptions { interface, protocol, mac, group: group_address, .. } = *options;
+        let udp = udp.map(|(udp, addresses)| {
+            (DatagramReader { interface, takes_unfinished: udp.is_virtual }, addresses)
+        });
         Ok(Self {
             _attached: attached,
             _map: map,
@@ -121,6 +138,7 @@ impl XdpPort {
             layout,
             setup,
             reader: FrameReader { interface, protocol, mac, group: group_address },
+            udp,
             received: Received::default(),
             free: layout.transmit_chunks().collect(),
             is_pushed: false,
@@ -170,6 +188,21 @@ impl XdpPort {
         Some(frame)
     }
 
+    /// The UDP datagram in the frame that [`prepare`](Self::prepare) has found, if it is a packet of IP. None
+    /// is looked for unless UDP is taken.
+    #[must_use]
+    #[inline]
+    pub fn peek_datagram(&self) -> Option<Result<Datagram<'_>, DatagramFault>> {
+        let (reader, _) = self.udp.as_ref()?;
+        reader.read(self.received.bytes(&self.umem)?)
+    }
+
+    /// The addresses to which UDP is taken: none at the beginning. Nothing if UDP is not taken.
+    #[must_use]
+    pub fn addresses(&self) -> Option<&Arc<XdpAddresses>> {
+        self.udp.as_ref().map(|(_, addresses)| addresses)
+    }
+
     /// Is done with the frame that was found. Without one it does nothing.
     #[inline]
     pub fn release(&mut self) {
@@ -197,11 +230,24 @@ impl XdpPort {
     /// # Errors
     /// Why not now, or never.
     pub fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), XdpRefusal> {
+        self.send_as(self.reader.protocol, to, payload)
+    }
+
+    /// As [`send`](Self::send), for a frame of any EtherType.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_as(
+        &mut self,
+        protocol: u16,
+        to: [u8; 6],
+        payload: &[&[u8]],
+    ) -> Result<(), XdpRefusal> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length > self.setup.payload_max {
             return Err(XdpRefusal::TooLong);
         }
-        let header = self.reader.header(to);
+        let header = FrameReader { protocol, ..self.reader }.header(to);
         let whole = (header.len() + length).max(crate::packet::FRAME_MIN);
         let count = whole.div_ceil(self.layout.chunk_length);
         if count > PIECES_MAX {

@@ -24,8 +24,14 @@
 //! ```
 //!
 //! What belongs to a queue without a socket goes on to the kernel, which is what the last argument says.
+//!
+//! With UDP, `udp` has what comes before that of a VLAN.
+
+mod udp;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+pub(super) use udp::UdpRules;
 
 /// One instruction (`struct bpf_insn`, `instruction-set.rst` of the kernel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +44,10 @@ pub(super) struct Instruction {
     constant: i32,
 }
 
-/// Operations: loads of a word, of a half word, of a 64-bit constant (two instructions).
+/// Operations: loads of a word, of a half word, of a byte, of a 64-bit constant (two instructions).
 const LOAD_WORD: u8 = 0x61;
 const LOAD_HALF: u8 = 0x69;
+const LOAD_BYTE: u8 = 0x71;
 const LOAD_CONSTANT: u8 = 0x18;
 /// Moves of a register and of a constant, sum and conjunction with a constant, in 64 bits.
 const MOVE: u8 = 0xbf;
@@ -72,13 +79,24 @@ const VLAN_MASK: u16 = 0x0fff;
 enum Target {
     Redirect,
     Pass,
+    /// What is done with IPv4 and IPv6, and the question whether an address is the device's own.
+    Version4,
+    Version6,
+    LookUp,
+    /// What is neither NDN nor IP.
+    Tagged,
 }
+
+/// Targets that there are.
+const TARGETS: usize = 6;
 
 /// Instructions, and jumps whose targets are not known yet.
 #[derive(Debug, Default)]
 struct Assembler {
     instructions: Vec<Instruction>,
     jumps: Vec<(usize, Target)>,
+    /// Where the targets are.
+    marks: [usize; TARGETS],
 }
 
 impl Assembler {
@@ -95,28 +113,46 @@ impl Assembler {
         self.add(code, to, from, 0, constant);
     }
 
-    fn finish(mut self, redirect: usize, pass: usize) -> Vec<Instruction> {
+    /// A map into a register.
+    fn add_map(&mut self, to: u8, map: i32) {
+        self.add(LOAD_CONSTANT, to, PSEUDO_MAP, 0, map);
+        self.add(0, 0, 0, 0, 0);
+    }
+
+    /// The next instruction is where jumps to `target` go.
+    fn mark(&mut self, target: Target) {
+        self.marks[target as usize] = self.instructions.len();
+    }
+
+    fn finish(mut self) -> Vec<Instruction> {
         for (at, target) in self.jumps {
-            let target = match target {
-                Target::Redirect => redirect,
-                Target::Pass => pass,
-            };
             // Relative to the next instruction, and the program is short.
+            let target = self.marks[target as usize];
             self.instructions[at].offset = i16::try_from(target - at - 1).unwrap_or(0);
         }
         self.instructions
     }
 }
 
-/// The program for frames of `protocol` and the sockets in the map `sockets`.
-pub(super) fn program(protocol: u16, sockets: BorrowedFd<'_>) -> Vec<Instruction> {
-    assemble(protocol, sockets.as_raw_fd())
+/// A number as it is in a frame.
+fn network(value: u16) -> i32 {
+    i32::from(value.to_be())
 }
 
-fn assemble(protocol: u16, sockets: i32) -> Vec<Instruction> {
-    // As they are in a frame.
-    let network = |value: u16| i32::from(value.to_be());
+/// The program for frames of `protocol`, and perhaps for UDP, and the sockets in the map `sockets`.
+pub(super) fn program(
+    protocol: u16,
+    sockets: BorrowedFd<'_>,
+    udp: Option<UdpRules>,
+) -> Vec<Instruction> {
+    assemble(protocol, sockets.as_raw_fd(), udp)
+}
+
+fn assemble(protocol: u16, sockets: i32, udp: Option<UdpRules>) -> Vec<Instruction> {
     let mut code = Assembler::default();
+    if udp.is_some() {
+        code.keep_context();
+    }
     code.add(LOAD_WORD, 2, 1, AT_END, 0);
     code.add(LOAD_WORD, 3, 1, AT_DATA, 0);
     code.add(MOVE, 4, 3, 0, 0);
@@ -124,6 +160,9 @@ fn assemble(protocol: u16, sockets: i32) -> Vec<Instruction> {
     code.jump(JUMP_GREATER, 4, 2, 0, Target::Pass);
     code.add(LOAD_HALF, 5, 3, 12, 0);
     code.jump(JUMP_EQUAL, 5, 0, network(protocol), Target::Redirect);
+    if let Some(udp) = udp {
+        code.add_udp(udp);
+    }
     code.jump(JUMP_UNEQUAL, 5, 0, network(TAGGED), Target::Pass);
     code.add(ADD, 4, 0, 0, 4);
     code.jump(JUMP_GREATER, 4, 2, 0, Target::Pass);
@@ -132,17 +171,16 @@ fn assemble(protocol: u16, sockets: i32) -> Vec<Instruction> {
     code.add(LOAD_HALF, 5, 3, 14, 0);
     code.add(AND, 5, 0, 0, network(VLAN_MASK));
     code.jump(JUMP_UNEQUAL, 5, 0, 0, Target::Pass);
-    let redirect = code.instructions.len();
+    code.mark(Target::Redirect);
     code.add(LOAD_WORD, 2, 1, AT_QUEUE, 0);
-    code.add(LOAD_CONSTANT, 1, PSEUDO_MAP, 0, sockets);
-    code.add(0, 0, 0, 0, 0);
+    code.add_map(1, sockets);
     code.add(MOVE_CONSTANT, 3, 0, 0, PASS);
     code.add(CALL, 0, 0, 0, REDIRECT_MAP);
     code.add(EXIT, 0, 0, 0, 0);
-    let pass = code.instructions.len();
+    code.mark(Target::Pass);
     code.add(MOVE_CONSTANT, 0, 0, 0, PASS);
     code.add(EXIT, 0, 0, 0, 0);
-    code.finish(redirect, pass)
+    code.finish()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ impl Control {
     pub(super) fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::FaceAdded { ticket, mut face } => {
+                self.datagram_paths.look_soon();
                 face.local = addresses::near_end(&face.remote, &face.local);
                 self.face_added(now, ticket, &face);
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use ndn_face::{ETHER_TYPE, PortSocket};
 use ndn_management::FaceDriver;
@@ -9,7 +10,7 @@ use ndn_sys::interface::receive_queues;
 use ndn_sys::netlink::{Link, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;
-use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, XdpSetup};
+use ndn_sys::xdp::{XdpAddresses, XdpError, XdpOptions, XdpPort, XdpSetup, XdpUdp};
 use tracing::{info, warn};
 
 use crate::config::{Driver, Ethernet};
@@ -26,6 +27,8 @@ pub(super) struct Request<'a> {
     /// Longest payload of a frame that is of use, bytes.
     pub(super) payload_max: usize,
     pub(super) driver: Driver,
+    /// UDP to this port is to come, too.
+    pub(super) udp_port: Option<u16>,
     /// A driver that suits the interface, and is busy, is not to be replaced by another one.
     pub(super) is_patient: bool,
     pub(super) config: &'a Ethernet,
@@ -38,6 +41,8 @@ pub(super) struct Opened {
     pub(super) driver: FaceDriver,
     /// Longest payload of a frame that it can carry, bytes.
     pub(super) payload_max: usize,
+    /// The addresses to which it takes UDP, if it does.
+    pub(super) addresses: Option<Arc<XdpAddresses>>,
 }
 
 /// Why there is no socket on an interface.
@@ -88,7 +93,11 @@ impl Request<'_> {
                 let link = self.link;
                 let support = xdp_support().ok();
                 let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
-                match Facts::of(link, self.all, support, self.has_address).pick() {
+                let picked = match self.udp_port {
+                    Some(_) => (FaceDriver::Xdp, "UDP by AF_XDP is wanted"),
+                    None => Facts::of(link, self.all, support, self.has_address).pick(),
+                };
+                match picked {
                     (FaceDriver::Packet, _) => self.open_packet(),
                     (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
                         if self.is_patient && refusal.is_busy {
@@ -115,7 +124,8 @@ impl Request<'_> {
             ring_bytes: self.ring_bytes(),
         })?;
         let payload_max = self.payload_max;
-        Ok(Opened { socket: socket.into(), driver: FaceDriver::Packet, payload_max })
+        let (socket, driver, addresses) = (socket.into(), FaceDriver::Packet, None);
+        Ok(Opened { socket, driver, payload_max, addresses })
     }
 
     fn open_xdp(&self) -> Result<Opened, Refusal> {
@@ -130,9 +140,12 @@ impl Request<'_> {
             queue_count: receive_queues(&link.name).unwrap_or(link.queues.0),
             ring_bytes: self.ring_bytes(),
             mode: None,
+            // A virtual device has a kind.
+            udp: self.udp_port.map(|port| XdpUdp { port, is_virtual: link.kind.is_some() }),
         })?;
-        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, queue_count, pages } =
-            port.setup();
+        let setup = port.setup();
+        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, queue_count, .. } = setup;
+        let XdpSetup { pages, takes_udp, .. } = setup;
         info!(
             interface = link.name,
             ?mode,
@@ -141,6 +154,7 @@ impl Request<'_> {
             payload_max,
             queue_count,
             ?pages,
+            takes_udp,
             "AF_XDP"
         );
         if payload_max < self.payload_max {
@@ -150,6 +164,13 @@ impl Request<'_> {
                 "longer frames of others are lost: give their faces, or the interface, that MTU"
             );
         }
-        Ok(Opened { socket: port.into(), driver: FaceDriver::Xdp, payload_max })
+        if self.udp_port.is_some() && !takes_udp {
+            warn!(
+                interface = link.name,
+                "UDP stays with the kernel: the driver runs no XDP programs, or not at this MTU"
+            );
+        }
+        let addresses = port.addresses().cloned();
+        Ok(Opened { socket: port.into(), driver: FaceDriver::Xdp, payload_max, addresses })
     }
 }

@@ -62,7 +62,7 @@ impl EthernetPorts {
         })));
         let mut port = Port {
             id,
-            purpose: Purpose { accepts, group },
+            purpose: Purpose { accepts, group, udp: false },
             device: Some(Device { index: interface, mtu }),
             mac: Some(mac),
             // Neither: nobody asks, as there is no choice.
@@ -77,6 +77,7 @@ impl EthernetPorts {
             is_refused: false,
             kept_until_ns: 0,
             busy_count: 0,
+            addresses: None,
             own: Some(probe),
         };
         port.add_group(&name, context);

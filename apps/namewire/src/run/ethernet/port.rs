@@ -1,5 +1,6 @@
 //! One interface in use: what has become of it, and what that means for its socket and faces.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
@@ -8,6 +9,7 @@ use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
+use ndn_sys::xdp::XdpAddresses;
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
@@ -48,6 +50,8 @@ pub(super) struct Port {
     pub(super) is_refused: bool,
     /// Until then it stays without a face.
     pub(super) kept_until_ns: u64,
+    /// To which addresses its socket takes UDP, if it does.
+    pub(super) addresses: Option<Arc<XdpAddresses>>,
     /// Its driver is of its own, and the kernel does not know the device.
     pub(super) own: Option<LinkProbe>,
 }
@@ -70,10 +74,11 @@ impl<'a> Found<'a> {
         let has_address =
             self.addresses.iter().any(|one| one.index == link.index && !one.addresses.is_empty());
         let payload_max = Device::of(link).mtu;
+        let udp_port = purpose.udp.then_some(config.listeners.udp.port);
         let config = &config.listeners.ethernet;
         let (all, group) = (self.all, purpose.group);
         let is_patient = false;
-        Request { link, all, has_address, group, payload_max, driver, is_patient, config }
+        Request { link, all, has_address, group, payload_max, driver, udp_port, is_patient, config }
     }
 }
 
@@ -94,7 +99,8 @@ impl Port {
 
     /// Has another socket from now on.
     fn use_socket(&mut self, opened: Opened, device: Device, context: &mut Context<'_>) {
-        let Opened { socket, driver, payload_max } = opened;
+        let Opened { socket, driver, payload_max, addresses } = opened;
+        self.addresses = addresses;
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
@@ -115,6 +121,7 @@ impl Port {
         info!(interface = link.name, %driver, "another driver");
         (self.chosen, self.asked) = (Some(driver), asked);
         self.use_socket(opened, Device::of(link), context);
+        self.follow_addresses(&link.name, found, context.config);
         Ok(())
     }
 
@@ -129,6 +136,8 @@ impl Port {
         change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
         if leaves_group {
             self.group_face = None;
+        }
+        if leaves_group || before.udp != purpose.udp {
             // What is received is bound to the socket: `follow` opens another one.
             self.is_stale = true;
         }
@@ -149,6 +158,7 @@ impl Port {
             change(context.dataplane, self.id, PortChange::Gone);
             (self.device, self.is_up, self.group_face) = (None, false, None);
             self.is_suspended = false;
+            self.addresses = None;
         }
         let Some((link, device)) = link.zip(device) else { return };
         let asked = asked(self.chosen, context.config);
@@ -157,6 +167,7 @@ impl Port {
             if self.gives_up_first(asked) {
                 change(context.dataplane, self.id, PortChange::Suspend);
                 (self.is_stale, self.is_suspended) = (true, true);
+                self.addresses = None;
                 return;
             }
             let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
@@ -183,10 +194,29 @@ impl Port {
         {
             change(context.dataplane, self.id, PortChange::Address(mac));
         }
+        self.follow_addresses(name, found, context.config);
         let is_up = link.state.is_running();
         if std::mem::replace(&mut self.is_up, is_up) != is_up {
             info!(interface = name, state = link.state.name(), "the link of an interface");
             change(context.dataplane, self.id, PortChange::Link(is_up));
+        }
+    }
+
+    /// Has UDP taken that is sent to an address of the interface that the listener is bound to.
+    pub(super) fn follow_addresses(&self, name: &str, found: &Found<'_>, config: &Config) {
+        let (Some(own), Some(mac), Some(device)) = (&self.addresses, self.mac, self.device) else {
+            return;
+        };
+        let listens_at = |address: &IpAddr| {
+            let bound = config.listeners.udp.addresses.iter();
+            let mut bound = bound.filter(|bound| bound.is_ipv4() == address.is_ipv4());
+            bound.any(|bound| bound.is_unspecified() || bound == address)
+        };
+        let interface = found.addresses.iter().find(|one| one.index == device.index);
+        let all = interface.map_or(&[][..], |interface| &interface.addresses);
+        let addresses = all.iter().copied().filter(listens_at);
+        if let Err(error) = own.set(mac, addresses) {
+            warn!(interface = name, %error, "UDP to some addresses goes by the kernel");
         }
     }
 

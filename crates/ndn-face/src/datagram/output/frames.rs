@@ -3,7 +3,7 @@
 use std::io;
 
 use ndn_ring::PacketPool;
-use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted};
+use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted, LinkAddress};
 use ndn_sys::xdp::XdpPort;
 use ndn_table::FaceIndex;
 
@@ -12,13 +12,13 @@ use crate::output::Flushed;
 
 /// What frames are given to.
 pub(crate) trait FrameSender {
-    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal>;
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal>;
     fn transmit(&mut self) -> io::Result<FrameTransmitted>;
 }
 
 impl FrameSender for XdpPort {
-    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal> {
-        self.send(to, payload)
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        self.send_as(to.protocol, to.mac, payload)
     }
 
     fn transmit(&mut self) -> io::Result<FrameTransmitted> {
@@ -27,8 +27,9 @@ impl FrameSender for XdpPort {
 }
 
 impl FrameSender for dyn FramePort {
-    fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal> {
-        FramePort::send(self, to, payload)
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        // It has but one EtherType, and nothing else is queued for it.
+        FramePort::send(self, to.mac, payload)
     }
 
     fn transmit(&mut self) -> io::Result<FrameTransmitted> {
@@ -93,7 +94,7 @@ impl DatagramQueue {
         let copied = &self.bytes[datagram.start..][..datagram.copied];
         let large = datagram.large.as_ref().map_or(&[][..], |handle| pool.bytes(handle));
         match datagram.to.target {
-            Target::Link(address) => port.send(address.mac, &[copied, large]),
+            Target::Link(address) => port.send(&address, &[copied, large]),
             Target::Connected | Target::Internet(_) => Err(FrameRefusal::TooLong),
         }
     }

@@ -1,0 +1,183 @@
+//! UDP faces that send past the kernel, by interfaces that take UDP by AF_XDP.
+//!
+//! The kernel decides where datagrams go: its routes tell the interface and the next hop, its neighbours the hardware
+//! address. A neighbour that it has not looked after for a while (stale) is left to it, as is one that it does not know:
+//! a face sends by its socket then, which makes the kernel look, and past the kernel again once that has found the
+//! neighbour. So nobody sends to a hardware address for long that is not there any more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ndn_dataplane::Command;
+use ndn_face::{DatagramPath, FaceUri, PortId};
+use ndn_sys::netlink::{LinkMonitor, Route, RouteTable};
+use ndn_sys::poll::{Interest, Poller};
+use tracing::debug;
+
+use super::{Control, TOKEN_NEIGHBOURS, TOKEN_ROUTES};
+use crate::run::faces::KnownFace;
+
+/// How often to look, should nothing be told.
+const LOOK: Duration = Duration::from_secs(1);
+/// How soon to look again after something was told.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// For how long a route is taken for true of whose change nothing was told, such as what a path has been found to take.
+const ROUTES_LAST: Duration = Duration::from_secs(10);
+/// The header of UDP, and those of IP.
+const UDP_HEADER: usize = 8;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+
+/// The ends of a UDP face, as far as the way depends on them: the peer's address and interface, our address.
+type Ends = (IpAddr, Option<u32>, Option<IpAddr>);
+/// Hardware addresses by interface and address.
+type Neighbours = HashMap<(u32, IpAddr), [u8; 6]>;
+
+/// Which UDP faces send past the kernel, and how.
+#[derive(Debug, Default)]
+pub(super) struct DatagramPaths {
+    sent: HashMap<u64, DatagramPath>,
+    routes: BTreeMap<Ends, Option<Route>>,
+    routes_until_ns: u64,
+    /// There are interfaces that send UDP.
+    is_used: bool,
+    next_look_ns: u64,
+    last_look_ns: u64,
+    /// What tells of neighbours, and of routes, once there are such interfaces.
+    neighbour_monitor: Option<LinkMonitor>,
+    route_monitor: Option<LinkMonitor>,
+}
+
+impl DatagramPaths {
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        self.is_used.then_some(self.next_look_ns)
+    }
+
+    /// Looks soon: there is another face.
+    pub(super) fn look_soon(&mut self) {
+        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + nanos(LOOK_AGAIN));
+    }
+
+    /// Neighbours have changed.
+    pub(super) fn note_neighbours(&mut self) {
+        if let Some(monitor) = &self.neighbour_monitor {
+            monitor.reset();
+        }
+        self.look_soon();
+    }
+
+    /// Routes have changed.
+    pub(super) fn note_routes(&mut self) {
+        if let Some(monitor) = &self.route_monitor {
+            monitor.reset();
+        }
+        self.routes_until_ns = 0;
+        self.look_soon();
+    }
+
+    /// Hears of changes from now on; without, it looks now and then.
+    fn listen(&mut self, poller: &Poller) {
+        let added = |monitor: io::Result<LinkMonitor>, token| {
+            let monitor = monitor.ok()?;
+            poller.add(&monitor, token, Interest::Readable).ok()?;
+            Some(monitor)
+        };
+        if self.neighbour_monitor.is_none() {
+            self.neighbour_monitor = added(LinkMonitor::of_neighbours(), TOKEN_NEIGHBOURS);
+            self.route_monitor = added(LinkMonitor::of_routes(), TOKEN_ROUTES);
+        }
+    }
+
+    /// The way to the peer of a face, as the kernel would send.
+    fn route(&mut self, table: &mut RouteTable, ends: Ends) -> Option<Route> {
+        let (to, interface, from) = ends;
+        *self.routes.entry(ends).or_insert_with(|| table.find(to, from, interface).ok())
+    }
+
+    fn path(
+        &mut self,
+        table: &mut RouteTable,
+        ports: &[(u32, PortId, usize)],
+        neighbours: &Neighbours,
+        peer: SocketAddr,
+        (own, port): (Option<IpAddr>, u16),
+    ) -> Option<DatagramPath> {
+        let scope = match peer {
+            SocketAddr::V4(_) => None,
+            SocketAddr::V6(peer) => Some(peer.scope_id()).filter(|scope| *scope != 0),
+        };
+        let route = self.route(table, (peer.ip(), scope, own))?;
+        let interface = route.interface?;
+        let &(_, device, mtu) = ports.iter().find(|(index, ..)| *index == interface)?;
+        let next_hop = route.gateway.unwrap_or(peer.ip());
+        let mac = *neighbours.get(&(interface, next_hop))?;
+        let source = own.or(route.source)?;
+        let known = route.mtu.and_then(|mtu| usize::try_from(mtu).ok());
+        let header = if peer.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
+        let payload_max = mtu.min(known.unwrap_or(mtu)).checked_sub(header + UDP_HEADER)?;
+        let source = SocketAddr::new(source, port);
+        Some(DatagramPath { port: device, interface, mac, source, payload_max })
+    }
+}
+
+impl Control {
+    /// Asks the kernel again, and tells the workers what has changed.
+    pub(super) fn look_at_datagram_paths(&mut self, now_ns: u64) {
+        let ports: Vec<_> = self.ethernet.datagram_ports().collect();
+        let paths = &mut self.datagram_paths;
+        if ports.is_empty() {
+            // Their socket is gone, or takes no datagrams: faces do not send by it in any case.
+            (paths.is_used, paths.next_look_ns) = (false, 0);
+            paths.sent.clear();
+            paths.routes.clear();
+            return;
+        }
+        if paths.is_used && now_ns < paths.next_look_ns {
+            return;
+        }
+        paths.is_used = true;
+        (paths.last_look_ns, paths.next_look_ns) = (now_ns, now_ns + nanos(LOOK));
+        paths.listen(&self.poller);
+        if paths.routes_until_ns <= now_ns {
+            paths.routes.clear();
+            paths.routes_until_ns = now_ns + nanos(ROUTES_LAST);
+        }
+        let asked = RouteTable::open().and_then(|mut table| Ok((table.neighbours()?, table)));
+        let Ok((neighbours, mut table)) = asked else { return };
+        let neighbours: Neighbours =
+            neighbours.iter().map(|one| ((one.interface, one.address), one.mac)).collect();
+        let Self { datagram_paths: paths, faces, dataplane, config, .. } = self;
+        let bound = &config.listeners.udp.addresses;
+        paths.sent.retain(|face_id, _| faces.contains_key(face_id));
+        for (&face_id, face) in faces.iter() {
+            let Some((peer, local)) = ends(face) else { continue };
+            // A socket that is bound to no address sends from that which the route says at the time.
+            let own = (Some(local.ip()).filter(|own| bound.contains(own)), local.port());
+            let path = paths.path(&mut table, &ports, &neighbours, peer, own);
+            let before = match path {
+                Some(path) => paths.sent.insert(face_id, path),
+                None => paths.sent.remove(&face_id),
+            };
+            if before != path {
+                debug!(face_id, %peer, ?path, "the way of a face");
+                dataplane.send(Command::SetPath { face_id, path });
+            }
+        }
+    }
+}
+
+/// Both ends of a face that may share a UDP socket: the data plane knows whether it does.
+fn ends(face: &KnownFace) -> Option<(SocketAddr, SocketAddr)> {
+    match (&face.remote, &face.local) {
+        (FaceUri::Udp(peer), FaceUri::Udp(local)) if !peer.ip().is_multicast() => {
+            Some((*peer, *local))
+        }
+        _ => None,
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
