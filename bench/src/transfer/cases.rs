@@ -36,6 +36,23 @@ impl Mode {
         Self::Ed25519,
     ];
 
+    /// What the fetcher verifies by.
+    pub(super) fn verified(self) -> &'static str {
+        match self {
+            Self::Manifest | Self::ManifestCold => "manifest",
+            Self::Unverified => "nothing",
+            Self::Digest | Self::Hmac | Self::Ecdsa | Self::Ed25519 => self.name(),
+        }
+    }
+
+    /// What is fetched: signatures of each segment take long, and are compared by a shorter file.
+    fn what(self) -> What {
+        match self {
+            Self::Manifest | Self::ManifestCold | Self::Digest | Self::Unverified => What::File,
+            Self::Hmac | Self::Ecdsa | Self::Ed25519 => What::Part,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Manifest => "manifest",
@@ -106,12 +123,15 @@ pub(super) fn all() -> Vec<Case> {
     let named = |name: &str, case: Case| Case { name: format!("namewire-{name}"), ..case };
     let mut cases: Vec<Case> = Mode::ALL
         .into_iter()
-        .map(|mode| named(&format!("unix-{}", mode.name()), Case { mode, ..manifest.clone() }))
+        .map(|mode| {
+            let case = Case { mode, what: mode.what(), ..manifest.clone() };
+            named(&format!("unix-{}", mode.name()), case)
+        })
         .collect();
     for kibibytes in [1, 2, 4, 8] {
         let segment_len = Some(kibibytes * 1024);
         let name = format!("unix-segments-{kibibytes}k");
-        cases.push(named(&name, Case { segment_len, ..manifest.clone() }));
+        cases.push(named(&name, Case { segment_len, what: What::Part, ..manifest.clone() }));
     }
     cases.push(named("unix-cached", Case { what: What::Cached, ..manifest.clone() }));
     cases.push(named("unix-tree", Case { what: What::Tree, ..manifest.clone() }));

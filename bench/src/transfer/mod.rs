@@ -23,6 +23,10 @@ use self::others::Other;
 use self::programs::Kit;
 use self::rounds::{Entry, Round};
 use crate::Quartiles;
+use crate::relay::clock::monotonic_ns;
+
+/// Most fetches per case of what is not compared round by round.
+const ROUNDS_MAX_ALONE: usize = 3;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -31,7 +35,8 @@ pub struct TransferOptions {
     pub filter: Option<String>,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// Fetches per case; the median counts.
+    /// Fetches per case, of which the median counts; three at most of cases that are not compared round by
+    /// round.
     pub rounds: usize,
     /// The processors; the forwarder runs on the first.
     pub cpus: Vec<usize>,
@@ -62,6 +67,8 @@ pub struct CpuByProcess {
 pub struct TransferCase {
     /// Program, transport and how it is verified.
     pub case: String,
+    /// What the fetcher verifies by, or that it is nothing.
+    pub verified: &'static str,
     /// Content bytes of one fetch: other programs, and some cases, have fewer than the whole file.
     pub bytes: u64,
     /// Content bytes per second, in 10^6, from the start of the fetcher to its end.
@@ -117,6 +124,8 @@ pub struct TransferReport {
     pub ratios: Vec<TransferRatio>,
     /// What could not be measured, and why.
     pub skipped: Vec<String>,
+    /// How long the whole run took.
+    pub seconds: f64,
 }
 
 /// Measures all cases; `say` gets a line for each.
@@ -129,6 +138,7 @@ pub fn run_transfer(
 ) -> anyhow::Result<TransferReport> {
     ensure!(!options.cpus.is_empty(), "there is no processor to run on");
     ensure!(options.bytes >= 1 << 20, "the file has 1 MiB at least");
+    let start = monotonic_ns();
     let mut set = CpuSet::new();
     options.cpus.iter().for_each(|cpu| set.set(*cpu));
     rustix::thread::sched_setaffinity(None, &set).context("these processors cannot be used")?;
@@ -145,8 +155,11 @@ pub fn run_transfer(
     };
     let (mut cases, mut ratios) = (Vec::new(), Vec::new());
     let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
-    for group in groups() {
-        let group: Vec<_> = group.into_iter().filter(|member| wanted(member.name())).collect();
+    let mut groups = groups();
+    groups.iter_mut().for_each(|group| group.retain(|member| wanted(member.name())));
+    let count: usize = groups.iter().map(Vec::len).sum();
+    (run.say)(&announcement(count, options));
+    for group in groups {
         let entries = run.measure(&group)?;
         ratios.extend(rounds::ratios(&entries));
         cases.extend(entries.iter().map(|entry| entry.summary(options.cpus.len())));
@@ -162,7 +175,23 @@ pub fn run_transfer(
         cases,
         ratios,
         skipped,
+        seconds: seconds_since(start),
     })
+}
+
+fn announcement(cases: usize, options: &TransferOptions) -> String {
+    let all = options.filter.is_none() && options.bytes == TransferOptions::default().bytes;
+    let expected = if all && options.rounds == TransferOptions::default().rounds {
+        "; this takes 5 to 10 minutes"
+    } else {
+        ""
+    };
+    format!("{cases} cases, processors {:?}, files in memory{expected}", options.cpus)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time of less than a day")]
+fn seconds_since(start_ns: u64) -> f64 {
+    (monotonic_ns() - start_ns) as f64 / 1e9
 }
 
 /// What is measured.
@@ -177,6 +206,13 @@ impl Member {
         match self {
             Self::Own(case) => &case.name,
             Self::Other(other) => other.case(),
+        }
+    }
+
+    fn verified(&self) -> &'static str {
+        match self {
+            Self::Own(case) => case.mode.verified(),
+            Self::Other(other) => other.verified(),
         }
     }
 }
@@ -218,8 +254,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
         }
         let entries = self.rounds(entries)?;
         for entry in &entries {
-            let goodput = entry.goodput();
-            (self.say)(&format!("{}: {goodput:.0} MB/s", entry.member.name()));
+            (self.say)(&entry.line(self.options.cpus.len()));
         }
         Ok(entries)
     }
@@ -256,7 +291,9 @@ impl<S: FnMut(&str)> Run<'_, S> {
 
     /// Has all of them fetch in turn, until enough rounds count.
     fn rounds(&mut self, mut entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
-        let wanted = self.options.rounds.max(1);
+        let alone = entries.len() == 1 && !rounds::COMPARED.contains(&entries[0].member.name());
+        let rounds_max = if alone { ROUNDS_MAX_ALONE } else { usize::MAX };
+        let wanted = self.options.rounds.clamp(1, rounds_max);
         let mut before = self.costs_now()?;
         let mut number = 0;
         while entries.first().is_some_and(|entry| entry.rounds.len() < wanted) {

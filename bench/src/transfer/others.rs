@@ -33,6 +33,14 @@ impl Other {
         }
     }
 
+    /// What the fetcher verifies: `ndnd cat` and `ndncatchunks` know no keys and look at no digests, and TCP
+    /// has its checksums.
+    pub(super) fn verified(self) -> &'static str {
+        match self {
+            Self::Ndnd | Self::Nfd | Self::Nginx => "nothing",
+        }
+    }
+
     /// They would take minutes for a long file.
     pub(super) fn what(self) -> What {
         match self {

@@ -20,6 +20,10 @@ use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
 /// How long a server may take to start: one reads and signs all of its file first.
 const START_TIMEOUT_NS: u64 = 120_000_000_000;
 
+/// Packets in the Content Stores of other programs, so few that what a fetch has brought is gone before the
+/// next one asks for it: ours is emptied before each fetch.
+const CS_PACKETS_OF_OTHERS: u32 = 1024;
+
 /// One fetch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fetched {
@@ -228,6 +232,7 @@ pub(super) fn forwarder(
     cpu: usize,
     udp_port: u16,
 ) -> anyhow::Result<(Running, PathBuf)> {
+    let cs_packets = if program == Program::Namewire { CS_CAPACITY } else { CS_PACKETS_OF_OTHERS };
     let addresses = Addresses {
         folder: folder.to_owned(),
         udp_port,
@@ -236,7 +241,7 @@ pub(super) fn forwarder(
         transport: if udp_port == 0 { Transport::Unix } else { Transport::Udp },
         link: None,
         settings: "",
-        cs_packets: CS_CAPACITY,
+        cs_packets,
         workers: 1,
     };
     let socket = addresses.socket();

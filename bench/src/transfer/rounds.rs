@@ -92,6 +92,15 @@ impl Entry {
         median(self.rounds.iter().map(|round| self.rate(round)))
     }
 
+    /// What is said as soon as it is measured.
+    pub(super) fn line(&self, cpus: usize) -> String {
+        let (case, megabytes) = (self.member.name(), self.kit.bytes() >> 20);
+        let (goodput, verified) = (self.goodput(), self.member.verified());
+        let share = self.summary(cpus).share_of_cpu_bound;
+        let share = share.map(|share| format!(", {share:.2} of the CPU bound")).unwrap_or_default();
+        format!("{case}: {goodput:.0} MB/s ({megabytes} MiB, verified by {verified}{share})")
+    }
+
     pub(super) fn summary(&self, cpus: usize) -> TransferCase {
         let rates: Vec<f64> = self.rounds.iter().map(|round| self.rate(round)).collect();
         let of = |part: fn(&CpuByProcess) -> f64| {
@@ -107,6 +116,7 @@ impl Entry {
         let of_bound = share(|bound| bound.mb_per_s);
         TransferCase {
             case: self.member.name().to_owned(),
+            verified: self.member.verified(),
             bytes: self.kit.bytes(),
             goodput_mb_per_s: self.goodput(),
             spread: (

@@ -39,6 +39,7 @@ pub(super) fn print_distance(report: &DistanceReport) -> Outcome {
 pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
     let headings = [
         "CASE",
+        "VERIFIED BY",
         ">MiB",
         ">MB/s",
         ">FROM",
@@ -54,6 +55,7 @@ pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
         let (from, to) = case.spread;
         table.row(vec![
             case.case.clone(),
+            case.verified.to_owned(),
             (case.bytes >> 20).to_string(),
             format!("{:.0}", case.goodput_mb_per_s),
             format!("{from:.0}"),
@@ -71,5 +73,5 @@ pub(super) fn print_transfer(report: &TransferReport) -> Outcome {
         let (case, over) = (&ratio.case, &ratio.over);
         output::print_line(&format!("{case} over {over}: {median:.2} ({lower:.2}-{upper:.2})"))?;
     }
-    Ok(())
+    Ok(output::print_line(&format!("{:.0} s", report.seconds))?)
 }
