@@ -10,6 +10,7 @@ use ndn_memif::{
     Address, ClientHandshake, ClientOptions, Ended, Fault, Link, Progress, Received, Receiver,
     Secret, Sender, Sent,
 };
+use ndn_sys::clock;
 use ndn_sys::interrupt::Interrupter;
 use rand::RngExt;
 use tokio::io::Interest;
@@ -23,6 +24,12 @@ const FRAME_LENGTH_MAX: usize = 64 * 1024;
 const YIELDS: u32 = 16;
 /// How long then: nobody tells when there is room.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How long to look into a ring at most before waiting.
+const LOOK_NS_MAX: u64 = 50_000;
+/// And at least; for less it is not begun.
+const LOOK_NS_MIN: u64 = 5_000;
+/// After a shorter wait, frames are expected to come in short intervals.
+const WAIT_NS_SHORT: u64 = 100_000;
 
 /// Environment variable that holds what has to be said for an interface, where that has a secret. It is no part
 /// of an address, as those are shown.
@@ -70,6 +77,16 @@ pub(crate) struct Reader<'a> {
     socket: &'a AsyncFd<OwnedFd>,
     interrupt: &'a AsyncFd<OwnedFd>,
     buffer: BytesMut,
+    looks: Looks,
+    /// The forwarder raises no interrupts.
+    is_polled: bool,
+}
+
+/// For how long to look into a ring before waiting: as long as that pays. A wait costs the forwarder an
+/// interrupt and this side a wake-up, to look costs the processor.
+#[derive(Debug, Default)]
+struct Looks {
+    budget_ns: u64,
 }
 
 /// Sends frames.
@@ -110,15 +127,78 @@ impl MemifSocket {
         };
         let frame_length_max = usize::try_from(*frame_length_max).unwrap_or(usize::MAX);
         Ok(Halves {
-            reader: Reader { receiver, socket, interrupt, buffer: BytesMut::new() },
+            reader: Reader {
+                receiver,
+                socket,
+                interrupt,
+                buffer: BytesMut::new(),
+                looks: Looks::default(),
+                is_polled: false,
+            },
             writer: Writer { sender, interrupter, frame_length_max },
         })
     }
 }
 
+impl Looks {
+    /// There is something.
+    fn found(&mut self) {
+        self.budget_ns = LOOK_NS_MAX;
+    }
+
+    /// There was nothing in the time.
+    fn missed(&mut self) {
+        self.budget_ns = Some(self.budget_ns / 2).filter(|&half| half >= LOOK_NS_MIN).unwrap_or(0);
+    }
+
+    /// Frames have come after such a wait.
+    fn woken(&mut self, waited_ns: u64) {
+        if waited_ns < WAIT_NS_SHORT {
+            self.found();
+        }
+    }
+}
+
 impl Reader<'_> {
-    /// Waits until there may be frames, or says how the forwarder has left.
+    /// Waits until there may be frames, or says how the forwarder has left. While they come in short intervals,
+    /// looks for them before.
     pub(crate) async fn readable(&mut self) -> io::Result<Option<Ended>> {
+        if self.look().await.map_err(broken)? {
+            return Ok(None);
+        }
+        let begun_ns = clock::now();
+        let ended = self.wait().await?;
+        self.looks.woken(clock::now().saturating_sub(begun_ns));
+        Ok(ended)
+    }
+
+    /// Looks for frames by itself for a time; false if there are none, and the forwarder raises interrupts.
+    async fn look(&mut self) -> Result<bool, Fault> {
+        let end_ns = clock::now() + self.looks.budget_ns;
+        if self.looks.budget_ns > 0 {
+            if !self.is_polled {
+                self.receiver.set_interrupts(false)?;
+                self.is_polled = true;
+            }
+            while self.receiver.is_empty()? && clock::now() < end_ns {
+                // Who sends, and whoever else there is, has its turn.
+                tokio::task::yield_now().await;
+            }
+            if !self.receiver.is_empty()? {
+                self.looks.found();
+                return Ok(true);
+            }
+            self.looks.missed();
+        }
+        if self.is_polled {
+            self.receiver.set_interrupts(true)?;
+            self.is_polled = false;
+        }
+        // What has come before the forwarder could know.
+        Ok(!self.receiver.is_empty()?)
+    }
+
+    async fn wait(&mut self) -> io::Result<Option<Ended>> {
         loop {
             tokio::select! {
                 biased;
@@ -205,6 +285,25 @@ fn broken(fault: Fault) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_finds_nothing_looks_for_a_shorter_time_and_then_no_more() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.budget_ns, 0);
+        looks.woken(WAIT_NS_SHORT);
+        assert_eq!(looks.budget_ns, 0, "frames come in long intervals");
+        looks.woken(WAIT_NS_SHORT - 1);
+        let mut looked_ns = 0;
+        while looks.budget_ns > 0 {
+            looked_ns += looks.budget_ns;
+            looks.missed();
+        }
+        assert!((LOOK_NS_MAX..2 * LOOK_NS_MAX).contains(&looked_ns), "{looked_ns}");
+        looks.missed();
+        assert_eq!(looks.budget_ns, 0);
+        looks.found();
+        assert_eq!(looks.budget_ns, LOOK_NS_MAX);
+    }
 
     #[test]
     fn the_environment_may_hold_a_secret_that_is_not_shown() {
