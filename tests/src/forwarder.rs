@@ -252,12 +252,6 @@ impl Forwarder {
         Process::start(name, self.command(arguments), self.directory.path())
     }
 
-    /// What the forwarder has logged so far.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.process.stderr()
-    }
-
     /// Checks that the forwarder still answers, within a time that shows it is not busy otherwise.
     ///
     /// # Panics

@@ -60,7 +60,7 @@ fn applications_say_the_secret_of_their_interface() {
         assert!(said.contains("A secret is required"), "{said}");
     }
     assert_eq!(refused(&forwarder, "no_secret"), 2);
-    let log = forwarder.log();
+    let log = forwarder.process.stderr();
     assert!(
         log.contains("a memif client was refused") && log.contains("Incorrect secret"),
         "{log}"
@@ -87,7 +87,7 @@ fn a_forwarder_says_the_secret_of_a_server_and_hears_its_refusal() {
     assert_eq!(down, "the peer refuses: \"Incorrect secret\"");
     let shown = wrong.output(&["face", "show", &remote]);
     assert!(shown.contains(&down), "{shown}");
-    assert!(wrong.log().contains(&down), "{}", wrong.log());
+    assert!(wrong.process.stderr().contains(&down), "{}", wrong.process.stderr());
     assert!(refused(&server, "wrong_secret") >= 1);
     drop(wrong);
     let mut right = client("swordfish");

@@ -81,18 +81,6 @@ fn a_producer_over_udp_leaves_nothing_behind() {
     assert!(route["expiration_period_ms"].as_u64().is_some_and(|left| left <= 60_000), "{route}");
 }
 
-#[test]
-fn webtransport_is_told_to_be_no_transport_of_the_generator() {
-    let forwarder = Settings::new().start();
-    let url = "https://127.0.0.1:6367/ndn";
-    for side in ["consumer", "producer"] {
-        let refused = forwarder.run(&["traffic", side, "/load", "--transport", url]);
-        assert_eq!(refused.status.code(), Some(2));
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("WebTransport") && said.contains("memif"), "{said}");
-    }
-}
-
 /// Long Data are cut by the producer, put together by the forwarder, cut by it, and put together by the
 /// consumer.
 #[test]

@@ -94,7 +94,7 @@ impl Endpoint {
         shared.lock().output.set_connected(true);
         let top = match &socket {
             Socket::Stream(..) | Socket::Memif(_) => TopPrefix::Localhost,
-            Socket::Datagram(_) | Socket::Frames(..) => TopPrefix::Localhop,
+            Socket::Datagram(_) | Socket::Frames { .. } => TopPrefix::Localhop,
         };
         let common = Arc::new(Common {
             shared: Arc::clone(&shared),

@@ -33,6 +33,8 @@ const DATAGRAM_LEN_MAX: usize = 65_536;
 const SLICES_MAX: usize = 64;
 /// Datagrams received or packets dispatched before the writer gets its turn.
 const BATCH_MAX: usize = 256;
+/// How long the other side of a session may take to hear of its end.
+const END_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long the output may take to drain when the last handle is gone.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -78,9 +80,15 @@ impl Connection {
                 let read = self.read_stream(&mut reader);
                 self.until_done(read, self.write_stream(&mut writer)).await
             }
-            Socket::Frames(mut reader, mut writer, mtu) => {
+            Socket::Frames { mut reader, mut writer, mtu, end } => {
                 let read = self.read_stream(&mut reader);
-                self.until_done(read, self.write_frames(&mut writer, mtu)).await
+                let ended = self.until_done(read, self.write_frames(&mut writer, mtu)).await;
+                // Without the stream the session ends, and whoever waits for our end waits for that.
+                drop((reader, writer));
+                if ended.is_none() {
+                    let _ = tokio::time::timeout(END_TIMEOUT, end).await;
+                }
+                ended
             }
             Socket::Datagram(socket) => {
                 let read = self.read_datagrams(&socket);

@@ -70,7 +70,8 @@ impl Endpoint {
         self.shared().is_refused()
     }
 
-    /// The state of the connection, and its changes.
+    /// The state of the connection, and its changes. It is closed at last when no handle is left and everything is
+    /// written; over WebTransport, when the other side has been told of the end, too.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.shared().state.subscribe()

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_memif::Farewell;
+use ndn_webtransport::Attached;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
+use tokio::task::JoinHandle;
 
 use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
 use crate::framer::FrameError;
@@ -96,7 +98,13 @@ pub(crate) enum Socket {
     /// Packets follow one another in a byte stream.
     Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
     /// Frames follow one another in a byte stream, none longer than so many bytes.
-    Frames(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, usize),
+    Frames {
+        reader: Box<dyn AsyncRead + Send + Unpin>,
+        writer: Box<dyn AsyncWrite + Send + Unpin>,
+        mtu: usize,
+        /// Done once the other side knows of the end.
+        end: JoinHandle<()>,
+    },
     /// Each datagram is one packet.
     Datagram(UdpSocket),
     /// Frames travel through shared memory.
@@ -150,14 +158,15 @@ impl Socket {
             }
             ForwarderAddress::WebTransport(target) => {
                 let attached = ndn_webtransport::attach(target, SESSION_IDLE_TIMEOUT).await;
-                let (stream, mtu) = attached.map_err(|error| match error {
+                let Attached { stream, mtu, end } = attached.map_err(|error| match error {
                     ndn_webtransport::ConnectError::NotTrusted(_) => {
                         io::Error::new(io::ErrorKind::InvalidData, error)
                     }
                     ndn_webtransport::ConnectError::Failed(_) => io::Error::other(error),
                 })?;
                 let (reader, writer) = tokio::io::split(stream);
-                Ok(Self::Frames(Box::new(reader), Box::new(writer), mtu))
+                let (reader, writer) = (Box::new(reader), Box::new(writer));
+                Ok(Self::Frames { reader, writer, mtu, end })
             }
             ForwarderAddress::Tcp { host, port, family } => {
                 let stream = TcpStream::connect(&*resolve(host, *port, *family).await?).await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::io::DuplexStream;
 use tokio::net::lookup_host;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use wtransport::config::{DnsLookupFuture, DnsResolver};
 use wtransport::error::ConnectingError;
 use wtransport::tls::client::build_default_tls_config;
@@ -147,26 +147,33 @@ impl From<String> for ConnectError {
     }
 }
 
-/// Opens a session and carries it on a task of the runtime: frames go and come by the stream, one behind the
-/// other. Those to be sent are of at most so many bytes as are returned beside. The session ends with the
-/// stream, and the stream with the session.
+/// A session that a task of the runtime carries.
+#[derive(Debug)]
+pub struct Attached {
+    /// Frames go and come by it, one behind the other. The session ends with it, and it with the session.
+    pub stream: DuplexStream,
+    /// Longest frame to be sent, bytes.
+    pub mtu: usize,
+    /// Done once the listener was told of the end, or had time enough to hear of it. If the runtime ends
+    /// before, the listener finds out after its idle timeout.
+    pub end: JoinHandle<()>,
+}
+
+/// Opens a session and carries it on a task of the runtime.
 ///
 /// # Errors
 /// There is no session.
-pub async fn attach(
-    target: &Target,
-    idle_timeout: Duration,
-) -> Result<(DuplexStream, usize), ConnectError> {
+pub async fn attach(target: &Target, idle_timeout: Duration) -> Result<Attached, ConnectError> {
     let session = connect(target, idle_timeout).await?;
     let mtu = session.mtu;
-    let (near, far) = tokio::io::duplex(STREAM_BUFFER);
+    let (near, stream) = tokio::io::duplex(STREAM_BUFFER);
     let (reader, writer) = tokio::io::split(near);
     let target = target.clone();
-    tokio::spawn(async move {
+    let end = tokio::spawn(async move {
         let end = session.carry(reader, writer, &Counters::default()).await;
         tracing::debug!(%target, %end, "a WebTransport session has ended");
     });
-    Ok((far, mtu))
+    Ok(Attached { stream, mtu, end })
 }
 
 /// Opens a session.

@@ -23,7 +23,7 @@ mod verifier;
 mod x509;
 
 pub use certificate::{CertificateError, CertificateHash, Identity};
-pub use client::{ConnectError, Target, TargetError, attach, connect};
+pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Count, Counters};
 pub use server::{Accepted, Admits, PATH, Rules, bind};
 pub use service::{Listen, OnConnected, Service};

@@ -19,6 +19,7 @@ use crate::client::{self, Target};
 use crate::counters::Counters;
 use crate::rotation::Rotation;
 use crate::server::{Accepted, Rules, Server, stream_pair};
+use crate::session::END_TIMEOUT;
 
 /// How often to look whether a certificate is to be renewed.
 const LOOK: Duration = Duration::from_secs(600);
@@ -237,7 +238,7 @@ async fn serve(
     }
     // Their streams have ended, or nobody reads them any more.
     let _ =
-        tokio::time::timeout(CLOSE_TIMEOUT, async { while clients.join_next().await.is_some() {} })
+        tokio::time::timeout(END_TIMEOUT, async { while clients.join_next().await.is_some() {} })
             .await;
 }
 

@@ -34,6 +34,8 @@ const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
 /// How long the last datagrams of a session may take to leave.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the end of a session may take, from the end of its stream.
+pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// A session with a peer, as client or server.

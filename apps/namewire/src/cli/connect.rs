@@ -6,11 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_client::{
-    CommandError, Endpoint, EndpointOptions, ExpressError, ForwarderAddress, OpenError,
-    RegisterError,
+    CommandError, ConnectionState, Endpoint, EndpointOptions, ExpressError, ForwarderAddress,
+    OpenError, RegisterError,
 };
 use ndn_packet::Name;
 use ndn_security::Signer;
+use tokio::sync::watch;
 
 use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
@@ -21,6 +22,12 @@ use crate::config::parse_duration;
 /// The forwarder that was reached. A command has one connection, and what may be wrong where there is no
 /// answer depends on its kind.
 static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
+
+/// The state of the connection, if its end has to be waited for.
+static ENDING: OnceLock<watch::Receiver<ConnectionState>> = OnceLock::new();
+/// How long the program waits at its end at most until the listener of its session knows of it. A face would
+/// be left there otherwise, for as long as the listener believes that it is only silent.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which forwarder to use.
 #[derive(Args, Debug)]
@@ -67,6 +74,9 @@ impl ConnectOptions {
             OpenError::Address(error) => Failure::Usage(error.to_string()),
             OpenError::Connect(error) => Failure::Unreachable(error.to_string()),
         })?;
+        if matches!(endpoint.address(), Some(ForwarderAddress::WebTransport(_))) {
+            let _ = ENDING.set(endpoint.state());
+        }
         if let Some(address) = endpoint.address() {
             REACHED.get_or_init(|| address.clone());
         }
@@ -92,6 +102,7 @@ pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
 pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = runtime()?;
     let outcome = runtime.block_on(or_interrupted(work));
+    runtime.block_on(session_ended());
     // Looking a host name up cannot be interrupted; nobody waits for it.
     runtime.shutdown_background();
     outcome
@@ -99,7 +110,10 @@ pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> 
 
 /// As [`block_on`], for commands that serve until they are interrupted and deal with that themselves.
 pub(super) fn block_on_until_done<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    runtime()?.block_on(work)
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(work);
+    runtime.block_on(session_ended());
+    outcome
 }
 
 /// As [`block_on_until_done`], on several threads: for commands that serve many at a time.
@@ -109,8 +123,16 @@ pub(super) fn block_on_threads<T>(work: impl Future<Output = Outcome<T>>) -> Out
         .build()
         .map_err(|error| Failure::Failed(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(work);
+    runtime.block_on(session_ended());
     runtime.shutdown_background();
     outcome
+}
+
+/// Waits until the other side of a session knows that it is over, for a while.
+async fn session_ended() {
+    let Some(mut state) = ENDING.get().cloned() else { return };
+    let is_closed = |state: &ConnectionState| *state == ConnectionState::Closed;
+    let _ = tokio::time::timeout(END_TIMEOUT, state.wait_for(is_closed)).await;
 }
 
 fn runtime() -> Outcome<tokio::runtime::Runtime> {

@@ -62,8 +62,8 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Queue {
-    /// Unix or TCP: one run of bytes.
-    Stream { bytes: Vec<u8>, sent: usize },
+    /// Unix or TCP, or a session: one run of bytes, and where the last packet begins.
+    Stream { bytes: Vec<u8>, sent: usize, last: usize },
     /// UDP: bytes and where each packet ends.
     Datagram(DatagramOutput),
     /// Ethernet: the same.
@@ -104,14 +104,20 @@ impl Endpoint {
     /// # Errors
     /// When the socket cannot be made non-blocking.
     pub fn stream(socket: OwnedFd) -> io::Result<Self> {
+        Self::stream_of_frames(socket, usize::MAX)
+    }
+
+    /// Takes over a connected stream socket whose other end takes frames of at most `mtu` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::stream`].
+    pub fn stream_of_frames(socket: OwnedFd, mtu: usize) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
+        let bytes = Vec::with_capacity(READ_BUFFER);
         Ok(Self {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
-            output: Output::new(
-                Queue::Stream { bytes: Vec::with_capacity(READ_BUFFER), sent: 0 },
-                usize::MAX,
-            ),
+            output: Output::new(Queue::Stream { bytes, sent: 0, last: 0 }, mtu),
             pieces: Joiner::default(),
             calls: Calls::default(),
         })
@@ -238,7 +244,7 @@ impl Endpoint {
     pub fn flush(&mut self) -> io::Result<bool> {
         let calls = &mut self.calls.send_calls;
         match (&mut self.socket, &mut self.output.queue) {
-            (Socket::Stream(socket), Queue::Stream { bytes, sent }) => {
+            (Socket::Stream(socket), Queue::Stream { bytes, sent, .. }) => {
                 flush_stream(socket, bytes, sent, calls)
             }
             (Socket::Datagram(socket), Queue::Datagram(output)) => output.flush(socket, calls),
@@ -285,7 +291,7 @@ impl Endpoint {
     #[must_use]
     pub fn backlog(&self) -> usize {
         match &self.output.queue {
-            Queue::Stream { bytes, sent } => bytes.len() - sent,
+            Queue::Stream { bytes, sent, .. } => bytes.len() - sent,
             Queue::Datagram(output) => output.backlog(),
             Queue::Frames(output) => output.backlog(),
             Queue::Memif(output) => output.backlog(),
@@ -334,13 +340,14 @@ impl Output {
 }
 
 impl Queue {
-    /// Queues what `write` appends; returns its length, or 0 on a stream, which takes any.
+    /// Queues what `write` appends; returns its length.
     #[inline]
     fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         match self {
-            Self::Stream { bytes, .. } => {
+            Self::Stream { bytes, last, .. } => {
+                *last = bytes.len();
                 write(bytes);
-                0
+                bytes.len() - *last
             }
             Self::Datagram(output) => output.push(write),
             Self::Frames(output) => output.push(write),
@@ -351,7 +358,7 @@ impl Queue {
     /// Takes back what was queued last.
     fn take_last(&mut self) -> Vec<u8> {
         match self {
-            Self::Stream { .. } => Vec::new(),
+            Self::Stream { bytes, last, .. } => bytes.split_off(*last),
             Self::Datagram(output) => output.take_last(),
             Self::Frames(output) => output.take_last(),
             Self::Memif(output) => output.take_last(),

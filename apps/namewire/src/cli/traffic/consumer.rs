@@ -81,8 +81,8 @@ pub(super) struct Options {
     /// HopLimit
     #[arg(long, value_name = "NUMBER")]
     hop_limit: Option<u8>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port or memif:///socket; may be
-    /// given several times
+    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
+    /// https://host:port/ndn (WebTransport); may be given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Longest frame over UDP, in bytes; longer packets are fragmented
@@ -120,10 +120,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
     let stop = stop_flag()?;
-    let endpoints: Vec<Endpoint> = faces::connect(&options.transport, options.faces, options.mtu)?
-        .into_iter()
-        .map(|(endpoint, _)| endpoint)
-        .collect();
+    let mut sessions = None;
+    let faces = faces::connect(&options.transport, options.faces, options.mtu, &mut sessions)?;
+    let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     let scenario = ConsumerScenario {
         patterns,
         load,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ndn_client::{Candidates, Family, ForwarderAddress};
@@ -11,6 +12,7 @@ use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
 use ndn_traffic::io::Endpoint;
+use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::failure::{Failure, Outcome};
@@ -24,17 +26,25 @@ const FACES_MAX: usize = 1024;
 /// The longest packet of NDN, which is not fragmented then.
 pub(super) const MTU_DEFAULT: usize = 8800;
 
+/// After how long without a sign of life a WebTransport session has ended.
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The thread of WebTransport sessions, once there is one. It has to be dropped after the faces, and tells
+/// listeners that they are gone.
+pub(super) type Sessions = Option<Service>;
+
 /// Connects `count` times to each of the addresses; without one, to the usual forwarder. Over UDP, frames
 /// have up to `mtu` bytes.
 pub(super) fn connect(
     transports: &[ForwarderAddress],
     count: u32,
     mtu: usize,
+    sessions: &mut Sessions,
 ) -> Outcome<Vec<(Endpoint, ForwarderAddress)>> {
     let default;
     let transports = if transports.is_empty() {
         default = Candidates::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
-        let usable = |address: &&ForwarderAddress| open(address).is_ok();
+        let usable = |address: &&ForwarderAddress| open(address, sessions).is_ok();
         let first = default.addresses.iter().find(usable).or(default.addresses.first());
         first.map_or(&[][..], std::slice::from_ref)
     } else {
@@ -43,17 +53,10 @@ pub(super) fn connect(
     if transports.is_empty() || transports.len() * count as usize > FACES_MAX {
         return Err(Failure::Usage(format!("a generator has 1 to {FACES_MAX} faces")));
     }
-    if let Some(address) =
-        transports.iter().find(|one| matches!(one, ForwarderAddress::WebTransport(_)))
-    {
-        return Err(Failure::Usage(format!(
-            "{address}: the traffic generator does not speak WebTransport; it takes unix, tcp, udp and memif"
-        )));
-    }
     let mut faces = Vec::new();
     for address in transports {
         for _ in 0..count {
-            let mut endpoint = open(address).map_err(|error| {
+            let mut endpoint = open(address, sessions).map_err(|error| {
                 Failure::Unreachable(format!("no forwarder can be reached at {address}: {error}"))
             })?;
             endpoint.set_mtu(mtu);
@@ -63,13 +66,20 @@ pub(super) fn connect(
     Ok(faces)
 }
 
-fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
+fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<Endpoint> {
     match address {
         ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
         ForwarderAddress::Memif(address) => {
             Endpoint::memif(address, rand::random(), ndn_client::memif_secret()?)
         }
-        ForwarderAddress::WebTransport(_) => Err(std::io::ErrorKind::Unsupported.into()),
+        ForwarderAddress::WebTransport(target) => {
+            let service = match sessions {
+                Some(service) => service,
+                None => sessions.insert(Service::start(None)?),
+            };
+            let Accepted { stream, mtu, .. } = open_session(service, target)?;
+            Endpoint::stream_of_frames(stream, mtu)
+        }
         ForwarderAddress::Tcp { host, port, family } => {
             let remote = resolve(host, *port, *family)?;
             let stream = std::net::TcpStream::connect_timeout(&remote, Duration::from_secs(5))?;
@@ -83,6 +93,17 @@ fn open(address: &ForwarderAddress) -> std::io::Result<Endpoint> {
             Endpoint::connected_datagram(local, remote)
         }
     }
+}
+
+fn open_session(service: &Service, target: &Target) -> std::io::Result<Accepted> {
+    let (sender, opened) = sync_channel(1);
+    let tell = Box::new(move |result| {
+        // Whoever asked waits for it.
+        let _ = sender.send(result);
+    });
+    service.connect(target.clone(), SESSION_IDLE_TIMEOUT, tell);
+    let opened = opened.recv().map_err(std::io::Error::other)?;
+    opened.map_err(std::io::Error::other)
 }
 
 fn resolve(host: &str, port: u16, family: Option<Family>) -> std::io::Result<SocketAddr> {
@@ -148,8 +169,15 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
         |text: String| Failure::Failed(format!("registering {prefix} at {address}: {text}"));
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
-    let mut name =
-        Name::from_uri("/localhost/nfd/rib/register").map_err(|error| failed(error.to_string()))?;
+    // A session is never that of a local application.
+    let command = match address {
+        ForwarderAddress::WebTransport(_) => "/localhop/nfd/rib/register",
+        ForwarderAddress::Unix(_)
+        | ForwarderAddress::Memif(_)
+        | ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. } => "/localhost/nfd/rib/register",
+    };
+    let mut name = Name::from_uri(command).map_err(|error| failed(error.to_string()))?;
     name.push_generic(parameters.to_vec());
     let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(rand::random());
     let signature_nonce: [u8; 8] = rand::random();

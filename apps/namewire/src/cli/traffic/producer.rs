@@ -45,8 +45,8 @@ pub(super) struct Options {
     /// Append this to the names of Data for CanBePrefix Interests
     #[arg(long, value_parser = name)]
     suffix: Option<Name>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port or memif:///socket; may be
-    /// given several times
+    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
+    /// https://host:port/ndn (WebTransport); may be given several times
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
     /// Longest frame over UDP, in bytes; longer packets are fragmented
@@ -93,7 +93,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     let prefixes: Vec<Name> =
         patterns.iter().filter_map(|pattern| Name::from_uri(&pattern.prefix).ok()).collect();
     let stop = stop_flag()?;
-    let mut faces = faces::connect(&options.transport, options.faces, options.mtu)?;
+    let mut sessions = None;
+    let mut faces = faces::connect(&options.transport, options.faces, options.mtu, &mut sessions)?;
     if options.threads > faces.len() {
         let text = format!("--threads {}: each thread needs a face (--faces)", options.threads);
         return Err(Failure::Usage(text));
