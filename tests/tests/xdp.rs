@@ -85,10 +85,15 @@ fn hosts_by_af_xdp_beside_others() {
     let Some(bridge) = Bridge::of_root(&[by_xdp as Script, by_xdp, by_itself]) else { return };
     let group = bridge.face(1, GROUP);
     assert!(has_program(&bridge, 1), "the driver that was asked for");
+    assert_eq!(group["link"]["driver"], "xdp");
     for host in 2..=3 {
         bridge.face(host, GROUP);
     }
     assert!(!has_program(&bridge, 3), "a device that copies frames is left to AF_PACKET");
+    assert_eq!(bridge.face(3, GROUP)["link"]["driver"], "packet");
+    let table = bridge.run(3, &["face", "list"]).stdout;
+    let table = String::from_utf8_lossy(&table).into_owned();
+    assert!(table.contains("DRIVER") && table.contains(" packet"), "{table}");
     std::fs::write(bridge.path("tcp.py"), TCP).unwrap();
     for host in 1..=2 {
         says(&bridge, host, &format!("ip address add 10.9.9.{host}/24 dev eth0"));
@@ -135,6 +140,7 @@ fn stations(bridge: &Bridge) -> Process {
     };
     create(2, "xdp");
     assert!(has_program(bridge, 3));
+    assert_eq!(bridge.face(3, GROUP)["link"]["driver"], "xdp");
     bridge.succeed(3, &["route", "add", "/station", &station(2)]);
     bridge.ping_often(3, "/station");
     let text = says(

@@ -215,6 +215,7 @@ fn datagrams_pass_by_the_kernel() {
     bridge.ping_often(2, "/host1");
     assert_eq!(faces(&bridge, 1, "udp4://10.9.9.2:6363").len(), 1);
     only_ndn(&bridge);
+    on_the_link(&bridge);
     long_packets(&bridge);
     wrong_checksums(&bridge);
     changes(&bridge);
@@ -231,10 +232,26 @@ fn only_ndn(bridge: &Bridge) {
     for (host, prefix) in [(1, "/host2"), (1, "/host3"), (3, "/host1")] {
         past_the_kernel(bridge, host, prefix);
     }
+    let driver = |host: usize, remote: &str| {
+        faces(bridge, host, remote).pop().unwrap()["link"]["driver"].take()
+    };
+    wait_until("its driver", || (driver(1, "udp4://10.9.9.2:6363") == "xdp").then_some(()));
+    assert!(driver(2, "udp4://10.9.9.1:6363").is_null());
     std::fs::remove_file(bridge.path("others.pause")).unwrap();
     others_flow(bridge);
     std::fs::write(bridge.path("others.pause"), "").unwrap();
     wait_until("the other port to rest", || bridge.path("others.paused").exists().then_some(()));
+}
+
+/// A peer whose address means something on the link only.
+fn on_the_link(bridge: &Bridge) {
+    let server = bridge.ping_server(3, "/link");
+    // That of hardware address 02:00:00:00:00:03.
+    reach(bridge, 1, "udp6://[fe80::ff:fe00:3%eth0]", "/link");
+    bridge.ping(1, "/link");
+    past_the_kernel(bridge, 1, "/link");
+    assert_eq!(faces(bridge, 3, "udp6://[fe80::ff:fe00:1%eth0]:6363").len(), 1);
+    drop(server);
 }
 
 /// Datagrams that a frame of AF_XDP has no room for.

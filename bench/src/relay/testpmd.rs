@@ -54,6 +54,7 @@ pub(super) fn command(
         | Transport::Tcp
         | Transport::Udp
         | Transport::UdpVeth
+        | Transport::UdpXdp
         | Transport::Ether
         | Transport::Memif => (BUFFERS, BUFFER_LENGTH),
     };
@@ -83,6 +84,7 @@ fn port(addresses: &Addresses, number: usize, side: Side) -> String {
         | Transport::Tcp
         | Transport::Udp
         | Transport::UdpVeth
+        | Transport::UdpXdp
         | Transport::Ether => format!(
             "--vdev=net_af_packet{number},iface={device},\
              blocksz={BLOCK_LENGTH},framesz={FRAME_LENGTH},framecnt={FRAMES}"

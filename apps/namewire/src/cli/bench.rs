@@ -88,7 +88,7 @@ enum Bench {
         #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with = "filter")]
         workers: Vec<usize>,
         /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
-        /// devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
+        /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
         ///
         /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
         #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]

@@ -328,6 +328,9 @@ pub struct LinkCounters {
     /// Whether it is down, and why.
     #[serde(default)]
     pub down: Option<LinkDown>,
+    /// The driver of its interface, of an Ethernet face; `xdp` of a UDP face that sends past the kernel now.
+    #[serde(default)]
+    pub driver: Option<String>,
     /// Frames received.
     pub in_frames: u64,
     /// Frames sent.

@@ -135,6 +135,12 @@ impl EthernetPorts {
         self.ports.get(name)?.mtu()
     }
 
+    /// The driver of an interface, while it is in use.
+    pub(super) fn driver(&self, name: &str) -> Option<&'static str> {
+        let port = self.ports.get(name).filter(|port| port.device.is_some())?;
+        Some(if port.own.is_some() { "dpdk" } else { port.driver.as_str() })
+    }
+
     /// The interfaces that take UDP and send it: the kernel's number, ours, and the longest packet.
     pub(super) fn datagram_ports(&self) -> impl Iterator<Item = (u32, PortId, usize)> + '_ {
         self.ports.values().filter_map(|port| {

@@ -93,12 +93,18 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
 pub(super) fn links(
     faces: &HashMap<u64, KnownFace>,
     after: Option<u64>,
+    driver: impl Fn(u64, &KnownFace) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
     let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
     let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
     chosen.sort_unstable();
     chosen.truncate(LINKS_PER_ANSWER);
-    chosen.iter().map(|face_id| (*face_id, link_counters(&faces[face_id]))).collect()
+    let counters = chosen.into_iter().map(|face_id| {
+        let face = &faces[&face_id];
+        let driver = driver(face_id, face).map(str::to_owned);
+        (face_id, LinkCounters { driver, ..link_counters(face) })
+    });
+    counters.collect()
 }
 
 fn link_counters(face: &KnownFace) -> LinkCounters {
@@ -116,6 +122,7 @@ fn link_counters(face: &KnownFace) -> LinkCounters {
     });
     LinkCounters {
         down,
+        driver: None,
         in_frames: counters.in_frames.value(),
         out_frames: counters.out_frames.value(),
         out_marks: counters.out_marks.value(),

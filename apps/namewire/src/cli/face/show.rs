@@ -74,7 +74,9 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
 }
 
 fn table(faces: &[FaceStatus], links: &Links) -> Table {
-    let headings = [
+    // Only some faces have one, and most forwarders none of those.
+    let has_drivers = links.values().any(|link| link.driver.is_some());
+    let mut headings = vec![
         "FACE",
         "REMOTE",
         "LOCAL",
@@ -88,11 +90,14 @@ fn table(faces: &[FaceStatus], links: &Links) -> Table {
         ">OUT",
         ">AGAIN",
     ];
+    if has_drivers {
+        headings.push("DRIVER");
+    }
     let mut table = Table::new(&headings);
     for face in faces {
         let (properties, counters) = (&face.properties, &face.counters);
         let link = links.get(&properties.face_id);
-        table.row(vec![
+        let mut cells = vec![
             properties.face_id.to_string(),
             properties.remote_uri.clone(),
             properties.local_uri.clone(),
@@ -106,7 +111,12 @@ fn table(faces: &[FaceStatus], links: &Links) -> Table {
             bytes_for_people(counters.out_bytes),
             link.filter(|_| properties.flags & face_flag::LP_RELIABILITY != 0)
                 .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
-        ]);
+        ];
+        if has_drivers {
+            let driver = link.and_then(|link| link.driver.clone());
+            cells.push(driver.unwrap_or_else(|| "-".to_owned()));
+        }
+        table.row(cells);
     }
     table
 }
@@ -156,6 +166,7 @@ pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
     if let Some(link) = links.get(&properties.face_id) {
         let state = link.down.as_ref().map_or_else(|| "up".to_owned(), down_for_people);
         fields.push(("state", state));
+        fields.extend(link.driver.clone().map(|driver| ("driver", driver)));
     }
     fields.push(("flags", flags_for_people(properties.flags)));
     if let Some(mtu) = face.mtu {

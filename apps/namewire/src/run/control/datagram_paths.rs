@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ndn_dataplane::Command;
 use ndn_face::{DatagramPath, FaceUri, PortId};
+use ndn_management::FaceDriver;
 use ndn_sys::netlink::{LinkMonitor, Route, RouteTable};
 use ndn_sys::poll::{Interest, Poller};
 use tracing::debug;
@@ -53,6 +54,11 @@ pub(super) struct DatagramPaths {
 impl DatagramPaths {
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.is_used.then_some(self.next_look_ns)
+    }
+
+    /// What a face sends past the kernel by, if it does.
+    pub(super) fn driver(&self, face_id: u64) -> Option<&'static str> {
+        self.sent.contains_key(&face_id).then(|| FaceDriver::Xdp.as_str())
     }
 
     /// Looks soon: there is another face.

@@ -16,7 +16,10 @@ impl Control {
             let request = match request {
                 OperatorRequest::Capture(request) => request,
                 OperatorRequest::Links(request) => {
-                    let links = telemetry::links(&self.faces, request.after);
+                    let links = telemetry::links(&self.faces, request.after, |face_id, face| {
+                        let by_interface = face.interface().map(|name| self.ethernet.driver(name));
+                        by_interface.unwrap_or_else(|| self.datagram_paths.driver(face_id))
+                    });
                     // Whoever asked may be gone by now.
                     let _ = request.answer.send(links);
                     continue;
