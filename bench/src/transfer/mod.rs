@@ -27,6 +27,10 @@ use crate::relay::clock::monotonic_ns;
 
 /// Most fetches per case of what is not compared round by round.
 const ROUNDS_MAX_ALONE: usize = 3;
+/// So long after the start of a run, rounds count whatever the host took, and so long after it cases that are
+/// alone are fetched once: a run has an end on a busy machine, too.
+const DISCARD_SECONDS: f64 = 150.0;
+const HURRY_SECONDS: f64 = 420.0;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -146,6 +150,7 @@ pub fn run_transfer(
     let file = folder.served("file");
     folder::write_noise(&file, options.bytes, 0)?;
     let mut run = Run {
+        start,
         meter: Meter::new(folder.path(), &file, &options.cpus)?,
         folder,
         options,
@@ -233,6 +238,8 @@ fn groups() -> Vec<Vec<Member>> {
 }
 
 struct Run<'a, S> {
+    /// When it began.
+    start: u64,
     folder: Folder,
     options: &'a TransferOptions,
     meter: Meter,
@@ -292,7 +299,11 @@ impl<S: FnMut(&str)> Run<'_, S> {
     /// Has all of them fetch in turn, until enough rounds count.
     fn rounds(&mut self, mut entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
         let alone = entries.len() == 1 && !rounds::COMPARED.contains(&entries[0].member.name());
-        let rounds_max = if alone { ROUNDS_MAX_ALONE } else { usize::MAX };
+        let rounds_max = match alone {
+            false => usize::MAX,
+            true if seconds_since(self.start) > HURRY_SECONDS => 1,
+            true => ROUNDS_MAX_ALONE,
+        };
         let wanted = self.options.rounds.clamp(1, rounds_max);
         let mut before = self.costs_now()?;
         let mut number = 0;
@@ -308,9 +319,12 @@ impl<S: FnMut(&str)> Run<'_, S> {
                 match entry.fetch() {
                     Ok(fetched) => {
                         let after = self.costs_now()?;
-                        entries[position]
-                            .rounds
-                            .push(Round { fetched, costs: before.better(after) });
+                        let entry = &mut entries[position];
+                        let round = Round { fetched, costs: before.better(after) };
+                        if !alone {
+                            (self.say)(&entry.progress(number, &round));
+                        }
+                        entry.rounds.push(round);
                         before = after;
                     }
                     Err(error) => {
@@ -323,7 +337,9 @@ impl<S: FnMut(&str)> Run<'_, S> {
             for position in failed.into_iter().rev() {
                 entries.remove(position);
             }
-            rounds::discard(&mut entries, wanted);
+            if seconds_since(self.start) < DISCARD_SECONDS {
+                rounds::discard(&mut entries, wanted);
+            }
         }
         Ok(entries)
     }

@@ -88,6 +88,13 @@ impl Entry {
         megabytes / round.fetched.seconds
     }
 
+    /// What is said of one fetch, where there are many.
+    pub(super) fn progress(&self, number: usize, round: &Round) -> String {
+        let (case, rate, stolen) =
+            (self.member.name(), self.rate(round), round.fetched.stolen * 100.0);
+        format!("  {case}, round {number}: {rate:.0} MB/s, {stolen:.1} % taken by the host")
+    }
+
     pub(super) fn goodput(&self) -> f64 {
         median(self.rounds.iter().map(|round| self.rate(round)))
     }
