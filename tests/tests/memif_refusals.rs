@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::Output;
 
-use namewire_tests::{Forwarder, Settings, run_to_end, wait_until};
+use namewire_tests::{Forwarder, Process, Settings, run_to_end, wait_until};
+use rustix::process::Signal;
 
 const VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
 
@@ -126,4 +127,33 @@ fn clients_share_so_much_memory_together() {
         (*bytes == 0).then_some(())
     });
     assert!(attach(&forwarder, &transport, "", &["face", "list"]).status.success());
+}
+
+#[test]
+fn a_reload_changes_secrets_for_those_who_connect_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let forwarder = listening(&path, &secret(&path, None, "before")).start();
+    let transport = format!("memif://{}", path.display());
+    let attached = ["ping-server", "/attached", "--transport", &transport];
+    let mut command = forwarder.command(&attached);
+    command.env(VARIABLE, "before");
+    let mut attached = Process::start("attached", command, forwarder.directory());
+    wait_until("a route", || {
+        forwarder.output(&["route", "list"]).contains("/attached").then_some(())
+    });
+    let file = forwarder.directory().join("namewire.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"before\"", "\"behind\"")).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    let list = ["face", "list"];
+    wait_until("the new secret", || {
+        attach(&forwarder, &transport, "behind", &list).status.success().then_some(())
+    });
+    assert!(!attach(&forwarder, &transport, "before", &list).status.success());
+    // Whoever is there stays.
+    assert!(attached.is_running());
+    wait_until("the others' end", || {
+        (forwarder.json(&["status"])["memif"]["clients"] == 1).then_some(())
+    });
 }
