@@ -226,7 +226,7 @@ impl Member {
     fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
         let rig = &mut self.rig;
         let mut is_unexpected = false;
-        self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| match message {
+        self.exchange.take_each(from, kind, TAKEN_MAX, &rig.pool, |message, _| match message {
             Message::Content(Content::Packet(parcel)) => {
                 is_unexpected |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
             }

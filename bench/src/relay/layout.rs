@@ -24,6 +24,15 @@ pub(super) struct Layout {
     pub(super) mtu: usize,
 }
 
+/// Exchanges in flight where nothing else is asked for: a few bursts, and more than queues hold.
+const WORKERS_WINDOWS: [u32; 2] = [256, 4096];
+const TRANSPORT_WINDOWS: [u32; 1] = [256];
+
+/// The windows that were asked for, or else the usual ones.
+fn windows<'a>(options: &'a RelayOptions, usual: &'a [u32]) -> &'a [u32] {
+    if options.windows.is_empty() { usual } else { &options.windows }
+}
+
 /// A program that takes part.
 #[derive(Debug, Clone)]
 pub(super) struct Contender {
@@ -72,7 +81,8 @@ impl Layout {
 pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     if !options.workers.is_empty() {
         let shape = |window| CaseShape { payload: 100, window, mixed: false };
-        let cases = vec![shape(256), shape(4096)];
+        let cases =
+            windows(options, &WORKERS_WINDOWS).iter().map(|&window| shape(window)).collect();
         return vec![Layout {
             transport: Transport::Unix,
             faces: 4,
@@ -132,7 +142,7 @@ fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
     let layouts = [(MTU_USUAL, short), (MTU_MAX, long)].into_iter().map(|(mtu, payloads)| {
         let mut layout = Layout { transport, faces: 1, cases: Vec::new(), prefixes: 1, mtu };
         for payload in payloads {
-            for &window in &options.windows {
+            for &window in windows(options, &TRANSPORT_WINDOWS) {
                 layout.cases.push(CaseShape { payload, window, mixed: false });
                 if options.mixed {
                     layout.cases.push(CaseShape { payload, window, mixed: true });

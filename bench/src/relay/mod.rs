@@ -51,7 +51,7 @@ pub struct RelayOptions {
     pub transports: Vec<Transport>,
     /// Bytes of content in a Data, where transports are chosen.
     pub payloads: Vec<usize>,
-    /// Exchanges in flight, where transports are chosen.
+    /// Exchanges in flight, where transports or workers are chosen; the usual ones if there are none.
     pub windows: Vec<u32>,
     /// Add the twins with names of different lengths, where transports are chosen.
     pub mixed: bool,
@@ -70,7 +70,7 @@ impl Default for RelayOptions {
             workers: Vec::new(),
             transports: Vec::new(),
             payloads: vec![100, 1200, 8000],
-            windows: vec![256],
+            windows: Vec::new(),
             mixed: false,
             cs_packets: programs::CS_CAPACITY,
         }

@@ -44,7 +44,7 @@ impl Sleeper {
         while !is_done(&taken) {
             let mut found = 0;
             for (ring, taken) in rings.iter_mut().zip(&mut taken) {
-                found += ring.drain(2, |message| taken.push(*message));
+                found += ring.drain(2, |_| (), |message| taken.push(*message));
             }
             if found == 0 {
                 self.flag.prepare();
@@ -77,10 +77,10 @@ fn a_ring_passes_each_message_once_and_a_slot_to_one_side_at_a_time() {
             producer.push_with(|| 2)
         });
         let mut taken = Vec::new();
-        consumer.drain(1, |message| taken.push(*message));
+        consumer.drain(1, |_| (), |message| taken.push(*message));
         let second = pushing.join().expect("the producer");
         // It publishes what is left when it ends.
-        consumer.drain(2, |message| taken.push(*message));
+        consumer.drain(2, |_| (), |message| taken.push(*message));
         assert_eq!(taken, if second { vec![1, 2] } else { vec![1] });
         assert_eq!(consumer.waiting(), 0);
     });
@@ -96,7 +96,7 @@ fn what_nobody_takes_is_dropped_by_who_is_last() {
             let pushed = producer.push_with(|| message);
             assert!(pushed);
         });
-        consumer.drain(1, |_| ());
+        consumer.drain(1, |_| (), |_| ());
         drop(consumer);
         pushing.join().expect("the producer");
         assert_eq!(std::sync::Arc::strong_count(&owners), 1);

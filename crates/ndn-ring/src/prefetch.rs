@@ -10,6 +10,28 @@ pub fn prefetch_read<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast::<u8>());
 }
 
+/// Asks the processor to bring the cache line `offset` bytes from the start of `value` here, and to take it away
+/// from other processors: it is going to be written.
+#[inline(always)]
+pub(crate) fn prefetch_write_at<T>(value: &T, offset: usize) {
+    let address = std::ptr::from_ref(value).cast::<u8>().wrapping_add(offset);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // The intrinsic is the instruction for reading where the compiler may not assume this one.
+        // SAFETY: PREFETCHW never faults, whatever the address, and touches neither memory, stack nor flags;
+        // 64-bit processors without it do nothing.
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{address}]",
+                address = in(reg) address,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
+    prefetch_address(address);
+}
+
 /// Asks the processor to bring the cache line of `slice[index]` into all cache levels.
 ///
 /// An index past the end is allowed and only wastes the hint.

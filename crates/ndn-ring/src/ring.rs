@@ -11,11 +11,15 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use crate::prefetch::prefetch_read;
+use crate::prefetch::prefetch_write_at;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
-/// Messages ahead of the one that is being read, that are fetched from the other processor's cache.
-const AHEAD: usize = 4;
+/// Slots ahead of the one that is being written or read, that are fetched from the other processor's cache.
+const AHEAD: usize = 8;
+/// Messages ahead of the one that is being read, of which what they refer to is fetched.
+const PEEK_AHEAD: usize = 4;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// A position that one side writes, on lines of its own.
 #[derive(Debug)]
@@ -47,6 +51,15 @@ impl<T> Shared<T> {
     #[inline(always)]
     fn slot(&self, position: usize) -> &UnsafeCell<MaybeUninit<T>> {
         &self.slots[position & (self.slots.len() - 1)]
+    }
+
+    /// Fetches a slot to be written: the consumer writes, too, when it takes a packet out of a message.
+    #[inline(always)]
+    fn prefetch(&self, position: usize) {
+        let slot = self.slot(position);
+        for line in (0..size_of::<T>()).step_by(LINE) {
+            prefetch_write_at(slot, line);
+        }
     }
 }
 
@@ -131,6 +144,8 @@ impl<T> Producer<T> {
         if self.room_up_to(1) == 0 {
             return false;
         }
+        // The consumer has read it one round before, or is about to: then it has to fetch it once more.
+        self.shared.prefetch(self.tail.wrapping_add(AHEAD));
         // SAFETY: there is room, so the consumer has taken what was in this slot, or nothing ever was.
         // Only this side writes, and only here.
         self.shared.slot(self.tail).with_mut(|slot| unsafe {
@@ -186,8 +201,16 @@ impl<T> Consumer<T> {
     /// Takes up to `count` messages: each is shown to `take`, which may move out of it what it can
     /// replace, and then dropped. Says how many there were. Their slots are free for the producer after
     /// the last of them.
+    ///
+    /// Each was shown to `peek` before, some messages earlier: it may fetch what the message refers to from
+    /// the other processor's cache.
     #[inline(always)]
-    pub fn drain(&mut self, count: usize, mut take: impl FnMut(&mut T)) -> usize {
+    pub fn drain(
+        &mut self,
+        count: usize,
+        peek: impl Fn(&T),
+        mut take: impl FnMut(&mut T),
+    ) -> usize {
         let known = self.tail.get().wrapping_sub(self.head);
         let waiting = if known >= count { known } else { self.waiting() };
         let (first, count) = (self.head, count.min(waiting));
@@ -195,15 +218,21 @@ impl<T> Consumer<T> {
             return 0;
         }
         let mut taken = Taken(self);
-        for ahead in 1..count.min(AHEAD) {
-            taken.0.prefetch(first.wrapping_add(ahead));
+        for ahead in 0..count.min(AHEAD) {
+            taken.0.shared.prefetch(first.wrapping_add(ahead));
+        }
+        for ahead in 0..count.min(PEEK_AHEAD) {
+            taken.0.peek(first.wrapping_add(ahead), &peek);
         }
         for index in 0..count {
             let Taken(consumer) = &mut taken;
             let position = consumer.head;
             // Not what the producer may be writing.
             if index + AHEAD < count {
-                consumer.prefetch(position.wrapping_add(AHEAD));
+                consumer.shared.prefetch(position.wrapping_add(AHEAD));
+            }
+            if index + PEEK_AHEAD < count {
+                consumer.peek(position.wrapping_add(PEEK_AHEAD), &peek);
             }
             consumer.shared.slot(position).with_mut(|slot| {
                 // SAFETY: the slot lies between the two positions, so it is initialised and this side's
@@ -234,9 +263,14 @@ impl<T> Consumer<T> {
         Some(message)
     }
 
+    /// Shows a message that waits.
     #[inline(always)]
-    fn prefetch(&self, position: usize) {
-        prefetch_read(self.shared.slot(position));
+    fn peek(&self, position: usize, peek: impl Fn(&T)) {
+        self.shared.slot(position).with(|slot| {
+            // SAFETY: the caller has seen that the slot lies between the two positions, so it is
+            // initialised, and only this side uses it until it gives it back.
+            peek(unsafe { (*slot).assume_init_ref() });
+        });
     }
 }
 

@@ -24,6 +24,12 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
+    /// What is inside, to be read only, and written by nobody meanwhile.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, use_it: impl FnOnce(*const T) -> R) -> R {
+        use_it(self.0.get())
+    }
+
     /// What is inside, to be read and written by nobody else meanwhile.
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {

@@ -96,8 +96,8 @@ enum Bench {
         /// Bytes of content in a Data, with --transport
         #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = RelayOptions::default().payloads, value_parser = payload)]
         payload: Vec<usize>,
-        /// Exchanges in flight, with --transport
-        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_values_t = RelayOptions::default().windows, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        /// Exchanges in flight, with --transport (256 if not given) or --workers (256 and 4096)
+        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
         window: Vec<u32>,
         /// With --transport, add cases with names, and so packets, of different lengths
         #[arg(long, requires = "transport")]

@@ -1,7 +1,7 @@
 //! What is in the rings.
 
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
-use ndn_ring::{FillBlock, PacketHandle, PacketPool};
+use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::overload::Verdict;
@@ -98,7 +98,28 @@ pub(crate) fn kind_of(packet: TxKind) -> PacketKind {
     }
 }
 
+/// Bytes of a packet that are fetched before it is looked at; of what is longer, the processor fetches the
+/// rest by itself while it is copied.
+const FETCHED_BYTES: usize = 1024;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 impl Message {
+    /// Fetches the packet from the cache of the worker that has received it.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, pool: &PacketPool) {
+        let handle = match self {
+            Self::Content(Content::Packet(parcel)) => parcel.handle(),
+            Self::Outgoing(outgoing) => outgoing.handle.as_ref(),
+            Self::Content(_) | Self::Frame(_) | Self::Taken => None,
+        };
+        let Some(handle) = handle else { return };
+        let wire = pool.bytes(handle);
+        for line in (0..wire.len().min(FETCHED_BYTES)).step_by(LINE) {
+            prefetch_slice(wire, line);
+        }
+    }
+
     /// The ring that it belongs in.
     pub fn kind(&self) -> PacketKind {
         match self {

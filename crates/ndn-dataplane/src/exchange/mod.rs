@@ -298,18 +298,23 @@ impl Exchange {
     }
 
     /// Takes up to `count` messages, each shown to `take` where it lies. What is not moved out of a
-    /// message is lost, and a packet with it: `take` has to have an answer for each.
+    /// message is lost, and a packet with it: `take` has to have an answer for each. `pool` is this
+    /// worker's.
     #[inline(always)]
     pub fn take_each(
         &mut self,
         from: usize,
         kind: PacketKind,
         count: usize,
+        pool: &PacketPool,
         mut take: impl FnMut(&mut Message, Timestamp),
     ) -> usize {
         let Some(rings) = self.inbound[from].as_mut() else { return 0 };
-        let taken =
-            rings[place(kind)].drain(count, |queued| take(&mut queued.message, queued.since));
+        let taken = rings[place(kind)].drain(
+            count,
+            |queued| queued.message.prefetch(pool),
+            |queued| take(&mut queued.message, queued.since),
+        );
         self.counters.taken.add(taken as u64);
         taken
     }

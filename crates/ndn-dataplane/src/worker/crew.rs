@@ -157,7 +157,7 @@ impl Worker {
             let mut sink = faces.sink(now, pool);
             let mut sent = 0;
             let room = BURST_SIZE - crossed.len();
-            let taken = exchange.take_each(from, kind, left.min(room), |message, since| {
+            let taken = exchange.take_each(from, kind, left.min(room), pool, |message, since| {
                 if kind == PacketKind::Interest {
                     let verdict = interests[from].leaves(now, since, is_full);
                     if verdict != Verdict::Pass && late(message, verdict, overload, pool) {

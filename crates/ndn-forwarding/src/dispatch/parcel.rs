@@ -1,6 +1,6 @@
 //! One packet on its way to another shard.
 
-use ndn_ring::{PacketHandle, PacketPool, prefetch_slice};
+use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{NameHasher, PIT_TOKEN_LENGTH_MAX, PREFIX_HASHES_MAX};
 
 use crate::burst::NextPacket;
@@ -145,10 +145,6 @@ impl Burst {
         let components = usize::from(sent.components);
         let start = usize::from(sent.name_offset);
         let end = start + usize::from(sent.name_length);
-        // The name is in the cache of the worker that has received it.
-        let wire = pool.bytes(&handle);
-        prefetch_slice(wire, start);
-        prefetch_slice(wire, end);
         *descriptor = Descriptor { handle: None, ..*sent };
         if has_hashes
             && components <= COMPONENTS_MAX
@@ -158,7 +154,7 @@ impl Burst {
             places[1..=HASHES].copy_from_slice(hashes);
             places[components] = descriptor.name_hash;
         } else {
-            let name = &wire[start..end];
+            let name = &pool.bytes(&handle)[start..end];
             let hashed = hasher.hash_value_prefixes(name, &mut prefix_hashes[..PREFIX_HASHES_MAX]);
             debug_assert_eq!(hashed, Some(components + 1), "the name was hashed before");
         }

@@ -59,7 +59,7 @@ proptest! {
                 }
                 Operation::Drain(count) => {
                     let mut taken = Vec::new();
-                    let drained = consumer.drain(count, |(number, _)| taken.push(**number));
+                    let drained = consumer.drain(count, |_| (), |(number, _)| taken.push(**number));
                     let expected: Vec<i32> = seen.drain(..count.min(seen.len())).collect();
                     prop_assert_eq!(drained, expected.len());
                     prop_assert_eq!(taken, expected);
@@ -94,7 +94,7 @@ fn positions_wrap_around() {
         assert!(!producer.push_with(|| unreachable!("there is no room")));
         producer.publish();
         let mut taken = Vec::new();
-        assert_eq!(consumer.drain(4, |message| taken.push(*message)), 3);
+        assert_eq!(consumer.drain(4, |_| (), |message| taken.push(*message)), 3);
         assert_eq!(taken, [3 * number, 3 * number + 1, 3 * number + 2]);
     }
 }
@@ -108,7 +108,7 @@ fn a_consumer_that_panics_loses_nothing_and_drops_nothing_twice() {
     }
     producer.publish();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        consumer.drain(4, |(number, _)| assert!(*number < 2, "the third"));
+        consumer.drain(4, |_| (), |(number, _)| assert!(*number < 2, "the third"));
     }));
     assert!(result.is_err());
     assert_eq!(Arc::strong_count(&owners), 3, "two are left");
@@ -143,10 +143,14 @@ fn messages_cross_between_threads_in_order() {
         });
         let mut next = 0;
         while next < COUNT {
-            let taken = consumer.drain(5, |number| {
-                assert_eq!(**number, next);
-                next += 1;
-            });
+            let taken = consumer.drain(
+                5,
+                |_| (),
+                |number| {
+                    assert_eq!(**number, next);
+                    next += 1;
+                },
+            );
             if taken == 0 {
                 std::thread::yield_now();
             }
