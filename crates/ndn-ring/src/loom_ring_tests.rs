@@ -6,6 +6,11 @@ use loom::thread;
 
 use crate::{Consumer, Producer, SleepFlag, ring};
 
+/// What is done with a message before it is taken.
+fn read(message: &u32) {
+    std::hint::black_box(*message);
+}
+
 /// What the producers know of a worker that takes from them.
 struct Sleeper {
     flag: SleepFlag,
@@ -44,7 +49,7 @@ impl Sleeper {
         while !is_done(&taken) {
             let mut found = 0;
             for (ring, taken) in rings.iter_mut().zip(&mut taken) {
-                found += ring.drain(2, |_| (), |message| taken.push(*message));
+                found += ring.drain(2, read, |message| taken.push(*message));
             }
             if found == 0 {
                 self.flag.prepare();
@@ -77,10 +82,10 @@ fn a_ring_passes_each_message_once_and_a_slot_to_one_side_at_a_time() {
             producer.push_with(|| 2)
         });
         let mut taken = Vec::new();
-        consumer.drain(1, |_| (), |message| taken.push(*message));
+        consumer.drain(1, read, |message| taken.push(*message));
         let second = pushing.join().expect("the producer");
         // It publishes what is left when it ends.
-        consumer.drain(2, |_| (), |message| taken.push(*message));
+        consumer.drain(2, read, |message| taken.push(*message));
         assert_eq!(taken, if second { vec![1, 2] } else { vec![1] });
         assert_eq!(consumer.waiting(), 0);
     });

@@ -16,8 +16,9 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
 /// Slots ahead of the one that is being written or read, that are fetched from the other processor's cache.
 const AHEAD: usize = 8;
-/// Messages ahead of the one that is being read, of which what they refer to is fetched.
-const PEEK_AHEAD: usize = 4;
+/// Messages ahead of the one that is being read, of which what they refer to is fetched. Fewer where loom tries
+/// all orders, with few messages.
+const PEEK_AHEAD: usize = if cfg!(loom) { 1 } else { 4 };
 /// Bytes of a cache line.
 const LINE: usize = 64;
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,7 +21,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => Just(Operation::Push),
         2 => Just(Operation::Publish),
         2 => Just(Operation::Pop),
-        1 => (0..9_usize).prop_map(Operation::Drain),
+        1 => (0..2 * AHEAD).prop_map(Operation::Drain),
     ]
 }
 
@@ -32,7 +33,7 @@ proptest! {
     /// Messages own memory, so that Miri and the count of owners see what is dropped twice or never.
     #[test]
     fn a_ring_is_a_bounded_queue(
-        capacity in 1..12_usize,
+        capacity in 1..3 * AHEAD,
         operations in proptest::collection::vec(operation(), 0..if cfg!(miri) { 80 } else { 400 }),
     ) {
         let owners = Arc::new(());
@@ -58,11 +59,19 @@ proptest! {
                     prop_assert_eq!(consumer.pop().map(|(number, _)| *number), seen.pop_front());
                 }
                 Operation::Drain(count) => {
-                    let mut taken = Vec::new();
-                    let drained = consumer.drain(count, |_| (), |(number, _)| taken.push(**number));
+                    let (mut taken, peeked) = (Vec::new(), RefCell::new(Vec::new()));
+                    let drained = consumer.drain(
+                        count,
+                        |(number, _)| peeked.borrow_mut().push(**number),
+                        |(number, _)| {
+                            assert!(peeked.borrow().contains(&**number), "taken before it was shown");
+                            taken.push(**number);
+                        },
+                    );
                     let expected: Vec<i32> = seen.drain(..count.min(seen.len())).collect();
                     prop_assert_eq!(drained, expected.len());
-                    prop_assert_eq!(taken, expected);
+                    prop_assert_eq!(&taken, &expected);
+                    prop_assert_eq!(peeked.into_inner(), expected, "each is shown once");
                 }
             }
             prop_assert_eq!(consumer.waiting(), seen.len());
