@@ -28,8 +28,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LOOK_NS_MAX: u64 = 50_000;
 /// And at least; for less it is not begun.
 const LOOK_NS_MIN: u64 = 5_000;
-/// After a shorter wait, frames are expected to come in short intervals.
-const WAIT_NS_SHORT: u64 = 100_000;
 
 /// Environment variable that holds what has to be said for an interface, where that has a secret. It is no part
 /// of an address, as those are shown.
@@ -151,9 +149,11 @@ impl Looks {
         self.budget_ns = Some(self.budget_ns / 2).filter(|&half| half >= LOOK_NS_MIN).unwrap_or(0);
     }
 
-    /// Frames have come after such a wait.
-    fn woken(&mut self, waited_ns: u64) {
-        if waited_ns < WAIT_NS_SHORT {
+    /// A frame has come this long after the ring was empty, whether that was looked into or waited for. Only if
+    /// the longest look would have found it, the next one may: else each frame would cost a look in vain and a
+    /// wait.
+    fn woken(&mut self, gap_ns: u64) {
+        if gap_ns < LOOK_NS_MAX {
             self.found();
         }
     }
@@ -163,10 +163,10 @@ impl Reader<'_> {
     /// Waits until there may be frames, or says how the forwarder has left. While they come in short intervals,
     /// looks for them before.
     pub(crate) async fn readable(&mut self) -> io::Result<Option<Ended>> {
+        let begun_ns = clock::now();
         if self.look().await.map_err(broken)? {
             return Ok(None);
         }
-        let begun_ns = clock::now();
         let ended = self.wait().await?;
         self.looks.woken(clock::now().saturating_sub(begun_ns));
         Ok(ended)
@@ -290,9 +290,9 @@ mod tests {
     fn who_finds_nothing_looks_for_a_shorter_time_and_then_no_more() {
         let mut looks = Looks::default();
         assert_eq!(looks.budget_ns, 0);
-        looks.woken(WAIT_NS_SHORT);
+        looks.woken(LOOK_NS_MAX);
         assert_eq!(looks.budget_ns, 0, "frames come in long intervals");
-        looks.woken(WAIT_NS_SHORT - 1);
+        looks.woken(LOOK_NS_MAX - 1);
         let mut looked_ns = 0;
         while looks.budget_ns > 0 {
             looked_ns += looks.budget_ns;
@@ -303,6 +303,37 @@ mod tests {
         assert_eq!(looks.budget_ns, 0);
         looks.found();
         assert_eq!(looks.budget_ns, LOOK_NS_MAX);
+    }
+
+    /// How long it is looked, and how often waited, for frames that come in such intervals, after some in short ones.
+    fn spent_on(gap_ns: u64, frames: u32) -> (u64, u32) {
+        let mut looks = Looks::default();
+        looks.found();
+        let (mut looked_ns, mut waits) = (0, 0);
+        for _ in 0..frames {
+            let budget_ns = looks.budget_ns;
+            looked_ns += budget_ns.min(gap_ns);
+            if gap_ns < budget_ns {
+                looks.found();
+                continue;
+            }
+            if budget_ns > 0 {
+                looks.missed();
+            }
+            waits += 1;
+            looks.woken(gap_ns);
+        }
+        (looked_ns, waits)
+    }
+
+    #[test]
+    fn who_would_look_in_vain_waits_only() {
+        assert_eq!(spent_on(20_000, 1000), (20_000 * 1000, 0));
+        for gap_ns in [55_000, 80_000, 120_000, 150_000] {
+            let (looked_ns, waits) = spent_on(gap_ns, 1000);
+            assert!(looked_ns < 2 * LOOK_NS_MAX, "{gap_ns}: {looked_ns}");
+            assert_eq!(waits, 1000, "{gap_ns}");
+        }
     }
 
     #[test]
