@@ -90,7 +90,7 @@ impl Control {
     /// Greets a client that listener number `listener` has accepted.
     pub(super) fn begin_memif(&mut self, now: Now, stream: OwnedFd, listener: usize) {
         if self.memif.pending.len() >= HANDSHAKES_MAX {
-            warn!(limit = HANDSHAKES_MAX, "a memif client was turned away: too many connect");
+            self.refused_peers.memif_turned_away(now, HANDSHAKES_MAX);
             ndn_memif::turn_away(stream.as_fd(), "Too many clients connect at this moment");
             return self.memif.count("too_many_handshakes");
         }

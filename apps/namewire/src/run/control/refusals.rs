@@ -48,6 +48,13 @@ impl Refusals {
         }
     }
 
+    /// Logs that a memif client was turned away before it could say anything, as so many are connecting.
+    pub(super) fn memif_turned_away(&mut self, now: Now, limit: usize) {
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(limit, untold, "a memif client was turned away: too many connect");
+        }
+    }
+
     /// Logs that so many segments of datasets have been dropped, because as many wait as may.
     pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
         if self.admit(now.monotonic_ns).is_some() {
