@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ndn_memif::{
-    ClientHandshake, ClientOptions, Link, MESSAGE_LENGTH, Message, Name, Progress, Received,
-    Secret, ServerHandshake, ServerOptions,
+    ClientHandshake, ClientOptions, Link, MESSAGE_LENGTH, MemoryBudget, Message, Name, Progress,
+    Received, Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 use ndn_sys::seqpacket;
@@ -55,9 +56,18 @@ fn descriptor(kind: u8) -> Option<OwnedFd> {
     }
 }
 
+/// What is counted while a client is there is given back, however it ends.
 fn say_to_server(bytes: &[u8]) -> Option<()> {
+    let memory = MemoryBudget::new(4 * MEMORY as u64);
+    let said = say_within(bytes, &memory);
+    assert_eq!(memory.used(), 0);
+    said
+}
+
+fn say_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
     let (near, far) = seqpacket::pair().ok()?;
-    let mut server = ServerHandshake::new(near, ServerOptions::default()).ok()?;
+    let options = ServerOptions { memory: Some(Arc::clone(memory)), ..ServerOptions::default() };
+    let mut server = ServerHandshake::new(near, options).ok()?;
     for (kind, message) in messages(bytes) {
         let own = descriptor(kind);
         let length = if kind > 250 { usize::from(kind) - 250 } else { MESSAGE_LENGTH };
@@ -65,6 +75,8 @@ fn say_to_server(bytes: &[u8]) -> Option<()> {
         server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,
             Progress::Done(mut link) => {
+                // One user may have half of it.
+                assert!((1..=memory.bytes_max() / 2).contains(&memory.used()));
                 use_rings(&mut link);
                 return None;
             }

@@ -109,13 +109,13 @@ fn a_forwarder_says_the_secret_of_a_server_and_hears_its_refusal() {
 fn clients_share_so_much_memory_together() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    // One application shares less than 5 MiB.
-    let forwarder = listening(&path, "memory = \"8MiB\"\n").start();
+    // One application shares less than 5 MiB, and all of one user half of the memory.
+    let forwarder = listening(&path, "memory = \"16MiB\"\n").start();
     let transport = format!("memif://{}", path.display());
     let mut first = forwarder.spawn("first", &["ping-server", "/first", "--transport", &transport]);
     wait_until("a route", || forwarder.output(&["route", "list"]).contains("/first").then_some(()));
     let status = forwarder.json(&["status"]);
-    assert_eq!(status["memif"]["memory_bytes_max"], 8 << 20);
+    assert_eq!(status["memif"]["memory_bytes_max"], 16 << 20);
     assert!(status["memif"]["memory_bytes"].as_u64().unwrap() > 4 << 20, "{status}");
     let output = attach(&forwarder, &transport, "", &["face", "list"]);
     assert!(said(&output).contains("Too much memory is shared"), "{}", said(&output));

@@ -1,20 +1,33 @@
-//! How much memory all clients together may share.
+//! How much memory all clients together may share, and those of one user.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Of all memory, one user may have one part in so many.
+const USER_PARTS: u64 = 2;
 
 /// A bound on the memory of all connections that know it. What a client shares lies in files of its own, but the
-/// server maps them, and takes the pages that it is the first to look at.
+/// server maps them, and takes the pages that it is the first to look at. Half of it at most is for clients of
+/// one user, so that nobody can take everything: to make connections costs a client next to nothing.
 #[derive(Debug)]
 pub struct MemoryBudget {
     bytes_max: u64,
-    used: AtomicU64,
+    used: Mutex<Used>,
+}
+
+/// What connections have, bytes.
+#[derive(Debug, Default)]
+struct Used {
+    all: u64,
+    /// Of users that have something, how much of that.
+    by_user: BTreeMap<u32, u64>,
 }
 
 /// Memory that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<MemoryBudget>,
+    user: u32,
     bytes: u64,
 }
 
@@ -22,13 +35,13 @@ impl MemoryBudget {
     /// One of so many bytes, none of which is used.
     #[must_use]
     pub fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes_max, used: AtomicU64::new(0) })
+        Arc::new(Self { bytes_max, used: Mutex::default() })
     }
 
     /// Bytes that connections have.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.lock().all
     }
 
     /// Bytes that they may have.
@@ -37,18 +50,34 @@ impl MemoryBudget {
         self.bytes_max
     }
 
-    /// Takes so many bytes, if they are there.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
-        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
-        // Nothing but the number itself is agreed upon by it.
-        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(|_| Charge { budget: Arc::clone(self), bytes })
+    /// Takes so many bytes for a user, if they are there.
+    pub(crate) fn charge(self: &Arc<Self>, user: u32, bytes: u64) -> Option<Charge> {
+        let used = &mut *self.lock();
+        let more =
+            |used: u64, bytes_max: u64| used.checked_add(bytes).filter(|sum| *sum <= bytes_max);
+        let of_user = used.by_user.get(&user).copied().unwrap_or(0);
+        let of_user = more(of_user, self.bytes_max / USER_PARTS)?;
+        used.all = more(used.all, self.bytes_max)?;
+        used.by_user.insert(user, of_user);
+        Some(Charge { budget: Arc::clone(self), user, bytes })
+    }
+
+    /// Numbers are whole whoever has panicked.
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let used = &mut *self.budget.lock();
+        used.all -= self.bytes;
+        if let Some(of_user) = used.by_user.get_mut(&self.user) {
+            *of_user -= self.bytes;
+            if *of_user == 0 {
+                used.by_user.remove(&self.user);
+            }
+        }
     }
 }
 
@@ -59,15 +88,31 @@ mod tests {
     #[test]
     fn no_more_is_taken_than_there_is() {
         let budget = MemoryBudget::new(100);
-        let first = budget.charge(60).unwrap();
-        assert!(budget.charge(41).is_none());
-        assert!(budget.charge(u64::MAX).is_none());
-        let second = budget.charge(40).unwrap();
+        let first = budget.charge(1, 50).unwrap();
+        let second = budget.charge(2, 30).unwrap();
+        assert!(budget.charge(3, 21).is_none());
+        assert!(budget.charge(3, u64::MAX).is_none());
+        let third = budget.charge(3, 20).unwrap();
         assert_eq!((budget.used(), budget.bytes_max()), (100, 100));
-        assert!(budget.charge(1).is_none());
+        assert!(budget.charge(2, 1).is_none());
         drop(first);
-        assert_eq!(budget.used(), 40);
-        drop((budget.charge(60).unwrap(), second));
+        assert_eq!(budget.used(), 50);
+        drop((budget.charge(1, 50).unwrap(), second, third));
         assert_eq!(budget.used(), 0);
+        assert!(budget.lock().by_user.is_empty());
+    }
+
+    #[test]
+    fn one_user_leaves_half_to_others() {
+        let budget = MemoryBudget::new(100);
+        let greedy: Vec<_> = (0..100).map_while(|_| budget.charge(1, 10)).collect();
+        assert_eq!((greedy.len(), budget.used()), (5, 50));
+        let other = budget.charge(2, 50).unwrap();
+        assert!(budget.charge(2, 1).is_none());
+        // What the one gives back, is nothing to the other.
+        drop(greedy);
+        assert!(budget.charge(2, 1).is_none());
+        drop(other);
+        assert!(budget.charge(2, 50).is_some());
     }
 }

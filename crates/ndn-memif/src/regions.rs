@@ -10,11 +10,11 @@ use crate::budget::Charge;
 #[derive(Debug, Clone)]
 pub(crate) struct Regions(Arc<[Region]>);
 
-/// One region, and what it is counted as, which ends behind it.
+/// One region, and what it is counted as once its client is connected, which ends behind it.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) memory: SharedMemory,
-    pub(crate) _charge: Option<Charge>,
+    pub(crate) charge: Option<Charge>,
 }
 
 impl Regions {
@@ -24,7 +24,7 @@ impl Regions {
 
     /// One that was made here.
     pub(crate) fn own(memory: SharedMemory) -> Self {
-        Self::new(vec![Region { memory, _charge: None }])
+        Self::new(vec![Region { memory, charge: None }])
     }
 
     /// Bytes of all.

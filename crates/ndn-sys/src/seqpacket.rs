@@ -47,6 +47,14 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
+/// The user whom the other side ran as when it connected, as the kernel knows it (`SO_PEERCRED`).
+///
+/// # Errors
+/// Those of `getsockopt(2)`.
+pub fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw())
+}
+
 /// Sends one message, with a descriptor or without.
 ///
 /// # Errors

@@ -50,8 +50,8 @@ pub enum Refusal {
     /// The interface has a client already.
     #[error("Already connected")]
     Taken,
-    /// All clients together share as much memory as they may.
-    #[error("Too much memory is shared by all clients together")]
+    /// All clients together, or those of this user, share as much memory as they may.
+    #[error("Too much memory is shared by all clients together, or by those of this user")]
     MemoryUsedUp,
 }
 

@@ -127,8 +127,8 @@ impl ServerHandshake {
                     })?;
                     self.client = Some((id, name));
                 }
-                (Message::AddRegion { index, size }, Some(client)) => {
-                    self.add_region(client, index, size, single(descriptors)?)?;
+                (Message::AddRegion { index, size }, Some(_)) => {
+                    self.add_region(index, size, single(descriptors)?)?;
                 }
                 (Message::AddRing { to_server, index, region, offset, log2_size }, Some(_)) => {
                     let interrupt = Interrupt::adopt(single(descriptors)?)?;
@@ -149,13 +149,7 @@ impl ServerHandshake {
         Ok(None)
     }
 
-    fn add_region(
-        &mut self,
-        (id, client): (u32, Name),
-        index: u16,
-        size: u64,
-        file: OwnedFd,
-    ) -> Result<(), HandshakeError> {
+    fn add_region(&mut self, index: u16, size: u64, file: OwnedFd) -> Result<(), HandshakeError> {
         if index >= REGIONS_MAX || usize::from(index) != self.regions.len() {
             return Err(HandshakeError::Protocol("Invalid region index"));
         }
@@ -163,15 +157,24 @@ impl ServerHandshake {
         if used.saturating_add(size) > MEMORY_MAX {
             return Err(HandshakeError::Protocol("Too much shared memory"));
         }
-        let charge = self.options.memory.as_ref().map(|budget| budget.charge(size));
-        if matches!(charge, Some(None)) {
-            let refusal = Refusal::MemoryUsedUp;
-            return Err(HandshakeError::NotAdmitted { id, client, refusal });
-        }
         let memory = SharedMemory::adopt(file.as_fd(), size).map_err(|_| {
             HandshakeError::Protocol("Unusable region: not sealed memory, or short")
         })?;
-        self.regions.push(Region { memory, _charge: charge.flatten() });
+        self.regions.push(Region { memory, charge: None });
+        Ok(())
+    }
+
+    /// Counts all regions. Until here nothing has looked into them, so they are addresses only, and a client
+    /// that never comes to an end takes nothing from others.
+    fn charge(&mut self, id: u32, client: Name) -> Result<(), HandshakeError> {
+        let Some(budget) = &self.options.memory else { return Ok(()) };
+        let user = seqpacket::user_of_peer(self.socket.as_fd())?;
+        for region in &mut self.regions {
+            let charge = budget.charge(user, region.memory.len() as u64);
+            let refusal = Refusal::MemoryUsedUp;
+            let charge = charge.ok_or(HandshakeError::NotAdmitted { id, client, refusal })?;
+            region.charge = Some(charge);
+        }
         Ok(())
     }
 
@@ -197,6 +200,7 @@ impl ServerHandshake {
         if self.to_server.is_empty() || self.to_client.is_empty() {
             return Err(HandshakeError::Protocol("Missing rings"));
         }
+        self.charge(id, peer)?;
         let regions = Regions::new(std::mem::take(&mut self.regions));
         let open = |added: Added| {
             let Added { region, offset, log2_size, interrupt } = added;

@@ -176,8 +176,8 @@ fn secrets_and_interfaces_are_checked() {
 fn all_clients_together_share_so_much_memory() {
     let shares = |link: &Link| link.receivers[0].ring().regions().length();
     let own = shares(&connect(ClientOptions::default()).0);
-    // Room for two, but not for three.
-    let memory = MemoryBudget::new(own * 5 / 2);
+    // Half of it is for one user: room for two, but not for three.
+    let memory = MemoryBudget::new(own * 5);
     let begin = || {
         let (near, far) = seqpacket::pair().unwrap();
         let serving = ServerOptions { memory: Some(memory.clone()), ..Default::default() };
@@ -198,15 +198,26 @@ fn all_clients_together_share_so_much_memory() {
     let _third = finish(begin());
     drop(second);
     assert_eq!(memory.used(), own);
-    // One that has begun.
-    let (client, server) = begin();
-    let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
-    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
-    let Progress::Waiting(_client) = client.advance().unwrap() else { panic!() };
-    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
-    assert_eq!(memory.used(), 2 * own);
-    drop(server);
+    // Those that have begun, and shared their memory, count for nothing yet.
+    let begun: Vec<_> = (0..8)
+        .map(|_| {
+            let (client, server) = begin();
+            let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
+            let server = serve_on(server);
+            let Progress::Waiting(client) = client.advance().unwrap() else { panic!() };
+            (client, serve_on(server))
+        })
+        .collect();
     assert_eq!(memory.used(), own);
+    let _fourth = finish(begin());
+    assert_eq!(memory.used(), 2 * own);
+    drop(begun);
+    assert_eq!(memory.used(), 2 * own);
+}
+
+fn serve_on(server: ServerHandshake) -> ServerHandshake {
+    let Progress::Waiting(server) = server.advance(|_, _| Ok(())).unwrap() else { panic!() };
+    server
 }
 
 #[test]
