@@ -105,6 +105,16 @@ fn by_xdp(directory: &Path, host: usize) -> String {
     looping(directory, host, ethernet)
 }
 
+/// Has a running forwarder take UDP on these interfaces.
+fn take_udp_on(bridge: &Bridge, host: usize, interfaces: &str) {
+    let path = bridge.path(&format!("host{host}.toml"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once("udp_interfaces = ").unwrap();
+    let (_, behind) = rest.split_once('\n').unwrap();
+    std::fs::write(path, format!("{before}udp_interfaces = {interfaces}\n{behind}")).unwrap();
+    bridge.change(&format!("kill -HUP $(cat forwarder{host}.pid)"));
+}
+
 fn by_kernel(directory: &Path, host: usize) -> String {
     looping(directory, host, "")
 }
@@ -138,6 +148,11 @@ fn faces(bridge: &Bridge, host: usize, remote: &str) -> Vec<Value> {
     let output = bridge.run(host, &["face", "list", "--json"]);
     let faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
     faces.into_iter().filter(|face| face["remote_uri"] == remote).collect()
+}
+
+/// What the UDP face of a host to `remote` sends by.
+fn driver(bridge: &Bridge, host: usize, remote: &str) -> Value {
+    faces(bridge, host, remote).pop().unwrap()["link"]["driver"].take()
 }
 
 /// Makes a permanent face and a route.
@@ -219,6 +234,7 @@ fn datagrams_pass_by_the_kernel() {
     long_packets(&bridge);
     wrong_checksums(&bridge);
     changes(&bridge);
+    turned_off_and_on(&bridge);
     killed(&bridge);
     std::fs::remove_file(bridge.path("others.pause")).unwrap();
     others_flow(&bridge);
@@ -232,11 +248,8 @@ fn only_ndn(bridge: &Bridge) {
     for (host, prefix) in [(1, "/host2"), (1, "/host3"), (3, "/host1")] {
         past_the_kernel(bridge, host, prefix);
     }
-    let driver = |host: usize, remote: &str| {
-        faces(bridge, host, remote).pop().unwrap()["link"]["driver"].take()
-    };
-    wait_until("its driver", || (driver(1, "udp4://10.9.9.2:6363") == "xdp").then_some(()));
-    assert!(driver(2, "udp4://10.9.9.1:6363").is_null());
+    wait_until("its driver", || (driver(bridge, 1, "udp4://10.9.9.2:6363") == "xdp").then_some(()));
+    assert!(driver(bridge, 2, "udp4://10.9.9.1:6363").is_null());
     std::fs::remove_file(bridge.path("others.pause")).unwrap();
     others_flow(bridge);
     std::fs::write(bridge.path("others.pause"), "").unwrap();
@@ -307,6 +320,20 @@ fn changes(bridge: &Bridge) {
     bridge.ping(1, "/host3");
     wait_until("the program", || has_program(bridge, 3).then_some(()));
     past_the_kernel(bridge, 3, "/host1");
+}
+
+/// A neighbour that is somebody else by the time that UDP is taken again is not sent to by what was known before.
+fn turned_off_and_on(bridge: &Bridge) {
+    const REMOTE: &str = "udp6://[fd09::3]:6363";
+    past_the_kernel(bridge, 1, "/host3");
+    wait_until("the driver", || (driver(bridge, 1, REMOTE) == "xdp").then_some(()));
+    take_udp_on(bridge, 1, "[]");
+    wait_until("the kernel to send", || driver(bridge, 1, REMOTE).is_null().then_some(()));
+    on(bridge, 3, "ip link set eth0 address 02:00:00:00:00:33");
+    on(bridge, 1, "ip neigh flush dev eth0");
+    take_udp_on(bridge, 1, "[\"eth*\"]");
+    bridge.ping(1, "/host3");
+    past_the_kernel(bridge, 1, "/host3");
 }
 
 /// Nothing is left of a forwarder that has ended, and the next one goes on.

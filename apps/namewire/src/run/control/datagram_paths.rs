@@ -5,7 +5,9 @@
 //! a face sends by its socket then, which makes the kernel look, and past the kernel again once that has found the
 //! neighbour. So nobody sends to a hardware address for long that is not there any more.
 
-use std::collections::{BTreeMap, HashMap};
+mod routes;
+
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,10 +15,11 @@ use std::time::Duration;
 use ndn_dataplane::Command;
 use ndn_face::{DatagramPath, FaceUri, PortId};
 use ndn_management::FaceDriver;
-use ndn_sys::netlink::{LinkMonitor, Route, RouteTable};
+use ndn_sys::netlink::{LinkMonitor, RouteTable};
 use ndn_sys::poll::{Interest, Poller};
 use tracing::debug;
 
+use self::routes::Routes;
 use super::{Control, TOKEN_NEIGHBOURS, TOKEN_ROUTES};
 use crate::run::faces::KnownFace;
 
@@ -24,24 +27,20 @@ use crate::run::faces::KnownFace;
 const LOOK: Duration = Duration::from_secs(1);
 /// How soon to look again after something was told.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// For how long a route is taken for true of whose change nothing was told, such as what a path has been found to take.
-const ROUTES_LAST: Duration = Duration::from_secs(10);
 /// The header of UDP, and those of IP.
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
-/// The ends of a UDP face, as far as the way depends on them: the peer's address and interface, our address.
-type Ends = (IpAddr, Option<u32>, Option<IpAddr>);
 /// Hardware addresses by interface and address.
 type Neighbours = HashMap<(u32, IpAddr), [u8; 6]>;
 
 /// Which UDP faces send past the kernel, and how.
 #[derive(Debug, Default)]
 pub(super) struct DatagramPaths {
+    /// What the workers hold: forgotten when they have been told so, and not before.
     sent: HashMap<u64, DatagramPath>,
-    routes: BTreeMap<Ends, Option<Route>>,
-    routes_until_ns: u64,
+    routes: Routes,
     /// There are interfaces that send UDP.
     is_used: bool,
     next_look_ns: u64,
@@ -79,8 +78,9 @@ impl DatagramPaths {
         if let Some(monitor) = &self.route_monitor {
             monitor.reset();
         }
-        self.routes_until_ns = 0;
-        self.look_soon();
+        self.routes.note_change();
+        let soon_ns = self.last_look_ns + nanos(LOOK_AGAIN);
+        self.next_look_ns = self.next_look_ns.min(self.routes.next_round_ns().max(soon_ns));
     }
 
     /// Hears of changes from now on; without, it looks now and then.
@@ -96,10 +96,19 @@ impl DatagramPaths {
         }
     }
 
-    /// The way to the peer of a face, as the kernel would send.
-    fn route(&mut self, table: &mut RouteTable, ends: Ends) -> Option<Route> {
-        let (to, interface, from) = ends;
-        *self.routes.entry(ends).or_insert_with(|| table.find(to, from, interface).ok())
+    /// Nobody looks any more.
+    fn stop_listening(&mut self, poller: &Poller) {
+        let monitors = [self.neighbour_monitor.take(), self.route_monitor.take()];
+        for monitor in monitors.into_iter().flatten() {
+            // It was added when it was made.
+            let removed = poller.remove(&monitor);
+            debug_assert!(removed.is_ok(), "monitors are in the poller");
+        }
+    }
+
+    /// The faces whose way is not known any more.
+    fn forget_all(&mut self) -> Vec<u64> {
+        self.sent.drain().map(|(face_id, _)| face_id).collect()
     }
 
     fn path(
@@ -114,7 +123,8 @@ impl DatagramPaths {
             SocketAddr::V4(_) => None,
             SocketAddr::V6(peer) => Some(peer.scope_id()).filter(|scope| *scope != 0),
         };
-        let route = self.route(table, (peer.ip(), scope, own))?;
+        let ends = (peer.ip(), scope, own);
+        let route = self.routes.find(ends, || table.find(peer.ip(), own, scope).ok())?;
         let interface = route.interface?;
         let &(_, device, mtu) = ports.iter().find(|(index, ..)| *index == interface)?;
         let next_hop = route.gateway.unwrap_or(peer.ip());
@@ -134,10 +144,11 @@ impl Control {
         let ports: Vec<_> = self.ethernet.datagram_ports().collect();
         let paths = &mut self.datagram_paths;
         if ports.is_empty() {
-            // Their socket is gone, or takes no datagrams: faces do not send by it in any case.
-            (paths.is_used, paths.next_look_ns) = (false, 0);
-            paths.sent.clear();
-            paths.routes.clear();
+            // Faces would not send by what is not there, but the workers would take up an old way with the next
+            // socket on the same device.
+            (paths.is_used, paths.next_look_ns, paths.routes) = (false, 0, Routes::default());
+            paths.stop_listening(&self.poller);
+            self.forget_datagram_paths();
             return;
         }
         if paths.is_used && now_ns < paths.next_look_ns {
@@ -146,16 +157,19 @@ impl Control {
         paths.is_used = true;
         (paths.last_look_ns, paths.next_look_ns) = (now_ns, now_ns + nanos(LOOK));
         paths.listen(&self.poller);
-        if paths.routes_until_ns <= now_ns {
-            paths.routes.clear();
-            paths.routes_until_ns = now_ns + nanos(ROUTES_LAST);
-        }
         let asked = RouteTable::open().and_then(|mut table| Ok((table.neighbours()?, table)));
-        let Ok((neighbours, mut table)) = asked else { return };
+        let (neighbours, mut table) = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                debug!(%error, "the kernel does not tell of neighbours");
+                return self.forget_datagram_paths();
+            }
+        };
         let neighbours: Neighbours =
             neighbours.iter().map(|one| ((one.interface, one.address), one.mac)).collect();
         let Self { datagram_paths: paths, faces, dataplane, config, .. } = self;
         let bound = &config.listeners.udp.addresses;
+        paths.routes.begin(now_ns);
         paths.sent.retain(|face_id, _| faces.contains_key(face_id));
         for (&face_id, face) in faces.iter() {
             let Some((peer, local)) = ends(face) else { continue };
@@ -170,6 +184,17 @@ impl Control {
                 debug!(face_id, %peer, ?path, "the way of a face");
                 dataplane.send(Command::SetPath { face_id, path });
             }
+        }
+        if paths.routes.end() {
+            paths.next_look_ns = now_ns + nanos(LOOK_AGAIN);
+        }
+    }
+
+    /// All faces send by their sockets from now on.
+    fn forget_datagram_paths(&mut self) {
+        for face_id in self.datagram_paths.forget_all() {
+            debug!(face_id, "the way of a face is not known any more");
+            self.dataplane.send(Command::SetPath { face_id, path: None });
         }
     }
 }
@@ -186,4 +211,40 @@ fn ends(face: &KnownFace) -> Option<(SocketAddr, SocketAddr)> {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn whose_way_is_forgotten_is_told_once() {
+        let mut paths = DatagramPaths::default();
+        let path = DatagramPath {
+            port: PortId(3),
+            interface: 7,
+            mac: [2, 0, 0, 0, 0, 1],
+            source: "192.0.2.1:6363".parse().unwrap(),
+            payload_max: 1472,
+        };
+        paths.sent = [(300, path), (301, path)].into();
+        assert_eq!(paths.driver(300), Some("xdp"));
+        let mut forgotten = paths.forget_all();
+        forgotten.sort_unstable();
+        assert_eq!(forgotten, [300, 301]);
+        assert_eq!((paths.driver(300), paths.forget_all()), (None, Vec::new()));
+    }
+
+    #[test]
+    fn monitors_leave_the_poller_and_come_again() {
+        let poller = Poller::new().unwrap();
+        let mut paths = DatagramPaths::default();
+        for _ in 0..2 {
+            paths.listen(&poller);
+            assert!(paths.neighbour_monitor.is_some() && paths.route_monitor.is_some());
+            paths.stop_listening(&poller);
+            assert!(paths.neighbour_monitor.is_none() && paths.route_monitor.is_none());
+        }
+    }
 }
