@@ -18,6 +18,9 @@ const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTA_VIA: u16 = 18;
+/// What packets are wrapped into on their way (MPLS, a tunnel, segments to go by), and how.
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
 const RTAX_MTU: u16 = 2;
 /// `RTN_UNICAST`: to another host.
 const UNICAST: u8 = 1;
@@ -39,7 +42,8 @@ const _: () = assert!(libc::AF_INET == FAMILY_V4 as i32 && libc::AF_INET6 == FAM
 /// The way to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The device that packets leave by; none if they do not go to another host.
+    /// The device that packets leave by; none if they do not go to another host, or if the kernel wraps them into
+    /// something that only it knows.
     pub interface: Option<u32>,
     /// The router that they go to; none if the address is on the link.
     pub gateway: Option<IpAddr>,
@@ -58,8 +62,10 @@ impl Route {
         if message.payload.get(AT_KIND) != Some(&UNICAST) {
             return Some(route);
         }
+        let mut is_wrapped = false;
         for (kind, value) in attributes(message.payload.get(ROUTE_LENGTH..).unwrap_or_default()) {
             match kind {
+                RTA_ENCAP_TYPE | RTA_ENCAP => is_wrapped = true,
                 RTA_OIF => route.interface = read_u32(value, 0),
                 RTA_GATEWAY => route.gateway = address(value),
                 // A family, and an address of that.
@@ -73,6 +79,7 @@ impl Route {
                 _ => {}
             }
         }
+        route.interface = route.interface.filter(|_| !is_wrapped);
         Some(route)
     }
 }
@@ -215,6 +222,28 @@ mod tests {
         assert_eq!(read(&route(UNICAST), Route::of), Some(expected));
         let nowhere = Route { interface: None, gateway: None, source: None, mtu: None };
         assert_eq!(read(&route(2), Route::of), Some(nowhere), "to this host");
+    }
+
+    #[test]
+    fn what_the_kernel_wraps_leaves_by_no_device_as_it_is() {
+        let mut fixed = [0; ROUTE_LENGTH];
+        (fixed[0], fixed[AT_KIND]) = (FAMILY_V4, UNICAST);
+        let written = |before: Option<u16>, behind: Option<u16>| {
+            let mut request = Request::new(RTM_NEWROUTE, 0, &fixed);
+            for (kind, value) in [
+                (before, &[1, 0][..]),
+                (Some(RTA_OIF), &5_u32.to_ne_bytes()),
+                (behind, &[8, 0, 1, 0, 0, 0, 0x41, 1]),
+            ] {
+                let Some(kind) = kind else { continue };
+                request = request.attribute(kind, value);
+            }
+            read(&request.finish(1), Route::of).unwrap().interface
+        };
+        assert_eq!(written(None, None), Some(5));
+        assert_eq!(written(Some(RTA_ENCAP_TYPE), None), None);
+        assert_eq!(written(None, Some(RTA_ENCAP)), None);
+        assert_eq!(written(Some(RTA_ENCAP_TYPE), Some(RTA_ENCAP)), None);
     }
 
     #[test]
