@@ -110,6 +110,11 @@ fn datagrams_are_taken_and_others_left_to_the_kernel() {
     if let Err(error) = may_use() {
         return eprintln!("*** SKIPPED: {error} ***");
     }
+    // Asked beforehand: what the test below says on its own account is no reason to skip it.
+    let probe = Command::new("unshare").args(["-n", "true"]).output();
+    if !probe.as_ref().is_ok_and(|output| output.status.success()) {
+        return eprintln!("*** SKIPPED: no network namespaces: {probe:?} ***");
+    }
     let program = std::env::current_exe().unwrap();
     let script = format!(
         "unshare -n sleep 1000 & far=$!\n\
@@ -126,9 +131,6 @@ fn datagrams_are_taken_and_others_left_to_the_kernel() {
     command.args(["-n", "sh", "-c", &script]);
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("Operation not permitted") {
-        return eprintln!("*** SKIPPED: no network namespaces: {errors} ***");
-    }
     assert!(output.status.success(), "{errors}");
     eprint!("{errors}");
 }
