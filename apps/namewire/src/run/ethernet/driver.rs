@@ -10,7 +10,7 @@ use ndn_sys::interface::receive_queues;
 use ndn_sys::netlink::{Link, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;
-use ndn_sys::xdp::{XdpAddresses, XdpError, XdpOptions, XdpPort, XdpSetup, XdpUdp};
+use ndn_sys::xdp::{XdpAddresses, XdpError, XdpMode, XdpOptions, XdpPort, XdpSetup, XdpUdp};
 use tracing::{info, warn};
 
 use crate::config::{Driver, Ethernet};
@@ -80,7 +80,7 @@ impl Request<'_> {
         match self.driver {
             Driver::Packet => self.open_packet(),
             Driver::Xdp => {
-                let (link, opened) = (self.link, self.open_xdp()?);
+                let (link, opened) = (self.link, self.open_xdp(None)?);
                 if has_vlans(link, self.all) {
                     warn!(
                         interface = link.name,
@@ -89,25 +89,38 @@ impl Request<'_> {
                 }
                 Ok(opened)
             }
-            Driver::Auto => {
-                let link = self.link;
-                let support = xdp_support().ok();
-                let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
-                let picked = match self.udp_port {
-                    Some(_) => (FaceDriver::Xdp, "UDP by AF_XDP is wanted"),
-                    None => Facts::of(link, self.all, support, self.has_address).pick(),
-                };
-                match picked {
-                    (FaceDriver::Packet, _) => self.open_packet(),
-                    (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
-                        if self.is_patient && refusal.is_busy {
-                            return Err(refusal);
-                        }
-                        info!(interface = link.name, why, %refusal, "AF_XDP was tried");
-                        self.open_packet()
-                    }),
-                }
+            Driver::Auto => self.open_by_itself(),
+        }
+    }
+
+    /// By the driver that suits the interface.
+    fn open_by_itself(&self) -> Result<Opened, Refusal> {
+        let link = self.link;
+        let support = xdp_support().ok();
+        let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
+        let facts = Facts::of(link, self.all, support, self.has_address);
+        // The program that is still attached may be our own one.
+        let facts = Facts { is_taken: facts.is_taken && !self.is_patient, ..facts };
+        if self.udp_port.is_some() {
+            match facts.keeps_udp() {
+                Some(why) => warn!(interface = link.name, why, "UDP stays with the kernel"),
+                // Generic mode takes no UDP, and would slow down what else the interface carries.
+                None => match self.open_xdp(Some(XdpMode::Native)) {
+                    Ok(opened) => return Ok(opened),
+                    Err(refusal) if self.is_patient && refusal.is_busy => return Err(refusal),
+                    Err(why) => warn!(interface = link.name, %why, "UDP stays with the kernel"),
+                },
             }
+        }
+        match facts.pick() {
+            (FaceDriver::Packet, _) => self.open_packet(),
+            (FaceDriver::Xdp, why) => self.open_xdp(None).or_else(|refusal| {
+                if self.is_patient && refusal.is_busy {
+                    return Err(refusal);
+                }
+                info!(interface = link.name, why, %refusal, "AF_XDP was tried");
+                self.open_packet()
+            }),
         }
     }
 
@@ -128,7 +141,8 @@ impl Request<'_> {
         Ok(Opened { socket, driver, payload_max, addresses })
     }
 
-    fn open_xdp(&self) -> Result<Opened, Refusal> {
+    /// In this mode only, or in either.
+    fn open_xdp(&self, mode: Option<XdpMode>) -> Result<Opened, Refusal> {
         let link = self.link;
         raise_locked_memory();
         let port = XdpPort::open(&XdpOptions {
@@ -139,7 +153,7 @@ impl Request<'_> {
             payload_max: self.payload_max,
             queue_count: receive_queues(&link.name).unwrap_or(link.queues.0),
             ring_bytes: self.ring_bytes(),
-            mode: None,
+            mode,
             // A virtual device has a kind.
             udp: self.udp_port.map(|port| XdpUdp { port, is_virtual: link.kind.is_some() }),
         })?;
