@@ -111,6 +111,11 @@ impl Config {
                 format!("{KEY}: AF_PACKET leaves UDP to the kernel; it takes `driver = \"xdp\"`");
             return Contradiction::of(&[KEY, "listeners.ethernet.driver"], reason);
         }
+        if let Some(name) = listeners.ethernet.udp_left_out() {
+            let reason = format!("{KEY}: `interfaces` and `except` leave {name} out");
+            let others = ["listeners.ethernet.interfaces", "listeners.ethernet.except"];
+            return Contradiction::of(&[KEY, others[0], others[1]], reason);
+        }
         if !listeners.udp.enabled {
             let reason = format!("{KEY}: UDP comes for `listeners.udp`, which is turned off");
             return Contradiction::of(&[KEY, "listeners.udp.enabled"], reason);
@@ -326,6 +331,9 @@ mod tests {
         )
         .unwrap();
         refused(&format!("listeners.ethernet = {{ {udp}, driver = \"packet\" }}"));
+        let refusal =
+            refused(&format!("listeners.ethernet = {{ {udp}, interfaces = [\"eth0\"] }}"));
+        assert!(refusal.contains("leave eth1 out"), "{refusal}");
         refused(&format!("listeners = {{ ethernet = {{ {udp} }}, udp = {{ enabled = false }} }}"));
         let bound = "bound_faces = [{ remotes = [\"udp4://192.0.2.1:6363\"] }]";
         refused(&format!("listeners.ethernet = {{ {udp} }}\n{bound}"));

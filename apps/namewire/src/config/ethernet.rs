@@ -119,6 +119,24 @@ impl Ethernet {
             && matches(&self.udp_interfaces, &[], interface)
     }
 
+    /// The first name in `udp_interfaces` that `interfaces` and `except` leave out for certain: whether patterns, hardware
+    /// addresses and networks find something is not known before there are interfaces.
+    pub(super) fn udp_left_out(&self) -> Option<&str> {
+        let is_certain = self
+            .interfaces
+            .iter()
+            .all(|rule| matches!(rule, InterfaceRule::Any | InterfaceRule::Name(_)));
+        let left_out = |name: &str| {
+            let interface = Interface { name: name.to_owned(), ..Interface::default() };
+            let finds = |rules: &[InterfaceRule]| rules.iter().any(|rule| rule.matches(&interface));
+            finds(&self.except) || is_certain && !finds(&self.interfaces)
+        };
+        self.udp_interfaces.iter().find_map(|rule| {
+            let InterfaceRule::Name(name) = rule else { return None };
+            (!name.contains(['*', '?']) && left_out(name)).then_some(name.as_str())
+        })
+    }
+
     /// Reads `[listeners.ethernet]`.
     pub(super) fn read(&mut self, mut section: Section<'_>) {
         section.read("enabled", &mut self.enabled);
@@ -242,6 +260,28 @@ mod tests {
         assert_eq!(on(&Ethernet { enabled: false, ..config }, "eth0"), (false, false));
         let deaf = Interface { can_multicast: false, ..interface("eth0") };
         assert_eq!(quiet.group_on(&deaf), None);
+    }
+
+    #[test]
+    fn names_that_other_lists_leave_out_are_found() {
+        let left_out = |interfaces: &[&str], except: &[&str], udp: &[&str]| {
+            let rules = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
+            let config = Ethernet {
+                interfaces: rules(interfaces),
+                except: rules(except),
+                udp_interfaces: rules(udp),
+                ..Ethernet::default()
+            };
+            config.udp_left_out().map(str::to_owned)
+        };
+        assert_eq!(left_out(&["eth0"], &[], &["eth0", "eth1"]).as_deref(), Some("eth1"));
+        assert_eq!(left_out(&["*"], &["eth*"], &["eth1"]).as_deref(), Some("eth1"));
+        assert_eq!(left_out(&["*"], &["eth0"], &["eth1"]), None);
+        assert_eq!(left_out(&["eth?"], &[], &["eth1"]), None);
+        // What is behind these is not known here.
+        assert_eq!(left_out(&["eth0", "192.0.2.0/24"], &[], &["eth1"]), None);
+        assert_eq!(left_out(&["*"], &["02:00:00:00:00:01"], &["eth1"]), None);
+        assert_eq!(left_out(&["eth0"], &[], &["eth*", "*"]), None);
     }
 
     #[test]
