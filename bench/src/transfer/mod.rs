@@ -142,6 +142,11 @@ pub fn run_transfer(
 ) -> anyhow::Result<TransferReport> {
     ensure!(!options.cpus.is_empty(), "there is no processor to run on");
     ensure!(options.bytes >= 1 << 20, "the file has 1 MiB at least");
+    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
+    let mut groups = groups();
+    groups.iter_mut().for_each(|group| group.retain(|member| wanted(member.name())));
+    let count: usize = groups.iter().map(Vec::len).sum();
+    ensure!(count > 0, "no case matches the filter");
     let start = monotonic_ns();
     let mut set = CpuSet::new();
     options.cpus.iter().for_each(|cpu| set.set(*cpu));
@@ -159,10 +164,6 @@ pub fn run_transfer(
         say: &mut say,
     };
     let (mut cases, mut ratios) = (Vec::new(), Vec::new());
-    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
-    let mut groups = groups();
-    groups.iter_mut().for_each(|group| group.retain(|member| wanted(member.name())));
-    let count: usize = groups.iter().map(Vec::len).sum();
     (run.say)(&announcement(count, options));
     for group in groups {
         let entries = run.measure(&group)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use namewire_bench::{
     Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, PipelineOptions,
@@ -75,7 +76,7 @@ enum Bench {
         #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
         stretch: Duration,
         /// Measured stretches per case and program
-        #[arg(long, default_value_t = RelayOptions::default().rounds)]
+        #[arg(long, default_value_t = RelayOptions::default().rounds, value_parser = at_least_one())]
         rounds: usize,
         /// The forwarder's processor and the generator's
         #[arg(long, num_args = 2, value_names = ["FORWARDER", "GENERATOR"], default_values_t = [0, 1])]
@@ -139,7 +140,7 @@ enum Bench {
         #[arg(long, default_value_t = TransferOptions::default().bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
         mib: u64,
         /// Fetches per case
-        #[arg(long, default_value_t = TransferOptions::default().rounds)]
+        #[arg(long, default_value_t = TransferOptions::default().rounds, value_parser = at_least_one())]
         rounds: usize,
         /// The processors to share; the forwarder runs on the first
         #[arg(long, value_delimiter = ',', default_values_t = TransferOptions::default().cpus)]
@@ -307,6 +308,11 @@ pub(super) fn run(options: &Options) -> Outcome {
             ended.map_err(|error| Failure::Failed(format!("the dumb relay ended: {error}")))
         }
     }
+}
+
+/// How often something is measured.
+pub(super) fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// Content that a Data has room for, and the bench's own headers.

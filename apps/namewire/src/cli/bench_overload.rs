@@ -26,7 +26,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     stretch: Duration,
     /// How often each is offered
-    #[arg(long, default_value_t = OverloadOptions::default().rounds)]
+    #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::bench::at_least_one())]
     rounds: usize,
     /// Bytes of content in a Data, for one run of all rates each
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = OverloadOptions::default().payloads, value_parser = RangedU64ValueParser::<usize>::new().range(0..=8000))]

@@ -1,6 +1,6 @@
 //! memif: the listener, what is known of secrets, and how both are written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ndn_memif::{Address, Secret};
 use toml::de::DeValue;
@@ -77,11 +77,22 @@ impl MemifListener {
     }
 }
 
+/// The path without the links in it, as far as it is there: `/var/run` is `/run`. What is written in another
+/// way is the same socket, and its clients are not to come in without a secret.
+fn resolved(socket: &Path) -> PathBuf {
+    let folder = socket.parent().and_then(|folder| folder.canonicalize().ok());
+    let beside = folder.zip(socket.file_name()).map(|(folder, name)| folder.join(name));
+    socket.canonicalize().ok().or(beside).unwrap_or_else(|| socket.to_owned())
+}
+
 impl Config {
     /// What has to be said for an interface, which may be nothing.
     #[must_use]
     pub fn memif_secret(&self, interface: &Address) -> Secret {
-        let of_socket = || self.memif_secrets.iter().filter(|one| one.socket == interface.socket);
+        let socket = resolved(&interface.socket);
+        let is_for =
+            |one: &&MemifSecret| one.socket == interface.socket || resolved(&one.socket) == socket;
+        let of_socket = || self.memif_secrets.iter().filter(is_for);
         let own = of_socket().find(|one| one.id.is_some() && one.id == interface.id);
         let found = own.or_else(|| of_socket().find(|one| one.id.is_none()));
         found.map_or_else(Secret::default, |one| one.secret)
@@ -170,6 +181,30 @@ mod tests {
             assert_eq!(of(uri), secret, "{uri}");
         }
         assert!(!format!("{config:?}").contains("seven"));
+    }
+
+    /// A path with a link in it, as /var/run is one, protects the same socket.
+    #[test]
+    fn a_secret_is_for_the_socket_however_its_path_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for exists in [false, true] {
+            for (written, asked) in [(&link, &real), (&real, &link)] {
+                let socket = written.join("memif.sock");
+                let text = format!("[[memif_secrets]]\nsocket = {socket:?}\nsecret = \"x\"");
+                let config = parse("test", &text).unwrap();
+                let of = |name: &str| {
+                    let uri = format!("memif://{}/{name}/0", asked.display());
+                    config.memif_secret(&uri.parse().unwrap()).reveal().to_owned()
+                };
+                assert_eq!((of("memif.sock").as_str(), of("other.sock").as_str()), ("x", ""));
+            }
+            if !exists {
+                std::fs::write(real.join("memif.sock"), "").unwrap();
+            }
+        }
     }
 
     #[test]
