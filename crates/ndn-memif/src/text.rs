@@ -8,12 +8,34 @@ pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
     field
 }
 
-/// What comes before the first zero, for people.
+/// What comes before the first zero, for people: also what reorders or hides the line in which it stands
+/// (Unicode's format characters) is a question mark.
 pub(crate) fn printable(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     let text = String::from_utf8_lossy(&field[..end]);
-    let shown = |letter: char| {
-        if letter.is_control() || letter == char::REPLACEMENT_CHARACTER { '?' } else { letter }
-    };
-    text.chars().map(shown).collect()
+    text.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect()
+}
+
+/// As the standard library has it, which shows such characters only as their numbers.
+fn is_printable(letter: char) -> bool {
+    let is_plain = matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().len() == 1;
+    is_plain && letter != char::REPLACEMENT_CHARACTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reorders_or_hides_a_line() {
+        let plain = "VPP 24.02 \"köln\" 'x' \\ 例え";
+        assert_eq!(printable(plain.as_bytes()), plain);
+        assert_eq!(printable(b"before\0behind"), "before");
+        assert_eq!(printable(b"\xFFa\n\x1B[1m"), "?a??[1m");
+        for letter in
+            "\u{202E}\u{2066}\u{2069}\u{200B}\u{200F}\u{FEFF}\u{AD}\u{2028}\u{E0001}".chars()
+        {
+            assert_eq!(printable(format!("a{letter}b").as_bytes()), "a?b", "{letter:?}");
+        }
+    }
 }
