@@ -287,18 +287,20 @@ impl Control {
             }
             // Faces before what came in by them.
             self.handle_events(now).context(WORKER_GONE)?;
-            self.announce();
             self.handle_interests(now).context(WORKER_GONE)?;
             self.handle_timeouts(now);
             self.work(now);
+            self.announce();
         }
         info!("stopping");
         Ok(())
     }
 
-    /// Says where the forwarder listens, once whoever reads it finds management there.
+    /// Says where the forwarder listens, once whoever reads it finds management there: it has its face, and all
+    /// workers have the routes to it.
     fn announce(&mut self) {
-        if self.is_announced || !self.faces.contains_key(&FACE_ID_INTERNAL) {
+        let is_there = self.faces.contains_key(&FACE_ID_INTERNAL) && self.dataplane.is_settled();
+        if self.is_announced || !is_there {
             return;
         }
         self.is_announced = true;
