@@ -134,7 +134,6 @@ impl Neighbour {
         let mut buffer = [0; 9000];
         let length = self.socket.recv(&mut buffer).ok()?;
         let packet = LpPacket::parse(&buffer[..length]).unwrap();
-        assert_eq!(packet.nack(), None, "an Interest was refused");
         Some(packet.fragment().unwrap().to_vec())
     }
 
