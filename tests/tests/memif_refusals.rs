@@ -51,15 +51,19 @@ fn applications_say_the_secret_of_their_interface() {
         let before = refused(&forwarder, "wrong_secret");
         for arguments in [&list[..], &traffic] {
             let output = attach(&forwarder, transport, wrong, arguments);
-            assert!(!output.status.success());
+            assert_eq!(output.status.code(), Some(1));
             let said = said(&output);
-            assert!(said.contains("the peer refuses: \"Incorrect secret\""), "{said}");
+            assert!(said.contains("it refuses: \"Incorrect secret\""), "{said}");
+            assert!(said.contains("What NDN_CLIENT_MEMIF_SECRET holds"), "{said}");
+            assert!(!said.contains("forwarder can be reached"), "{said}");
             assert!(!said.contains(wrong) && !said.contains(right), "{said}");
         }
         assert_eq!(refused(&forwarder, "wrong_secret"), before + 2);
         let said = said(&attach(&forwarder, transport, "", &list));
         assert!(said.contains("A secret is required"), "{said}");
+        assert!(said.contains("Set NDN_CLIENT_MEMIF_SECRET to the secret"), "{said}");
     }
+    assert!(forwarder.process.stderr().contains("memif clients need a secret"));
     assert_eq!(refused(&forwarder, "no_secret"), 2);
     let log = forwarder.process.stderr();
     assert!(
@@ -156,4 +160,168 @@ fn a_reload_changes_secrets_for_those_who_connect_then() {
     wait_until("the others' end", || {
         (forwarder.json(&["status"])["memif"]["clients"] == 1).then_some(())
     });
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_wrong_usage() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start();
+    let transport = format!("memif://{}", path.display());
+    let too_high = format!("{transport}/4294967296");
+    let stream = format!("memif://{}", forwarder.socket().display());
+    let nobody = format!("memif://{}", directory.path().join("nobody.sock").display());
+    let too_long = "x".repeat(25);
+    for arguments in [&["face", "list"][..], &["traffic", "consumer", "/x", "--count", "1"]] {
+        for (transport, secret, code, told) in [
+            (&transport, too_long.as_str(), 2, "NDN_CLIENT_MEMIF_SECRET: a secret has at most 24"),
+            (&too_high, "", 2, "4294967296 is no number of an interface"),
+            (&stream, "", 2, "a socket of another kind"),
+            (&nobody, "", 3, "no forwarder can be reached"),
+        ] {
+            let output = attach(&forwarder, transport, secret, arguments);
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(code), "{said}");
+            assert!(said.contains(told) && !said.contains(&too_long), "{said}");
+            assert!(!said.contains("unset the variable"), "{said}");
+        }
+    }
+    // All others need none, and who has a number hears what takes another one.
+    let seventh = format!("{transport}/8");
+    let attached = ["ping-server", "/attached", "--transport", &seventh];
+    let _attached = forwarder.spawn("attached", &attached);
+    wait_until("a route", || {
+        forwarder.output(&["route", "list"]).contains("/attached").then_some(())
+    });
+    let output = attach(&forwarder, &seventh, "", &["face", "list"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("Interface 8 has a client: without a number"));
+    let log = forwarder.process.stderr();
+    assert!(log.contains("memif clients of these interfaces need a secret"), "{log}");
+    forwarder.assert_healthy();
+}
+
+/// Who asks for a face hears whether the server wants it, as over TCP.
+#[test]
+fn a_face_is_made_once_the_server_has_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let server = listening(&path, &secret(&path, Some(3), "swordfish")).start();
+    assert!(!server.process.stderr().contains("memif clients need a secret"));
+    let uri = |id: u32| format!("memif://{}/{id}", path.display());
+    let mut client = Settings::new().toml(&secret(&path, Some(4), "another")).start();
+    let create = |uri: &str| {
+        let output = run_to_end(client.command(&["face", "create", uri]));
+        (output.status.code(), said(&output))
+    };
+    let (code, told) = create(&uri(3));
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("504 Cannot connect to memif:"), "{told}");
+    assert!(told.contains("A secret is required") && told.contains("[[memif_secrets]]"), "{told}");
+    let (code, told) = create(&uri(5));
+    assert_eq!(code, Some(0), "{told}");
+    // It is up by then, and goes on being that of the server.
+    let status = client.json(&["status"]);
+    assert_eq!(status["down_faces"].as_array().map(Vec::len), Some(0), "{status}");
+    assert!(client.output(&["face", "list"]).contains(&uri(5)));
+    assert_eq!(server.json(&["status"])["memif"]["clients"], 1);
+    assert!(!client.process.stderr().contains("the face is not up yet"));
+    // Somebody else takes connections there, and says nothing.
+    let silent = directory.path().join("silent.sock");
+    let _listener = ndn_sys::stream::Listener::unix_messages(&silent, 0o600).unwrap();
+    let (code, told) = create(&format!("memif://{}/0", silent.display()));
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("504") && told.contains("the server does not answer"), "{told}");
+    let (_, told) = create(&format!("memif://{}/0", directory.path().join("none").display()));
+    assert!(told.contains("504") && told.contains("No such file"), "{told}");
+    client.assert_healthy();
+}
+
+/// A face that was asked for with a permanent one in mind comes back with its server.
+#[test]
+fn a_permanent_face_that_was_asked_for_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let server = listening(&path, "").start();
+    let uri = format!("memif://{}/5", path.display());
+    let client = Settings::new()
+        .toml("[faces]\nreconnect_min = \"50ms\"\nreconnect_max = \"200ms\"\n")
+        .start();
+    let _ = client.output(&["face", "create", &uri, "--persistency", "permanent"]);
+    drop(server);
+    let down = || client.json(&["status"])["down_faces"].as_array().map(Vec::len);
+    wait_until("the end of the server", || (down() == Some(1)).then_some(()));
+    let server = listening(&path, "").start();
+    wait_until("the face", || (down() == Some(0)).then_some(()));
+    assert_eq!(server.json(&["status"])["memif"]["clients"], 1);
+}
+
+#[test]
+fn one_user_cannot_have_all_handshakes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let forwarder = listening(&path, "").start();
+    // Half of the 64. They say nothing for as long as they may.
+    let _silent: Vec<_> = (0..32).map(|_| ndn_sys::seqpacket::connect(&path).unwrap()).collect();
+    let output = attach(&forwarder, &format!("memif://{}", path.display()), "", &["face", "list"]);
+    assert!(said(&output).contains("Too many clients of this user"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(refused(&forwarder, "too_many_handshakes"), 1);
+}
+
+#[test]
+fn secrets_without_use_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("namewire.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new(namewire_tests::program());
+        command.args(["config", "check"]).arg(&file);
+        let output = run_to_end(command);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+    };
+    let own = "[listeners.memif]\nenabled = true\npath = \"/tmp/own.sock\"\n";
+    let face = "[[static_faces]]\nuri = \"memif:///tmp/face.sock/3\"\n";
+    let [of_own, of_face] = ["/tmp/own.sock", "/tmp/face.sock"].map(Path::new);
+    let used = [secret(of_own, None, "a"), secret(of_face, Some(3), "b")].concat();
+    let (code, told, warned) = check(&format!("{own}{face}{used}"));
+    assert_eq!((code, warned.as_str()), (Some(0), ""));
+    assert!(told.contains("no problems"), "{told}");
+    let unused = secret(of_face, Some(4), "c");
+    for (text, line, reason) in [
+        (
+            format!("{own}{face}{used}{unused}"),
+            14,
+            "no static face has interface 4 of /tmp/face.sock",
+        ),
+        (
+            format!("{own}{used}"),
+            8,
+            "neither [listeners.memif], whose socket is /tmp/own.sock, nor",
+        ),
+        (format!("{face}{used}").replace("own", "face/../own"), 4, "no static face has the socket"),
+        (
+            format!("[listeners.memif]\npath = \"/tmp/own.sock\"\n{}", secret(of_own, None, "a")),
+            4,
+            "would be the socket of [listeners.memif], which is not enabled",
+        ),
+    ] {
+        let (code, told, warned) = check(&text);
+        assert_eq!(code, Some(0), "{warned}");
+        assert!(told.contains("usable, with 1 warning"), "{told}");
+        let place = format!("namewire: warning: {}:{line}:", file.display());
+        assert!(warned.starts_with(&place) && warned.contains(reason), "{text}\n{warned}");
+    }
+    let (code, _, told) = check("[listeners.memif]\nenabled = true\nsecret = \"swordfish\"\n");
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains(":3:1: ") && told.contains("[[memif_secrets]]"), "{told}");
+    assert!(!told.contains("swordfish"), "{told}");
+    // The default place of the socket is told with the lines of memif.
+    let long = "x".repeat(95);
+    let text = format!(
+        "listeners.unix.path = \"/tmp/{long}/n\"\ncontrol.path = \"/tmp/c.sock\"\n[listeners.memif]\nenabled = true\n"
+    );
+    let (code, _, told) = check(&text);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains(":4:1: listeners.memif.path: "), "{told}");
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Ended, Fault, Link, Progress, Received, Receiver,
-    Secret, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Ended, Farewell, Fault, HandshakeError, Link,
+    Progress, Received, Receiver, Secret, Sender, Sent,
 };
 use ndn_sys::clock;
 use ndn_sys::interrupt::Interrupter;
@@ -52,6 +52,38 @@ fn secret_of(variable: Result<String, VarError>) -> io::Result<Secret> {
         Err(VarError::NotPresent) => Ok(Secret::default()),
         Err(VarError::NotUnicode(_)) => Err(fault(&"a secret is written in UTF-8")),
     }
+}
+
+/// That a forwarder does not want this program, with what can be done about it.
+#[derive(Debug, thiserror::Error)]
+#[error("it refuses: {farewell}{advice}")]
+pub(crate) struct MemifRefusal {
+    farewell: Farewell,
+    advice: String,
+}
+
+/// Why a handshake has come to nothing, for the user who asked for this interface and said this secret.
+///
+/// An error that is none of a refused handshake stays what it is.
+#[must_use]
+pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io::Error {
+    let farewell = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(HandshakeError::Refused(farewell)) => *farewell,
+        _ => return error,
+    };
+    let advice = if farewell.is_about_secrets() && secret.is_none() {
+        format!(". Set {MEMIF_SECRET_VARIABLE} to the secret of this interface.")
+    } else if farewell.is_about_secrets() {
+        format!(". What {MEMIF_SECRET_VARIABLE} holds is not the secret of this interface.")
+    } else if farewell.is_about_another_client() {
+        let Address { socket, id } = address;
+        let id = id.map_or_else(String::new, |id| format!(" {id}"));
+        let free = socket.display();
+        format!(". Interface{id} has a client: without a number, memif://{free} takes a free one.")
+    } else {
+        String::new()
+    };
+    io::Error::new(io::ErrorKind::ConnectionRefused, MemifRefusal { farewell, advice })
 }
 
 /// A connection by shared memory.
@@ -99,14 +131,16 @@ impl MemifSocket {
     /// Connects to the forwarder's socket.
     pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
         let id = address.id.unwrap_or_else(|| rand::rng().random());
-        let options = ClientOptions { id, secret: memif_secret()?, ..ClientOptions::default() };
+        let secret = memif_secret()?;
+        let options = ClientOptions { id, secret, ..ClientOptions::default() };
         let mut handshake = ClientHandshake::connect(&address.socket, options)?;
         let socket = handshake.as_fd().try_clone_to_owned()?;
         let socket = register(socket)?;
         let link = loop {
             let mut ready = socket.readable().await?;
             ready.clear_ready();
-            handshake = match handshake.advance().map_err(io::Error::other)? {
+            let advanced = handshake.advance().map_err(io::Error::other);
+            handshake = match advanced.map_err(|error| explain_memif(error, address, &secret))? {
                 Progress::Waiting(handshake) => handshake,
                 Progress::Done(link) => break link,
             };
@@ -285,6 +319,7 @@ fn broken(fault: Fault) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::ConnectFailure;
 
     #[test]
     fn who_finds_nothing_looks_for_a_shorter_time_and_then_no_more() {
@@ -334,6 +369,32 @@ mod tests {
             assert!(looked_ns < 2 * LOOK_NS_MAX, "{gap_ns}: {looked_ns}");
             assert_eq!(waits, 1000, "{gap_ns}");
         }
+    }
+
+    #[test]
+    fn who_is_refused_hears_what_to_do() {
+        let explained = |said: &str, uri: &str, secret: &str| {
+            let refused = HandshakeError::Refused(Farewell::new(0, said));
+            let secret = Secret::new(secret).unwrap_or_default();
+            let error = io::Error::other(refused);
+            explain_memif(error, &uri.parse().unwrap(), &secret)
+        };
+        for (said, uri, secret, advice) in [
+            ("A secret is required", "memif:///run/a", "", "Set NDN_CLIENT_MEMIF_SECRET to"),
+            ("Incorrect secret", "memif:///run/a/1", "", "Set NDN_CLIENT_MEMIF_SECRET to"),
+            ("Incorrect secret", "memif:///run/a/1", "x", "NDN_CLIENT_MEMIF_SECRET holds is not"),
+            ("Already connected", "memif:///run/a/1", "x", "Interface 1 has a client"),
+            ("tired", "memif:///run/a", "", "\"tired\""),
+        ] {
+            let error = explained(said, uri, secret);
+            assert!(error.to_string().contains(advice), "{error}");
+            assert_eq!(ConnectFailure::of(&error), ConnectFailure::Refused);
+        }
+        let other = io::Error::other(HandshakeError::Closed);
+        let other = explain_memif(other, &"memif:///run/a".parse().unwrap(), &Secret::default());
+        assert_eq!(ConnectFailure::of(&other), ConnectFailure::Unreachable);
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(ConnectFailure::of(&refused), ConnectFailure::Unreachable);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
 use crate::framer::FrameError;
-use crate::memif::MemifSocket;
+use crate::memif::{MemifRefusal, MemifSocket};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +30,8 @@ const STREAM_BUFFER_LEN: usize = 1024 * 1024;
 /// Why there is no connection to a forwarder.
 #[derive(Debug, Error)]
 #[error(
-    "no forwarder can be reached at {tried}{source_text}: {error}{advice}",
+    "{begin} {tried}{source_text}: {error}{advice}",
+    begin = ConnectFailure::of(.error).words(),
     tried = .tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", nor at "),
     source_text = origin(.source),
     advice = advice(.source, .error)
@@ -45,6 +46,42 @@ pub struct ConnectError {
     pub error: io::Error,
 }
 
+/// What kind of failure it is that there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// Nobody answers, or not as a forwarder would.
+    Unreachable,
+    /// There is a forwarder, and it does not want this program; it says why.
+    Refused,
+    /// What was asked for, in an address or in the environment, cannot be.
+    Unusable,
+}
+
+impl ConnectFailure {
+    /// Of an error of [`ConnectError`], or one of [`explain_memif`](crate::explain_memif).
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        let is_own = error.get_ref().is_some();
+        if error.get_ref().is_some_and(|inner| inner.is::<MemifRefusal>()) {
+            Self::Refused
+        } else if is_own && error.kind() == io::ErrorKind::InvalidInput {
+            Self::Unusable
+        } else {
+            Self::Unreachable
+        }
+    }
+
+    /// How its text begins, before the address.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unreachable => "no forwarder can be reached at",
+            Self::Refused => "there is no connection to",
+            Self::Unusable => "cannot connect to",
+        }
+    }
+}
+
 /// Where an address comes from, beside it; who has given it knows.
 fn origin(source: &AddressSource) -> String {
     if *source == AddressSource::Given { String::new() } else { format!(" ({source})") }
@@ -52,7 +89,8 @@ fn origin(source: &AddressSource) -> String {
 
 fn advice(source: &AddressSource, error: &io::Error) -> String {
     // It says what is to be done: there is somebody, or an address that cannot be.
-    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) {
+    let is_told = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput);
+    if is_told || ConnectFailure::of(error) != ConnectFailure::Unreachable {
         return String::new();
     }
     format!(". {}", next_step(source, error))

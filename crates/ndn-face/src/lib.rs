@@ -41,7 +41,7 @@ pub use ether::{ETHER_TYPE, PortId, PortOptions, PortSocket, without_padding};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
 pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
-pub use memif::{MemifClient, MemifEnd};
+pub use memif::{MemifClient, MemifConnection, MemifEnd};
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
     QUEUE_BYTES_MAX,

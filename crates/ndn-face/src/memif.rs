@@ -22,6 +22,8 @@ pub enum MemifEnd {
     Accepted(Box<Link>),
     /// We connect to a server, and have begun to.
     Client(Box<MemifClient>),
+    /// We have connected to a server, and the handshake is done.
+    Connected(Box<MemifConnection>),
 }
 
 impl MemifEnd {
@@ -30,6 +32,7 @@ impl MemifEnd {
         match self {
             Self::Accepted(link) => link.bid_farewell(reason),
             Self::Client(client) => ndn_memif::turn_away(client.handshake.as_fd(), reason),
+            Self::Connected(connection) => connection.link.bid_farewell(reason),
         }
     }
 }
@@ -43,6 +46,17 @@ pub struct MemifClient {
     pub options: ClientOptions,
     /// The handshake that has begun.
     pub handshake: ClientHandshake,
+}
+
+/// A server that we are connected to.
+#[derive(Debug)]
+pub struct MemifConnection {
+    /// Where it is.
+    pub address: Address,
+    /// What was asked for, and will be again when the connection is lost.
+    pub options: ClientOptions,
+    /// The connection.
+    pub link: Box<Link>,
 }
 
 impl MemifClient {

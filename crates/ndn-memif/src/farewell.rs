@@ -23,6 +23,19 @@ impl Farewell {
         Self { code, reason: text::padded(&reason.as_bytes()[..end]) }
     }
 
+    /// Whether the words are about a secret, as far as can be told: each server has its own.
+    #[must_use]
+    pub fn is_about_secrets(&self) -> bool {
+        text::printable(&self.reason).to_ascii_lowercase().contains("secret")
+    }
+
+    /// Whether the words are that the interface has a client, as this program, DPDK and libmemif say it.
+    #[must_use]
+    pub fn is_about_another_client(&self) -> bool {
+        let words = text::printable(&self.reason).to_ascii_lowercase();
+        words.contains("already connected") || words.contains("already in use")
+    }
+
     pub(crate) const fn of_fields(code: u32, reason: [u8; REASON_LENGTH]) -> Self {
         Self { code, reason }
     }

@@ -37,7 +37,11 @@ pub(super) fn run(command: &Command) -> Outcome {
         Command::Check { file } => {
             let (config, source) = load(file)?;
             plan(&config, &source)?;
-            output::print_line(&format!("{}: no problems", file.display()))?;
+            let found = match warn(&config, &source) {
+                0 => "no problems".to_owned(),
+                warnings => format!("usable, with {}", output::counted(warnings, "warning")),
+            };
+            output::print_line(&format!("{}: {found}", file.display()))?;
         }
         Command::Convert { file, output } => convert(file, output.as_deref())?,
         Command::Reference => {
@@ -103,6 +107,20 @@ impl Source {
             Self::NfdConf(path, places) => places.describe(&path.display().to_string(), fault),
         }
     }
+}
+
+/// Tells on standard error what may be meant otherwise, with its line; says how much that is.
+pub(super) fn warn(config: &Config, source: &Source) -> u64 {
+    let mut count = 0;
+    for remark in config.remarks() {
+        let told = match source {
+            Source::File(path) => config::locate_remark(path, &remark).to_string(),
+            Source::Defaults | Source::NfdConf(..) => remark.reason,
+        };
+        output::note(&format_args!("namewire: warning: {told}"));
+        count += 1;
+    }
+    count
 }
 
 /// What a configuration comes to on this machine.

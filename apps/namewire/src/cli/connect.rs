@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_client::{
-    CommandError, ConnectionState, Endpoint, EndpointOptions, ExpressError, ForwarderAddress,
-    OpenError, RegisterError,
+    CommandError, ConnectFailure, ConnectionState, Endpoint, EndpointOptions, ExpressError,
+    ForwarderAddress, OpenError, RegisterError,
 };
 use ndn_packet::Name;
 use ndn_security::Signer;
@@ -72,7 +72,7 @@ impl ConnectOptions {
         };
         let endpoint = Endpoint::connect(options).await.map_err(|error| match error {
             OpenError::Address(error) => Failure::Usage(error.to_string()),
-            OpenError::Connect(error) => Failure::Unreachable(error.to_string()),
+            OpenError::Connect(error) => kind_of_connect(&error.error)(error.to_string()),
         })?;
         if matches!(endpoint.address(), Some(ForwarderAddress::WebTransport(_))) {
             let _ = ENDING.set(endpoint.state());
@@ -140,6 +140,15 @@ fn runtime() -> Outcome<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("no runtime: {error}")))
+}
+
+/// The kind of failure that it is that there is no connection.
+pub(super) fn kind_of_connect(error: &std::io::Error) -> fn(String) -> Failure {
+    match ConnectFailure::of(error) {
+        ConnectFailure::Unreachable => Failure::Unreachable,
+        ConnectFailure::Refused => Failure::Failed,
+        ConnectFailure::Unusable => Failure::Usage,
+    }
 }
 
 /// The kind of failure that an unanswered Interest is.

@@ -197,6 +197,7 @@ fn configuration(options: &Options) -> Outcome<(Config, Source)> {
             .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
     }
     config.check().map_err(|fault| Failure::Usage(fault.reason))?;
+    super::config::warn(&config, &source);
     Ok((config, source))
 }
 

@@ -25,6 +25,15 @@ pub struct Contradiction {
     pub reason: String,
 }
 
+/// A setting that can be as it is, and is perhaps meant otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The setting, as a dotted path with the number of a table of an array.
+    pub key: String,
+    /// What is to be known.
+    pub reason: String,
+}
+
 impl Contradiction {
     fn of<T>(keys: &[&'static str], reason: impl Into<String>) -> Result<T, Self> {
         Err(Self { keys: keys.to_vec(), reason: reason.into() })
@@ -82,6 +91,12 @@ impl Config {
         Ok(())
     }
 
+    /// What of it may be meant otherwise.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.unused_memif_secrets().collect()
+    }
+
     /// There is room for all choices, and for an instance of each strategy.
     fn check_strategies(&self) -> Result<(), Contradiction> {
         let keys = ["strategy_choices"];
@@ -137,12 +152,11 @@ impl Config {
                     "{key}: {} is too long for a socket: at most {SOCKET_PATH_LEN_MAX} bytes",
                     path.display()
                 );
-                // The others may follow from that of the Unix socket.
-                return Contradiction::of(&[key, "listeners.unix.path"], reason);
+                return Contradiction::of(&self.keys_of_path(key), reason);
             }
             if path.file_name().is_none() {
                 let reason = format!("{key}: {} is a directory", path.display());
-                return Contradiction::of(&[key], reason);
+                return Contradiction::of(&self.keys_of_path(key)[..1], reason);
             }
             if key == MEMIF_PATH && path.is_relative() {
                 let reason = format!(
@@ -158,10 +172,22 @@ impl Config {
             let earlier = sockets[..index].iter().find(|(_, other)| place(other) == place(path));
             if let Some((other, _)) = earlier {
                 let reason = format!("{key}: {} is the socket of {other} already", path.display());
-                return Contradiction::of(&[key, other], reason);
+                let of_both = [self.keys_of_path(key)[0], self.keys_of_path(other)[0]];
+                return Contradiction::of(&of_both, reason);
             }
         }
         Ok(())
+    }
+
+    /// Where the path of a socket is decided: its setting first, then what it follows from.
+    pub(crate) fn keys_of_path(&self, key: &'static str) -> Vec<&'static str> {
+        if key == MEMIF_PATH {
+            // What has brought the default about, rather than the path of the Unix socket that it is beside.
+            let is_default = self.listeners.memif.path.is_none();
+            return vec![if is_default { "listeners.memif.enabled" } else { key }];
+        }
+        // The control socket may be beside the Unix socket.
+        vec![key, "listeners.unix.path"]
     }
 
     /// The sockets in directories, each with the setting of its path.

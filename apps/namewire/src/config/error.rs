@@ -49,8 +49,12 @@ impl ConfigError {
 
     /// What is wrong with settings of a file that was read well, at the place of the first of them that it has.
     pub(super) fn located(origin: &str, text: &str, fault: &Contradiction) -> Self {
-        let message = fault.reason.clone();
-        match super::place::find_first(text, &fault.keys) {
+        Self::located_at(origin, text, &fault.keys, fault.reason.clone())
+    }
+
+    /// As [`Self::located`], of settings that need not be wrong.
+    pub(super) fn located_at(origin: &str, text: &str, keys: &[&str], message: String) -> Self {
+        match super::place::find_first(text, keys) {
             None => Self::whole_file(origin, message),
             Some(span) => {
                 let problem = Problem { span, beside: Vec::new(), message, help: None };

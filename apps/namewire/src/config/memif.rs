@@ -9,7 +9,7 @@ use super::place::Place;
 use super::reader::{FromToml, Section};
 use super::schema::FileMode;
 use super::to_toml::{Writer, text};
-use super::{ByteSize, Config};
+use super::{ByteSize, Config, Remark};
 
 /// Least and most memory that all clients together may share.
 const MEMORY_MIN: ByteSize = ByteSize::mebibytes(1);
@@ -42,6 +42,15 @@ pub struct MemifSecret {
     pub secret: Secret,
 }
 
+/// Which clients of the listener have to say a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemifSecrecy {
+    /// All of them.
+    All,
+    /// Those of these interfaces, which may be none.
+    Of(Vec<u32>),
+}
+
 impl Default for MemifListener {
     /// Off: each client makes the forwarder map memory of its own.
     fn default() -> Self {
@@ -61,6 +70,8 @@ impl MemifListener {
         let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
         section.read_optional_in("dataroom", &mut self.dataroom, lengths);
         section.read_in("memory", &mut self.memory, MEMORY_MIN..=MEMORY_MAX);
+        let place = "what clients have to say is in [[memif_secrets]], with `socket` and `secret`";
+        section.misplaced("secret", place);
         section.finish();
     }
 
@@ -96,6 +107,51 @@ impl Config {
         let own = of_socket().find(|one| one.id.is_some() && one.id == interface.id);
         let found = own.or_else(|| of_socket().find(|one| one.id.is_none()));
         found.map_or_else(Secret::default, |one| one.secret)
+    }
+
+    /// Which clients of the listener have to say a secret.
+    #[must_use]
+    pub fn memif_secrecy(&self) -> MemifSecrecy {
+        let socket = resolved(&self.listeners.memif_path());
+        let is_own = |one: &&MemifSecret| resolved(&one.socket) == socket;
+        let own = || self.memif_secrets.iter().filter(is_own);
+        match own().any(|one| one.id.is_none()) {
+            true => MemifSecrecy::All,
+            false => MemifSecrecy::Of(own().filter_map(|one| one.id).collect()),
+        }
+    }
+
+    /// Secrets that nothing in the configuration has a use for.
+    pub(super) fn unused_memif_secrets(&self) -> impl Iterator<Item = Remark> + '_ {
+        let path = self.listeners.memif_path();
+        let own = resolved(&path);
+        let is_enabled = self.listeners.memif.enabled;
+        let faces = self.static_faces.iter().filter(|face| face.uri.scheme() == "memif");
+        let faces = faces.filter_map(|face| Address::from_path(face.uri.path()).ok());
+        let faces: Vec<_> =
+            faces.map(|face| (resolved(&face.socket), face.id.unwrap_or(0))).collect();
+        self.memif_secrets.iter().enumerate().filter_map(move |(number, one)| {
+            let socket = resolved(&one.socket);
+            let mut ids = faces.iter().filter(|(other, _)| *other == socket).map(|(_, id)| *id);
+            let is_of_face = ids.clone().any(|id| one.id.is_none_or(|own| own == id));
+            if is_of_face || is_enabled && socket == own {
+                return None;
+            }
+            let shown = one.socket.display();
+            let reason = match (one.id, ids.next()) {
+                (Some(id), Some(_)) => format!("no static face has interface {id} of {shown}"),
+                _ if socket == own => {
+                    format!("{shown} would be the socket of [listeners.memif], which is not enabled")
+                }
+                _ if is_enabled => format!(
+                    "neither [listeners.memif], whose socket is {}, nor a static face has the socket {shown}",
+                    path.display()
+                ),
+                _ => format!("no static face has the socket {shown}, and [listeners.memif] is not enabled"),
+            };
+            let reason = format!("{reason}: this secret is for `face create memif://{shown}/…` only");
+            Some(Remark { key: format!("memif_secrets.{number}.socket"), reason })
+        })
     }
 }
 

@@ -31,12 +31,12 @@ mod webtransport;
 use std::path::{Path, PathBuf};
 
 pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
-pub use check::Contradiction;
+pub use check::{Contradiction, Remark};
 pub use dpdk::Dpdk;
 pub use error::{ConfigError, Problem};
 pub use ethernet::{Driver, Ethernet, GroupAddress};
 pub use interfaces::InterfaceRule;
-pub use memif::{MemifListener, MemifSecret};
+pub use memif::{MemifListener, MemifSecrecy, MemifSecret};
 pub use modules::{LOG_LIBRARIES, LOG_MODULES, check_module};
 pub use origin::Origin;
 #[cfg(test)]
@@ -82,6 +82,13 @@ pub fn locate(path: &Path, fault: &Contradiction) -> ConfigError {
     // A file that is gone by now has no lines.
     let text = std::fs::read_to_string(path).unwrap_or_default();
     ConfigError::located(&path.display().to_string(), &text, fault)
+}
+
+/// As [`locate`], of a setting that may be meant otherwise.
+pub fn locate_remark(path: &Path, remark: &Remark) -> ConfigError {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let keys = [remark.key.as_str()];
+    ConfigError::located_at(&path.display().to_string(), &text, &keys, remark.reason.clone())
 }
 
 /// Whether a text is a configuration of NFD: its INFO format, with sections of its own.

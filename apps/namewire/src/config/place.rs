@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeArray, DeTable};
 
 use super::reader::Findings;
 
@@ -46,7 +46,8 @@ pub(super) fn find(document: &Spanned<DeTable<'_>>, keys: &[&str]) -> Vec<Range<
     exact
 }
 
-/// Where in a text the first of these settings stands that is written down, or the table that it belongs to.
+/// Where in a text the first of these settings stands that is written down, or the table that it belongs to. One of
+/// an array of tables is named by its number, from 0 on.
 pub(super) fn find_first(text: &str, keys: &[&str]) -> Option<Range<usize>> {
     let (document, _) = DeTable::parse_recoverable(text);
     let found: Vec<_> = keys.iter().map(|key| find_one(&document, key)).collect();
@@ -56,13 +57,23 @@ pub(super) fn find_first(text: &str, keys: &[&str]) -> Option<Range<usize>> {
 }
 
 fn find_one(document: &Spanned<DeTable<'_>>, key: &str) -> (Range<usize>, bool) {
-    let (mut table, mut span) = (Some(document.get_ref()), 0..0);
+    let (mut table, mut array, mut span) = (Some(document.get_ref()), None, 0..0);
     for part in key.split('.') {
-        let found = table.and_then(|table| table.get_key_value(part));
-        let Some((name, value)) = found else { return (span, false) };
-        // Tables of several lines are where their name is.
-        span = name.span();
+        let number: Option<usize> = part.parse().ok();
+        let item =
+            array.zip(number).and_then(|(array, number): (&DeArray<'_>, _)| array.get(number));
+        let value = if let Some(item) = item {
+            span = item.span();
+            item
+        } else {
+            let found = table.and_then(|table| table.get_key_value(part));
+            let Some((name, value)) = found else { return (span, false) };
+            // Tables of several lines are where their name is.
+            span = name.span();
+            value
+        };
         table = value.get_ref().as_table();
+        array = value.get_ref().as_array();
     }
     (span, true)
 }

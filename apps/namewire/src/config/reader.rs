@@ -57,12 +57,21 @@ pub(super) struct Section<'a> {
     /// None where the document leaves the table out: all its settings keep their defaults.
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
+    /// Keys of other places that were objected to.
+    misplaced: Vec<&'static str>,
 }
 
 impl<'a> Section<'a> {
     pub(super) fn root(findings: &'a Findings, document: &'a Spanned<DeTable<'a>>) -> Self {
         let table = Some(document.get_ref());
-        Self { findings, path: String::new(), span: document.span(), table, known: Vec::new() }
+        Self {
+            findings,
+            path: String::new(),
+            span: document.span(),
+            table,
+            known: Vec::new(),
+            misplaced: Vec::new(),
+        }
     }
 
     /// Reads `key` into `target`, which keeps its value where the key is absent.
@@ -167,7 +176,14 @@ impl<'a> Section<'a> {
                 (table, value.span())
             }
         };
-        Section { findings: self.findings, path, span, table, known: Vec::new() }
+        Section {
+            findings: self.findings,
+            path,
+            span,
+            table,
+            known: Vec::new(),
+            misplaced: Vec::new(),
+        }
     }
 
     /// The tables of the array under `key`, written `[[key]]`.
@@ -190,6 +206,7 @@ impl<'a> Section<'a> {
                     span,
                     table: Some(table),
                     known: Vec::new(),
+                    misplaced: Vec::new(),
                 });
             } else {
                 self.reject(key, item.span(), &expected("a table", item.get_ref()));
@@ -232,11 +249,20 @@ impl<'a> Section<'a> {
         Place::new(self.findings, self.path_of(key), span)
     }
 
+    /// Reports a key that is looked for here first, and belongs elsewhere.
+    pub(super) fn misplaced(&mut self, key: &'static str, place: &str) {
+        self.misplaced.push(key);
+        if let Some((found, _)) = self.table.and_then(|table| table.get_key_value(key)) {
+            let message = format!("`{}` is no key here", self.path_of(key));
+            self.findings.report(found.span(), message, Some(place.to_owned()));
+        }
+    }
+
     /// Reports the keys that nothing asked for.
     pub(super) fn finish(self) {
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) {
+            if !self.known.contains(&name) && !self.misplaced.contains(&name) {
                 let place = if self.path.is_empty() {
                     String::new()
                 } else {

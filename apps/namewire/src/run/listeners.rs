@@ -102,7 +102,10 @@ impl Listeners {
         };
         if config.unix.enabled {
             let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
-            listeners.own_files.extend(make_directory(&path)?);
+            let made = make_directory(&path);
+            let made =
+                made.with_context(|| format!("no place for the Unix socket{}", advice(&path)));
+            listeners.own_files.extend(made?);
             let socket = open_unix(&path, config.unix.mode)?;
             let own = socket.file_identity();
             let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
@@ -159,13 +162,24 @@ impl Listeners {
     }
 
     fn open_memif(&mut self, config: &config::Listeners) -> anyhow::Result<()> {
+        const ADVICE: &str = "choose another `path` in [listeners.memif]";
         if !config.memif.enabled {
             return Ok(());
         }
         let path = config.memif_path();
-        self.own_files.extend(make_directory(&path)?);
-        let socket = Listener::unix_messages(&path, config.memif.mode)
-            .with_context(|| format!("cannot listen on {} for memif", path.display()))?;
+        let made = make_directory(&path);
+        let made = made.with_context(|| format!("no place for the memif socket; {ADVICE}"));
+        self.own_files.extend(made?);
+        let socket = Listener::unix_messages(&path, config.memif.mode).map_err(|error| {
+            let shown = path.display();
+            if error.kind() == io::ErrorKind::AddrInUse {
+                anyhow::anyhow!("another program listens on {shown}; stop it, or {ADVICE}")
+            } else if error.kind() == io::ErrorKind::AlreadyExists {
+                anyhow::anyhow!("{shown} exists and is not a socket; {ADVICE}")
+            } else {
+                anyhow::anyhow!("cannot listen on {shown} for memif: {error}; {ADVICE}")
+            }
+        })?;
         let own = socket.file_identity().map(|identity| OwnFile {
             path: path.clone(),
             identity,
@@ -287,10 +301,9 @@ fn is_well_known(path: &Path) -> bool {
     WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
 }
 
-/// Makes the directory of the Unix socket if it is missing; returns it if it was.
+/// Makes the directory of a socket if it is missing; returns it if it was.
 fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
-    let advice = || format!("no place for the Unix socket{}", advice(path));
-    directory::make_parent(path, Access::Umask).with_context(advice)
+    directory::make_parent(path, Access::Umask)
 }
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {

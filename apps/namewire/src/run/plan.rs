@@ -68,8 +68,7 @@ fn check_webtransport(settings: &WebTransportListener) -> Result<(), Contradicti
 fn check_socket_places(config: &Config) -> Result<(), Contradiction> {
     for (key, path) in config.sockets_with_paths() {
         check_socket_place(&path).map_err(|reason| {
-            // The place of the control socket may follow from that of the Unix socket.
-            let keys = vec![key, "listeners.unix.path"];
+            let keys = config.keys_of_path(key);
             Contradiction { keys, reason: format!("{key}: {reason:#}") }
         })?;
     }

@@ -51,9 +51,13 @@ impl Control {
         let capacity_max = settings::cs_capacity_max(&reload.started);
         tell(&restart::keep(&reload.started, capacity_max, &mut config));
         self.reload_tables(&config);
+        let had = self.config.memif_secrecy();
         // New faces start with the new defaults; sockets and threads stay what they are, but for
         // multicast, bound and Ethernet faces, which come and go anyway.
         self.config = config;
+        if self.config.memif_secrecy() != had {
+            self.log_memif_secrecy();
+        }
         let now_ns = super::control::now().monotonic_ns;
         self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
         self.bound.look_anew(now_ns, &self.config, &mut self.dataplane);

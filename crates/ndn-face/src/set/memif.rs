@@ -15,7 +15,7 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::ether::without_padding;
 use crate::face::{Face, Transport};
-use crate::memif::{MemifClient, MemifEnd, MemifTransport, Rings};
+use crate::memif::{MemifClient, MemifConnection, MemifEnd, MemifTransport, Rings};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::set::receive::{Pending, Progress, RxSink, block_with_room};
 use crate::set::{FaceSet, face_in, token_of};
@@ -50,6 +50,11 @@ impl FaceSet {
             MemifEnd::Accepted(link) => {
                 MemifTransport::attach(&link, &self.poller, token_of(index))?;
                 MemifTransport::new(Rings::Up(link), None)
+            }
+            MemifEnd::Connected(connection) => {
+                let MemifConnection { address, options, link } = *connection;
+                MemifTransport::attach(&link, &self.poller, token_of(index))?;
+                MemifTransport::new(Rings::Up(link), Some((address, options)))
             }
             MemifEnd::Client(client) => {
                 let MemifClient { address, options, handshake } = *client;

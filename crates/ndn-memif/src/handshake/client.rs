@@ -22,6 +22,9 @@ use crate::ring::{Buffers, Fault, Ring, ring_length};
 use crate::secret::Secret;
 use crate::send::Sender;
 
+/// `EPROTOTYPE`: a socket that takes a stream, such as the Unix socket of a forwarder.
+const PROTOCOL_WRONG_TYPE: i32 = 91;
+
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientOptions {
@@ -71,6 +74,10 @@ pub struct ClientHandshake {
 /// What is no number of an interface behind the path of a socket is taken for a part of that path, which the
 /// system then finds fault with.
 fn explain(path: &Path, error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(PROTOCOL_WRONG_TYPE) {
+        let reason = "it is a socket of another kind; that of memif has a place of its own";
+        return io::Error::new(io::ErrorKind::InvalidInput, reason);
+    }
     let last = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_like_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     if error.kind() != io::ErrorKind::NotADirectory || !is_like_number {
@@ -234,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_of_an_interface_is_said_to_be_none() {
+    fn what_is_no_socket_of_memif_is_said_to_be_none() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
         std::fs::write(&socket, "").unwrap();
@@ -246,5 +253,9 @@ mod tests {
             assert!(said(last).contains("no number of an interface"), "{}", said(last));
         }
         assert!(!said("memif.sock").contains("number"));
+        let stream = directory.path().join("stream");
+        let _listener = std::os::unix::net::UnixListener::bind(&stream).unwrap();
+        let error = ClientHandshake::connect(&stream, ClientOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("socket of another kind"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use ndn_client::{Candidates, Family, ForwarderAddress};
+use ndn_client::{Candidates, ConnectFailure, Family, ForwarderAddress};
 use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
@@ -15,6 +15,7 @@ use ndn_traffic::io::Endpoint;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::connect::kind_of_connect;
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
 use super::routes::Routes;
@@ -57,7 +58,8 @@ pub(super) fn connect(
     for address in transports {
         for _ in 0..count {
             let mut endpoint = open(address, sessions).map_err(|error| {
-                Failure::Unreachable(format!("no forwarder can be reached at {address}: {error}"))
+                let words = ConnectFailure::of(&error).words();
+                kind_of_connect(&error)(format!("{words} {address}: {error}"))
             })?;
             endpoint.set_mtu(mtu);
             faces.push((endpoint, address.clone()));
@@ -70,7 +72,9 @@ fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<
     match address {
         ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
         ForwarderAddress::Memif(address) => {
-            Endpoint::memif(address, rand::random(), ndn_client::memif_secret()?)
+            let secret = ndn_client::memif_secret()?;
+            let opened = Endpoint::memif(address, rand::random(), secret);
+            opened.map_err(|error| ndn_client::explain_memif(error, address, &secret))
         }
         ForwarderAddress::WebTransport(target) => {
             let service = match sessions {

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, NewFace, NewTransport};
-use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifEnd, Persistency};
+use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifConnection, MemifEnd, Persistency};
 use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
 use ndn_management::{Now, status};
 use ndn_memif::{
-    Address, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal, Secret,
-    ServerHandshake, ServerOptions,
+    Address, ClientHandshake, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal,
+    Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::poll::Interest;
+use ndn_sys::seqpacket;
 use tracing::{debug, info, warn};
 
 use super::Control;
-use crate::config::Config;
+use crate::config::{Config, MemifSecrecy};
 use crate::control_socket::MemifStatus;
 use crate::run::faces::Wanted;
 use crate::run::listeners::LocalEnd;
@@ -28,8 +29,12 @@ use crate::run::settings;
 pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
 /// Handshakes at one time; who comes then is turned away.
 const HANDSHAKES_MAX: usize = 64;
+/// And those of one user: half of them, so that others always find some. To begin one costs a client nothing.
+const HANDSHAKES_OF_USER_MAX: usize = HANDSHAKES_MAX / 2;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take for a face that was asked for: as long as `faces/create` waits for TCP.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A client in the middle of its handshake.
 #[derive(Debug)]
@@ -37,13 +42,26 @@ struct Pending {
     handshake: ServerHandshake,
     /// Which of the listeners accepted it.
     listener: usize,
+    /// Whose program it is, as the kernel knows.
+    user: u32,
     deadline_ns: u64,
 }
 
-/// Clients that are connecting, and interfaces in use.
+/// A server in the middle of the handshake, for a face that somebody waits for.
+#[derive(Debug)]
+struct Attempt {
+    handshake: ClientHandshake,
+    address: Address,
+    options: ClientOptions,
+    wanted: Wanted,
+    deadline_ns: u64,
+}
+
+/// Clients that are connecting, servers that are connected to, and interfaces in use.
 #[derive(Debug)]
 pub(super) struct MemifClients {
     pending: HashMap<u64, Pending>,
+    attempts: HashMap<u64, Attempt>,
     next: u64,
     /// Of each face, which interface it is.
     taken: HashMap<u64, Address>,
@@ -56,8 +74,9 @@ pub(super) struct MemifClients {
 impl MemifClients {
     pub(super) fn new(config: &Config) -> Self {
         let memory = MemoryBudget::new(config.listeners.memif.memory.0);
-        let (pending, taken, refused) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Self { pending, next: 0, taken, memory, refused }
+        let (pending, attempts) = (HashMap::new(), HashMap::new());
+        let (taken, refused) = (HashMap::new(), BTreeMap::new());
+        Self { pending, attempts, next: 0, taken, memory, refused }
     }
 
     fn count(&mut self, reason: &'static str) {
@@ -66,11 +85,12 @@ impl MemifClients {
 
     /// The ends of their time.
     pub(super) fn deadlines_ns(&self) -> impl Iterator<Item = u64> + '_ {
-        self.pending.values().map(|pending| pending.deadline_ns)
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        self.pending.values().map(|pending| pending.deadline_ns).chain(attempts)
     }
 
-    /// Gives up those who take too long.
-    pub(super) fn handle_timeout(&mut self, now: Now) {
+    /// Gives up clients that take too long.
+    fn give_up_clients(&mut self, now: Now) {
         let is_late = |pending: &mut Pending| pending.deadline_ns <= now.monotonic_ns;
         let late = self.pending.extract_if(|_, pending| is_late(pending));
         let late: Vec<_> = late.map(|(_, pending)| pending.handshake).collect();
@@ -89,9 +109,17 @@ impl MemifClients {
 impl Control {
     /// Greets a client that listener number `listener` has accepted.
     pub(super) fn begin_memif(&mut self, now: Now, stream: OwnedFd, listener: usize) {
-        if self.memif.pending.len() >= HANDSHAKES_MAX {
-            self.refused_peers.memif_turned_away(now, HANDSHAKES_MAX);
-            ndn_memif::turn_away(stream.as_fd(), "Too many clients connect at this moment");
+        let user = match seqpacket::user_of_peer(stream.as_fd()) {
+            Ok(user) => user,
+            Err(error) => return debug!(%error, "a memif client was lost"),
+        };
+        if let Err(limit) = room_for(user, self.memif.pending.values().map(|other| other.user)) {
+            self.refused_peers.memif_turned_away(now, user, limit);
+            let reason = match limit {
+                HANDSHAKES_MAX => "Too many clients connect at this moment",
+                _ => "Too many clients of this user connect at this moment",
+            };
+            ndn_memif::turn_away(stream.as_fd(), reason);
             return self.memif.count("too_many_handshakes");
         }
         let options = ServerOptions {
@@ -108,17 +136,20 @@ impl Control {
             Err(error) => debug!(error, "a memif client was lost"),
             Ok(handshake) => {
                 self.memif.next += 1;
-                let timeout_ns = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
-                let deadline_ns = now.monotonic_ns.saturating_add(timeout_ns);
-                self.memif.pending.insert(token, Pending { handshake, listener, deadline_ns });
+                let deadline_ns = deadline(now, TIMEOUT);
+                let pending = Pending { handshake, listener, user, deadline_ns };
+                self.memif.pending.insert(token, pending);
             }
         }
     }
 
-    /// A client has said something.
+    /// A client has said something, or a server.
     pub(super) fn go_on_memif(&mut self, now: Now, token: u64) {
+        if let Some(attempt) = self.memif.attempts.remove(&token) {
+            return self.go_on_attaching(now, token, attempt);
+        }
         let Some(pending) = self.memif.pending.remove(&token) else { return };
-        let Pending { handshake, listener, deadline_ns } = pending;
+        let Pending { handshake, listener, user, deadline_ns } = pending;
         let Some(LocalEnd::Memif(socket)) =
             self.listeners.streams.get(listener).map(|listener| &listener.local)
         else {
@@ -144,7 +175,7 @@ impl Control {
         };
         match handshake.advance(admit) {
             Ok(Progress::Waiting(handshake)) => {
-                let pending = Pending { handshake, listener, deadline_ns };
+                let pending = Pending { handshake, listener, user, deadline_ns };
                 self.memif.pending.insert(token, pending);
             }
             Err(error) => self.memif_failed(now, &socket, &error),
@@ -183,6 +214,24 @@ impl Control {
                 let client = format!("somebody at {}", socket.display());
                 self.refused_peers.memif_refused(now, &client, error);
                 self.memif.count("misbehaved");
+            }
+        }
+    }
+
+    /// Says whether clients need a secret.
+    pub(in crate::run) fn log_memif_secrecy(&self) {
+        if !self.config.listeners.memif.enabled {
+            return;
+        }
+        let socket = self.config.listeners.memif_path();
+        let socket = socket.display();
+        match self.config.memif_secrecy() {
+            MemifSecrecy::All => info!(%socket, "memif clients need a secret"),
+            MemifSecrecy::Of(interfaces) if interfaces.is_empty() => {
+                info!(%socket, "memif clients need no secret");
+            }
+            MemifSecrecy::Of(interfaces) => {
+                info!(%socket, ?interfaces, "memif clients of these interfaces need a secret, others none");
             }
         }
     }
@@ -249,16 +298,89 @@ impl Control {
             buffer_length: self.config.listeners.memif.dataroom,
             ..ClientOptions::default()
         };
-        let client = match MemifClient::connect(address.clone(), options) {
-            Ok(client) => client,
-            Err(error) => {
-                info!(%address, %error, "cannot connect");
-                let reason = crate::run::addresses::words(&error);
-                let text = format!("Cannot connect to {address}: {reason}");
-                return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
+        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
+        let begun = MemifClient::connect(address.clone(), options).and_then(|client| {
+            if is_command {
+                let token = TOKEN_MEMIF + self.memif.next;
+                self.poller.add(client.handshake.as_fd(), token, Interest::Readable)?;
             }
-        };
-        let local = FaceUri::Descriptor(client.handshake.as_fd().as_raw_fd());
+            Ok(client)
+        });
+        match begun {
+            Err(error) => {
+                let reason = crate::run::addresses::words(&error);
+                self.memif_server_failed(now, &address, wanted, &reason);
+            }
+            // Who has asked for a face hears whether the server wants it.
+            Ok(client) if is_command => {
+                let MemifClient { address, options, handshake } = client;
+                let (wanted, deadline_ns) = (*wanted, deadline(now, SERVER_TIMEOUT));
+                let attempt = Attempt { handshake, address, options, wanted, deadline_ns };
+                self.memif.attempts.insert(TOKEN_MEMIF + self.memif.next, attempt);
+                self.memif.next += 1;
+            }
+            // One that the configuration names is there, and down until the server answers.
+            Ok(client) => {
+                let local = client.handshake.as_fd().as_raw_fd();
+                let end = MemifEnd::Client(Box::new(client));
+                self.add_memif_server(end, address, local, wanted);
+            }
+        }
+    }
+
+    /// A server has said something that the face of an attempt waits for.
+    fn go_on_attaching(&mut self, now: Now, token: u64, attempt: Attempt) {
+        let Attempt { handshake, address, options, wanted, deadline_ns } = attempt;
+        match handshake.advance() {
+            Ok(Progress::Waiting(handshake)) => {
+                let attempt = Attempt { handshake, address, options, wanted, deadline_ns };
+                self.memif.attempts.insert(token, attempt);
+            }
+            Ok(Progress::Done(link)) => {
+                // It is waited for by a worker from now on.
+                if let Err(error) = self.poller.remove(link.as_fd()) {
+                    let reason = crate::run::addresses::words(&error);
+                    return self.memif_server_failed(now, &address, &wanted, &reason);
+                }
+                let local = link.as_fd().as_raw_fd();
+                let connection = MemifConnection { address: address.clone(), options, link };
+                let end = MemifEnd::Connected(Box::new(connection));
+                self.add_memif_server(end, address, local, &wanted);
+            }
+            Err(error) => {
+                let mut reason = crate::text::without_numbers(&error.to_string());
+                if let HandshakeError::Refused(farewell) = error
+                    && farewell.is_about_secrets()
+                {
+                    reason +=
+                        " (what this forwarder says is in [[memif_secrets]] of its configuration)";
+                }
+                self.memif_server_failed(now, &address, &wanted, &reason);
+            }
+        }
+    }
+
+    /// Gives up whoever takes too long.
+    pub(super) fn handle_memif_timeouts(&mut self, now: Now) {
+        self.memif.give_up_clients(now);
+        let is_late = |attempt: &mut Attempt| attempt.deadline_ns <= now.monotonic_ns;
+        let late = self.memif.attempts.extract_if(|_, attempt| is_late(attempt));
+        for (_, attempt) in late.collect::<Vec<_>>() {
+            ndn_memif::turn_away(attempt.handshake.as_fd(), "The handshake takes too long");
+            let reason = "the server does not answer";
+            self.memif_server_failed(now, &attempt.address, &attempt.wanted, reason);
+        }
+    }
+
+    fn memif_server_failed(&mut self, now: Now, address: &Address, wanted: &Wanted, reason: &str) {
+        info!(%address, reason, "cannot connect");
+        let text = format!("Cannot connect to {address}: {reason}");
+        self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
+    }
+
+    /// Makes a face of a server, which is connected or will be.
+    fn add_memif_server(&mut self, end: MemifEnd, address: Address, local: i32, wanted: &Wanted) {
+        let local = FaceUri::Descriptor(local);
         let face_id = self.dataplane.allocate_face_id();
         // Another forwarder, most likely.
         let properties = wanted.properties(face_id, FaceScope::NonLocal);
@@ -266,10 +388,47 @@ impl Control {
         wanted.apply(&mut options);
         self.dataplane.send(Command::AddFace(Box::new(NewFace {
             ticket: wanted.ticket,
-            transport: NewTransport::Memif(MemifEnd::Client(Box::new(client))),
+            transport: NewTransport::Memif(end),
             options,
             remote: FaceUri::Memif(address),
             local,
         })));
+    }
+}
+
+fn deadline(now: Now, timeout: Duration) -> u64 {
+    now.monotonic_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Whether there is room for one more handshake of a user beside those of these users; else the limit in its way.
+fn room_for(user: u32, others: impl ExactSizeIterator<Item = u32>) -> Result<(), usize> {
+    if others.len() >= HANDSHAKES_MAX {
+        return Err(HANDSHAKES_MAX);
+    }
+    match others.filter(|other| *other == user).count() < HANDSHAKES_OF_USER_MAX {
+        true => Ok(()),
+        false => Err(HANDSHAKES_OF_USER_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_handshakes_to_others() {
+        let mut users = Vec::new();
+        while room_for(1, users.iter().copied()).is_ok() {
+            users.push(1);
+        }
+        assert_eq!(users.len(), HANDSHAKES_OF_USER_MAX);
+        assert_eq!(room_for(1, users.iter().copied()), Err(HANDSHAKES_OF_USER_MAX));
+        for user in [2, 3] {
+            users.extend([user; HANDSHAKES_OF_USER_MAX / 2]);
+        }
+        assert_eq!(users.len(), HANDSHAKES_MAX);
+        assert_eq!(room_for(4, users.iter().copied()), Err(HANDSHAKES_MAX));
+        users.retain(|user| *user != 1);
+        assert_eq!(room_for(1, users.iter().copied()), Ok(()));
     }
 }

@@ -304,6 +304,7 @@ impl Control {
             return;
         }
         self.is_announced = true;
+        self.log_memif_secrecy();
         // Whether anybody reads it or not, the forwarder listens.
         if let Err(error) = self.listeners.announce(&self.config) {
             warn!(%error, "standard output cannot be written");
@@ -353,7 +354,7 @@ impl Control {
             self.state.go_on_listing(now, &figures.telemetry(&self.faces));
         }
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
-        self.memif.handle_timeout(now);
+        self.handle_memif_timeouts(now);
         self.report_outcomes();
         self.report_anchors();
         let late: Vec<u64> = self

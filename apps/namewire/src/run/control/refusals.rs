@@ -49,9 +49,9 @@ impl Refusals {
     }
 
     /// Logs that a memif client was turned away before it could say anything, as so many are connecting.
-    pub(super) fn memif_turned_away(&mut self, now: Now, limit: usize) {
+    pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
-            warn!(limit, untold, "a memif client was turned away: too many connect");
+            warn!(user, limit, untold, "a memif client was turned away: too many connect");
         }
     }
 
