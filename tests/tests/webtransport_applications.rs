@@ -113,3 +113,19 @@ fn traffic_is_made_in_sessions() {
     }
     forwarder.assert_healthy();
 }
+
+/// Where nobody may register over the network, the producer says which setting is in its way, as others do.
+#[test]
+fn a_producer_that_may_not_register_names_the_setting() {
+    let forwarder = Settings::new().webtransport().start();
+    let url = forwarder.webtransport();
+    let file = forwarder.directory().join("file");
+    std::fs::write(&file, "content").unwrap();
+    let put = ["put", "/t/object", file.to_str().unwrap(), "--transport", &url];
+    for arguments in [&["traffic", "producer", "/t", "--transport", &url][..], &put] {
+        let refused = forwarder.run(arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{said}");
+        assert!(said.contains("`management.localhop_rib`"), "{said}");
+    }
+}

@@ -242,6 +242,11 @@ impl From<RegisterError> for Failure {
     }
 }
 
+/// Why a forwarder that is reached over the network may not register a prefix.
+pub(super) const HINT_OF_LOCALHOP: &str = " (over the network prefixes are registered under /localhop/nfd, if `management.localhop_rib` in the \
+     forwarder's configuration allows it: \"any\" lets everybody do so, trust rules those who sign with \
+     --identity; or have a route added there to the face of this program)";
+
 /// Why a forwarder of this address may not register a prefix.
 const fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> &'static str {
     let is_of_host = match address {
@@ -257,9 +262,7 @@ const fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> &'
             ""
         };
     }
-    " (over the network prefixes are registered under /localhop/nfd, if `management.localhop_rib` in the \
-     forwarder's configuration allows it: \"any\" lets everybody do so, trust rules those who sign with \
-     --identity; or have a route added there to the face of this program)"
+    HINT_OF_LOCALHOP
 }
 
 /// Reads a name on the command line.

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use ndn_client::{Candidates, ConnectFailure, Family, ForwarderAddress};
 use ndn_management::{ControlParameters, ControlResponse};
-use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
+use ndn_packet::{Data, InterestBuilder, LpPacket, NackReason, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
 use ndn_traffic::io::Endpoint;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::connect::kind_of_connect;
+use super::super::connect::{HINT_OF_LOCALHOP, kind_of_connect};
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
 use super::routes::Routes;
@@ -171,6 +171,13 @@ pub(super) fn register(
 fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAddress) -> Outcome {
     let failed =
         |text: String| Failure::Failed(format!("registering {prefix} at {address}: {text}"));
+    let hint = match address {
+        ForwarderAddress::WebTransport(_) => HINT_OF_LOCALHOP,
+        ForwarderAddress::Unix(_)
+        | ForwarderAddress::Memif(_)
+        | ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. } => "",
+    };
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
     // A session is never that of a local application.
@@ -197,29 +204,44 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
         let mut fds = [PollFd::from_borrowed_fd(endpoint.fd(), PollFlags::IN)];
         let time = Timespec { tv_sec: REPLY_TIMEOUT_S, tv_nsec: 0 };
         match poll(&mut fds, Some(&time)) {
-            Ok(0) => return Err(Failure::NoAnswer(format!("{address} does not answer"))),
+            Ok(0) => return Err(Failure::NoAnswer(format!("{address} does not answer{hint}"))),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error.to_string())),
         }
         endpoint
             .receive(|frame, _| {
                 // An Interest that comes first, for a prefix registered before, is not answered.
-                reply = control_response(frame).or(reply.take());
+                reply = reply_in(frame).or(reply.take());
             })
             .map_err(|error| failed(error.to_string()))?;
     }
     match reply {
-        Some(response) if !response.is_ok() => {
-            Err(failed(format!("{} {}", response.code, response.text)))
+        Some(Reply::Nack(reason)) => {
+            let text = format!("registering {prefix} at {address}: Nack ({reason}){hint}");
+            Err(Failure::NoAnswer(text))
         }
-        _ => Ok(()),
+        Some(Reply::Response(response)) if !response.is_ok() => {
+            Err(failed(format!("{} {}{hint}", response.code, response.text)))
+        }
+        Some(Reply::Response(_)) | None => Ok(()),
     }
 }
 
-fn control_response(frame: &[u8]) -> Option<ControlResponse> {
+/// What comes of a command.
+enum Reply {
+    Response(ControlResponse),
+    /// Nobody takes commands there.
+    Nack(NackReason),
+}
+
+fn reply_in(frame: &[u8]) -> Option<Reply> {
     let packet = LpPacket::parse(frame).ok()?;
+    // There is one Interest that has not been answered: the command.
+    if let Some(reason) = packet.nack() {
+        return Some(Reply::Nack(reason));
+    }
     let data = Data::parse(packet.fragment()?).ok()?;
-    ControlResponse::decode(data.content()?).ok()
+    ControlResponse::decode(data.content()?).ok().map(Reply::Response)
 }
 
 #[cfg(test)]
