@@ -211,6 +211,17 @@ pub fn forwarder_of_host(directory: &Path, host: usize, more: &str) -> String {
     format!("'{}' run --config '{}'", program().display(), path.display())
 }
 
+/// Runs the forwarder of a host again and again: its process is in `forwarder*.pid`, `ended*` says that it has
+/// ended, and `again*` has it start once more.
+#[must_use]
+pub fn looping(host: usize, forwarder: &str) -> String {
+    format!(
+        "while :; do {forwarder} & echo $! > forwarder{host}.new\n\
+         mv forwarder{host}.new forwarder{host}.pid; wait $! || true; touch ended{host}\n\
+         until test -e again{host}; do sleep 0.05; done; rm again{host}; done\n"
+    )
+}
+
 /// The address of a host.
 #[must_use]
 pub fn station(host: usize) -> String {

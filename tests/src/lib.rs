@@ -20,7 +20,7 @@ pub mod wire;
 use std::time::{Duration, Instant};
 
 pub use application::{Application, Received};
-pub use bridge::{Bridge, Script, forwarder_of_host, station};
+pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use forwarder::{Forwarder, Settings};
 pub use peers::{

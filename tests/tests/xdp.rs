@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use namewire_tests::{Bridge, Process, Script, forwarder_of_host, run_to_end, station, wait_until};
+use namewire_tests::{
+    Bridge, Process, Script, forwarder_of_host, looping, run_to_end, station, wait_until,
+};
 use serde_json::Value;
 
 const GROUP: &str = "ether://[01:00:5e:00:17:aa]";
@@ -34,22 +36,17 @@ else:
         os.rename('rounds.new', 'rounds')
 ";
 
-/// Runs the forwarder again and again, each time that a file says so.
-fn looping(directory: &Path, host: usize, driver: &str) -> String {
-    let forwarder = forwarder_of_host(directory, host, &format!("driver = \"{driver}\""));
-    format!(
-        "while :; do {forwarder} & echo $! > forwarder{host}.new; mv forwarder{host}.new forwarder{host}.pid\n\
-         wait $! || true; touch ended{host}\n\
-         until test -e again{host}; do sleep 0.05; done; rm again{host}; done\n"
-    )
+/// Runs a forwarder with this driver again and again.
+fn with_driver(directory: &Path, host: usize, driver: &str) -> String {
+    looping(host, &forwarder_of_host(directory, host, &format!("driver = \"{driver}\"")))
 }
 
 fn by_xdp(directory: &Path, host: usize) -> String {
-    looping(directory, host, "xdp")
+    with_driver(directory, host, "xdp")
 }
 
 fn by_itself(directory: &Path, host: usize) -> String {
-    looping(directory, host, "auto")
+    with_driver(directory, host, "auto")
 }
 
 /// What a command says on a host.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use namewire_tests::{Bridge, Process, Script, program, wait_until};
+use namewire_tests::{Bridge, Process, Script, looping, program, wait_until};
 use serde_json::Value;
 
 /// Beside NDN: TCP and another UDP port, whose echoes are counted in files.
@@ -81,8 +81,8 @@ while not os.path.exists('raw.end'):
     time.sleep(0.01)
 ";
 
-/// Runs a forwarder with UDP again and again, each time that a file says so.
-fn looping(directory: &Path, host: usize, ethernet: &str) -> String {
+/// Runs a forwarder with UDP again and again.
+fn with_udp(directory: &Path, host: usize, ethernet: &str) -> String {
     let text = format!(
         "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.multicast]\nenabled = false\n{ethernet}\n[forwarder]\nworkers = 1\n",
@@ -90,19 +90,13 @@ fn looping(directory: &Path, host: usize, ethernet: &str) -> String {
     );
     let path = directory.join(format!("host{host}.toml"));
     std::fs::write(&path, text).unwrap();
-    format!(
-        "while :; do '{}' run --config '{}' & echo $! > forwarder{host}.new\n\
-         mv forwarder{host}.new forwarder{host}.pid; wait $! || true; touch ended{host}\n\
-         until test -e again{host}; do sleep 0.05; done; rm again{host}; done\n",
-        program().display(),
-        path.display()
-    )
+    looping(host, &format!("'{}' run --config '{}'", program().display(), path.display()))
 }
 
 fn by_xdp(directory: &Path, host: usize) -> String {
     let ethernet = "[listeners.ethernet]\nenabled = true\nring = \"256KiB\"\ndriver = \"xdp\"\n\
                     udp_interfaces = [\"eth*\"]";
-    looping(directory, host, ethernet)
+    with_udp(directory, host, ethernet)
 }
 
 /// Has a running forwarder take UDP on these interfaces.
@@ -116,7 +110,7 @@ fn take_udp_on(bridge: &Bridge, host: usize, interfaces: &str) {
 }
 
 fn by_kernel(directory: &Path, host: usize) -> String {
-    looping(directory, host, "")
+    with_udp(directory, host, "")
 }
 
 /// Does something on a host.

@@ -22,6 +22,7 @@ mod datagram;
 mod ether;
 mod event;
 mod face;
+mod headers;
 mod internal;
 mod leaning;
 mod link;

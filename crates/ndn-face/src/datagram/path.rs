@@ -10,9 +10,7 @@ use ndn_table::FaceIndex;
 use crate::LinkDropReason;
 use crate::datagram::{Channel, ChannelId, DatagramQueue, Destination, Frame, Target};
 use crate::ether::{Port, PortId};
-
-/// Headers that are put together in place: those of IP and UDP, and NDNLPv2's of most frames.
-const HEADERS_SHORT: usize = 192;
+use crate::headers::with_joined;
 
 /// How the datagrams of a UDP face reach its peer without the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,22 +76,14 @@ impl<'a> PortQueue<'a> {
         let mut written = [0; DatagramHeaders::LENGTH_MAX];
         let length = self.headers.write([header, payload], &mut written);
         let length = length.ok_or(LinkDropReason::OverMtu)?;
-        let mut short = [0; HEADERS_SHORT];
-        let long;
-        let headers = if let Some(both) = short.get_mut(..length + header.len()) {
-            both[..length].copy_from_slice(&written[..length]);
-            both[length..].copy_from_slice(header);
-            &*both
-        } else {
-            long = [&written[..length], header].concat();
-            &long
-        };
         let DatagramPath { interface, mac, .. } = *self.path;
         let address = LinkAddress { interface, protocol: self.headers.protocol(), mac };
-        let first_length = headers.len() + payload.len();
-        let frame = Frame { header: headers, payload, handle, first_length };
         let to = Destination { face, target: Target::Link(address) };
-        self.queue.push(to, &frame, pool, bytes_max)
+        with_joined(&written[..length], header, |headers| {
+            let first_length = headers.len() + payload.len();
+            let frame = Frame { header: headers, payload, handle, first_length };
+            self.queue.push(to, &frame, pool, bytes_max)
+        })
     }
 }
 

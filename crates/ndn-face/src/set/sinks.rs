@@ -5,6 +5,7 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{DatagramQueue, Destination, Frame, PortQueue};
 use crate::ether::PortId;
+use crate::headers::with_joined;
 use crate::internal::InternalEnd;
 use crate::memif::MemifTransport;
 use crate::output::OutputQueue;
@@ -49,17 +50,9 @@ impl StreamSink<'_> {
     ) -> Result<(), LinkDropReason> {
         let mut head = [0; HEAD_LENGTH_MAX];
         let length = write_head(Opcode::Binary, header.len() + payload.len(), &mut head);
-        let mut short = [0; 192];
-        let long;
-        let headers = if let Some(both) = short.get_mut(..length + header.len()) {
-            both[..length].copy_from_slice(&head[..length]);
-            both[length..].copy_from_slice(header);
-            &*both
-        } else {
-            long = [&head[..length], header].concat();
-            &long
-        };
-        self.queue.push(headers, payload, handle, self.pool, self.budget, self.bytes_max)
+        with_joined(&head[..length], header, |headers| {
+            self.queue.push(headers, payload, handle, self.pool, self.budget, self.bytes_max)
+        })
     }
 }
 
