@@ -94,6 +94,24 @@ impl Node {
         out
     }
 
+    /// Where the lines of [`Self::children_to_text`] come from.
+    #[must_use]
+    pub fn places_of_lines(&self) -> Vec<(Arc<str>, usize)> {
+        let mut places = Vec::new();
+        self.children.iter().for_each(|child| child.add_places(&mut places));
+        places
+    }
+
+    fn add_places(&self, places: &mut Vec<(Arc<str>, usize)>) {
+        let own = || (Arc::clone(&self.origin), self.line);
+        places.push(own());
+        if !self.children.is_empty() {
+            places.push(own());
+            self.children.iter().for_each(|child| child.add_places(places));
+            places.push(own());
+        }
+    }
+
     fn write(&self, out: &mut String, depth: usize) {
         let indent = "  ".repeat(depth);
         out.push_str(&indent);

@@ -43,6 +43,9 @@ pub enum AuthorizedSigner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privilege(pub Module);
 
+/// How places in rules that are no file of their own are told: `line:3: …`.
+pub const TEXT_ORIGIN: &str = "line";
+
 /// Which signatures are good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustRules {

@@ -30,7 +30,7 @@ mod webtransport;
 
 use std::path::{Path, PathBuf};
 
-pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TrustRules};
+pub use access::{Access, Authorize, AuthorizedSigner, Privilege, TEXT_ORIGIN, TrustRules};
 pub use check::{Contradiction, Remark};
 pub use dpdk::Dpdk;
 pub use error::{ConfigError, Problem};

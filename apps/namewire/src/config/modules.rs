@@ -29,6 +29,16 @@ pub const LOG_LIBRARIES: [&str; 7] =
 pub fn check_module(text: &str) -> Result<(), String> {
     let first = text.split("::").next().unwrap_or_default();
     let is_known = LOG_MODULES.contains(&first) || LOG_LIBRARIES.contains(&first);
+    if let Some(counterpart) = counterpart_of(text) {
+        return Err(match counterpart {
+            Counterpart::Module(ours) => {
+                format!("`{text}` is a module of NFD; here it is {ours} that logs such things")
+            }
+            Counterpart::None(why) => {
+                format!("`{text}` is a module of NFD without a counterpart: {why}")
+            }
+        });
+    }
     match is_module(text) && is_known {
         true => Ok(()),
         false => Err(format!(
@@ -38,6 +48,56 @@ pub fn check_module(text: &str) -> Result<(), String> {
             LOG_LIBRARIES.join(", ")
         )),
     }
+}
+
+/// Where this program logs what a module of NFD, or of ndn-cxx in it, logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counterpart {
+    /// This module of ours.
+    Module(&'static str),
+    /// Nowhere, and why.
+    None(&'static str),
+}
+
+const PACKETS: Counterpart = Counterpart::None(
+    "what becomes of packets is counted (namewire workers, namewire face show) and captured (namewire capture), \
+     not logged",
+);
+const CONTROL: Counterpart = Counterpart::Module("namewire::run::control");
+const ETHERNET: Counterpart = Counterpart::Module("namewire::run::ethernet");
+
+/// That of a module that `nfd --modules` lists, or of one of other versions that is named alike. Names without
+/// a dot are those of NFD, as in its configuration.
+pub(super) fn counterpart_of(module: &str) -> Option<Counterpart> {
+    if let Some(of_library) = module.strip_prefix("ndn.") {
+        return Some(match of_library {
+            "NetworkMonitor" => Counterpart::Module("namewire::run"),
+            "mgmt.Dispatcher" => CONTROL,
+            _ if of_library.starts_with("security.") => {
+                Counterpart::Module("namewire::run::access")
+            }
+            _ => Counterpart::None("it is part of the library that NFD is built on"),
+        });
+    }
+    let name = module.strip_prefix("nfd.").unwrap_or(module);
+    let ends_with = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+    Some(match name {
+        "Main" | "Nfd" => Counterpart::Module("namewire::run"),
+        "PrivilegeHelper" => Counterpart::Module("namewire::run::privileges"),
+        "NetdevBound" => Counterpart::Module("namewire::run::bound"),
+        "MulticastUdpTransport" | "UdpFactory" => Counterpart::Module("namewire::run::multicast"),
+        "AsfProbingModule" | "ContentStore" | "Cs" | "CsPolicy" | "DeadNonceList" | "Fib"
+        | "Forwarder" | "Measurements" | "Pit" | "ProcessNackTraits" => PACKETS,
+        "RibEntry" | "RibService" | "StrategyChoice" | "FaceTable" | "FaceSystem" => CONTROL,
+        _ if name.starts_with("NameTree") || name.starts_with("Lp") => PACKETS,
+        _ if ends_with(&["Strategy", "LinkService"]) => PACKETS,
+        _ if name.contains("Ethernet") => ETHERNET,
+        _ if ends_with(&["Manager", "Authenticator", "FibUpdater", "Rib", "Readvertise"]) => {
+            CONTROL
+        }
+        _ if ends_with(&["ReadvertiseDestination", "Transport", "Channel", "Factory"]) => CONTROL,
+        _ => return None,
+    })
 }
 
 /// Whether a text has the form of a module path, such as `ndn_face` or `ndn_table::fib`.
@@ -51,6 +111,41 @@ fn is_module(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What `nfd --modules` prints, of NFD 24.07 on ndn-cxx 0.9.0.
+    const OF_NFD: &str = "ndn.Face ndn.NetworkMonitor ndn.TcpTransport ndn.UnixTransport ndn.mgmt.Dispatcher \
+        ndn.security.CertificateBundleFetcher ndn.security.CertificateCache ndn.security.CertificateContainer \
+        ndn.security.CertificateFetcher ndn.security.Identity ndn.security.IdentityContainer ndn.security.Key \
+        ndn.security.KeyChain ndn.security.KeyContainer ndn.security.Pib ndn.security.TrustAnchorGroup \
+        ndn.security.ValidationState ndn.security.Validator ndn.security.validator_config.Rule \
+        nfd.AccessStrategy nfd.AsfProbingModule nfd.AsfStrategy nfd.BestRouteStrategy \
+        nfd.CommandAuthenticator nfd.ContentStore nfd.CsPolicy nfd.DeadNonceList nfd.EthernetChannel \
+        nfd.EthernetFactory nfd.EthernetTransport nfd.FaceManager nfd.FaceSystem nfd.FaceTable nfd.FibManager \
+        nfd.FibUpdater nfd.Forwarder nfd.GenericLinkService nfd.InternalClientTransport \
+        nfd.InternalForwarderTransport nfd.LinkService nfd.LpFragmenter nfd.LpReassembler nfd.LpReliability \
+        nfd.Main nfd.MulticastEthernetTransport nfd.MulticastStrategy nfd.MulticastUdpTransport nfd.NameTree \
+        nfd.NameTreeHashtable nfd.NameTreeIterator nfd.NetdevBound nfd.Nfd nfd.NfdRibReadvertiseDestination \
+        nfd.NullTransport nfd.PrivilegeHelper nfd.ProcessNackTraits nfd.RandomStrategy nfd.Readvertise \
+        nfd.ReadvertiseDestination nfd.Rib nfd.RibEntry nfd.RibManager nfd.RibService nfd.SelfLearningStrategy \
+        nfd.Strategy nfd.StrategyChoice nfd.StrategyChoiceManager nfd.TcpChannel nfd.TcpFactory \
+        nfd.TcpTransport nfd.Transport nfd.UdpChannel nfd.UdpFactory nfd.UnicastEthernetTransport \
+        nfd.UnicastUdpTransport nfd.UnixStreamChannel nfd.UnixStreamFactory nfd.UnixStreamTransport";
+
+    #[test]
+    fn every_module_of_nfd_is_known_and_leads_to_one_that_logs() {
+        for module in OF_NFD.split_whitespace() {
+            let Some(counterpart) = counterpart_of(module) else { panic!("{module}") };
+            if let Counterpart::Module(ours) = counterpart {
+                assert_eq!(check_module(ours), Ok(()), "{module}");
+            }
+            let told = check_module(module).unwrap_err();
+            assert!(told.contains("of NFD"), "{told}");
+        }
+        assert_eq!(counterpart_of("FibManager"), Some(CONTROL), "as in its configuration");
+        assert_eq!(counterpart_of("nfd.EthernetTransport"), Some(ETHERNET));
+        assert_eq!(counterpart_of("BestRouteStrategy"), Some(PACKETS));
+        assert_eq!(counterpart_of("namewire::run::control"), None);
+    }
 
     #[test]
     fn modules_that_log_are_known_by_name() {

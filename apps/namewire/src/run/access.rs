@@ -11,7 +11,7 @@ use ndn_security::trust::{AnchorSource, TrustPolicy};
 use ndn_sys::clock;
 use tracing::warn;
 
-use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TrustRules};
+use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TEXT_ORIGIN, TrustRules};
 
 /// Certificates and rules larger than this are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -58,7 +58,7 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
         TrustRules::Any => return Ok(TrustPolicy::accept_all()),
         TrustRules::Nobody => return Ok(TrustPolicy::default()),
         TrustRules::Inline { text, directory } => {
-            (text.clone(), "line".to_owned(), directory.clone())
+            (text.clone(), TEXT_ORIGIN.to_owned(), directory.clone())
         }
         TrustRules::File(path) => {
             let directory = path.parent().unwrap_or(Path::new("")).to_owned();

@@ -20,6 +20,7 @@ use ndn_security::info::{InfoError, Node};
 pub use places::Places;
 
 use super::error::FILE_IS_EMPTY;
+use super::modules::{Counterpart, counterpart_of};
 use super::together::check_depth;
 use super::{
     Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
@@ -236,9 +237,12 @@ impl<'d> Reader<'d> {
                     continue;
                 }
             };
-            match (node.key.as_str(), module_of(&node.key)) {
-                ("default_level", _) => self.config.log.level = level,
-                (_, Some(module)) => {
+            match (node.key.as_str(), counterpart_of(&node.key)) {
+                // The level of all, whatever stands before it.
+                ("default_level", _) if section.children.iter().any(is_of_all) => {}
+                ("default_level" | "nfd.*" | "*", _) => self.config.log.level = level,
+                (_, Some(Counterpart::None(why))) => self.no_effect(node, why),
+                (_, Some(Counterpart::Module(module))) => {
                     let of_module =
                         self.config.log.modules.entry(module.to_owned()).or_insert(level);
                     *of_module = (*of_module).max(level);
@@ -338,21 +342,9 @@ fn with_typed_version(strategy: &Name) -> Name {
     typed
 }
 
-/// Where this program logs what a module of NFD logs.
-fn module_of(module: &str) -> Option<&'static str> {
-    let module = module.strip_prefix("nfd.").unwrap_or(module);
-    let ends_with = |endings: &[&str]| endings.iter().any(|ending| module.ends_with(ending));
-    if ends_with(&["Manager", "Authenticator", "FibUpdater", "Rib", "Readvertise"]) {
-        Some("namewire::run::control")
-    } else if ends_with(&["Transport", "Channel", "Factory", "LinkService", "Face", "FaceSystem"]) {
-        Some("ndn_face")
-    } else if ends_with(&["Strategy", "Forwarder"]) {
-        Some("ndn_forwarding")
-    } else if ends_with(&["Cs", "Pit", "Fib", "DeadNonceList", "NameTree"]) {
-        Some("ndn_table")
-    } else {
-        None
-    }
+/// Whether it is the level of all modules of NFD.
+fn is_of_all(node: &Node) -> bool {
+    matches!(node.key.as_str(), "nfd.*" | "*")
 }
 
 fn seconds(number: u64) -> Duration {

@@ -1,8 +1,10 @@
 //! Where settings stand in an nfd.conf, and what NFD calls them.
 
+use std::sync::Arc;
+
 use ndn_security::info::{InfoError, Node};
 
-use crate::config::Contradiction;
+use crate::config::{Contradiction, TEXT_ORIGIN};
 
 /// Where settings stand that only the machine, or others, show to be wrong.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +19,24 @@ struct Place {
     value: String,
     /// File and line.
     at: InfoError,
+    /// Files and lines of the lines of its text, where it has one.
+    lines: Vec<(Arc<str>, usize)>,
 }
 
 impl Places {
     /// The setting of this key, as a dotted path, is that of the node.
     pub(super) fn add(&mut self, key: &'static str, node: &Node) {
         let (name, value) = (node.key.clone(), node.value.clone());
-        self.0.push(Place { key, name, value, at: node.error("") });
+        self.0.push(Place { key, name, value, at: node.error(""), lines: Vec::new() });
+    }
+
+    /// As [`Self::add`], of rules that were written down as text: what is wrong with a line of it is told as what
+    /// is wrong with that of the file.
+    pub(super) fn add_text(&mut self, key: &'static str, node: &Node, text_of: &Node) {
+        self.add(key, node);
+        if let Some(place) = self.0.last_mut() {
+            place.lines = text_of.places_of_lines();
+        }
     }
 
     /// What is wrong, with file and line and the name of the setting there; of a setting that the file
@@ -37,8 +50,12 @@ impl Places {
         let reason = reason
             .strip_prefix(place.key)
             .map_or(&**reason, |reason| reason.strip_prefix(": ").unwrap_or(reason));
+        let in_text = line_of_text(reason).and_then(|(line, rest)| {
+            let (origin, line) = place.lines.get(line.checked_sub(1)?)?;
+            Some(format!("{origin}:{line}: `{}`: {rest}", place.name))
+        });
         let InfoError { origin, line, .. } = &place.at;
-        format!("{origin}:{line}: `{}`: {reason}", place.name)
+        in_text.unwrap_or_else(|| format!("{origin}:{line}: `{}`: {reason}", place.name))
     }
 
     /// Of several of a key, that which the reason names.
@@ -47,6 +64,12 @@ impl Places {
         let named = |place: &&Place| !place.value.is_empty() && reason.contains(&place.value);
         of_key().find(named).or_else(|| of_key().next())
     }
+}
+
+/// The line of a text of rules that a reason begins with, and the rest of it.
+fn line_of_text(reason: &str) -> Option<(usize, &str)> {
+    let (line, rest) = reason.strip_prefix(TEXT_ORIGIN)?.strip_prefix(':')?.split_once(": ")?;
+    Some((line.parse().ok()?, rest))
 }
 
 #[cfg(test)]
@@ -63,7 +86,7 @@ mod tests {
                     authorize {\n certfile a.cert\n privileges {\n faces\n }\n }\n\
                     authorize {\n certfile b.cert\n privileges {\n cs\n }\n }\n}\n\
                     general {\n user nobody-here\n}\n\
-                    rib {\n localhop_security {\n rule { id x for data }\n }\n}\n";
+                    rib {\n localhop_security {\n rule {\n id x\n for data }\n }\n}\n";
         let places = places(text);
         let told = |key: &'static str, reason: &str| {
             let reason = format!("{key}: {reason}");
@@ -82,5 +105,10 @@ mod tests {
         let taken = told("listeners.unix.path", "/tmp/x.sock exists and is not a socket");
         assert!(taken.starts_with("nfd.conf:3: `path`: /tmp/x.sock exists"), "{taken}");
         assert_eq!(told("control.path", "x"), "nfd.conf: control.path: x");
+        assert_eq!(
+            told("management.localhop_rib", "line:4: no such word"),
+            "nfd.conf:30: `localhop_security`: no such word"
+        );
+        assert!(told("management.localhop_rib", "line:40: x").starts_with("nfd.conf:27: "));
     }
 }

@@ -118,7 +118,8 @@ impl Reader<'_> {
     }
 
     /// Trust rules. As in NFD, an anchor whose file is missing vouches for nobody.
-    fn rules(&mut self, section: &Node) -> TrustRules {
+    fn rules(&mut self, key: &'static str, section: &Node) -> TrustRules {
+        let node = section;
         let mut section = section.clone();
         section.children.retain(|anchor| {
             let Some(file) = missing_file(anchor, self.directory) else { return true };
@@ -126,32 +127,29 @@ impl Reader<'_> {
             self.warn(file, text);
             false
         });
+        self.places.add_text(key, node, &section);
         rules_of(section, self.directory)
     }
 
     pub(super) fn read_rib(&mut self, section: &Node) {
         for node in &section.children {
-            let key = match node.key.as_str() {
-                "localhost_security" => Some("management.localhost_rib"),
-                "localhop_security" => Some("management.localhop_rib"),
-                "prefix_announcement_validation" => Some("management.prefix_announcements"),
-                "auto_prefix_propagate" => Some("management.propagate.enabled"),
-                _ => None,
-            };
-            if let Some(key) = key {
-                self.places.add(key, node);
-            }
             match node.key.as_str() {
                 "localhost_security" => {
-                    self.config.management.access.localhost_rib = self.rules(node)
+                    self.config.management.access.localhost_rib =
+                        self.rules("management.localhost_rib", node);
                 }
                 "localhop_security" => {
-                    self.config.management.access.localhop_rib = self.rules(node)
+                    self.config.management.access.localhop_rib =
+                        self.rules("management.localhop_rib", node);
                 }
                 "prefix_announcement_validation" => {
-                    self.config.management.access.prefix_announcements = self.rules(node);
+                    self.config.management.access.prefix_announcements =
+                        self.rules("management.prefix_announcements", node);
                 }
-                "auto_prefix_propagate" => self.read_propagate(node),
+                "auto_prefix_propagate" => {
+                    self.places.add("management.propagate.enabled", node);
+                    self.read_propagate(node);
+                }
                 "readvertise_nlsr" => {
                     self.config.management.readvertise_nlsr = self.yes_no(node);
                 }

@@ -54,7 +54,7 @@ fn tables_and_logs() {
         "tables { cs_max_packets 100 cs_policy priority_fifo cs_unsolicited_policy admit-local
            strategy_choice { / /localhost/nfd/strategy/multicast }
            network_region { /example/region1 } }
-         log { default_level ALL Forwarder DEBUG FibManager NONE }
+         log { default_level ALL nfd.EthernetFactory DEBUG FibManager NONE ndn.security.Validator WARN }
          forwarder { default_hop_limit 0 }",
     );
     let config = config(&text);
@@ -64,9 +64,21 @@ fn tables_and_logs() {
     assert_eq!(config.tables.network_regions, ["/example/region1".parse::<Name>().unwrap()]);
     assert_eq!(config.strategy_choices.len(), 1);
     assert_eq!(config.log.level, LogLevel::Trace);
-    assert_eq!(config.log.modules["ndn_forwarding"], LogLevel::Debug);
+    assert_eq!(config.log.modules["namewire::run::ethernet"], LogLevel::Debug);
+    assert_eq!(config.log.modules["namewire::run::access"], LogLevel::Warn);
     assert_eq!(config.log.modules["namewire::run::control"], LogLevel::Off);
     assert!(warnings(&text).is_empty());
+}
+
+#[test]
+fn levels_of_all_modules_and_of_those_without_counterpart() {
+    let text =
+        with_unix("log {\n nfd.* DEBUG\n default_level WARN\n Forwarder TRACE\n Nothing INFO\n}");
+    assert_eq!(config(&text).log.level, LogLevel::Debug);
+    let told = warnings(&text);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("`Forwarder` has no effect: what becomes of packets"), "{told:?}");
+    assert!(told[1].contains("`Nothing` has no effect: there is no such module"), "{told:?}");
 }
 
 #[test]
