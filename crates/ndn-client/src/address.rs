@@ -58,9 +58,11 @@ pub enum Family {
 /// Why a forwarder address is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{uri:?} is not a forwarder address: {reason} (examples: unix:///run/nfd/nfd.sock, tcp4://127.0.0.1:6363)"
+    "{place}{uri:?} is not a forwarder address: {reason} (examples: unix:///run/nfd/nfd.sock, tcp4://127.0.0.1:6363)"
 )]
 pub struct AddressError {
+    /// Where it stands, if it does so in a file or in the environment: `/etc/ndn/client.conf:3: `.
+    pub place: String,
     /// The text.
     pub uri: String,
     /// What is wrong.
@@ -71,7 +73,7 @@ impl FromStr for ForwarderAddress {
     type Err = AddressError;
 
     fn from_str(uri: &str) -> Result<Self, AddressError> {
-        let error = |reason| AddressError { uri: uri.to_owned(), reason };
+        let error = |reason| AddressError { place: String::new(), uri: uri.to_owned(), reason };
         let (scheme, rest) = uri.split_once("://").ok_or_else(|| error("it has no scheme"))?;
         if scheme == "unix" {
             if !rest.starts_with('/') {
@@ -211,7 +213,8 @@ impl Candidates {
         let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
         if let Some(uri) = non_empty(TRANSPORT_VARIABLE) {
             let source = AddressSource::Environment;
-            return Ok(Self { addresses: vec![uri.parse()?], source });
+            let address = address_at(&uri, || TRANSPORT_VARIABLE.to_owned())?;
+            return Ok(Self { addresses: vec![address], source });
         }
         let home = non_empty("HOME").map(|home| Path::new(&home).join(".ndn"));
         let directories = CONFIGURATION_DIRECTORIES.iter().map(PathBuf::from);
@@ -220,11 +223,9 @@ impl Candidates {
             let Some(text) = read(&path) else {
                 continue;
             };
-            if let Some(uri) = transport_of_configuration(&text) {
-                return Ok(Self {
-                    addresses: vec![uri.parse()?],
-                    source: AddressSource::File(path),
-                });
+            if let Some((line, uri)) = transport_of_configuration(&text) {
+                let address = address_at(uri, || format!("{}:{line}", path.display()))?;
+                return Ok(Self { addresses: vec![address], source: AddressSource::File(path) });
             }
             break;
         }
@@ -250,16 +251,21 @@ fn usual_sockets(is_root: bool, runtime_directory: Option<&Path>) -> Vec<PathBuf
     sockets
 }
 
-/// The value of `transport` in a `client.conf`: lines `key=value`, comments after `;` or `#`.
-fn transport_of_configuration(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| {
+/// An address that stands at a place.
+fn address_at(uri: &str, place: impl Fn() -> String) -> Result<ForwarderAddress, AddressError> {
+    uri.parse().map_err(|error| AddressError { place: format!("{}: ", place()), ..error })
+}
+
+/// The value of `transport` in a `client.conf`, with its line: lines `key=value`, comments after `;` or `#`.
+fn transport_of_configuration(text: &str) -> Option<(usize, &str)> {
+    (1..).zip(text.lines()).find_map(|(number, line)| {
         let line = line.trim();
         if line.starts_with([';', '#']) {
             return None;
         }
         let (key, value) = line.split_once('=')?;
         let value = value.trim().trim_matches('"');
-        (key.trim() == "transport" && !value.is_empty()).then_some(value)
+        (key.trim() == "transport" && !value.is_empty()).then_some((number, value))
     })
 }
 
@@ -354,12 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_an_error() {
-        let result = Candidates::resolve(
-            |_| None,
-            |path| path.starts_with("/etc").then(|| "transport=nonsense".to_owned()),
-            false,
-        );
-        assert!(result.is_err());
+    fn what_is_no_address_is_told_with_its_place() {
+        let text = "; a comment\n\ntransport=nonsense".to_owned();
+        let file = |path: &Path| path.starts_with("/etc").then(|| text.clone());
+        let error = Candidates::resolve(|_| None, file, false).unwrap_err().to_string();
+        assert!(error.starts_with("/etc/ndn/client.conf:3: \"nonsense\" is not"), "{error}");
+        let variable = |name: &str| (name == TRANSPORT_VARIABLE).then(|| "nothing".to_owned());
+        let error = Candidates::resolve(variable, |_| None, false).unwrap_err().to_string();
+        assert!(error.starts_with("NDN_CLIENT_TRANSPORT: \"nothing\" is not"), "{error}");
+        let given = "neither".parse::<ForwarderAddress>().unwrap_err().to_string();
+        assert!(given.starts_with("\"neither\" is not"), "{given}");
     }
 }

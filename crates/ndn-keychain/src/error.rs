@@ -37,6 +37,9 @@ pub enum KeyChainError {
     /// There is no database yet.
     #[error("{}: there is no key chain yet", .0.display())]
     NoKeyChain(PathBuf),
+    /// The database, or a directory on the way to it, is closed to us.
+    #[error("{}: the key chain cannot be read: no rights for the file, or for a directory on the way to it", .0.display())]
+    NoRights(PathBuf),
     /// Another program holds the database.
     #[error("{}: the key chain is locked by another program", .0.display())]
     Locked(PathBuf),

@@ -52,7 +52,7 @@ impl KeyChain {
     /// Opens the key chain at `locations`.
     ///
     /// # Errors
-    /// `NoKeyChain` to read one that is not there; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
+    /// `NoKeyChain` to read one that is not there, `NoRights` one that we may not; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
     /// `Database`.
     pub fn open(locations: Locations, access: Access) -> Result<Self, KeyChainError> {
         let pib = Pib::open(&locations, access)?;

@@ -1,5 +1,7 @@
 //! The PIB: an SQLite database with the tables of ndn-cxx's `pib-sqlite3`.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +56,16 @@ pub struct CertificateEntry {
     pub wire: Vec<u8>,
 }
 
+/// Whether a database can be read: what SQLite says is the same whatever stands in the way.
+fn look_at(path: &Path) -> Result<(), KeyChainError> {
+    match File::open(path).map_err(|error| (error.kind(), error)) {
+        Ok(_) => Ok(()),
+        Err((ErrorKind::NotFound, _)) => Err(KeyChainError::NoKeyChain(path.to_owned())),
+        Err((ErrorKind::PermissionDenied, _)) => Err(KeyChainError::NoRights(path.to_owned())),
+        Err((_, error)) => Err(KeyChainError::file(path)(error)),
+    }
+}
+
 /// The database.
 #[derive(Debug)]
 pub(crate) struct Pib {
@@ -65,10 +77,12 @@ impl Pib {
     pub(crate) fn open(locations: &Locations, access: Access) -> Result<Self, KeyChainError> {
         let path = locations.pib.clone();
         let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        match (access, path.exists()) {
-            (Access::Read, false) => return Err(KeyChainError::NoKeyChain(path)),
-            (Access::Read, true) => flags |= OpenFlags::SQLITE_OPEN_READ_ONLY,
-            (Access::Write, _) => {
+        match access {
+            Access::Read => {
+                look_at(&path)?;
+                flags |= OpenFlags::SQLITE_OPEN_READ_ONLY;
+            }
+            Access::Write => {
                 if let Some(directory) = path.parent() {
                     create_directory(directory)?;
                 }
