@@ -2,10 +2,16 @@
 //! and open to this user; else nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
 
-use crate::control_socket::{ControlClient, LinkCounters, MemifStatus, Request, WaitingFace};
+use crate::control_socket::{
+    ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
+};
+
+/// How long an explanation may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
     let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
@@ -34,6 +40,20 @@ pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String,
         *sums.entry(reason.clone()).or_default() += count;
     }
     sums
+}
+
+/// How many faces there are and may be.
+pub(super) fn face_limit(endpoint: &Endpoint) -> Option<FaceLimit> {
+    connect(endpoint)?.call(&Request::FaceLimit).ok()
+}
+
+/// Whether the forwarder at this address has as many faces as it may. It is asked for a moment only: it may be
+/// one that hangs.
+pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
+    let ForwarderAddress::Unix(path) = address else { return None };
+    let mut client = ControlClient::connect(&path.with_extension("control.sock")).ok()?;
+    let limit: FaceLimit = client.call_within(&Request::FaceLimit, PATIENCE).ok()?;
+    limit.is_reached().then_some(limit)
 }
 
 /// What the memif listener does, if there is one.

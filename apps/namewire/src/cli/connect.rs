@@ -9,19 +9,28 @@ use ndn_client::{
     CommandError, ConnectFailure, ConnectionState, Endpoint, EndpointOptions, ExpressError,
     ForwarderAddress, OpenError, RegisterError,
 };
-use ndn_packet::Name;
+use ndn_management::status;
+use ndn_packet::{Name, SignatureType};
 use ndn_security::Signer;
 use tokio::sync::watch;
 
+use super::beside;
 use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
 use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
 use crate::config::parse_duration;
+use crate::control_socket::FaceLimit;
 
 /// The forwarder that was reached. A command has one connection, and what may be wrong where there is no
 /// answer depends on its kind.
 static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
+
+/// Whether its commands are signed by a digest only, which shows nobody who signs.
+static BY_DIGEST: OnceLock<bool> = OnceLock::new();
+/// What to do about it where that is not enough.
+const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anybody can: --identity NAME signs \
+    it by a key of your key chain, and `namewire key list` shows which there are)";
 
 /// The state of the connection, if its end has to be waited for.
 static ENDING: OnceLock<watch::Receiver<ConnectionState>> = OnceLock::new();
@@ -65,6 +74,8 @@ impl ConnectOptions {
     }
 
     async fn open_with(&self, command_signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
+        let signature = command_signer.signature_info().signature_type;
+        BY_DIGEST.get_or_init(|| signature == SignatureType::DIGEST_SHA256);
         let options = EndpointOptions {
             address: self.transport.clone(),
             command_signer,
@@ -208,9 +219,38 @@ impl From<ExpressError> for Failure {
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
         let unanswered = matches!(kind_of_command(&error)(String::new()), Failure::NoAnswer(_));
-        let hint = REACHED.get().filter(|_| unanswered).map_or("", hint_of_silence);
+        let hint = match is_forbidden_digest(&error) {
+            true => HINT_OF_DIGEST.to_owned(),
+            false => REACHED.get().filter(|_| unanswered).map(why_silent).unwrap_or_default(),
+        };
         kind_of_command(&error)(format!("{error}{hint}"))
     }
+}
+
+/// What to add to a refusal with this code, where a better signature may be what is missing.
+pub(super) fn hint_of_code(code: u32) -> &'static str {
+    let by_digest = BY_DIGEST.get().is_some_and(|by_digest| *by_digest);
+    if code == status::FORBIDDEN && by_digest { HINT_OF_DIGEST } else { "" }
+}
+
+/// Whether a command was refused that anybody could have sent.
+fn is_forbidden_digest(error: &CommandError) -> bool {
+    matches!(error, CommandError::Refused { code, .. } if !hint_of_code(*code).is_empty())
+}
+
+/// Why the forwarder at this address does not answer, as far as it tells.
+fn why_silent(address: &ForwarderAddress) -> String {
+    let full = beside::is_full(address).map(|limit| format!(" ({})", for_people(&limit)));
+    full.unwrap_or_else(|| hint_of_silence(address).to_owned())
+}
+
+/// A forwarder that has no room, in words.
+pub(super) fn for_people(limit: &FaceLimit) -> String {
+    let FaceLimit { faces, faces_max, .. } = limit;
+    format!(
+        "it has {faces} faces, and may have {faces_max}: it closes new connections until one is gone; \
+         `limits.faces` in its configuration says how many"
+    )
 }
 
 /// Why a forwarder of this address may not answer.
@@ -237,7 +277,8 @@ impl From<RegisterError> for Failure {
         let RegisterError::Command { error: of_command, .. } = &error else {
             return Self::Failed(error.to_string());
         };
-        let hint = REACHED.get().map_or("", |address| hint_of_refusal(address, of_command));
+        let hint = REACHED.get().map(|address| hint_of_refusal(address, of_command));
+        let hint = hint.unwrap_or_default();
         kind_of_command(of_command)(format!("{error}{hint}"))
     }
 }
@@ -248,7 +289,7 @@ pub(super) const HINT_OF_LOCALHOP: &str = " (over the network prefixes are regis
      --identity; or have a route added there to the face of this program)";
 
 /// Why a forwarder of this address may not register a prefix.
-const fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> &'static str {
+fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> String {
     let is_of_host = match address {
         ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) | ForwarderAddress::Tcp { .. } => {
             true
@@ -257,12 +298,14 @@ const fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> &'
     };
     if is_of_host {
         return if matches!(error, CommandError::NoAnswer(_)) {
-            hint_of_silence(address)
+            why_silent(address)
+        } else if is_forbidden_digest(error) {
+            HINT_OF_DIGEST.to_owned()
         } else {
-            ""
+            String::new()
         };
     }
-    HINT_OF_LOCALHOP
+    HINT_OF_LOCALHOP.to_owned()
 }
 
 /// Reads a name on the command line.

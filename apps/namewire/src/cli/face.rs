@@ -10,7 +10,7 @@ use serde_json::json;
 use super::beside;
 use super::connect::block_on;
 use super::failure::{Failure, Outcome};
-use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face};
+use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, refused};
 use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
@@ -202,7 +202,7 @@ async fn create(
             let uri = accepted.uri.or(face.uri);
             report(&ControlParameters { uri, ..accepted }, common, "existed already, updated")
         }
-        _ => Err(Failure::Failed(format!("{canonical}: {} {}", response.code, response.text))),
+        _ => Err(refused(&canonical, &response)),
     }
 }
 

@@ -7,7 +7,7 @@ use ndn_management::{
 };
 use ndn_packet::Name;
 
-use super::connect::ConnectOptions;
+use super::connect::{ConnectOptions, hint_of_code};
 use super::failure::{Failure, Outcome};
 use super::resolve::canonical;
 
@@ -151,11 +151,17 @@ pub(super) async fn find_or_create_face(
             // 409: there is one, and the body tells which.
             match (face_id, response.code) {
                 (Some(face_id), 200 | 409) => Ok(face_id),
-                _ => Err(Failure::Failed(format!("{uri}: {} {}", response.code, response.text))),
+                _ => Err(refused(&uri, &response)),
             }
         }
         FaceArgument::Uri(_) => Ok(find_face(endpoint, argument).await?.properties.face_id),
     }
+}
+
+/// A refusal of a command about something.
+pub(super) fn refused(what: &dyn std::fmt::Display, response: &ControlResponse) -> Failure {
+    let ControlResponse { code, text, .. } = response;
+    Failure::Failed(format!("{what}: {code} {text}{}", hint_of_code(*code)))
 }
 
 /// The full name of a strategy: `multicast` stands for `/localhost/nfd/strategy/multicast`.

@@ -12,6 +12,18 @@ pub(super) fn note(text: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Why packets were dropped, for people: programs read the name that counters have.
+pub(super) fn reason_in_words(reason: &str) -> String {
+    match reason {
+        "down" => "without a connection".to_owned(),
+        "over_mtu" => "too long for the link".to_owned(),
+        "no_buffer" => "without packet memory".to_owned(),
+        "send_error" => "refused by the kernel".to_owned(),
+        "no_next_hop" => "without a next hop".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
 /// Rows under headings, the columns as wide as they need to be, or as a terminal has room for.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -215,6 +227,7 @@ mod tests {
 
     #[test]
     fn amounts_are_easy_to_read() {
+        assert_eq!(reason_in_words("too_many_fragments"), "too many fragments");
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1 234 567");

@@ -38,6 +38,9 @@ async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
     if !matches!(address, ForwarderAddress::Unix(_)) {
         return None;
     }
+    if let Some(limit) = beside::is_full(address) {
+        return Some(format!("the forwarder has no room: {}", super::connect::for_people(&limit)));
+    }
     let management = endpoint.management();
     if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
         return None;

@@ -14,8 +14,8 @@ use crate::run::Plan;
 /// Run the forwarder
 ///
 /// Without any option it listens on its Unix socket (/run/nfd/nfd.sock for root, otherwise
-/// $XDG_RUNTIME_DIR/nfd/nfd.sock; without that variable, --socket has to name one) and on UDP and TCP
-/// port 6363. SIGTERM or Ctrl-C ends it; SIGHUP
+/// $XDG_RUNTIME_DIR/nfd/nfd.sock; without that variable it is root's again, whose directory has to be
+/// writable for you, or --socket names another) and on UDP and TCP port 6363. SIGTERM or Ctrl-C ends it; SIGHUP
 /// makes it read its configuration file again.
 /// Options override the configuration file; `namewire config sample` explains every setting.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

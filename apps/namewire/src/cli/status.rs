@@ -13,8 +13,8 @@ use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
 use crate::control_socket::{
-    ControlClient, LinkCounters, LinkDown, MemifStatus, Request, Statistics, WaitingFace,
-    WorkerStatistics,
+    ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, Request, Statistics,
+    WaitingFace, WorkerStatistics,
 };
 
 /// Show the state of a forwarder: version, tables, counters
@@ -47,6 +47,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             discarded: beside::discarded(&links),
             waiting: beside::waiting_faces(&endpoint),
             memif: beside::memif(&endpoint),
+            limit: beside::face_limit(&endpoint).unwrap_or_default(),
         };
         if options.json { found.print_json() } else { found.print() }
     })
@@ -65,6 +66,8 @@ struct Found {
     waiting: Vec<WaitingFace>,
     /// The memif listener, if there is one.
     memif: Option<MemifStatus>,
+    /// How many faces there may be.
+    limit: FaceLimit,
     /// Faces that stay and are down.
     down: Vec<DownFace>,
 }
@@ -103,8 +106,17 @@ fn blocks_to_mebibytes(blocks: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a size for people")]
 fn memif_for_people(memif: &MemifStatus) -> String {
     let MemifStatus { clients, memory_bytes, memory_bytes_max, refused, .. } = memif;
+    let in_words = |reason: &str| match reason {
+        "no_secret" => "refused without a secret".to_owned(),
+        "wrong_secret" => "refused with a wrong secret".to_owned(),
+        "taken" => "refused as their interface is taken".to_owned(),
+        "no_memory" => "refused for want of memory".to_owned(),
+        "left" => "left before they had a face".to_owned(),
+        other => format!("refused: {}", other.replace('_', " ")),
+    };
     let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let refused = refused.iter().map(|(reason, count)| format!("; {} {reason}", grouped(*count)));
+    let refused =
+        refused.iter().map(|(reason, count)| format!("; {} {}", grouped(*count), in_words(reason)));
     format!(
         "{}, with {} of {}{}",
         grouped(*clients),
@@ -114,6 +126,20 @@ fn memif_for_people(memif: &MemifStatus) -> String {
     )
 }
 
+/// Who got no face, if there are such.
+fn refused_for_people(limit: &FaceLimit, workers: &[WorkerStatistics]) -> Option<String> {
+    let peers: u64 = workers.iter().map(|one| one.refused_peers).sum();
+    let full = limit.is_reached().then(|| "nobody else gets a face now".to_owned());
+    let connections = (limit.refused > 0).then(|| {
+        let FaceLimit { faces_max, refused, .. } = limit;
+        format!("{} connections, as there were {faces_max} faces (limits.faces)", grouped(*refused))
+    });
+    let peers =
+        (peers > 0).then(|| format!("{} datagrams of peers without a face", grouped(peers)));
+    let told: Vec<String> = [connections, peers, full].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn per_call(frames: u64, calls: u64) -> f64 {
     frames as f64 / calls.max(1) as f64
@@ -121,7 +147,8 @@ fn per_call(frames: u64, calls: u64) -> f64 {
 
 impl Found {
     fn print(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, down } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, limit, down } =
+            self;
         let counters = &status.counters;
         let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
         let pair = |received: u64, sent: u64| {
@@ -166,9 +193,13 @@ impl Found {
                 ),
             ));
         }
+        if let Some(refused) = refused_for_people(limit, workers) {
+            fields.push(("refused", refused));
+        }
         if !discarded.is_empty() {
-            let reasons =
-                discarded.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+            let reasons = discarded.iter().map(|(reason, count)| {
+                format!("{} {}", grouped(*count), output::reason_in_words(reason))
+            });
             fields.push(("discarded by faces", reasons.collect::<Vec<_>>().join(", ")));
         }
         if let Some(memif) = memif {
@@ -190,7 +221,8 @@ impl Found {
     }
 
     fn print_json(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, down } = self;
+        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, limit, down } =
+            self;
         let counters = &status.counters;
         Ok(output::print_json(&json!({
             "version": status.version,
@@ -218,6 +250,7 @@ impl Found {
             "discarded_by_faces": discarded,
             "waiting_faces": waiting,
             "memif": memif,
+            "face_limit": limit,
             "down_faces": down.iter().map(|DownFace { face_id, remote_uri, down }| json!({
                 "face_id": face_id,
                 "remote_uri": remote_uri,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::connect::{block_on, name};
 use super::failure::{Failure, Outcome};
-use super::manage::{CommonOptions, accepted, command, strategy_name};
+use super::manage::{CommonOptions, accepted, command, refused, strategy_name};
 use super::output::{self, Table};
 
 /// What the protocol answers where there is no such strategy.
@@ -151,8 +151,7 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
         )));
     }
     if !response.is_ok() {
-        let (code, text) = (response.code, response.text);
-        return Err(Failure::Failed(format!("the forwarder refused: {code} {text}")));
+        return Err(refused(&"the forwarder refused", &response));
     }
     let accepted = accepted(&response)?;
     let strategy = accepted.strategy.as_ref().unwrap_or(strategy);

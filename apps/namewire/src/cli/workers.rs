@@ -220,7 +220,9 @@ fn print(workers: &[Interval]) -> Outcome {
     for (number, worker) in workers.iter().enumerate() {
         let drops = worker.drops();
         if !drops.is_empty() {
-            let drops = drops.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count)));
+            let drops = drops.iter().map(|(reason, count)| {
+                format!("{} {}", grouped(*count), output::reason_in_words(reason))
+            });
             let drops = drops.collect::<Vec<_>>().join(", ");
             output::print_line(&format!("worker {number} dropped: {drops}"))?;
         }

@@ -69,7 +69,19 @@ impl ControlClient {
         } else {
             Duration::ZERO
         };
-        self.reader.get_ref().set_read_timeout(Some(PATIENCE + takes))?;
+        self.call_within(request, PATIENCE + takes)
+    }
+
+    /// As [`Self::call`], for those who have no time.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn call_within<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<T, ControlError> {
+        self.reader.get_ref().set_read_timeout(Some(patience))?;
         let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
         line.push(b'\n');
         self.reader.get_mut().write_all(&line)?;

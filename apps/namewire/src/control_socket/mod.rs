@@ -16,8 +16,8 @@ mod service_times;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, InterestStatistics, LinkCounters, LinkDown, LogLevels, MemifStatus,
-    QueueStatistics, Request, Statistics, Version, WaitingFace, WebTransportStatus,
+    Dispatch, DispatchEntry, FaceLimit, InterestStatistics, LinkCounters, LinkDown, LogLevels,
+    MemifStatus, QueueStatistics, Request, Statistics, Version, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
 pub use server::{

@@ -39,6 +39,9 @@ pub enum Request {
     /// Faces that are to be there and are being made, or made again: answered with [`WaitingFace`]s.
     #[serde(rename = "faces.waiting")]
     WaitingFaces,
+    /// How many faces there are, and may be: answered with [`FaceLimit`].
+    #[serde(rename = "faces.limit")]
+    FaceLimit,
     /// What the WebTransport listener does: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,
@@ -96,6 +99,25 @@ pub struct WaitingFace {
     pub last_failure: Option<String>,
     /// Milliseconds until the next attempt; none while one is under way.
     pub next_attempt_ms: Option<u64>,
+}
+
+/// How many faces there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaceLimit {
+    /// Now.
+    pub faces: u64,
+    /// As many as there may be.
+    pub faces_max: u64,
+    /// Connections that were closed because there were as many.
+    pub refused: u64,
+}
+
+impl FaceLimit {
+    /// Whether nobody else gets a face.
+    #[must_use]
+    pub const fn is_reached(&self) -> bool {
+        self.faces >= self.faces_max
+    }
 }
 
 /// The memif listener.

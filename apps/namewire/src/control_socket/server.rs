@@ -18,8 +18,8 @@ use ndn_sys::stream::set_socket_mode;
 use serde_json::Value;
 
 use super::protocol::{
-    Dispatch, LINE_LEN_MAX, LinkCounters, LogLevels, MemifStatus, Request, Response, Statistics,
-    Version, WaitingFace, WebTransportStatus,
+    Dispatch, FaceLimit, LINE_LEN_MAX, LinkCounters, LogLevels, MemifStatus, Request, Response,
+    Statistics, Version, WaitingFace, WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -64,6 +64,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String>;
+
+    /// How many faces there are, and may be.
+    ///
+    /// # Errors
+    /// Why not.
+    fn face_limit(&self) -> Result<FaceLimit, String>;
 
     /// What the memif listener does.
     ///
@@ -357,6 +363,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
         },
         Request::WaitingFaces => match handler.waiting_faces() {
             Ok(faces) => serde_json::to_value(faces),
+            Err(reason) => return Response::Error(reason),
+        },
+        Request::FaceLimit => match handler.face_limit() {
+            Ok(limit) => serde_json::to_value(limit),
             Err(reason) => return Response::Error(reason),
         },
         Request::Memif => match handler.memif() {

@@ -45,6 +45,10 @@ impl Handler for Recorder {
         Ok(vec![WaitingFace { face_id: Some(301), ..WaitingFace::default() }])
     }
 
+    fn face_limit(&self) -> Result<FaceLimit, String> {
+        Ok(FaceLimit { faces: 7, faces_max: 8, refused: 9 })
+    }
+
     fn memif(&self) -> Result<MemifStatus, String> {
         Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
     }

@@ -15,7 +15,7 @@ use ndn_table::Timestamp;
 
 use crate::capture::{CaptureFilter, CapturedPacket};
 use crate::control_socket::{
-    CaptureStream, Dispatch, DispatchAction, Handler, InterestStatistics, LinkCounters,
+    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, InterestStatistics, LinkCounters,
     MemifStatus, QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
@@ -66,6 +66,8 @@ pub(super) enum OperatorRequest {
     Trace(bool),
     /// What the WebTransport listener does.
     WebTransport(SyncSender<WebTransportStatus>),
+    /// How many faces there are.
+    FaceLimit(SyncSender<FaceLimit>),
     /// What the memif listener does.
     Memif(SyncSender<MemifStatus>),
     /// Faces that are being made.
@@ -230,6 +232,10 @@ impl Handler for Operator {
 
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
         self.ask(OperatorRequest::WebTransport)
+    }
+
+    fn face_limit(&self) -> Result<FaceLimit, String> {
+        self.ask(OperatorRequest::FaceLimit)
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {

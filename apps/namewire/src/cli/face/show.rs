@@ -195,8 +195,9 @@ pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
             fields.push(("reliability", text));
         }
         fields.push(("congestion marks", grouped(link.out_marks)));
-        let drops =
-            link.drops.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+        let drops = link.drops.iter().map(|(reason, count)| {
+            format!("{} {}", grouped(*count), output::reason_in_words(reason))
+        });
         let drops = drops.collect::<Vec<_>>().join(", ");
         fields.push(("discarded", if drops.is_empty() { "none".to_owned() } else { drops }));
     }

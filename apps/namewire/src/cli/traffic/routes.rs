@@ -13,6 +13,7 @@ use ndn_packet::Name;
 use tokio::sync::oneshot;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::manage::refused;
 use super::super::output;
 
 /// How long the forwarder keeps a route that nobody renews.
@@ -162,9 +163,8 @@ async fn make(management: &Management, targets: &mut [Target]) -> Outcome {
         let found = matches!(response.code, status::OK | status::CONFLICT)
             .then(|| response.parameters().ok().and_then(|found| found.face_id))
             .flatten();
-        *face_id = Some(found.ok_or_else(|| {
-            Failure::Failed(format!("no face to {local}: {} {}", response.code, response.text))
-        })?);
+        *face_id =
+            Some(found.ok_or_else(|| refused(&format_args!("no face to {local}"), &response))?);
         for prefix in prefixes.iter() {
             let expiration_ms = u64::try_from(EXPIRATION.as_millis()).unwrap_or(u64::MAX);
             let parameters = ControlParameters {

@@ -13,6 +13,7 @@ use ndn_sys::stream::{self, AcceptError};
 use tracing::{debug, error, info, warn};
 
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
+use crate::control_socket::FaceLimit;
 use crate::run::addresses::{self, NoAddress, words};
 use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
@@ -35,10 +36,7 @@ impl Control {
             match listener.socket.accept() {
                 Ok(accepted) => {
                     if self.faces.len() >= self.config.limits.faces {
-                        warn!(
-                            limit = self.config.limits.faces,
-                            "a connection was closed: there are as many faces as there may be"
-                        );
+                        self.full.connection_refused(now, self.config.limits.faces);
                         continue;
                     }
                     let scope = listener.local.scope(accepted.peer);
@@ -73,11 +71,11 @@ impl Control {
                 }
                 Err(AcceptError::WouldBlock) => break,
                 Err(AcceptError::DescriptorsExhausted) => {
-                    warn!("a connection was closed: no file descriptors are left");
+                    self.full.no_descriptor(now);
                     is_exhausted = true;
                 }
                 Err(AcceptError::NoResources(error)) => {
-                    warn!(%error, "a connection has to wait");
+                    self.full.no_memory(now, &error);
                     is_exhausted = true;
                     break;
                 }
@@ -102,6 +100,15 @@ impl Control {
         }
         for stream in sharing {
             self.begin_memif(now, stream, at);
+        }
+    }
+
+    /// How many faces there are and may be.
+    pub(super) fn face_limit(&self) -> FaceLimit {
+        FaceLimit {
+            faces: self.faces.len() as u64,
+            faces_max: self.config.limits.faces as u64,
+            refused: self.full.refused(),
         }
     }
 

@@ -36,7 +36,11 @@ impl Control {
                 self.serve_others(now, ticket, face_id);
             }
             Event::FaceRefused { ticket, face_id, error } => {
-                warn!(face_id, %error, "a face was not made");
+                match ticket {
+                    // One of many that connect: they may have been quicker than this thread could count.
+                    None => self.full.face_refused(now, face_id, &error),
+                    Some(_) => warn!(face_id, %error, "a face was not made"),
+                }
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
                 let text = format!("Face creation failed: {}", addresses::words(&error));

@@ -54,7 +54,7 @@ use tracing::{info, warn};
 use connecting::ConnectingFaces;
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
-use refusals::Refusals;
+use refusals::{FullHouse, Refusals};
 use replies::Replies;
 use setup::internal_face;
 pub(super) use setup::{management, propagate};
@@ -173,6 +173,8 @@ pub(super) struct Control {
     /// Faces of TCP peers from elsewhere.
     strangers: Strangers<u64>,
     refused_peers: Refusals,
+    /// Those that come while there are as many faces as there may be.
+    full: FullHouse,
     balance: BalanceSchedule,
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
@@ -243,6 +245,7 @@ impl Control {
             refusals: Refusals::default(),
             strangers: Strangers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
+            full: FullHouse::default(),
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),

@@ -29,6 +29,11 @@ impl Control {
                     let _ = answer.send(self.webtransport_status());
                     continue;
                 }
+                OperatorRequest::FaceLimit(answer) => {
+                    // Whoever asked may be gone by now.
+                    let _ = answer.send(self.face_limit());
+                    continue;
+                }
                 OperatorRequest::Memif(answer) => {
                     // Whoever asked may be gone by now.
                     let _ = answer.send(self.memif_status());

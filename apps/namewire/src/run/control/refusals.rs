@@ -1,5 +1,6 @@
 //! The log of management commands and of connections: refused ones are warnings, so many a second.
 
+use std::io;
 use std::net::SocketAddr;
 
 use ndn_management::{Handled, Now};
@@ -9,6 +10,8 @@ use tracing::{debug, warn};
 /// Refusals that are told each second; the others are counted.
 const PER_SECOND: u32 = 10;
 const SECOND_NS: u64 = 1_000_000_000;
+/// How often it is told that nobody else gets a face: applications try again and again.
+const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
 
 /// Keeps a flood of refused commands from becoming a flood of lines.
 #[derive(Debug, Default)]
@@ -19,8 +22,8 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether one more may be told now, and how many were not since the last one that was.
-    fn admit(&mut self, now_ns: u64) -> Option<u64> {
+    /// Whether one more may be told now, and how many were not since the last one that was, if any.
+    fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
         let second = now_ns / SECOND_NS;
         if second != self.second {
             (self.second, self.told) = (second, 0);
@@ -30,7 +33,7 @@ impl Refusals {
             return None;
         }
         self.told += 1;
-        Some(std::mem::take(&mut self.untold))
+        Some(take_untold(&mut self.untold))
     }
 
     /// Logs that a connection was closed, because there are as many faces of its peer as there may
@@ -71,7 +74,7 @@ impl Refusals {
             Handled::Refused { verb, signer, code, reason } => {
                 if let Some(untold) = self.admit(now.monotonic_ns) {
                     warn!(face_id, %verb, signer, code, reason, "management command refused");
-                    if untold > 0 {
+                    if let Some(untold) = untold {
                         warn!(untold, "more management commands were refused before");
                     }
                 }
@@ -84,6 +87,68 @@ impl Refusals {
     }
 }
 
+/// Connections that come while there is no room for them.
+#[derive(Debug, Default)]
+pub(super) struct FullHouse {
+    refused: u64,
+    untold: u64,
+    quiet_until_ns: u64,
+}
+
+impl FullHouse {
+    /// Connections that were closed because there are as many faces as there may be.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Logs that a connection was closed, because there are as many faces as there may be.
+    pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
+        self.refused += 1;
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(
+                limit,
+                untold, "a connection was closed: there are as many faces as there may be"
+            );
+        }
+    }
+
+    /// Logs that a connection has become no face after all.
+    pub(super) fn face_refused(&mut self, now: Now, face_id: u64, error: &io::Error) {
+        self.refused += 1;
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(face_id, %error, untold, "a face was not made");
+        }
+    }
+
+    /// Logs that a connection was closed for want of a file descriptor.
+    pub(super) fn no_descriptor(&mut self, now: Now) {
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(untold, "a connection was closed: no file descriptors are left");
+        }
+    }
+
+    /// Logs that the kernel has no memory for connections.
+    pub(super) fn no_memory(&mut self, now: Now, error: &io::Error) {
+        if let Some(untold) = self.admit(now.monotonic_ns) {
+            warn!(%error, untold, "a connection has to wait");
+        }
+    }
+
+    /// As [`Refusals::admit`], for one line in so many seconds.
+    fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
+        if now_ns < self.quiet_until_ns {
+            self.untold += 1;
+            return None;
+        }
+        self.quiet_until_ns = now_ns + FULL_PAUSE_NS;
+        Some(take_untold(&mut self.untold))
+    }
+}
+
+fn take_untold(untold: &mut u64) -> Option<u64> {
+    Some(std::mem::take(untold)).filter(|untold| *untold > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +158,17 @@ mod tests {
         let mut refusals = Refusals::default();
         let told = (0..1000).filter(|_| refusals.admit(5 * SECOND_NS).is_some()).count();
         assert_eq!(told, 10);
-        assert_eq!(refusals.admit(6 * SECOND_NS), Some(990));
-        assert_eq!(refusals.admit(6 * SECOND_NS), Some(0));
+        assert_eq!(refusals.admit(6 * SECOND_NS), Some(Some(990)));
+        assert_eq!(refusals.admit(6 * SECOND_NS), Some(None));
+    }
+
+    #[test]
+    fn that_there_is_no_room_is_told_every_ten_seconds() {
+        let mut full = FullHouse::default();
+        let mut lines = Vec::new();
+        for second in 0..25 {
+            lines.extend((0..20).filter_map(|_| full.admit(second * SECOND_NS)));
+        }
+        assert_eq!(lines, [None, Some(199), Some(199)]);
     }
 }

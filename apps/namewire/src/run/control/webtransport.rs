@@ -4,7 +4,7 @@ use ndn_dataplane::Command;
 use ndn_face::{FaceUri, Persistency};
 use ndn_management::{Now, status};
 use ndn_webtransport::{Accepted, Identity, Target};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::Control;
 use crate::run::destinations::Destinations;
@@ -55,11 +55,7 @@ impl Control {
     /// Makes a face, or closes the session by dropping its stream.
     fn session_accepted(&mut self, now: Now, session: Accepted) {
         if self.faces.len() >= self.config.limits.faces {
-            warn!(
-                limit = self.config.limits.faces,
-                "a WebTransport session was closed: there are as many faces as there may be"
-            );
-            return;
+            return self.full.connection_refused(now, self.config.limits.faces);
         }
         let peer = session.remote;
         if !self.strangers.has_room(peer.ip()) {

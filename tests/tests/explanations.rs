@@ -1,0 +1,140 @@
+//! What commands say of limits, rights and files that stand in the way.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use namewire_tests::{Settings, program, run_to_end, wait_until};
+
+/// A user that is nobody's.
+const NOBODY: u32 = 65_534;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The program with a home of its own, and nothing else that names a forwarder or a key chain.
+fn at_home(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).env("HOME", home);
+    for variable in ["NDN_CLIENT_TRANSPORT", "NDN_CLIENT_PIB", "NDN_CLIENT_TPM"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+#[test]
+fn a_forwarder_without_room_is_told_as_that() {
+    let settings = Settings::new().toml("[limits]\nfaces = 3\nfaces_per_peer = 1\n");
+    let forwarder = settings.start();
+    // The face of management is one.
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(forwarder.connect());
+        let known = held.len() + 1;
+        wait_until("its face", || {
+            let client = forwarder.socket().with_extension("control.sock");
+            (faces(&client) == known).then_some(())
+        });
+    }
+    let status = forwarder.run(&["status"]);
+    assert!(!status.status.success(), "{status:?}");
+    assert!(said(&status).contains("it has 3 faces, and may have 3"), "{}", said(&status));
+    assert!(!said(&status).contains("busy"), "{}", said(&status));
+    // Each attempt of its was refused, some twenty a second for ten seconds.
+    let log = forwarder.process.stderr();
+    let lines = log.lines().filter(|line| line.contains("as many faces as there may be")).count();
+    assert!((1..=3).contains(&lines), "{lines} lines:\n{log}");
+    drop(held);
+    let after = wait_until("room", || {
+        let status = forwarder.run(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
+        Some(status["face_limit"].clone())
+    });
+    assert_eq!(after["faces_max"], 3, "{after}");
+    assert!(after["refused"].as_u64() > Some(10), "{after}");
+    let told = forwarder.output(&["status"]);
+    assert!(told.contains("connections, as there were 3 faces (limits.faces)"), "{told}");
+}
+
+/// How many faces a forwarder tells of on its control socket.
+fn faces(control: &Path) -> usize {
+    use std::io::{BufRead, BufReader, Write};
+    let mut stream = UnixStream::connect(control).unwrap();
+    stream.write_all(b"{\"method\":\"faces.limit\"}\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    usize::try_from(answer["result"]["faces"].as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let absent = run_to_end(at_home(home.path(), &["key", "list"]));
+    assert!(said(&absent).contains("there is no key chain yet"), "{}", said(&absent));
+    let made = run_to_end(at_home(home.path(), &["key", "gen", "/of/another"]));
+    assert!(made.status.success(), "{}", said(&made));
+    let is_root = rustix::process::geteuid().is_root();
+    let directory = home.path().join(".ndn");
+    for closed in [directory.clone(), directory.join("pib.db")] {
+        let before = std::fs::metadata(&closed).unwrap().permissions();
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+        let mut command = at_home(home.path(), &["key", "list"]);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let refused = run_to_end(command);
+        assert!(!refused.status.success(), "{refused:?}");
+        let said = said(&refused);
+        assert!(said.contains("no rights") && said.contains("pib.db"), "{closed:?}: {said}");
+        std::fs::set_permissions(&closed, before).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_anybody_could_have_signed_is_told_what_to_sign_with() {
+    let home = tempfile::tempdir().unwrap();
+    let certificate = run_to_end(at_home(home.path(), &["key", "gen", "/operator"]));
+    assert!(certificate.status.success(), "{}", said(&certificate));
+    let file = home.path().join("operator.cert");
+    std::fs::write(&file, certificate.stdout).unwrap();
+    let forwarder = Settings::new()
+        .udp()
+        .toml(&format!(
+            "[[management.authorizations]]\ncertificate = \"{}\"\nprivileges = [\"faces\"]\n",
+            file.display()
+        ))
+        .start();
+    let create = |more: &[&str]| {
+        let create = [&["face", "create", "udp4://127.0.0.1:9"], more].concat();
+        let mut command = at_home(home.path(), &create);
+        command.env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+        run_to_end(command)
+    };
+    let refused = create(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let complaint = said(&refused);
+    assert!(complaint.contains("403") && complaint.contains("digest only"), "{complaint}");
+    assert!(complaint.contains("--identity NAME"), "{complaint}");
+    let made = create(&["--identity", "/operator"]);
+    assert!(made.status.success(), "{}", said(&made));
+}
+
+#[test]
+fn what_client_conf_says_of_the_forwarder_is_told_with_its_line() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join(".ndn");
+    std::fs::create_dir(&directory).unwrap();
+    let file = directory.join("client.conf");
+    std::fs::write(&file, "; where it is\ntransport=nfd.sock\n").unwrap();
+    let refused = run_to_end(at_home(home.path(), &["status"]));
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let place = format!("{}:2: ", file.display());
+    assert!(said(&refused).contains(&place), "{}", said(&refused));
+}
