@@ -19,6 +19,9 @@ const RING: usize = 128 + 8 * 16;
 const COOKIE: u32 = 0x3E3_1F20;
 const VERSION: u16 = 0x200;
 
+/// What is sent.
+static LONGEST: [u8; 40_000] = [7; 40_000];
+
 thread_local! {
     /// Making one takes longer than all the rest.
     static INTERRUPTER: RefCell<Option<Interrupter>> = const { RefCell::new(None) };
@@ -108,6 +111,7 @@ fn small() -> ClientOptions {
 
 /// Takes and sends something, whatever the memory holds.
 fn use_rings(link: &mut Link) -> Option<()> {
+    // Longer than a piece, shorter than some chains.
     let mut buffer = [0; 1500];
     for receiver in &mut link.receivers {
         // A ring holds no more than its descriptors.
@@ -126,7 +130,10 @@ fn use_rings(link: &mut Link) -> Option<()> {
         }
         let interrupter = interrupter.as_mut()?;
         for sender in &mut link.senders {
-            let _ = sender.send(&[b"header", &[7; 700]]).ok()?;
+            // In one buffer, in several, and longer than any ring of them.
+            for length in [3, 700, 9000, 40_000] {
+                let _ = sender.send(&[b"header", &LONGEST[..length]]).ok()?;
+            }
             sender.publish(interrupter).ok()?;
         }
         Some(())

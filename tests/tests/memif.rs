@@ -136,12 +136,29 @@ fn a_file_goes_through_dpdk() {
     if !skip_unless_found("dpdk-testpmd") {
         return;
     }
+    // Each segment takes four buffers: as many fragments, or one frame in them. There are frames of the fetcher, too.
+    let least = SMALL_BYTES.div_ceil(8000) as u64;
+    let Some(fragments) = frames_through_dpdk("") else { return };
+    assert!(fragments > 4 * least, "{fragments}");
+    let Some(frames) = frames_through_dpdk("chains = true\n") else { return };
+    assert!((least..4 * least).contains(&frames), "{frames}, and {fragments} fragments");
+}
+
+/// Frames that the workers have received, on all faces.
+fn received_frames(forwarder: &Forwarder) -> u64 {
+    let status = forwarder.json(&["status"]);
+    let workers = status["workers"].as_array().unwrap().iter();
+    workers.map(|worker| worker["received_frames"].as_u64().unwrap()).sum()
+}
+
+/// How many frames a file comes in through DPDK, with these settings of memif at both ends.
+fn frames_through_dpdk(settings: &str) -> Option<u64> {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
     let secret = |socket: &Path, secret: &str| {
         format!("[[memif_secrets]]\nsocket = {:?}\nsecret = {secret:?}\n", socket.to_str().unwrap())
     };
-    let mut producing = listening(&first).toml(&secret(&first, SECRET)).start();
+    let mut producing = listening(&first).toml(settings).toml(&secret(&first, SECRET)).start();
     let bytes = noise(5, SMALL_BYTES);
     let _serving = serve(&producing, &producing.unix(), &bytes);
     let mut testpmd = testpmd(&first, &second, SECRET, directory.path());
@@ -158,10 +175,13 @@ fn a_file_goes_through_dpdk() {
         (is_connected && second.exists()).then_some(())
     });
     if is_refused {
-        return skip(&format!("DPDK cannot start here: {}", testpmd.stderr()));
+        skip(&format!("DPDK cannot start here: {}", testpmd.stderr()));
+        return None;
     }
     let remote = format!("memif://{}/0", second.display());
-    let toml = format!("[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}\n");
+    let toml = format!(
+        "[listeners.memif]\n{settings}[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}\n"
+    );
     // DPDK says why it does not want us.
     for (said, answer) in [("", "Secret required"), ("swordfisch", "Incorrect secret")] {
         let wrong = if said.is_empty() { String::new() } else { secret(&second, said) };
@@ -173,7 +193,10 @@ fn a_file_goes_through_dpdk() {
     let mut consuming = Settings::new().toml(&toml).toml(&secret(&second, SECRET)).start();
     let face = (remote, "non-local".to_owned());
     wait_until("our face as a client", || remotes(&consuming).contains(&face).then_some(()));
+    let before = received_frames(&consuming);
     assert!(fetch(&consuming, &consuming.unix()) == bytes, "the file is another one");
+    let frames = received_frames(&consuming) - before;
     producing.assert_healthy();
     consuming.assert_healthy();
+    Some(frames)
 }

@@ -24,7 +24,11 @@ pub(crate) const BUFFER_LENGTH_OWN: u32 = 9216;
 /// Frames ahead of the present one whose buffers are asked for.
 pub(crate) const AHEAD: u16 = 6;
 /// Buffers that one frame is sent in.
-pub(crate) const CHAIN_MAX: usize = 32;
+pub(crate) const CHAIN_MAX: usize = CHAIN_MAX_PIECES as usize;
+/// See [`CHAIN_MAX`].
+pub(crate) const CHAIN_MAX_PIECES: u32 = 32;
+// The longest packet fits however short buffers are.
+const _: () = assert!(CHAIN_MAX_PIECES * BUFFER_LENGTH_MIN >= BUFFER_LENGTH_OWN);
 /// Buffers that a received frame may lie in: more than the longest takes in the shortest. The peer is asked
 /// for no more work than that for each frame.
 pub(crate) const CHAIN_RECEIVED_MAX: usize = (BUFFER_LENGTH_MAX / BUFFER_LENGTH_MIN) as usize + 1;

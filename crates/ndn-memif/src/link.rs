@@ -23,7 +23,7 @@ pub struct Link {
     pub peer: Name,
     /// The peer's interface.
     pub interface: Name,
-    /// Longest frame that the peer should be sent, bytes: that of one buffer.
+    /// Longest frame that the peer should be sent, bytes: that of one buffer, unless it is known to take several.
     pub frame_length_max: u32,
     /// Rings that frames come by; at least one.
     pub receivers: Vec<Receiver>,

@@ -45,6 +45,11 @@ impl Sender {
         Self { ring, interrupt, position: 0, limit, published: 0, buffers: Some(buffers) }
     }
 
+    /// Buffers of the ring.
+    pub(crate) fn ring_size(&self) -> u16 {
+        self.ring.size()
+    }
+
     /// Puts the frame that consists of `parts` into the ring, in as many buffers as it takes.
     ///
     /// # Errors

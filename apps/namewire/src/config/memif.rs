@@ -24,8 +24,10 @@ pub struct MemifListener {
     pub path: Option<PathBuf>,
     /// Permission bits of the socket file.
     pub mode: u32,
-    /// Bytes of a buffer, and longest frame to send; none is what suits the peer.
+    /// Bytes of a buffer; none is what suits the peer.
     pub dataroom: Option<u32>,
+    /// Whether programs that are not Namewire are sent frames in several buffers.
+    pub chains: bool,
     /// Memory that all clients together may share.
     pub memory: ByteSize,
 }
@@ -55,7 +57,7 @@ impl Default for MemifListener {
     /// Off: each client makes the forwarder map memory of its own.
     fn default() -> Self {
         let memory = ByteSize::mebibytes(4 << 10);
-        Self { enabled: false, path: None, mode: 0o666, dataroom: None, memory }
+        Self { enabled: false, path: None, mode: 0o666, dataroom: None, chains: false, memory }
     }
 }
 
@@ -69,6 +71,7 @@ impl MemifListener {
         self.mode = mode.0;
         let lengths = ndn_memif::BUFFER_LENGTH_MIN..=ndn_memif::BUFFER_LENGTH_MAX;
         section.read_optional_in("dataroom", &mut self.dataroom, lengths);
+        section.read("chains", &mut self.chains);
         section.read_in("memory", &mut self.memory, MEMORY_MIN..=MEMORY_MAX);
         let place = "what clients have to say is in [[memif_secrets]], with `socket` and `secret`";
         section.misplaced("secret", place);
@@ -84,6 +87,7 @@ impl MemifListener {
         writer.changed("mode", &self.mode, &default.mode, format!("\"{:04o}\"", self.mode));
         let dataroom = self.dataroom.unwrap_or_default();
         writer.changed("dataroom", &self.dataroom, &default.dataroom, dataroom);
+        writer.changed("chains", &self.chains, &default.chains, self.chains);
         writer.changed("memory", &self.memory, &default.memory, text(self.memory));
     }
 }

@@ -347,6 +347,7 @@ mod tests {
             path = "/tmp/memif.sock"
             mode = "0600"
             dataroom = 9000
+            chains = true
             memory = "64MiB"
             [listeners.tcp]
             enabled = false

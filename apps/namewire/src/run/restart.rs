@@ -31,6 +31,7 @@ const KEPT: &[Kept] = kept![
     listeners.memif.path,
     listeners.memif.mode,
     listeners.memif.dataroom,
+    listeners.memif.chains,
     listeners.memif.memory,
     listeners.tcp.enabled,
     listeners.tcp.addresses,

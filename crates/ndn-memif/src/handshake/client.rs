@@ -10,8 +10,8 @@ use ndn_sys::seqpacket;
 use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
-    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, next_message, none,
-    tell,
+    HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, frame_length_max,
+    is_own, next_message, none, tell,
 };
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX, log2_ring_size};
 use crate::link::Link;
@@ -38,6 +38,8 @@ pub struct ClientOptions {
     pub log2_ring_size: Option<u8>,
     /// Bytes of a buffer; by default what suits the server. Longer frames take several.
     pub buffer_length: Option<u32>,
+    /// The server takes frames in several buffers, whatever program it is.
+    pub chains: bool,
 }
 
 impl Default for ClientOptions {
@@ -48,6 +50,7 @@ impl Default for ClientOptions {
             rings: 1,
             log2_ring_size: None,
             buffer_length: None,
+            chains: false,
         }
     }
 }
@@ -114,8 +117,10 @@ impl ClientHandshake {
         match self.go_on() {
             Ok(None) => Ok(Progress::Waiting(self)),
             Ok(Some((interface, Prepared { receivers, senders, buffer_length, .. }))) => {
-                let frame_length_max = buffer_length;
-                let Self { socket, options: ClientOptions { id, .. }, peer, .. } = self;
+                let Self { socket, options: ClientOptions { id, chains, .. }, peer, .. } = self;
+                let ring_size = senders.iter().map(Sender::ring_size).min().unwrap_or(1);
+                let takes_chains = chains || is_own(&peer);
+                let frame_length_max = frame_length_max(buffer_length, ring_size, takes_chains);
                 let link =
                     Link { socket, id, peer, interface, frame_length_max, receivers, senders };
                 Ok(Progress::Done(Box::new(link)))

@@ -14,6 +14,7 @@ use ndn_sys::seqpacket;
 use crate::Farewell;
 use crate::limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, BUFFER_LENGTH_OWN,
+    CHAIN_MAX_PIECES,
 };
 use crate::link::Link;
 use crate::message::{MESSAGE_LENGTH, Message, MessageError, Name};
@@ -33,9 +34,23 @@ const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
 /// into one of their own without looking how long it is, so only a program that is known gets more than
 /// everybody expects.
 fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
-    let is_own = peer.to_string().starts_with("Namewire ");
-    let usual = if is_own { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
+    let usual = if is_own(peer) { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
     wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
+}
+
+/// Whether the peer is this program.
+fn is_own(peer: &Name) -> bool {
+    peer.to_string().starts_with("Namewire ")
+}
+
+/// Bytes of the longest frame: that of one buffer, or of several if the peer `takes_chains`. A frame takes no more
+/// than half of a ring then, so that the next one has room while the peer looks at it.
+fn frame_length_max(buffer_length: u32, ring_size: u16, takes_chains: bool) -> u32 {
+    if !takes_chains {
+        return buffer_length;
+    }
+    let pieces = u32::from(ring_size / 2).clamp(1, CHAIN_MAX_PIECES);
+    buffer_length.saturating_mul(pieces).min(BUFFER_LENGTH_OWN).max(buffer_length)
 }
 
 /// Why a server does not want a client. The words are for the client, too.
@@ -152,4 +167,26 @@ pub fn turn_away(socket: BorrowedFd<'_>, reason: &str) {
     let message = Message::Disconnect(Farewell::new(0, reason));
     // Who does not read it sees the end of the socket.
     let _ = seqpacket::send(socket, &message.encode(), None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_as_long_as_buffers_and_rings_allow() {
+        for (buffer_length, ring_size, takes_chains, longest) in [
+            (2048, 1024, false, 2048),
+            (9216, 256, false, 9216),
+            (2048, 1024, true, 9216),
+            (512, 1024, true, 9216),
+            (512, 8, true, 2048),
+            (2048, 1, true, 2048),
+            (65_535, 256, true, 65_535),
+        ] {
+            let found = frame_length_max(buffer_length, ring_size, takes_chains);
+            assert_eq!(found, longest, "{buffer_length} {ring_size} {takes_chains}");
+        }
+        assert!(is_own(&Name::new(PROGRAM)) && !is_own(&Name::new("DPDK 22.11.11")));
+    }
 }

@@ -9,7 +9,7 @@ use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
     HandshakeError, MODE_ETHERNET, PROGRAM, Progress, Refusal, VERSION, buffer_length,
-    next_message, none, single, tell,
+    frame_length_max, is_own, next_message, none, single, tell,
 };
 use crate::budget::MemoryBudget;
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
@@ -42,8 +42,10 @@ struct Agreed {
 /// What a server wants.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Longest frame to be sent, bytes; by default what suits the client.
+    /// Bytes that are sent in one buffer at most; by default what suits the client.
     pub buffer_length: Option<u32>,
+    /// Clients take frames in several buffers, whatever programs they are.
+    pub chains: bool,
     /// Memory that clients may share together with others; by default each may what a client may.
     pub memory: Option<Arc<MemoryBudget>>,
 }
@@ -98,7 +100,10 @@ impl ServerHandshake {
             Ok(None) => Ok(Progress::Waiting(self)),
             Ok(Some(Agreed { id, peer, interface, receivers, senders })) => {
                 let socket = self.socket;
-                let frame_length_max = buffer_length(self.options.buffer_length, &peer);
+                let ring_size = senders.iter().map(Sender::ring_size).min().unwrap_or(1);
+                let buffer_length = buffer_length(self.options.buffer_length, &peer);
+                let takes_chains = self.options.chains || is_own(&peer);
+                let frame_length_max = frame_length_max(buffer_length, ring_size, takes_chains);
                 let link =
                     Link { socket, id, peer, interface, frame_length_max, receivers, senders };
                 Ok(Progress::Done(Box::new(link)))

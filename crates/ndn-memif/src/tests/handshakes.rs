@@ -1,10 +1,10 @@
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use ndn_sys::poll::{Events, Interest, Poller};
 
 use super::*;
-use crate::{Ended, Farewell, MemoryBudget, Refusal, Secret};
+use crate::{Ended, Farewell, MESSAGE_LENGTH, MemoryBudget, Message, Name, Refusal, Secret};
 
 #[test]
 fn frames_travel_in_both_directions() {
@@ -249,4 +249,61 @@ fn sockets_are_files() {
         server.advance(|_, _| Ok(())),
         Err(HandshakeError::Closed | HandshakeError::Io(_))
     ));
+}
+
+#[test]
+fn only_who_takes_chains_is_sent_long_frames() {
+    let short = |chains| ClientOptions {
+        buffer_length: Some(2048),
+        log2_ring_size: Some(5),
+        chains,
+        ..ClientOptions::default()
+    };
+    // Between two of this program.
+    let (client, server) = connect(short(false));
+    assert_eq!((client.frame_length_max, server.frame_length_max), (9216, 9216));
+    let (client, server) = connect(ClientOptions::default());
+    assert_eq!((client.frame_length_max, server.frame_length_max), (9216, 9216));
+    // With other programs.
+    for (chains, longest) in [(false, 2048), (true, 9216)] {
+        let serving = ServerOptions { chains, ..ServerOptions::default() };
+        let (client, server) = connect_others(short(chains), serving);
+        assert_eq!((client.frame_length_max, server.frame_length_max), (longest, longest));
+    }
+}
+
+/// A client and a server that take each other for another program, as somebody in between changes their names.
+fn connect_others(options: ClientOptions, serving: ServerOptions) -> (Link, Link) {
+    let ((near, of_client), (of_server, far)) =
+        (seqpacket::pair().unwrap(), seqpacket::pair().unwrap());
+    let mut client = ClientHandshake::new(near, options);
+    let mut server = ServerHandshake::new(far, serving).unwrap();
+    let pass = |from: &OwnedFd, to: &OwnedFd| {
+        let mut bytes = [0; MESSAGE_LENGTH];
+        let Ok(received) = seqpacket::receive(from.as_fd(), &mut bytes) else { return };
+        let mut message = Message::decode(&bytes[..received.length]).unwrap();
+        if let Message::Hello { name, .. } | Message::Init { name, .. } = &mut message {
+            *name = Name::new("DPDK 22.11.11");
+        }
+        let descriptor = received.descriptors.first().map(AsFd::as_fd);
+        seqpacket::send(to.as_fd(), &message.encode(), descriptor).unwrap();
+    };
+    loop {
+        pass(&of_server, &of_client);
+        let Progress::Waiting(waiting) = client.advance().unwrap() else {
+            panic!("the client is done before the server");
+        };
+        client = waiting;
+        pass(&of_client, &of_server);
+        server = match server.advance(|_, _| Ok(())).unwrap() {
+            Progress::Waiting(server) => server,
+            Progress::Done(server) => {
+                pass(&of_server, &of_client);
+                let Progress::Done(client) = client.advance().unwrap() else {
+                    panic!("the client still waits");
+                };
+                return (*client, *server);
+            }
+        };
+    }
 }

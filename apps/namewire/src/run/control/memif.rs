@@ -124,6 +124,7 @@ impl Control {
         }
         let options = ServerOptions {
             buffer_length: self.config.listeners.memif.dataroom,
+            chains: self.config.listeners.memif.chains,
             memory: Some(Arc::clone(&self.memif.memory)),
         };
         let token = TOKEN_MEMIF + self.memif.next;
@@ -296,6 +297,7 @@ impl Control {
             id: address.id.unwrap_or(0),
             secret: self.config.memif_secret(&address),
             buffer_length: self.config.listeners.memif.dataroom,
+            chains: self.config.listeners.memif.chains,
             ..ClientOptions::default()
         };
         let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
