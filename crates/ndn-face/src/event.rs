@@ -64,7 +64,7 @@ impl fmt::Display for CloseReason {
 pub enum FaceChange {
     /// The face is gone; its index means nothing any more.
     Closed(CloseReason),
-    /// A permanent face has lost its connection and tries to make it anew.
+    /// A permanent face has lost its connection and tries to make it anew, or has tried in vain.
     Down(CloseReason),
     /// A permanent face has its connection back.
     Up,

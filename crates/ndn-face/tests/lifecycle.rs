@@ -81,6 +81,9 @@ fn a_permanent_face_gets_its_connection_back() {
         assert!(!worker.poll(Duration::ZERO), "an attempt too early");
         worker.advance(Duration::from_nanos(1));
         assert!(worker.poll(PATIENCE), "no attempt");
+        // Why it stays down is what the last attempt has failed with.
+        let refused = CloseReason::Failed(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(event(&mut worker), FaceEvent { face, change: FaceChange::Down(refused) });
         assert_eq!(worker.faces.poll_event(), None);
     }
     assert!(worker.faces.remove(face, &worker.pool));

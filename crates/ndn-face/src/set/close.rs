@@ -5,6 +5,7 @@ use ndn_sys::poll::Interest;
 use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
 
+use std::io;
 use std::os::fd::AsFd;
 
 use crate::datagram::ChannelId;
@@ -127,19 +128,37 @@ impl FaceSet {
     /// The time of a face without connection has come.
     pub(super) fn poll_reconnect(&mut self, now: Timestamp, index: FaceIndex) {
         let Some((reconnect, attempt)) = down(&mut self.faces, index) else { return };
-        match reconnect.poll(now) {
-            ReconnectAction::None => {}
-            ReconnectAction::GiveUp => *attempt = None,
+        let failure = match reconnect.poll(now) {
+            ReconnectAction::None => None,
+            ReconnectAction::GiveUp => {
+                *attempt = None;
+                Some(io::ErrorKind::TimedOut)
+            }
             ReconnectAction::Connect(remote) => {
                 let started = stream::connect_tcp(remote).and_then(|started| {
                     self.poller.add(&started, token_of(index), Interest::Writable)?;
                     Ok(started)
                 });
                 match started {
-                    Ok(started) => *attempt = Some(started),
-                    Err(_) => reconnect.handle_failure(now),
+                    Ok(started) => {
+                        *attempt = Some(started);
+                        None
+                    }
+                    Err(error) => {
+                        reconnect.handle_failure(now);
+                        Some(error.kind())
+                    }
                 }
             }
+        };
+        self.stays_down(index, failure);
+    }
+
+    /// Tells why a face without a connection has not got it back.
+    fn stays_down(&mut self, face: FaceIndex, failure: Option<io::ErrorKind>) {
+        if let Some(kind) = failure {
+            let change = FaceChange::Down(CloseReason::Failed(kind));
+            self.events.push_back(FaceEvent { face, change });
         }
     }
 
@@ -149,8 +168,9 @@ impl FaceSet {
         let Some(connected) = attempt.take() else { return };
         let result = stream::take_error(connected.as_fd())
             .and_then(|()| self.poller.modify(&connected, token_of(index), Interest::Readable));
-        if result.is_err() {
+        if let Err(error) = result {
             reconnect.handle_failure(now);
+            self.stays_down(index, Some(error.kind()));
         } else if let Some(Face { transport: Transport::Stream(stream), .. }) =
             face_in(&mut self.faces, index)
         {

@@ -77,9 +77,11 @@ impl Control {
                 let earlier = face.as_ref().and_then(|face| face.down.as_ref());
                 let (was_down, since_ns) =
                     earlier.map_or((false, now.monotonic_ns), |down| (true, down.since_ns));
+                let is_news = earlier.is_none_or(|down| down.reason != reason);
                 match (begins, was_down) {
                     (true, _) => info!(face_id, "the face is not up yet: {reason}"),
-                    (false, true) => info!(face_id, %reason, "the face stays down"),
+                    (false, true) if is_news => info!(face_id, %reason, "the face stays down"),
+                    (false, true) => debug!(face_id, %reason, "the face stays down"),
                     (false, false) => info!(face_id, %reason, "face down"),
                 }
                 if let Some(face) = face {
