@@ -27,6 +27,8 @@ pub(super) struct Value {
     pub(super) kind: Option<String>,
     /// The least and the most.
     pub(super) range: Option<(String, String)>,
+    /// There is no default.
+    pub(super) is_required: bool,
 }
 
 impl Findings {
@@ -149,8 +151,9 @@ impl<'a> Section<'a> {
         key: &'static str,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Option<T> {
+        let path = self.path_of(key);
+        self.findings.asked.borrow_mut().entry(path.clone()).or_default().is_required = true;
         let Some(value) = self.lookup_value::<T>(key) else {
-            let path = self.path_of(key);
             self.findings.report(self.span.clone(), format!("`{path}` is missing"), None);
             return None;
         };

@@ -11,12 +11,13 @@ const HEAD: &str = "# Configuration reference
 
 Every setting of the TOML file that `namewire run --config FILE` reads. This page is what
 `namewire config reference` prints, made from the program; `namewire config sample` prints the same as a
-file to start from. No setting is required. `namewire config check FILE` tells what is wrong with a file,
-`namewire config convert FILE` what an nfd.conf becomes.
+file to start from. No table is required; a table that may come as often as needed (`[[…]]`) has keys that are,
+where it is there. `namewire config check FILE` tells what is wrong with a file, `namewire config convert FILE` what
+an nfd.conf becomes.
 
 Sizes are whole numbers with a unit (`\"64KiB\"`, `\"16MiB\"`, `\"1GB\"`; a plain number counts bytes), durations
-likewise (`\"20us\"`, `\"250ms\"`, `\"5s\"`, `\"10min\"`, `\"1h\"`). A default of *none* has no value; what stands beside
-it is an example. A cell that is empty belongs to the explanation above it.
+likewise (`\"20us\"`, `\"250ms\"`, `\"5s\"`, `\"10min\"`, `\"1h\"`). A default of *none* has no value, and *required* has
+none to fall back to; what stands beside is an example. A cell that is empty belongs to the explanation above it.
 ";
 
 /// The sample with the settings that it shows commented out switched on.
@@ -114,9 +115,10 @@ impl Page {
         if let Some((low, high)) = value.range {
             let _ = write!(kind, ", {low} to {high}");
         }
-        let default = match is_hidden {
-            false => format!("`{example}`"),
-            true => format!("*none* (`{example}`)"),
+        let default = match (value.is_required, is_hidden) {
+            (true, _) => format!("*required* (`{example}`)"),
+            (false, false) => format!("`{example}`"),
+            (false, true) => format!("*none* (`{example}`)"),
         };
         let meaning = std::mem::take(&mut self.comment).join(" ");
         let cells =
@@ -151,6 +153,10 @@ mod tests {
                     && line.contains(&kind.replace('|', "\\|"))
             };
             assert!(page.lines().any(row), "{path}: {kind}");
+            if value.is_required {
+                let is_told = |line: &str| row(line) && line.contains("*required*");
+                assert!(page.lines().any(is_told), "{path}");
+            }
         }
     }
 }

@@ -83,8 +83,6 @@ fn read_document<'a>(
         root.sections("bound_faces").into_iter().filter_map(read_bound_faces).collect();
     super::memif::read_secrets(&mut root, config);
     super::together::read(&mut root, config);
-    config.static_routes =
-        root.sections("static_routes").into_iter().filter_map(read_static_route).collect();
     root.finish();
 }
 
@@ -331,17 +329,6 @@ fn read_bound_faces(mut section: Section<'_>) -> Option<BoundFaces> {
     section.read("except", &mut except);
     section.finish();
     Some(BoundFaces { remotes: remotes?, interfaces, except })
-}
-
-fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
-    let prefix = section.read_required_checked("prefix", super::together::check_depth);
-    let face = section.read_required("face");
-    let (mut cost, mut child_inherit, mut capture) = (0, true, false);
-    section.read("cost", &mut cost);
-    section.read("child_inherit", &mut child_inherit);
-    section.read("capture", &mut capture);
-    section.finish();
-    Some(StaticRoute { prefix: prefix?, face: face?, cost, child_inherit, capture })
 }
 
 pub(super) fn not_empty<T>(list: &[T]) -> Result<(), String> {

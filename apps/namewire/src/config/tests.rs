@@ -239,6 +239,20 @@ fn routes_and_faces_without_their_key_are_refused() {
             "names begin with `/`",
         ),
         ("[[static_faces]]\nuri = \"http://x\"\n", "face URI"),
+        (
+            "[[static_faces]]\nuri = \"udp6://[fe80::1]\"\n",
+            "test.toml:2:7: `static_faces.uri`: udp6://[fe80::1]:6363 is on a link that is not said: its interface \
+             belongs to the address, such as udp6://[fe80::1%eth0]:6363",
+        ),
+        (
+            "[[static_routes]]\nprefix = \"/a\"\nface = \"tcp6://[fe80::1]:7\"\n",
+            "is on a link that is not said",
+        ),
+        (
+            "[[static_routes]]\nprefix = \"/a\"\nface = \"udp4://192.0.2.1:6363\"\ncost = 1\n\
+             [[static_routes]]\nprefix = \"/a\"\nface = \"udp4://192.0.2.1:6363\"\ncost = 2\n",
+            "/a by udp4://192.0.2.1:6363 has two routes that differ; see line 2",
+        ),
         ("static_faces = 5", "expected tables"),
         ("static_faces = [5]", "expected a table"),
         ("[[strategy_choices]]\nprefix = \"/\"\n", "`strategy_choices.strategy` is missing"),

@@ -13,6 +13,7 @@ use super::types::*;
 pub(super) fn read(root: &mut Section<'_>, config: &mut Config) {
     read_strategy_choices(root, config);
     read_static_faces(root, config);
+    read_static_routes(root, config);
     check_quotas(root, config);
 }
 
@@ -67,6 +68,46 @@ fn read_static_faces(root: &mut Section<'_>, config: &mut Config) {
     config.static_faces = seen.into_iter().map(|(_, face)| face).collect();
 }
 
+/// A route is known by its prefix and its face: of two that differ, one would count without a word.
+fn read_static_routes(root: &mut Section<'_>, config: &mut Config) {
+    let mut seen: Vec<(Place, StaticRoute)> = Vec::new();
+    for section in root.sections("static_routes") {
+        let place = section.place("prefix");
+        let Some(route) = read_static_route(section) else { continue };
+        let is_same =
+            |other: &StaticRoute| other.prefix == route.prefix && other.face == route.face;
+        let earlier = seen.iter().find(|(_, other)| is_same(other));
+        if let Some((earlier, _)) = earlier.filter(|(_, other)| *other != route) {
+            let reason = format!("{} by {} has two routes that differ", route.prefix, route.face);
+            place.object_beside(earlier, &reason);
+        }
+        seen.push((place, route));
+    }
+    config.static_routes = seen.into_iter().map(|(_, route)| route).collect();
+}
+
+fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
+    let prefix = section.read_required_checked("prefix", check_depth);
+    let face = section.read_required_checked("face", check_zone);
+    let (mut cost, mut child_inherit, mut capture) = (0, true, false);
+    section.read("cost", &mut cost);
+    section.read("child_inherit", &mut child_inherit);
+    section.read("capture", &mut capture);
+    section.finish();
+    Some(StaticRoute { prefix: prefix?, face: face?, cost, child_inherit, capture })
+}
+
+/// A link-local peer is one of a link.
+fn check_zone(uri: &FaceUri) -> Result<(), String> {
+    match uri.lacks_zone() {
+        true => Err(format!(
+            "{uri} is on a link that is not said: its interface belongs to the address, such as {}",
+            uri.with_zone("eth0")
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Quotas that are set have to be less than what they are parts of; those that are not set give way.
 fn check_quotas(root: &mut Section<'_>, config: &Config) {
     let (limits, pit) = (&config.limits, config.tables.pit_capacity);
@@ -91,7 +132,7 @@ fn check_quotas(root: &mut Section<'_>, config: &Config) {
 }
 
 fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
-    let uri: Option<FaceUri> = section.read_required("uri");
+    let uri: Option<FaceUri> = section.read_required_checked("uri", check_zone);
     let mut interface = None;
     section.read_optional("interface", &mut interface);
     let is_ethernet = uri.as_ref().is_some_and(|uri| uri.scheme() == "ether");
