@@ -138,3 +138,31 @@ fn what_client_conf_says_of_the_forwarder_is_told_with_its_line() {
     let place = format!("{}:2: ", file.display());
     assert!(said(&refused).contains(&place), "{}", said(&refused));
 }
+
+#[test]
+fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("tcp4://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let route = format!("[[static_routes]]\nprefix = \"/led\"\nface = \"{uri}\"\n");
+    let forwarder = Settings::new().toml(&route).start();
+    let faces = wait_until("an attempt to fail", || {
+        let faces = forwarder.json(&["face", "list"]);
+        let last = faces.as_array().unwrap().last().unwrap();
+        last["last_failure"].is_string().then(|| faces.clone())
+    });
+    let waiting: Vec<_> =
+        faces.as_array().unwrap().iter().filter(|face| face["state"] == "waiting").collect();
+    assert_eq!(waiting.len(), 1, "{faces}");
+    assert_eq!(
+        (&waiting[0]["remote_uri"], &waiting[0]["face_id"]),
+        (&uri.clone().into(), &().into())
+    );
+    let of_others = forwarder.json(&["face", "list", "--scheme", "internal"]);
+    assert!(!of_others.to_string().contains("waiting"), "{of_others}");
+    for (name, is_needed) in [("/led/to", true), ("/elsewhere", false)] {
+        let ping = forwarder.run(&["ping", name, "--count", "1", "--timeout", "100ms"]);
+        assert!(said(&ping).contains("this forwarder has no route for it"), "{}", said(&ping));
+        assert_eq!(said(&ping).contains(&uri), is_needed, "{name}: {}", said(&ping));
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
+use ndn_packet::Name;
 
 use crate::control_socket::{
     ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
@@ -60,6 +61,13 @@ pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
 pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
     let status: MemifStatus = connect(endpoint)?.call(&Request::Memif).ok()?;
     status.is_listening.then_some(status)
+}
+
+/// Those of [`waiting_faces`] that Interests with this name would go to.
+pub(super) fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> {
+    let request = Request::WaitingFor { name: name.to_string() };
+    let client = connect(endpoint);
+    client.and_then(|mut client| client.call(&request).ok()).unwrap_or_default()
 }
 
 /// Faces that are to be there and are being made, or made again.

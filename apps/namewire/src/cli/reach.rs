@@ -53,7 +53,7 @@ async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
         &entries,
         &uris.collect(),
         &beside::links(endpoint),
-        &beside::waiting_faces(endpoint),
+        &beside::waiting_for(endpoint, name),
     )
 }
 

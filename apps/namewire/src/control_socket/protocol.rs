@@ -39,6 +39,12 @@ pub enum Request {
     /// Faces that are to be there and are being made, or made again: answered with [`WaitingFace`]s.
     #[serde(rename = "faces.waiting")]
     WaitingFaces,
+    /// Those of them that Interests with a name would go to: answered with [`WaitingFace`]s.
+    #[serde(rename = "faces.waiting_for")]
+    WaitingFor {
+        /// The name, as a URI.
+        name: String,
+    },
     /// How many faces there are, and may be: answered with [`FaceLimit`].
     #[serde(rename = "faces.limit")]
     FaceLimit,

@@ -59,11 +59,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Why not.
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String>;
 
-    /// Faces that are to be there and are being made.
+    /// Faces that are to be there and are being made: all, or those that Interests with a name would go to.
     ///
     /// # Errors
     /// Why not.
-    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String>;
+    fn waiting_faces(&self, name: Option<&Name>) -> Result<Vec<WaitingFace>, String>;
 
     /// How many faces there are, and may be.
     ///
@@ -361,9 +361,10 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Ok(links) => serde_json::to_value(links),
             Err(reason) => return Response::Error(reason),
         },
-        Request::WaitingFaces => match handler.waiting_faces() {
-            Ok(faces) => serde_json::to_value(faces),
-            Err(reason) => return Response::Error(reason),
+        Request::WaitingFaces => return waiting(handler, None),
+        Request::WaitingFor { name } => match Name::from_uri(name) {
+            Ok(name) => return waiting(handler, Some(&name)),
+            Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
         Request::FaceLimit => match handler.face_limit() {
             Ok(limit) => serde_json::to_value(limit),
@@ -388,6 +389,14 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
         }
     };
     result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
+}
+
+fn waiting(handler: &dyn Handler, name: Option<&Name>) -> Response {
+    match handler.waiting_faces(name).map(serde_json::to_value) {
+        Ok(Ok(value)) => Response::Result(value),
+        Ok(Err(error)) => Response::Error(error.to_string()),
+        Err(reason) => Response::Error(reason),
+    }
 }
 
 fn dispatch(handler: &dyn Handler, action: DispatchAction) -> Response {

@@ -41,8 +41,9 @@ impl Handler for Recorder {
         Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
-    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
-        Ok(vec![WaitingFace { face_id: Some(301), ..WaitingFace::default() }])
+    fn waiting_faces(&self, name: Option<&ndn_packet::Name>) -> Result<Vec<WaitingFace>, String> {
+        let face_id = if name.is_some() { 302 } else { 301 };
+        Ok(vec![WaitingFace { face_id: Some(face_id), ..WaitingFace::default() }])
     }
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
@@ -167,6 +168,9 @@ fn statistics_are_told() {
     let links = |client: &mut ControlClient, after| {
         client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after }).unwrap()
     };
+    let mut waiting = |request| client.call::<Vec<WaitingFace>>(&request).unwrap()[0].face_id;
+    assert_eq!(waiting(Request::WaitingFaces), Some(301));
+    assert_eq!(waiting(Request::WaitingFor { name: "/a".to_owned() }), Some(302));
     let first = links(&mut client, None);
     assert_eq!(first[&300].out_retransmissions, 5);
     assert_eq!(first[&300].drops["malformed"], 3);

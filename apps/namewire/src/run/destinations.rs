@@ -38,6 +38,16 @@ impl Destinations {
         }
     }
 
+    /// Whether Interests with this name were sent there.
+    pub(super) fn include(&self, name: &Name) -> bool {
+        (0..=name.len()).any(|length| {
+            let prefix = name.as_ref().prefix(length).to_name();
+            let has_next_hop = self.next_hops.contains_key(&prefix);
+            let of_prefix = (prefix.clone(), 0)..=(prefix, u64::MAX);
+            has_next_hop || self.routes.range(of_prefix).next().is_some()
+        })
+    }
+
     /// A route was taken back, or without an origin a next hop of the FIB alone.
     pub(super) fn forget(&mut self, prefix: &Name, origin: Option<u64>) {
         match origin {

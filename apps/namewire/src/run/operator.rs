@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
 use ndn_face::CallCounters;
 use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
+use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock;
 use ndn_sys::poll::Waker;
@@ -70,8 +71,8 @@ pub(super) enum OperatorRequest {
     FaceLimit(SyncSender<FaceLimit>),
     /// What the memif listener does.
     Memif(SyncSender<MemifStatus>),
-    /// Faces that are being made.
-    WaitingFaces(SyncSender<Vec<WaitingFace>>),
+    /// Faces that are being made, of all names or of one.
+    WaitingFaces(Option<Name>, SyncSender<Vec<WaitingFace>>),
 }
 
 /// What one worker counts.
@@ -242,8 +243,8 @@ impl Handler for Operator {
         self.ask(OperatorRequest::Memif)
     }
 
-    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
-        self.ask(OperatorRequest::WaitingFaces)
+    fn waiting_faces(&self, name: Option<&Name>) -> Result<Vec<WaitingFace>, String> {
+        self.ask(|answer| OperatorRequest::WaitingFaces(name.cloned(), answer))
     }
 
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {

@@ -271,9 +271,10 @@ impl StaticSetup {
         self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
     }
 
-    /// The faces that are not there now.
-    pub(super) fn waiting(&self, now_ns: u64) -> Vec<WaitingFace> {
+    /// The faces that are not there now: all, or those that Interests with a name would go to.
+    pub(super) fn waiting(&self, now_ns: u64, name: Option<&Name>) -> Vec<WaitingFace> {
         let waiting = self.faces.values().filter(|face| !matches!(face.state, State::Made(_)));
+        let waiting = waiting.filter(|face| name.is_none_or(|name| self.leads(face, name)));
         let told = waiting.map(|face| WaitingFace {
             face_id: face.lost.map(|lost| lost.face_id),
             remote_uri: face.remote.to_string(),
@@ -284,6 +285,15 @@ impl StaticSetup {
             },
         });
         told.collect()
+    }
+
+    /// Whether a face that is not there is to get a route for this name.
+    fn leads(&self, face: &StaticFace, name: &Name) -> bool {
+        let is_for = |route: &StaticRoute| {
+            route.face == face.remote && name.starts_with(route.prefix.as_ref())
+        };
+        let away = face.away.as_ref();
+        self.routes.iter().any(is_for) || away.is_some_and(|(_, led_to)| led_to.include(name))
     }
 
     /// The face that was called so and has lost its session is not opened again; false if there is none.

@@ -31,8 +31,15 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
         let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
         faces.sort_by_key(|face| face.properties.face_id);
         let links = beside::links(&endpoint);
+        let of_scheme = |face: &WaitingFace| {
+            let scheme = options.scheme.as_deref();
+            scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
+        };
+        let mut waiting = beside::waiting_faces(&endpoint);
+        waiting.retain(of_scheme);
         if options.common.json {
-            let faces = faces.iter().map(|face| json_of(face, &links)).collect();
+            let faces = faces.iter().map(|face| json_of(face, &links));
+            let faces = faces.chain(waiting.iter().map(json_of_waiting)).collect();
             return Ok(output::print_json(&faces)?);
         }
         let nothing = match &options.scheme {
@@ -50,13 +57,7 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
                 ))?;
             }
         }
-        let of_scheme = |face: &WaitingFace| {
-            let scheme = options.scheme.as_deref();
-            scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
-        };
-        for face in beside::waiting_faces(&endpoint).iter().filter(|face| of_scheme(face)) {
-            output::print_line(&waiting_line(face))?;
-        }
+        waiting.iter().try_for_each(|face| output::print_line(&waiting_line(face)))?;
         Ok(())
     })
 }
@@ -219,6 +220,18 @@ pub(super) fn flag_words(flags: u64) -> Vec<&'static str> {
         (face_flag::CONGESTION_MARKING, "congestion-marking"),
     ];
     words_of(flags, &named)
+}
+
+/// A face that is not there: it has no number, and nothing that management would know.
+fn json_of_waiting(face: &WaitingFace) -> Value {
+    json!({
+        "face_id": null,
+        "remote_uri": face.remote_uri,
+        "state": "waiting",
+        "was_face_id": face.face_id,
+        "last_failure": face.last_failure,
+        "next_attempt_ms": face.next_attempt_ms,
+    })
 }
 
 fn json_of(face: &FaceStatus, links: &Links) -> Value {

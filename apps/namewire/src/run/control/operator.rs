@@ -39,9 +39,9 @@ impl Control {
                     let _ = answer.send(self.memif_status());
                     continue;
                 }
-                OperatorRequest::WaitingFaces(answer) => {
+                OperatorRequest::WaitingFaces(name, answer) => {
                     // Whoever asked may be gone by now.
-                    let _ = answer.send(self.statics.waiting(clock::now()));
+                    let _ = answer.send(self.statics.waiting(clock::now(), name.as_ref()));
                     continue;
                 }
                 OperatorRequest::Trace(is_on) => {

@@ -57,7 +57,7 @@ fn a_permanent_session_comes_back_with_its_routes() {
         let ticket = due[0].2.ticket;
         assert!(ticket >= Some(FIRST_TICKET), "nobody waits for an answer");
         setup.connect_failed(later, ticket, "nobody there");
-        let [waiting] = &setup.waiting(later)[..] else { panic!("it is not waited for") };
+        let [waiting] = &setup.waiting(later, None)[..] else { panic!("it is not waited for") };
         assert_eq!(waiting.face_id, Some(face_id));
         assert_eq!(waiting.last_failure.as_deref(), Some("nobody there"));
         assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
@@ -145,6 +145,8 @@ fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
     };
     let config = Config { static_routes: vec![route], ..Config::default() };
     let mut setup = StaticSetup::new(&config);
+    let waiting = |name: &str| setup.waiting(0, Some(&Name::from_uri(name).unwrap())).len();
+    assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
     let (_, _, wanted) = setup.due(0).pop().unwrap();
 
     let collaborators = Collaborators::with_strategies(Catalog::default());
