@@ -88,10 +88,10 @@ pub struct TransferCase {
     pub share_of_cpu_bound: Option<f64>,
     /// A quarter of the rounds had less than the first, a quarter more than the second.
     pub share_quartiles: Option<(f64, f64)>,
-    /// The bound for who hashes packets two at a time, as the fetcher does.
-    pub cpu_bound_in_pairs_mb_per_s: Option<f64>,
+    /// The bound for who hashes packets side by side, in whichever way is quickest, as the fetcher does.
+    pub cpu_bound_side_by_side_mb_per_s: Option<f64>,
     /// Goodput as a share of that.
-    pub share_of_cpu_bound_in_pairs: Option<f64>,
+    pub share_of_cpu_bound_side_by_side: Option<f64>,
     /// Rounds left out because the host took away more than 1 % of the time.
     pub rounds_discarded: usize,
     /// Median of the share of the time that the host took away in those that count.

@@ -138,8 +138,8 @@ impl Entry {
             cpu_bound_mb_per_s: allowed(|bound| bound.mb_per_s),
             share_of_cpu_bound: of_bound.map(|share| share.median),
             share_quartiles: of_bound.map(|share| (share.lower, share.upper)),
-            cpu_bound_in_pairs_mb_per_s: allowed(|bound| bound.mb_per_s_in_pairs),
-            share_of_cpu_bound_in_pairs: share(|bound| bound.mb_per_s_in_pairs)
+            cpu_bound_side_by_side_mb_per_s: allowed(|bound| bound.mb_per_s_side_by_side),
+            share_of_cpu_bound_side_by_side: share(|bound| bound.mb_per_s_side_by_side)
                 .map(|share| share.median),
             rounds_discarded: self.discarded,
             stolen: median(self.rounds.iter().map(|round| round.fetched.stolen)),

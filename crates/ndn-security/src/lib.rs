@@ -21,7 +21,9 @@ mod verifier;
 
 pub use certificate::{Certificate, CertificateOptions, SELF, identity_of_key, key_name};
 pub use der::DerError;
-pub use digest::{SHA256_LEN, Sha256, Sha256Digest, sha1, sha256, sha256_pair, sha256_parts};
+pub use digest::{
+    SHA256_LEN, Sha256, Sha256Digest, sha1, sha256, sha256_each, sha256_pair, sha256_parts,
+};
 pub use error::{CertificateError, KeyError, SignError, VerifyError};
 pub use pbes2::EncryptionSeed;
 pub use private_key::{KeyType, PrivateKey};

@@ -4,7 +4,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ndn_packet::interest::ParametersDigest;
 use ndn_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 
-use crate::digest::{sha256, sha256_pair, sha256_parts};
+use crate::digest::{Sha256Digest, sha256, sha256_each, sha256_parts};
 use crate::{HmacKey, PublicKey, VerifyError};
 
 /// Checks signatures of one kind with one key.
@@ -88,18 +88,16 @@ pub fn verify_data(data: &Data<'_>, verifier: &dyn Verifier) -> Result<(), Verif
     verifier.verify(&info, &[data.signed_portion()], data.signature_value())
 }
 
-/// Checks DigestSha256 of two Data at a time: what [`verify_data`] with [`DigestVerifier`] says of each.
-///
-/// # Errors
-/// Those of [`verify_data`], for each.
-pub fn verify_digests(pair: [&Data<'_>; 2]) -> [Result<(), VerifyError>; 2] {
-    let digests = sha256_pair(pair[0].signed_portion(), pair[1].signed_portion());
-    let check = |data: &Data<'_>, digest| {
+/// Checks DigestSha256 of many Data at a time: what [`verify_data`] with [`DigestVerifier`] says of each.
+#[must_use]
+pub fn verify_digests(all: &[Data<'_>]) -> Vec<Result<(), VerifyError>> {
+    let signed: Vec<_> = all.iter().map(Data::signed_portion).collect();
+    let check = |(data, digest): (&Data<'_>, Sha256Digest)| {
         let info = data.signature_info().map_err(VerifyError::Malformed)?;
         check_type(&info, SignatureType::DIGEST_SHA256)?;
         accept_if(digest == data.signature_value(), SignatureType::DIGEST_SHA256)
     };
-    [check(pair[0], digests[0]), check(pair[1], digests[1])]
+    all.iter().zip(sha256_each(&signed)).map(check).collect()
 }
 
 /// Checks that the ParametersSha256Digest component of `interest` matches its parameters. An

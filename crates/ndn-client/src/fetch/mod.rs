@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ndn_packet::{Data, SignatureType};
 use ndn_security::{
-    DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_pair, verify_data,
+    DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_each, verify_data,
     verify_digests,
 };
 use thiserror::Error;
@@ -188,24 +188,24 @@ impl Verification {
         }
     }
 
-    /// Checks two Data: what [`Self::check`] says of each. What has to be hashed only is hashed side by
+    /// Checks many Data: what [`Self::check`] says of each. What has to be hashed only is hashed side by
     /// side, which takes less time than one after the other.
-    ///
-    /// # Errors
-    /// As [`Self::check`], for each.
-    pub fn check_pair(&self, pair: [&Data<'_>; 2]) -> [Result<(), VerifyError>; 2] {
+    #[must_use]
+    pub fn check_each(&self, all: &[Data<'_>]) -> Vec<Result<(), VerifyError>> {
         let is_digest = |data: &Data<'_>| {
             let info = data.signature_info();
             info.is_ok_and(|info| info.signature_type == SignatureType::DIGEST_SHA256)
         };
         match self {
             Self::Packets(verifier) => {
-                let [one, other] = sha256_pair(pair[0].wire(), pair[1].wire());
-                [verifier.check_digest(pair[0], &one), verifier.check_digest(pair[1], &other)]
+                let wires: Vec<_> = all.iter().map(Data::wire).collect();
+                let digests = sha256_each(&wires);
+                let both = all.iter().zip(&digests);
+                both.map(|(data, digest)| verifier.check_digest(data, digest)).collect()
             }
-            Self::Digest if pair.into_iter().all(is_digest) => verify_digests(pair),
+            Self::Digest if all.iter().all(is_digest) => verify_digests(all),
             Self::Skip | Self::Digest | Self::Verifier(_) | Self::Trust(_) => {
-                pair.map(|data| self.check(data))
+                all.iter().map(|data| self.check(data)).collect()
             }
         }
     }

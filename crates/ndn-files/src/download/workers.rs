@@ -16,8 +16,9 @@ use super::part::{Irregular, Stored};
 use super::recheck::can_be_made_again;
 use super::writes::{Content, Run, Verified, Writes};
 
-/// Segments that a thread verifies and writes together: what fits a processor's own cache.
-pub(super) const BATCH: usize = 24;
+/// Segments that a thread verifies and writes together: what fits a processor's own cache, and is a multiple of
+/// those that are hashed side by side.
+pub(super) const BATCH: usize = 32;
 /// Most threads.
 const THREADS_MAX: usize = 8;
 
@@ -104,15 +105,14 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Has a job done; false if that is one with the job before it, which nobody had begun.
-    pub(super) fn push(&self, job: Job) -> bool {
+    /// Has a job done; false if all of it went to the job before it, which nobody had begun.
+    pub(super) fn push(&self, mut job: Job) -> bool {
         let mut queue = self.shared.lock();
-        let merged = match queue.jobs.back_mut() {
-            Some(last) => last.merge(job),
-            None => Err(job),
-        };
-        let is_new = merged.is_err();
-        queue.jobs.extend(merged.err());
+        if let Some(last) = queue.jobs.back_mut() {
+            last.fill_from(&mut job);
+        }
+        let is_new = !job.segments.is_empty();
+        queue.jobs.extend(is_new.then_some(job));
         let is_waited_for = queue.idle > 0;
         drop(queue);
         // A call of the kernel for each job, most often for nobody, would be noticed.
@@ -162,16 +162,17 @@ fn work(shared: &Shared) {
 }
 
 impl Job {
-    /// Does what `other` is about as well, if that is of the same fetch and both together are not too long;
-    /// otherwise it comes back.
-    fn merge(&mut self, other: Self) -> Result<(), Self> {
-        let fits = self.segments.len() + other.segments.len() <= BATCH;
-        if !fits || !Arc::ptr_eq(&self.writes, &other.writes) {
-            return Err(other);
+    /// Takes over segments of `other`, as many as there is room for, if that is of the same fetch.
+    fn fill_from(&mut self, other: &mut Self) {
+        if !Arc::ptr_eq(&self.writes, &other.writes) {
+            return;
         }
-        self.segments.extend(other.segments);
-        self.released += other.released;
-        Ok(())
+        let count = BATCH.saturating_sub(self.segments.len()).min(other.segments.len());
+        self.segments.extend(other.segments.drain(..count));
+        // Those of a stream are released by this job, as they are done with by it.
+        let released = count.min(other.released);
+        self.released += released;
+        other.released -= released;
     }
 
     /// Verifies and writes.
@@ -226,21 +227,13 @@ enum Unusable {
     Irregular,
 }
 
-/// Segments, verified two at a time.
+/// Segments, verified side by side.
 fn checked(job: &Job) -> impl Iterator<Item = (u64, Result<&ReceivedData, Unusable>)> {
-    let verification = &job.verification;
-    job.segments.chunks(2).flat_map(move |segments| {
-        let checked = match segments {
-            [(_, one), (_, other)] => {
-                verification.check_pair([&one.data(), &other.data()]).map(Some)
-            }
-            [(_, one)] => [Some(verification.check(&one.data())), None],
-            _ => [None, None],
-        };
-        segments.iter().zip(checked.into_iter().flatten()).map(|((segment, received), checked)| {
-            let refused = |reason: VerifyError| Unusable::Refused(reason.to_string());
-            (*segment, checked.map(|()| received).map_err(refused))
-        })
+    let all: Vec<_> = job.segments.iter().map(|(_, received)| received.data()).collect();
+    let checked = job.verification.check_each(&all);
+    job.segments.iter().zip(checked).map(|((segment, received), checked)| {
+        let refused = |reason: VerifyError| Unusable::Refused(reason.to_string());
+        (*segment, checked.map(|()| received).map_err(refused))
     })
 }
 

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ndn_packet::{EncodeError, Name};
-use ndn_security::{
-    DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sha256_pair,
-};
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256_each};
 
 use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
 use super::nodes::{Leaves, NodeForm, Nodes};
@@ -322,26 +320,16 @@ impl Scratch {
         let mut contents: Vec<_> =
             contents.map(|(slot, out)| IoSliceMut::new(&mut out[slot.content.clone()])).collect();
         read_run(file, layout.extent(first).0, &mut contents)?;
-        let (mut signatures, mut digests) = (Vec::new(), Vec::new());
         let strided = slots.iter().zip(self.packets.chunks(self.stride));
-        hash_each(strided.map(|(slot, out)| slot.signed(out)), &mut signatures);
+        let signed: Vec<_> = strided.map(|(slot, out)| slot.signed(out)).collect();
+        let signatures = sha256_each(&signed);
         let mut packets = Vec::with_capacity(slots.len());
         let strided = slots.iter().zip(self.packets.chunks_mut(self.stride));
         for ((slot, out), signature) in strided.zip(&signatures) {
             let range = seal.close_with(slot, out, &mut self.signature, signature)?;
             packets.push(&out[range]);
         }
-        hash_each(packets.into_iter(), &mut digests);
+        let digests = sha256_each(&packets);
         Ok((signatures, digests))
-    }
-}
-
-/// Appends the digests of `inputs`, which are hashed two at a time.
-fn hash_each<'a>(mut inputs: impl Iterator<Item = &'a [u8]>, digests: &mut Vec<Sha256Digest>) {
-    while let Some(one) = inputs.next() {
-        match inputs.next() {
-            Some(other) => digests.extend(sha256_pair(one, other)),
-            None => digests.push(sha256(one)),
-        }
     }
 }

@@ -1,0 +1,208 @@
+//! Sixteen inputs at a time, a lane of a vector for each, on x86-64 with AVX-512.
+//!
+//! The words of a block are turned around first: what was a row of one input's words becomes a column, so that
+//! a vector has the same word of all inputs, and every step of FIPS 180-4 is taken for all of them at once.
+
+use std::arch::x86_64::{
+    __m512i, _mm_set_epi64x, _mm512_add_epi32, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    _mm512_mask_add_epi32, _mm512_ror_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_srli_epi32, _mm512_storeu_si512,
+    _mm512_ternarylogic_epi32, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+    _mm512_unpacklo_epi64,
+};
+
+use super::{BLOCK_LEN, DIGEST_LEN, INITIAL, K, LANES, tail};
+
+/// Truth tables of three bits for `_mm512_ternarylogic_epi32`: exclusive or, choice, majority.
+const XOR: i32 = 0x96;
+const CHOICE: i32 = 0xca;
+const MAJORITY: i32 = 0xe8;
+
+/// Words of a state, and of half a block.
+const WORDS: usize = 8;
+
+/// A block of each input.
+type Blocks<'a> = [&'a [u8; BLOCK_LEN]; LANES];
+
+/// Whether the processor has vectors of 512 bits with what is used.
+#[inline]
+pub(super) fn is_available() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+}
+
+/// The 32 bits of a constant, as the instructions want them.
+fn bits(word: u32) -> i32 {
+    word.cast_signed()
+}
+
+/// The words of all blocks, in host order: word by word, a lane for each block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn words_of(blocks: Blocks<'_>) -> [__m512i; 2 * WORDS] {
+    let swap = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
+    let swap = _mm512_broadcast_i32x4(swap);
+    let zero = _mm512_setzero_si512();
+    // Within each quarter, four rows become columns.
+    let mut quarters = [zero; LANES];
+    for group in 0..4 {
+        let row = |index: usize| {
+            // SAFETY: a block has 64 bytes, and any alignment will do.
+            let row = unsafe { _mm512_loadu_si512(blocks[group * 4 + index].as_ptr().cast()) };
+            _mm512_shuffle_epi8(row, swap)
+        };
+        let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+        let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+        let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+        quarters[group * 4] = _mm512_unpacklo_epi64(ab_low, cd_low);
+        quarters[group * 4 + 1] = _mm512_unpackhi_epi64(ab_low, cd_low);
+        quarters[group * 4 + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+        quarters[group * 4 + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
+    }
+    // Then the quarters themselves.
+    let mut words = [zero; 2 * WORDS];
+    for column in 0..4 {
+        let of = |group: usize| quarters[group * 4 + column];
+        let low = _mm512_shuffle_i32x4::<0x44>(of(0), of(1));
+        let high = _mm512_shuffle_i32x4::<0xee>(of(0), of(1));
+        let other_low = _mm512_shuffle_i32x4::<0x44>(of(2), of(3));
+        let other_high = _mm512_shuffle_i32x4::<0xee>(of(2), of(3));
+        words[column] = _mm512_shuffle_i32x4::<0x88>(low, other_low);
+        words[4 + column] = _mm512_shuffle_i32x4::<0xdd>(low, other_low);
+        words[8 + column] = _mm512_shuffle_i32x4::<0x88>(high, other_high);
+        words[12 + column] = _mm512_shuffle_i32x4::<0xdd>(high, other_high);
+    }
+    words
+}
+
+/// The word of the message schedule that takes the place of the one sixteen before it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn next_word(words: &[__m512i; 2 * WORDS], at: usize) -> __m512i {
+    let word = |ahead: usize| words[(at + ahead) % (2 * WORDS)];
+    let (one, two) = (word(1), word(14));
+    let sigma0 = _mm512_ternarylogic_epi32::<XOR>(
+        _mm512_ror_epi32::<7>(one),
+        _mm512_ror_epi32::<18>(one),
+        _mm512_srli_epi32::<3>(one),
+    );
+    let sigma1 = _mm512_ternarylogic_epi32::<XOR>(
+        _mm512_ror_epi32::<17>(two),
+        _mm512_ror_epi32::<19>(two),
+        _mm512_srli_epi32::<10>(two),
+    );
+    _mm512_add_epi32(_mm512_add_epi32(word(0), sigma0), _mm512_add_epi32(word(9), sigma1))
+}
+
+/// What the rounds make of `state` with one block of each input, without the sum with what it was.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn rounds(state: [__m512i; WORDS], blocks: Blocks<'_>) -> [__m512i; WORDS] {
+    let mut words = words_of(blocks);
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
+    macro_rules! round {
+        ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $from:expr, $at:expr) => {
+            let constant = _mm512_set1_epi32(bits(K[$from + $at]));
+            let sum = _mm512_ternarylogic_epi32::<XOR>(
+                _mm512_ror_epi32::<6>($e),
+                _mm512_ror_epi32::<11>($e),
+                _mm512_ror_epi32::<25>($e),
+            );
+            let first = _mm512_add_epi32(
+                _mm512_add_epi32(
+                    _mm512_add_epi32($h, _mm512_add_epi32(words[$at], constant)),
+                    _mm512_ternarylogic_epi32::<CHOICE>($e, $f, $g),
+                ),
+                sum,
+            );
+            let sum = _mm512_ternarylogic_epi32::<XOR>(
+                _mm512_ror_epi32::<2>($a),
+                _mm512_ror_epi32::<13>($a),
+                _mm512_ror_epi32::<22>($a),
+            );
+            $d = _mm512_add_epi32($d, first);
+            let majority = _mm512_ternarylogic_epi32::<MAJORITY>($a, $b, $c);
+            $h = _mm512_add_epi32(_mm512_add_epi32(first, majority), sum);
+        };
+    }
+    // After eight rounds all names are at their places again.
+    macro_rules! eight_rounds {
+        ($from:expr, $at:literal) => {
+            round!(a b c d e f g h, $from, $at);
+            round!(h a b c d e f g, $from, $at + 1);
+            round!(g h a b c d e f, $from, $at + 2);
+            round!(f g h a b c d e, $from, $at + 3);
+            round!(e f g h a b c d, $from, $at + 4);
+            round!(d e f g h a b c, $from, $at + 5);
+            round!(c d e f g h a b, $from, $at + 6);
+            round!(b c d e f g h a, $from, $at + 7);
+        };
+    }
+    eight_rounds!(0, 0);
+    eight_rounds!(0, 8);
+    for from in [16, 32, 48] {
+        macro_rules! next_words {
+            ($($at:literal)*) => {$(words[$at] = next_word(&words, $at);)*};
+        }
+        next_words!(0 1 2 3 4 5 6 7);
+        eight_rounds!(from, 0);
+        next_words!(8 9 10 11 12 13 14 15);
+        eight_rounds!(from, 8);
+    }
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Takes blocks of all inputs into their states.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn absorb(state: &mut [__m512i; WORDS], inputs: [&[[u8; BLOCK_LEN]]; LANES], blocks: usize) {
+    let inputs = inputs.map(|input| &input[..blocks]);
+    for block in 0..blocks {
+        let after = rounds(*state, inputs.map(|input| &input[block]));
+        for (word, after) in state.iter_mut().zip(after) {
+            *word = _mm512_add_epi32(*word, after);
+        }
+    }
+}
+
+/// Digests of all inputs, whatever their lengths.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn digest_lanes(inputs: [&[u8]; LANES]) -> [[u8; DIGEST_LEN]; LANES] {
+    let mut state = [_mm512_setzero_si512(); WORDS];
+    for (word, initial) in state.iter_mut().zip(INITIAL) {
+        *word = _mm512_set1_epi32(bits(initial));
+    }
+    let whole = inputs.map(|input| input.as_chunks::<BLOCK_LEN>().0);
+    let common = whole.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
+    absorb(&mut state, whole, common);
+    // What is longer than the shortest one, and the padding: lanes that are at their end stay as they are.
+    let tails = inputs.map(tail);
+    let lengths: [usize; LANES] = std::array::from_fn(|lane| whole[lane].len() + tails[lane].1);
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    for at in common..longest {
+        let mut mask = 0;
+        let blocks = std::array::from_fn(|lane| {
+            mask |= u16::from(at < lengths[lane]) << lane;
+            let (padding, _) = tails[lane].0.as_chunks::<BLOCK_LEN>();
+            let beyond = at.saturating_sub(whole[lane].len()).min(padding.len() - 1);
+            whole[lane].get(at).unwrap_or(&padding[beyond])
+        });
+        let after = rounds(state, blocks);
+        for (word, after) in state.iter_mut().zip(after) {
+            *word = _mm512_mask_add_epi32(*word, mask, *word, after);
+        }
+    }
+    output(state)
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn output(state: [__m512i; WORDS]) -> [[u8; DIGEST_LEN]; LANES] {
+    let mut digests = [[0; DIGEST_LEN]; LANES];
+    for (index, word) in state.into_iter().enumerate() {
+        let mut lanes = [0_u32; LANES];
+        // SAFETY: there are 64 bytes, and any alignment will do.
+        unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), word) };
+        for (digest, lane) in digests.iter_mut().zip(lanes) {
+            digest[index * 4..][..4].copy_from_slice(&lane.to_be_bytes());
+        }
+    }
+    digests
+}
