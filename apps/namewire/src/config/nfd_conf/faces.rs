@@ -1,6 +1,7 @@
 //! Section `face_system`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use ndn_management::FaceUri;
@@ -37,6 +38,20 @@ impl Channel {
         let ipv6 = self.ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         ipv4.into_iter().chain(ipv6).collect()
     }
+}
+
+fn free_tcp_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?
+        .local_addr()?
+        .port())
+}
+
+fn free_udp_port() -> io::Result<u16> {
+    Ok(UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?
+        .local_addr()?
+        .port())
 }
 
 /// The groups of UDP multicast, each in two keys.
@@ -131,17 +146,25 @@ impl Reader<'_> {
         true
     }
 
-    /// NFD listens on any port that is free where it is 0; here it has to be one that others can know.
-    fn check_port(&mut self, section: &Node, channel: &mut Channel) {
+    /// Where it is 0, any port that is free is listened on, as in NFD. It is chosen here, so that it can be told.
+    fn check_port(&mut self, section: &Node, channel: &mut Channel, free: fn() -> io::Result<u16>) {
         let Some(node) = section.children.iter().rfind(|node| node.key == "port") else { return };
         if channel.port != 0 {
             return;
         }
         channel.port = crate::config::NDN_PORT;
-        if channel.listen {
-            self.refuse(node, "`port` is 0: nobody would know where to connect");
-        } else {
-            self.no_effect(node, "nothing listens");
+        if !channel.listen {
+            return self.no_effect(node, "nothing listens");
+        }
+        match free() {
+            Ok(port) => {
+                channel.port = port;
+                self.warn(
+                    node,
+                    format!("`port` is 0: {port} is listened on, which is free, this time"),
+                );
+            }
+            Err(error) => self.refuse(node, format!("`port` is 0, and no port is free: {error}")),
         }
     }
 
@@ -171,7 +194,7 @@ impl Reader<'_> {
                 "TCP has neither IPv4 nor IPv6: remove the section to turn it off",
             );
         }
-        self.check_port(section, &mut channel);
+        self.check_port(section, &mut channel, free_tcp_port);
         let tcp = &mut self.config.listeners.tcp;
         tcp.enabled = channel.listen;
         tcp.port = channel.port;
@@ -193,7 +216,7 @@ impl Reader<'_> {
                 format!("WebSocket has {either}: remove the section to turn it off"),
             );
         }
-        self.check_port(section, &mut channel);
+        self.check_port(section, &mut channel, free_tcp_port);
         let websocket = &mut self.config.listeners.websocket;
         websocket.enabled = channel.listen;
         websocket.port = channel.port;
@@ -258,18 +281,39 @@ impl Reader<'_> {
         }
         let ipv4 = channel.ipv4.then_some(SocketAddr::from((keys.group_v4, keys.port_v4)));
         let ipv6 = channel.ipv6.then_some(SocketAddr::from((keys.group_v6, keys.port_v6)));
-        self.config.listeners.multicast.groups = ipv4.into_iter().chain(ipv6).collect();
+        let groups: Vec<SocketAddr> = ipv4.into_iter().chain(ipv6).collect();
         if channel.addresses().is_empty() {
             self.refuse(
                 section,
                 "UDP has neither IPv4 nor IPv6: remove the section to turn it off",
             );
         }
-        self.check_port(section, &mut channel);
+        self.check_port(section, &mut channel, free_udp_port);
+        self.set_groups(section, &channel, groups);
         let udp = &mut self.config.listeners.udp;
         udp.enabled = channel.listen;
         udp.port = channel.port;
         udp.addresses = channel.addresses();
+    }
+
+    /// Groups whose port is that of the listener have no faces: the listener's socket would get what is for them.
+    fn set_groups(&mut self, section: &Node, channel: &Channel, mut groups: Vec<SocketAddr>) {
+        let multicast = &mut self.config.listeners.multicast;
+        let is_shared = |group: &SocketAddr| channel.listen && group.port() == channel.port;
+        let shared = groups.iter().copied().find(|group| is_shared(group) && multicast.enabled);
+        if let Some(group) = shared {
+            groups.retain(|group| !is_shared(group));
+            multicast.enabled = !groups.is_empty();
+            let key = if group.is_ipv4() { "mcast_port" } else { "mcast_port_v6" };
+            let node = section.children.iter().rfind(|node| node.key == key).unwrap_or(section);
+            self.warn(
+                node,
+                format!("{group} has no faces: its port is that of UDP, whose socket would get what is for the group"),
+            );
+        }
+        if !groups.is_empty() {
+            self.config.listeners.multicast.groups = groups;
+        }
     }
 
     /// As in NFD, the lists are about faces of the group alone, and all interfaces are listened on.

@@ -197,9 +197,6 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("rib {\n localhop_security { trust-anchor { type any } }\n auto_prefix_propagate x\n}", 3),
         ("mw-nfd {\n forwarding-worker-core-assign a-b\n}", 2),
         ("mw-nfd {\n forwarding-worker-core-assign 1,1\n}", 2),
-        ("face_system {\n tcp {\n port 0\n}\n}", 3),
-        ("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4),
-        ("face_system {\n udp {\n mcast_port 6363\n}\n}", 3),
         ("face_system {\n", 1),
     ] {
         let problems = problems(&with_unix(text));
@@ -379,6 +376,17 @@ fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
         let listeners = told(&text, 3).listeners;
         assert!(!listeners.tcp.enabled && !listeners.udp.enabled);
     }
+    let tcp = told("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
+    assert!(tcp.enabled && tcp.port != 0 && tcp.port != 6363, "{tcp:?}");
+    let udp = told("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4).listeners.udp;
+    assert!(udp.enabled && udp.port != 0 && udp.port != 6363, "{udp:?}");
+    let text = "face_system {\n udp {\n mcast_port 6363\n}\n}";
+    let multicast = told(text, 3).listeners.multicast;
+    assert!(multicast.enabled && multicast.groups.iter().all(|group| group.is_ipv6()));
+    let text = "face_system {\n udp {\n enable_v6 no\n mcast_port 6363\n}\n}";
+    assert!(!told(text, 4).listeners.multicast.enabled);
+    let text = "face_system {\n udp {\n listen no\n mcast_port 6363\n}\n}";
+    assert!(warnings(&with_unix(text)).is_empty());
     let propagate = |key: &str| {
         let text = format!("rib {{ auto_prefix_propagate {{\n {key}\n}} }}");
         told(&text, 2).management.propagate
