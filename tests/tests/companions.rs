@@ -11,7 +11,7 @@ use namewire_tests::{
     Forwarder, PATIENCE, Process, Settings, Topology, program, run_to_end, skip_unless_found,
     wait_until, wire,
 };
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Routes with this origin, as `prefix cost`.
 fn routes(forwarder: &Forwarder, origin: &str) -> Vec<String> {
@@ -51,7 +51,7 @@ fn peers_that_connect_get_routes() {
     wait_until("routes to the late peers", || {
         (routes(&forwarder, "autoreg").len() == 6).then_some(())
     });
-    autoreg.signal(rustix::process::Signal::TERM);
+    autoreg.signal(Signal::TERM);
     assert!(autoreg.wait().success());
     let arguments = ["autoreg", "-i", "/other", "-w", "192.0.2.0/24", "-a", "/more"];
     let mut other = forwarder.spawn("other", &arguments);
@@ -305,7 +305,20 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     assert!(started.status.success(), "{started:?}");
     let pid = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let pid = Pid::from_raw(pid).unwrap();
+    // What it has logged so far is shown, whatever is kept.
+    let shown = String::from_utf8_lossy(&started.stderr);
+    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+    let first = |text: &str| text.lines().next().unwrap_or_default().contains(version);
+    assert!(first(&shown) && first(&std::fs::read_to_string(&log).unwrap()), "{shown}");
     assert!(run(&["status"]).status.success());
+    // Rotated, the log goes on in a new file.
+    let rotated = directory.path().join("log.1");
+    std::fs::rename(&log, &rotated).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    wait_until("a new log", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.contains("the configuration was read again").then_some(())
+    });
     let again = run(&start);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     let stopped = run(&["stop"]);
@@ -317,7 +330,8 @@ fn a_forwarder_starts_in_the_background_and_stops() {
         (is_dead || test_kill_process(pid).is_err()).then_some(())
     });
     assert!(!socket.exists());
-    assert!(std::fs::read_to_string(&log).unwrap().contains("starting"));
+    assert!(std::fs::read_to_string(&log).unwrap().contains("stopping"));
+    assert!(!std::fs::read_to_string(&rotated).unwrap().contains("stopping"));
 }
 
 #[test]

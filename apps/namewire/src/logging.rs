@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::IsTerminal;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -15,11 +17,36 @@ use crate::config::{LOG_MODULES, Log, LogLevel, check_module};
 /// In place of a level: the module has none of its own any more.
 const DEFAULT_LEVEL: &str = "default";
 
+/// A file that has taken the place of standard error, and so of the log.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    path: Arc<Path>,
+}
+
+impl LogFile {
+    /// What goes to standard error is appended to this file from now on.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = Self { path: std::path::absolute(path)?.into() };
+        file.reopen()?;
+        Ok(file)
+    }
+
+    /// Goes on with the file that has the name now: the one so far may have been renamed.
+    fn reopen(&self) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        Ok(rustix::stdio::dup2_stderr(file)?)
+    }
+}
+
 /// Changes the levels of a running program.
 #[derive(Clone)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
     levels: Arc<Mutex<Levels>>,
+    file: Option<LogFile>,
 }
 
 impl fmt::Debug for LogHandle {
@@ -28,28 +55,37 @@ impl fmt::Debug for LogHandle {
     }
 }
 
-/// Sends log lines to standard error from now on.
+/// Sends log lines to standard error from now on, which `file` may have taken the place of.
 ///
 /// # Errors
 /// The process has a logger already.
-pub fn init(settings: &Log) -> Result<LogHandle, String> {
+pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> {
     let levels = Levels::of(settings);
     let (layer, filter) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         // It would complain on standard error, and panic where that is what cannot be written.
         .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(io::stderr().is_terminal());
     // The filter is a layer of its own: it turns spans and events off for good, not for one output.
     let subscriber = tracing_subscriber::registry().with(layer).with(lines);
     subscriber.try_init().map_err(|error| error.to_string())?;
-    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)) })
+    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
 }
 
 impl LogHandle {
     /// The levels in force, in the form that [`Self::set`] reads.
     pub fn directives(&self) -> String {
         self.lock().to_string()
+    }
+
+    /// Opens the file of the log again, if it has one.
+    ///
+    /// # Errors
+    /// It cannot be opened; the log goes on where it was.
+    pub fn reopen(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.reopen().map_err(|error| format!("{}: {error}", file.path.display()))
     }
 
     /// Uses these settings from now on.

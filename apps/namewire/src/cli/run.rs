@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::config::Source;
 use super::failure::{Failure, Outcome};
 use crate::config::{Config, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module};
+use crate::logging::LogFile;
 use crate::run::Plan;
 
 /// Run the forwarder
@@ -64,6 +65,10 @@ pub(super) struct Options {
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Append what is logged to this file instead of standard error; SIGHUP has it opened again, for those who
+    /// rotate logs
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
 }
 
 fn workers(text: &str) -> Result<WorkerCount, String> {
@@ -86,7 +91,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         crate::run::check_access(&config).map_err(|fault| source.describe(&fault))?;
         Ok(config)
     };
-    crate::run::run(&config, plan, Box::new(source)).map_err(Failure::from)
+    let log_file = options.log_file.as_deref().map(open_log).transpose()?;
+    crate::run::run(&config, plan, Box::new(source), log_file).map_err(Failure::from)
+}
+
+fn open_log(path: &Path) -> Outcome<LogFile> {
+    LogFile::open(path).map_err(|error| Failure::file(path.display(), &error))
 }
 
 impl Options {
@@ -121,7 +131,7 @@ impl Options {
     /// The same options on a command line.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
-        let Self { cs_capacity, workers, cpu, user, log, control, .. } = self;
+        let Self { cs_capacity, workers, cpu, user, log, control, log_file, .. } = self;
         let mut arguments: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| {
             // As one word, so that a value that begins with a dash is one.
@@ -135,6 +145,7 @@ impl Options {
             ("--nfd-conf", nfd_conf),
             ("--socket", socket),
             ("--control", control),
+            ("--log-file", log_file),
         ] {
             path.iter().for_each(|path| option(name, path.as_os_str()));
         }
@@ -221,8 +232,6 @@ fn apply_log(config: &mut Config, directive: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use clap::Parser;
 
     use super::*;
@@ -263,7 +272,7 @@ mod tests {
             "",
             "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
             "--nfd-conf nfd.conf --no-unix --no-tcp --no-udp --cs-capacity 5 --cpu 2 --user ndn",
-            "--workers auto --log warn --log ndn_face=debug",
+            "--workers auto --log warn --log ndn_face=debug --log-file namewire.log",
             "--workers 3",
         ] {
             let given = arguments.split(' ').filter(|word| !word.is_empty());

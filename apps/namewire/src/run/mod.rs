@@ -75,26 +75,32 @@ pub use plan::Plan;
 
 use crate::config::{Config, Contradiction};
 use crate::control_socket::ControlListener;
-use crate::logging;
+use crate::logging::{self, LogFile};
 
 /// Reads the configuration again.
 pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
 
-/// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`.
+/// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`, and open `log_file` again.
 ///
 /// # Errors
 /// Whatever keeps it from starting, naming the address, path or setting; or a worker that ended by
 /// a fault of its own.
-pub fn run(config: &Config, plan: Plan, source: ConfigSource) -> anyhow::Result<()> {
+pub fn run(
+    config: &Config,
+    plan: Plan,
+    source: ConfigSource,
+    log_file: Option<LogFile>,
+) -> anyhow::Result<()> {
     let Plan { management, key_chain, places, privileges } = plan;
-    let log = logging::init(&config.log).map_err(anyhow::Error::msg)?;
+    let log = logging::init(&config.log, log_file).map_err(anyhow::Error::msg)?;
+    let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, workers = places.len(), with_faces, "starting");
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let signals = stop::Signals::new()?;
-    let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
-    tracing::info!(workers = places.len(), with_faces, "starting");
     missing::warn_of_interfaces(config);
     memory::warn_of_capacity(&config.pool, places.len());
     let mut listeners = listeners::Listeners::open(config, with_faces)?;

@@ -23,8 +23,11 @@ pub(super) struct Reload {
 }
 
 impl Control {
-    /// Reads the configuration and uses what of it can change; a bad one changes nothing.
+    /// Opens the file of the log again; reads the configuration and uses what of it can change; a bad one changes nothing.
     pub(super) fn reload(&mut self, reload: &Reload) {
+        if let Err(reason) = reload.log.reopen() {
+            error!("the log stays where it was: {reason}");
+        }
         match (reload.source)().and_then(|config| self.apply(config, reload)) {
             Ok(()) => info!("the configuration was read again"),
             Err(reason) => error!("the configuration stays as it was: {reason}"),

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use ndn_client::{Candidates, ForwarderAddress};
+use ndn_client::{AddressSource, Candidates, ForwarderAddress};
 use ndn_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -23,19 +23,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
 use super::super::run::Options as RunOptions;
+use crate::config::nfd_conf;
 use crate::run::service_manager::{READY, VARIABLE};
 
 /// Start the forwarder in the background, and wait until it listens
 ///
 /// It takes the options of `namewire run`, such as `--config FILE`, and its exit statuses: 2 is a wrong
 /// configuration. What the forwarder logs until it listens is shown. From then on it goes to the file of
-/// --log-file, or on to standard error if that is a file, and nowhere otherwise: a pipe ends, a terminal is
+/// --log-file alone, or on to standard error if that is a file, and nowhere otherwise: a pipe ends, a terminal is
 /// left alone. A service manager does this better: there is a unit for systemd.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
-    /// Append what the forwarder logs to this file
-    #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
     #[command(flatten)]
     run: RunOptions,
     /// Options of `namewire run` may stand behind `--`, too
@@ -44,6 +42,8 @@ pub(in crate::cli) struct Options {
 }
 
 /// Stop the forwarder that listens on the usual socket, and wait until it has ended
+///
+/// Without --transport, NDN_CLIENT_TRANSPORT or client.conf, the socket of /etc/ndn/nfd.conf is tried last.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct StopOptions {
     /// The forwarder: unix:///path; by default the one that other commands would use
@@ -55,6 +55,8 @@ pub(in crate::cli) struct StopOptions {
     timeout: Duration,
 }
 
+/// What NFD reads if nothing else is said, and forwarders in its place.
+const NFD_CONF: &str = "/etc/ndn/nfd.conf";
 /// How often it is looked whether the forwarder has ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of the log that are shown where nothing was started.
@@ -80,7 +82,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     command.env(VARIABLE, format!("@{name}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut log = None;
-    if let Some(path) = &options.log_file {
+    if let Some(path) = &options.run.log_file {
         let file_failed = |error: io::Error| Failure::file(path.display(), &error);
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(file_failed)?;
         log = Some((path, file.metadata().map_err(file_failed)?.len()));
@@ -95,6 +97,10 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
     let ended = ended.map_err(|error| failed(&error))?;
     show(child.stderr.as_mut());
+    let said = log.and_then(|(path, length)| Some((path, said_since(path, length)?)));
+    if let (None, Some((_, said))) = (ended, &said) {
+        output::note(said);
+    }
     if let Some(stdout) = &mut child.stdout {
         // All that was said so far, and nothing that would have to be waited for.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
@@ -110,11 +116,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         }
         return Ok(output::print_line(&format!("started, process {}", child.id()))?);
     };
-    let said = log.map_or_else(String::new, |(path, length)| {
-        said_since(path, length)
-            .map(|said| format!("; {} says:\n{said}", path.display()))
-            .unwrap_or_default()
-    });
+    let said = said.map(|(path, said)| format!("; {} says:\n{said}", path.display()));
+    let said = said.unwrap_or_default();
     let text = format!("the forwarder did not start ({status}){said}");
     Err(match status.code() {
         Some(WRONG_CONFIGURATION) => Failure::Usage(text),
@@ -180,10 +183,20 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
             Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?
         }
     };
-    let (path, stream) = connect(&candidates.addresses)?;
+    let mut addresses = candidates.addresses;
+    if candidates.source == AddressSource::Default {
+        addresses.extend(socket_of(Path::new(NFD_CONF)).map(ForwarderAddress::Unix));
+    }
+    let (path, stream) = connect(&addresses)?;
     let failed = |what: &str, error: rustix::io::Errno| Failure::Failed(format!("{what}: {error}"));
-    let peer = socket_peercred(&stream)
-        .map_err(|error| failed(&format!("who listens on {}", path.display()), error))?;
+    // The kernel gives no number of a process that this namespace does not have.
+    let peer = socket_peercred(&stream).map_err(|_| {
+        Failure::Failed(format!(
+            "a process of another PID namespace listens on {}, which cannot be stopped from here: that of the host, \
+             or of another container. `namewire stop` there stops it",
+            path.display()
+        ))
+    })?;
     drop(stream);
     let pid = peer.pid;
     let process = pidfd_open(pid, PidfdFlags::empty())
@@ -200,6 +213,11 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
         Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not ended yet"))),
         Err(error) => Err(failed("waiting for it to end", error)),
     }
+}
+
+/// The socket of a forwarder that was started with an nfd.conf, if there is such a file and it says so.
+fn socket_of(nfd_conf: &Path) -> Option<PathBuf> {
+    nfd_conf::load(nfd_conf).ok()?.config.socket_path()
 }
 
 /// A connection to the first of these that somebody listens on.
@@ -241,5 +259,21 @@ fn check_program(pid: Pid) -> Outcome {
         other => Err(Failure::Failed(format!(
             "process {pid} is `{other}`, which is not known as a forwarder; if it is one, `kill {pid}` stops it"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_nfd_conf_says_where_its_forwarder_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nfd.conf");
+        assert_eq!(socket_of(&file), None);
+        std::fs::write(&file, "face_system {\n unix {\n path /tmp/of-nfd.sock\n }\n}\n").unwrap();
+        assert_eq!(socket_of(&file), Some("/tmp/of-nfd.sock".into()));
+        std::fs::write(&file, "face_system {\n tcp\n}\n").unwrap();
+        assert_eq!(socket_of(&file), None, "it has none");
     }
 }
