@@ -89,12 +89,12 @@ struct Channels {
     combined: u32,
 }
 
-/// Receive queues of an interface that are in use, as its driver says.
+/// Receive and transmit queues of an interface that are in use, as its driver says.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] if it does not say, [`io::ErrorKind::NotFound`] if there is no such
 /// interface.
-pub fn receive_queues(name: &str) -> io::Result<u32> {
+pub fn queues(name: &str) -> io::Result<(u32, u32)> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), None)?;
     let mut channels = Channels { command: ASK_QUEUES, ..Channels::default() };
     // SAFETY: zeros are valid in this C structure.
@@ -112,7 +112,10 @@ pub fn receive_queues(name: &str) -> io::Result<u32> {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, std::ptr::from_mut(&mut request))
     };
     match result {
-        0 => Ok(channels.receive + channels.combined),
+        0 => {
+            let Channels { receive, transmit, combined, .. } = channels;
+            Ok((receive + combined, transmit + combined))
+        }
         _ => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ENODEV) => {
                 Err(io::ErrorKind::NotFound.into())
@@ -180,9 +183,9 @@ mod tests {
         assert_eq!(index_of("lo"), Some(loopback.index));
         assert_eq!(name_of(loopback.index).as_deref(), Some("lo"));
         assert_eq!((index_of("no-such-device"), index_of("l\0o"), name_of(0)), (None, None, None));
-        assert!(receive_queues("lo").is_err(), "it has none");
+        assert!(queues("lo").is_err(), "it has none");
         for name in ["no-such-device", "a-name-that-is-too-long"] {
-            assert_eq!(receive_queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use ndn_sys::interface::receive_queues;
+use ndn_sys::interface::queues;
 use ndn_sys::netlink::{Link, links};
 use ndn_sys::packet::{Delivery, LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
@@ -67,7 +67,7 @@ fn options(link: &Link, mode: Option<XdpMode>) -> XdpOptions {
         mac: link.mac.unwrap(),
         group: Some(GROUP),
         payload_max: link.mtu as usize,
-        queue_count: receive_queues(&link.name).unwrap_or(link.queues.0),
+        queue_count: queues(&link.name).unwrap_or(link.queues).0,
         ring_bytes: 1 << 20,
         mode,
         udp: None,
@@ -327,6 +327,80 @@ fn inner_queues() {
             assert_eq!(heard, [number.to_be_bytes(); 2]);
         }
     });
+}
+
+#[test]
+fn queues_are_dealt_over_threads() {
+    in_namespace("inner_parts");
+}
+
+#[test]
+#[ignore = "run by the test above, in a namespace"]
+fn inner_parts() {
+    // In generic mode, the kernel of a veth takes all frames for those of its first queue.
+    let [near_link, far_link] = pair("numrxqueues 4 numtxqueues 4");
+    let far_mac = far_link.mac.unwrap();
+    let options = [&near_link, &far_link].map(|link| options(link, Some(XdpMode::Native)));
+    let patiently = |options: &XdpOptions, count| loop {
+        match XdpPort::open_parts(options, count) {
+            Err(error) if error.is_busy() => {}
+            opened => return opened.unwrap(),
+        }
+    };
+    // As many as there are queues, although more were asked for.
+    let mut near = patiently(&XdpOptions { queue_count: 9, ..options[0] }, 6);
+    assert_eq!(near.len(), 4);
+    let mut far = patiently(&options[1], 2);
+    assert_eq!(far.iter().map(|part| part.setup().queue_count).collect::<Vec<_>>(), [2, 2]);
+    // What one end sends by a queue, the other receives by that queue.
+    for (queue, from) in near.iter_mut().enumerate() {
+        settle(from, &mut far[queue % 2], far_mac);
+    }
+    for number in 0..2000_u32 {
+        let queue = number as usize % 4;
+        send(&mut near[queue], far_mac, &[&number.to_be_bytes()]);
+        assert_eq!(receive(&mut far[queue % 2]).0[..4], number.to_be_bytes());
+    }
+    far.iter_mut().for_each(receive_nothing);
+    // Both threads send, by queues of their own.
+    let near_mac = near_link.mac.unwrap();
+    for (queue, from) in far.iter_mut().enumerate() {
+        settle(from, &mut near[queue], near_mac);
+        send(from, near_mac, &[b"back"]);
+        assert_eq!(receive(&mut near[queue]).0[..4], *b"back");
+    }
+    // Without the second one, its queues are the kernel's, and the first goes on.
+    let mut kernel = packet_socket(&far_link, PROTOCOL, None);
+    drop(far.pop());
+    assert!(link("far").xdp_program.is_some());
+    while kernel.peek().is_none() {
+        send(&mut near[1], far_mac, &[b"kernel"]);
+        wait(std::iter::once(kernel.as_fd()), Duration::from_millis(20));
+    }
+    assert_eq!(kernel.peek().unwrap().payload[..6], *b"kernel");
+    kernel.release();
+    send(&mut near[2], far_mac, &[b"first"]);
+    assert_eq!(receive(&mut far[0]).0[..5], *b"first");
+    drop(far);
+    assert!(link("far").xdp_program.is_none());
+}
+
+#[test]
+fn the_other_end_may_not_send_by_more_queues() {
+    in_namespace("inner_fewer");
+}
+
+#[test]
+#[ignore = "run by the test above, in a namespace"]
+fn inner_fewer() {
+    ip(
+        "link add near numrxqueues 1 numtxqueues 1 type veth peer name far numrxqueues 2 numtxqueues 2",
+    );
+    let refused = XdpPort::open(&options(&link("near"), Some(XdpMode::Native))).unwrap_err();
+    let told = refused.to_string();
+    assert!(refused.step == XdpStep::Attach && told.contains("more queues"), "{told}");
+    // In generic mode the kernel does not mind.
+    assert!(XdpPort::open(&options(&link("near"), None)).is_ok());
 }
 
 #[test]

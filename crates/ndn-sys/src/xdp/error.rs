@@ -86,6 +86,9 @@ impl XdpError {
             (XdpStep::Attach | XdpStep::Bind, _) if self.is_busy() => {
                 Some("another program has the interface: see `ip link show`")
             }
+            (XdpStep::Attach, Some(libc::ENOSPC)) => {
+                Some("the other end of this veth sends by more queues than this end receives by")
+            }
             (XdpStep::Socket, Some(libc::EAFNOSUPPORT)) => Some("this kernel has no AF_XDP"),
             (_, _) => None,
         }

@@ -13,8 +13,9 @@
 //! | `receive` | the next frame of several queues |
 //! | `error` | which step was refused, and which right is missing |
 //!
-//! One thread has all queues of a device. They share one memory; chunks for received frames belong to a
-//! queue, since the kernel gives them back in whatever order. Frames are sent by the first queue.
+//! The queues of a device are one thread's, or dealt over several threads. Those of one thread share one memory;
+//! chunks for received frames belong to a queue, since the kernel gives them back in whatever order. A thread sends
+//! by the first of its queues. Threads have the program in common, and the map from queues to sockets.
 
 mod addresses;
 mod bpf;

@@ -64,58 +64,118 @@ pub struct XdpSetup {
     pub takes_udp: bool,
 }
 
-/// A bound socket for each queue that is in use, with its chunks in the fill ring, and whether frames may
-/// come in several pieces.
-pub(super) fn open_queues(
+/// The queues of one part of a device, and the memory that their frames lie in.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) layout: Layout,
+    pub(super) umem: Umem,
+    /// A bound socket for each queue that is in use, with its chunks in the fill ring; the first one sends.
+    pub(super) sockets: Vec<Socket>,
+    numbers: Vec<u32>,
+    /// Frames may come in several pieces.
+    pub(super) multi_buffer: bool,
+}
+
+impl Opened {
+    /// The sockets with the numbers of their queues.
+    pub(super) fn queues(&self) -> impl Iterator<Item = (u32, &Socket)> {
+        self.numbers.iter().copied().zip(&self.sockets)
+    }
+}
+
+/// The queues below `queue_count` that are in use, dealt over `part_count` parts; there are fewer parts if there are
+/// not as many queues. All are bound alike.
+pub(super) fn open_parts(
     options: &XdpOptions,
-    layout: Layout,
-    umem: &Umem,
+    queue_count: u32,
+    part_count: u32,
     wants_segments: bool,
-) -> Result<(Vec<Socket>, bool), XdpError> {
-    let XdpOptions { interface, .. } = *options;
-    let first = open_queue(layout, 0, Some(umem))?;
-    let bindings: &[Binding] = &[
+) -> Result<Vec<Opened>, XdpError> {
+    let all = [
         Binding { segments: true, copies: false },
         Binding { segments: true, copies: true },
         Binding { segments: false, copies: false },
         Binding { segments: false, copies: true },
     ];
-    let bindings = if wants_segments { bindings } else { &bindings[2..] };
-    let mut refused = None;
-    let mut bound = None;
-    for binding in bindings {
-        match patiently(|| first.bind(interface, 0, *binding, None)) {
-            Ok(()) => {
-                bound = Some(*binding);
-                break;
+    let mut bindings = if wants_segments { &all[..] } else { &all[2..] };
+    let mut parts = Vec::new();
+    for numbers in deal(queue_count, part_count) {
+        let opened = open_part(options, queue_count, numbers, bindings);
+        match opened {
+            Ok((part, at)) => {
+                bindings = &bindings[at..=at];
+                parts.push(part);
             }
-            Err(error) => refused = Some(error),
-        }
-    }
-    let Some(binding) = bound else {
-        let error = refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
-        return Err(XdpStep::Bind.failed()(error));
-    };
-    let mut queues = vec![first];
-    for queue in 1..layout.queue_count {
-        let next = open_queue(layout, queue, None)?;
-        match patiently(|| next.bind(interface, queue, binding, queues.first())) {
-            Ok(()) => queues.push(next),
             // There are fewer queues in use than there might be.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(error) => return Err(XdpStep::Bind.failed()(error)),
+            Err(error) if !parts.is_empty() && is_no_queue(&error) => break,
+            Err(error) => return Err(error),
         }
     }
-    Ok((queues, binding.segments))
+    Ok(parts)
 }
 
-fn open_queue(layout: Layout, queue: u32, umem: Option<&Umem>) -> Result<Socket, XdpError> {
+/// The numbers of the queues of each part.
+pub(super) fn deal(queue_count: u32, part_count: u32) -> impl Iterator<Item = Vec<u32>> {
+    let part_count = part_count.clamp(1, queue_count.max(1));
+    let step = part_count as usize;
+    (0..part_count).map(move |part| (part..queue_count).step_by(step).collect())
+}
+
+fn is_no_queue(error: &XdpError) -> bool {
+    error.step == XdpStep::Bind && error.error.raw_os_error() == Some(libc::EINVAL)
+}
+
+/// Opens the queues with these numbers; says which of the bindings the kernel has accepted.
+fn open_part(
+    options: &XdpOptions,
+    queue_count: u32,
+    numbers: Vec<u32>,
+    bindings: &[Binding],
+) -> Result<(Opened, usize), XdpError> {
+    let XdpOptions { interface, .. } = *options;
+    let own_count = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+    // Each queue has the same share, whoever has it.
+    let bytes = options.ring_bytes.saturating_mul(numbers.len()) / queue_count.max(1) as usize;
+    let layout = Layout::new(options.payload_max, bytes, own_count);
+    let umem = Umem::new(layout.length()).map_err(XdpStep::Memory.failed())?;
+    let mut sockets: Vec<Socket> = Vec::new();
+    let mut accepted = 0;
+    for (place, &queue) in (0..).zip(&numbers) {
+        let next = open_queue(layout, place, sockets.is_empty().then_some(&umem))?;
+        let bindings = if sockets.is_empty() { bindings } else { &bindings[accepted..=accepted] };
+        let mut refused = None;
+        let bound = bindings.iter().position(|binding| {
+            let bound = patiently(|| next.bind(interface, queue, *binding, sockets.first()));
+            bound.map_err(|error| refused = Some(error)).is_ok()
+        });
+        match bound {
+            Some(at) => {
+                accepted += at;
+                sockets.push(next);
+            }
+            None => {
+                let error = refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
+                let error = XdpStep::Bind.failed()(error);
+                // There are fewer queues in use than there might be.
+                if !sockets.is_empty() && is_no_queue(&error) {
+                    break;
+                }
+                return Err(error);
+            }
+        }
+    }
+    let multi_buffer = bindings.get(accepted).is_some_and(|binding| binding.segments);
+    Ok((Opened { layout, umem, sockets, numbers, multi_buffer }, accepted))
+}
+
+/// The socket of the queue with this place among those of a part, the first of which brings the memory.
+fn open_queue(layout: Layout, place: u32, umem: Option<&Umem>) -> Result<Socket, XdpError> {
     let unbound = socket::open().map_err(XdpStep::Socket.failed())?;
     if let Some(umem) = umem {
         unbound.register(umem, layout).map_err(XdpStep::Rings.failed())?;
     }
     let mut socket = unbound.with_rings(layout, umem.is_some()).map_err(XdpStep::Rings.failed())?;
-    for chunk in layout.receive_chunks(queue) {
+    for chunk in layout.receive_chunks(place) {
         let pushed = socket.fill.push(chunk);
         debug_assert!(pushed, "a fill ring has room for the chunks of its queue");
     }
@@ -147,4 +207,25 @@ pub fn may_use() -> Result<(), XdpError> {
     let code = program::program(0x8624, map.as_fd(), None);
     bpf::load(&code, false).map_err(XdpStep::Program.failed())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_is_dealt_once_and_no_part_is_empty() {
+        for (queues, parts, expected) in [(1, 4, 1), (4, 1, 1), (4, 2, 2), (5, 3, 3), (64, 64, 64)]
+        {
+            let dealt: Vec<_> = deal(queues, parts).collect();
+            assert_eq!(dealt.len(), expected, "{queues} over {parts}");
+            assert!(dealt.iter().all(|part| !part.is_empty()));
+            // A part sends by its first queue: there may be fewer to send by than to receive by.
+            let first: Vec<u32> = dealt.iter().map(|part| part[0]).collect();
+            assert!(first.iter().copied().eq(0..u32::try_from(expected).unwrap_or(0)));
+            let mut all = dealt.concat();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..queues));
+        }
+    }
 }

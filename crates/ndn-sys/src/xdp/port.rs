@@ -8,7 +8,7 @@ use crate::packet::{Datagram, DatagramFault, DatagramReader, Frame, FrameReader,
 use crate::xdp::addresses::XdpAddresses;
 use crate::xdp::bpf::{self, SocketMap, XdpMode};
 use crate::xdp::error::{XdpError, XdpStep};
-use crate::xdp::open::{QUEUES_MAX, XdpOptions, XdpSetup, open_queues, patiently};
+use crate::xdp::open::{Opened, QUEUES_MAX, XdpOptions, XdpSetup, open_parts, patiently};
 use crate::xdp::program::{self, UdpRules};
 use crate::xdp::receive::Received;
 use crate::xdp::rings::{CONTINUES, Descriptor};
@@ -37,7 +37,7 @@ pub struct XdpTransmitted {
 }
 
 /// Frames of one EtherType, and UDP to one port if that is asked for, on one network device, with their
-/// headers, by AF_XDP.
+/// headers, by AF_XDP: those of all its queues, or a [part](XdpPort::open_parts) of them.
 ///
 /// Other frames go to the kernel as ever. When this is dropped, or the process ends in whatever way, the
 /// program leaves the device. What this host sends is not received. While the device is down nothing
@@ -45,9 +45,8 @@ pub struct XdpTransmitted {
 #[derive(Debug)]
 pub struct XdpPort {
     /// Dropped first: frames go to the kernel again.
-    _attached: OwnedFd,
-    _map: SocketMap,
-    /// By queue; the first also sends. Dropped before the memory.
+    _attached: Arc<Attached>,
+    /// The first also sends. Dropped before the memory.
     queues: Vec<Socket>,
     umem: Umem,
     layout: Layout,
@@ -62,6 +61,14 @@ pub struct XdpPort {
     /// Frames were pushed since the kernel was last told.
     is_pushed: bool,
     lost: u64,
+}
+
+/// What all parts of a device have in common.
+#[derive(Debug)]
+struct Attached {
+    /// Dropped first.
+    _link: OwnedFd,
+    _map: SocketMap,
     _group: Option<GroupMembership>,
 }
 
@@ -72,13 +79,26 @@ impl XdpPort {
     /// # Errors
     /// Which step the kernel refused: [`XdpError`].
     pub fn open(options: &XdpOptions) -> Result<Self, XdpError> {
+        let nothing = || XdpStep::Bind.failed()(io::ErrorKind::Unsupported.into());
+        Self::open_parts(options, 1)?.pop().ok_or_else(nothing)
+    }
+
+    /// As [`open`](Self::open), for so many threads: the queues are dealt over them in turn, and each thread has
+    /// memory, rings and a queue to send by of its own. There are fewer parts if the device has not as many queues.
+    /// A device sends by those queues only that it has for sending: it should have one for each part.
+    ///
+    /// The program stays until the last part is dropped. Frames of queues whose part is dropped go to the kernel.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_parts(options: &XdpOptions, part_count: u32) -> Result<Vec<Self>, XdpError> {
         let both = [XdpMode::Native, XdpMode::Generic];
         let chosen = options.mode.map(|mode| [mode]);
         let modes = chosen.as_ref().map_or(&both[..], |mode| &mode[..]);
         let mut refused = None;
         for mode in modes {
-            match Self::open_mode(options, *mode) {
-                Ok(port) => return Ok(port),
+            match Self::open_mode(options, part_count, *mode) {
+                Ok(parts) => return Ok(parts),
                 // A device that is taken, or rights that are missing, are so in every mode.
                 Err(error) if error.is_busy() || error.is_refused() => return Err(error),
                 Err(error) => refused = refused.or(Some(error)),
@@ -87,64 +107,72 @@ impl XdpPort {
         Err(refused.unwrap_or_else(|| XdpStep::Attach.failed()(io::ErrorKind::Unsupported.into())))
     }
 
-    fn open_mode(options: &XdpOptions, mode: XdpMode) -> Result<Self, XdpError> {
+    fn open_mode(
+        options: &XdpOptions,
+        part_count: u32,
+        mode: XdpMode,
+    ) -> Result<Vec<Self>, XdpError> {
+        let XdpOptions { interface, protocol, mac, group, .. } = *options;
         let queue_count = options.queue_count.clamp(1, QUEUES_MAX);
-        let layout = Layout::new(options.payload_max, options.ring_bytes, queue_count);
-        let wants_segments = options.payload_max > layout.payload_max();
-        let group = options.group.map(|group| GroupMembership::join(options.interface, group));
-        let group = group.transpose().map_err(XdpStep::Group.failed())?;
+        let chunk_payload_max = Layout::new(options.payload_max, 0, 1).payload_max();
+        let wants_segments = options.payload_max > chunk_payload_max;
+        let joined = group.map(|group| GroupMembership::join(interface, group));
+        let joined = joined.transpose().map_err(XdpStep::Group.failed())?;
         let map = SocketMap::new(queue_count).map_err(XdpStep::Map.failed())?;
         let udp = options.udp.filter(|_| mode == XdpMode::Native);
         let udp = udp.map(|udp| Ok((udp, Arc::new(XdpAddresses::new()?))));
         let udp = udp.transpose().map_err(XdpStep::Map.failed())?;
         let rules = udp.as_ref().map(|(udp, addresses)| UdpRules {
             port: udp.port,
-            payload_max: u16::try_from(layout.payload_max()).unwrap_or(u16::MAX),
+            payload_max: u16::try_from(chunk_payload_max).unwrap_or(u16::MAX),
             addresses: addresses.as_fd().as_raw_fd(),
         });
-        let code = program::program(options.protocol, map.as_fd(), rules);
+        let code = program::program(protocol, map.as_fd(), rules);
         // Kernels before 5.18 know of no fragments.
         let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
         let loaded = loaded.map_err(XdpStep::Program.failed())?;
-        let attached = patiently(|| bpf::attach(loaded.as_fd(), options.interface, mode));
-        let attached = attached.map_err(XdpStep::Attach.failed())?;
-        let umem = Umem::new(layout.length()).map_err(XdpStep::Memory.failed())?;
-        let (queues, multi_buffer) = open_queues(options, layout, &umem, wants_segments)?;
-        for (queue, socket) in (0..).zip(&queues) {
+        let link = patiently(|| bpf::attach(loaded.as_fd(), interface, mode));
+        let link = link.map_err(XdpStep::Attach.failed())?;
+        let opened = open_parts(options, queue_count, part_count, wants_segments)?;
+        for (queue, socket) in opened.iter().flat_map(Opened::queues) {
             map.set(queue, socket.as_fd()).map_err(XdpStep::Map.failed())?;
         }
-        let payload_max = match multi_buffer {
-            true => options.payload_max,
-            false => options.payload_max.min(layout.payload_max()),
-        };
-        let setup = XdpSetup {
-            mode,
-            zero_copy: queues.iter().all(Socket::is_zero_copy),
-            multi_buffer,
-            payload_max,
-            queue_count: u32::try_from(queues.len()).unwrap_or(u32::MAX),
-            pages: umem.pages(),
-            takes_udp: udp.is_some(),
-        };
-        let XdpOptions { interface, protocol, mac, group: group_address, .. } = *options;
-        let udp = udp.map(|(udp, addresses)| {
-            (DatagramReader { interface, takes_unfinished: udp.is_virtual }, addresses)
+        let attached = Arc::new(Attached { _link: link, _map: map, _group: joined });
+        let zero_copy = opened.iter().all(|part| part.sockets.iter().all(Socket::is_zero_copy));
+        let reader = FrameReader { interface, protocol, mac, group };
+        let parts = opened.into_iter().map(|part| {
+            let Opened { layout, umem, sockets, multi_buffer, .. } = part;
+            let payload_max = match multi_buffer {
+                true => options.payload_max,
+                false => options.payload_max.min(chunk_payload_max),
+            };
+            let setup = XdpSetup {
+                mode,
+                zero_copy,
+                multi_buffer,
+                payload_max,
+                queue_count: u32::try_from(sockets.len()).unwrap_or(u32::MAX),
+                pages: umem.pages(),
+                takes_udp: udp.is_some(),
+            };
+            Self {
+                _attached: Arc::clone(&attached),
+                queues: sockets,
+                umem,
+                layout,
+                setup,
+                reader,
+                udp: udp.as_ref().map(|(udp, addresses)| {
+                    let takes_unfinished = udp.is_virtual;
+                    (DatagramReader { interface, takes_unfinished }, Arc::clone(addresses))
+                }),
+                received: Received::default(),
+                free: layout.transmit_chunks().collect(),
+                is_pushed: false,
+                lost: 0,
+            }
         });
-        Ok(Self {
-            _attached: attached,
-            _map: map,
-            queues,
-            umem,
-            layout,
-            setup,
-            reader: FrameReader { interface, protocol, mac, group: group_address },
-            udp,
-            received: Received::default(),
-            free: layout.transmit_chunks().collect(),
-            is_pushed: false,
-            lost: 0,
-            _group: group,
-        })
+        Ok(parts.collect())
     }
 
     /// What was got.

@@ -50,7 +50,7 @@ impl Layout {
         self.chunk_length - HEADROOM - HEADER_MAX
     }
 
-    /// Addresses of the chunks for received frames of a queue.
+    /// Addresses of the chunks for received frames of the queue with this place.
     pub(super) fn receive_chunks(self, queue: u32) -> impl Iterator<Item = u64> {
         let first = u64::from(queue) * u64::from(self.receive_count);
         self.chunks(first, self.receive_count)
