@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{
-    DatagramPath, FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortOptions,
-    PortSocket,
+    DatagramPath, FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket,
 };
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
@@ -36,7 +35,8 @@ pub enum Command {
         face_id: u64,
     },
     /// Let a UDP face that shares the socket of strangers send by a network device from now on, or by that
-    /// socket. One that is gone already, or that is not on the device's worker, is passed over.
+    /// socket; answered by [`Event::PathSet`](crate::Event::PathSet). One that is gone already is passed over, and
+    /// one whose worker has no queue of the device sends by the socket.
     SetPath {
         /// The face.
         face_id: u64,
@@ -129,13 +129,20 @@ pub enum NewTransport {
     Station(PortId, [u8; 6]),
 }
 
-/// A network device to be taken. It belongs to one worker, and so do all faces on it.
+/// A network device to be taken. A face on it belongs to one worker.
 #[derive(Debug)]
 pub struct NewPort {
     /// Its number, which nothing else has.
     pub port: PortId,
-    /// The device.
-    pub options: PortOptions,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Frames can go out.
+    pub is_up: bool,
+    /// Whether stations that send get faces.
+    pub accepts: bool,
+    /// What brings its frames, for one worker each: for no more of them than [may have some of
+    /// it](crate::Dataplane::port_workers). The first one has the faces that are made on request.
+    pub sockets: Vec<PortSocket>,
     /// Faces of stations that have spoken first.
     pub stations: StationOptions,
 }
@@ -154,9 +161,10 @@ pub struct StationOptions {
 pub enum PortChange {
     /// Frames can go out, or not.
     Link(bool),
-    /// It has another socket, and new faces of stations have other options.
-    Socket(PortSocket, StationOptions),
-    /// Its socket is to be closed, for another one that cannot be had as long as there is this one.
+    /// It has other sockets ([`NewPort::sockets`]), and new faces of stations have other options. For a worker that
+    /// gets none, the device is gone.
+    Sockets(Vec<PortSocket>, StationOptions),
+    /// Its sockets are to be closed, for others that cannot be had as long as there are these.
     /// Faces wait for that.
     Suspend,
     /// It has another address.

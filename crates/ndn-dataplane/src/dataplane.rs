@@ -1,5 +1,7 @@
 //! The control thread's end of the data plane.
 
+mod ports;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +22,7 @@ use ndn_table::{
 };
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
-use crate::command::{Command, CsSettings, NewFace, NewTransport, PortChange};
+use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
@@ -30,6 +32,8 @@ use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
 use crate::view::WorkerView;
 use crate::worker::Crew;
+
+use ports::PortWorkers;
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
@@ -153,8 +157,8 @@ pub struct Dataplane {
     next_face_id: Arc<AtomicU64>,
     /// The worker that gets the next face.
     next_worker: usize,
-    /// The workers of network devices.
-    ports: HashMap<PortId, usize>,
+    /// Who has network devices.
+    ports: HashMap<PortId, PortWorkers>,
     roles: Vec<Roles>,
     /// The worker whose events are looked at first.
     next_events: usize,
@@ -256,23 +260,8 @@ impl Dataplane {
                 let number = self.worker_for(&face);
                 self.workers[number].send(Command::AddFace(face));
             }
-            Command::AddPort(port) => {
-                let number = self.next_worker(|roles| roles.servers);
-                self.ports.insert(port.port, number);
-                self.workers[number].send(Command::AddPort(port));
-            }
-            Command::ChangePort { port, change } => {
-                let number = match *change {
-                    PortChange::Remove => self.ports.remove(&port),
-                    PortChange::Link(_)
-                    | PortChange::Purpose { .. }
-                    | PortChange::Socket(..)
-                    | PortChange::Suspend
-                    | PortChange::Address(_)
-                    | PortChange::Gone => self.ports.get(&port).copied(),
-                };
-                self.workers[number.unwrap_or(0)].send(Command::ChangePort { port, change });
-            }
+            Command::AddPort(port) => self.add_port(*port),
+            Command::ChangePort { port, change } => self.change_port(port, *change),
             Command::EraseCs { ticket, prefix, limit } => {
                 let command = self.erasures.begin(ticket, prefix, limit);
                 self.workers[0].send(command);
@@ -327,8 +316,7 @@ impl Dataplane {
     fn worker_for(&mut self, face: &NewFace) -> usize {
         match face.transport {
             NewTransport::Internal(_) => 0,
-            // All faces on a network device are its worker's.
-            NewTransport::Station(port, _) => self.ports.get(&port).copied().unwrap_or(0),
+            NewTransport::Station(port, _) => self.ports.get(&port).map_or(0, PortWorkers::first),
             NewTransport::Stream(_)
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)

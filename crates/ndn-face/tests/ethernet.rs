@@ -135,6 +135,7 @@ fn worker(link: &Link) -> Worker {
         socket: Some(port_socket(link)),
         is_up: true,
         accepts: true,
+        has_others: false,
     };
     worker.faces.add_port(PORT, port).unwrap();
     worker.accept_strangers = Some(options(Persistency::OnDemand, link.mtu));
@@ -396,7 +397,13 @@ fn inner_device() {
 #[test]
 fn another_purpose_of_a_port_leaves_its_stations_alone() {
     let mut worker = Worker::new();
-    let port = PortOptions { name: "eth7".into(), socket: None, is_up: true, accepts: false };
+    let port = PortOptions {
+        name: "eth7".into(),
+        socket: None,
+        is_up: true,
+        accepts: false,
+        has_others: false,
+    };
     worker.faces.add_port(PORT, port).unwrap();
     let station = [2, 0, 0, 0, 0, 9];
     let mut add = |mac| {

@@ -88,6 +88,7 @@ fn frames_longer_than_a_block_are_dropped() {
         socket: Some(PortSocket::Own(Box::new(script))),
         is_up: true,
         accepts: false,
+        has_others: false,
     };
     let channel = worker.faces.add_port(PORT, port).unwrap();
     let options =

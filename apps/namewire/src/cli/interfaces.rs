@@ -18,7 +18,8 @@ use crate::frames::Facts;
 /// Show network interfaces and the drivers that Namewire can use on them
 ///
 /// For each interface: its link, MAC address, MTU, queues and NUMA node, which drivers there are for it,
-/// and what Namewire would pick and why. This machine and user are looked at; no forwarder is asked.
+/// and what Namewire would pick and why. Beside AF_XDP stands how many workers can have queues of the interface, if
+/// several can: queue 0 is the first one's, queue 1 the second one's, and so on in turn. This machine and user are looked at; no forwarder is asked.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Only this interface
@@ -211,12 +212,22 @@ pub(super) fn run(options: &Options) -> Outcome {
             if receive == transmit { receive.to_string() } else { format!("{receive}/{transmit}") },
             found.device.numa_node.map_or_else(dash, |node| node.to_string()),
             if names.is_empty() { dash() } else { names.join(" ") },
-            if found.facts.is_taken { "in use" } else { xdp_text(found) }.to_owned(),
+            match workers_max(found) {
+                _ if found.facts.is_taken => "in use".to_owned(),
+                workers if workers > 1 => format!("{}, {workers} workers", xdp_text(found)),
+                _ => xdp_text(found).to_owned(),
+            },
             choice.pick.map_or_else(dash, |driver| driver.name().to_owned()),
             choice.why,
         ]);
     }
     Ok(table.print("no network interfaces")?)
+}
+
+/// How many workers can have queues of it to receive and to send by AF_XDP: the queues are dealt over them in turn.
+fn workers_max(found: &Found) -> u64 {
+    let (receive, transmit) = queues_of(found);
+    if found.link.is_ethernet() { receive.min(transmit).min(xdp::QUEUES_MAX.into()) } else { 0 }
 }
 
 /// The queues that are in use, or else those that there are.
@@ -267,6 +278,7 @@ fn json_of(found: &Found, choice: &Choice, refused: Refused<'_>) -> Value {
             "usable": choice.usable.contains(&Driver::AfXdp),
             "refused": refused.xdp,
             "program": link.xdp_program,
+            "workers_max": workers_max(found),
         },
         "drivers": choice.usable.iter().map(|driver| driver.name()).collect::<Vec<_>>(),
         "pick": choice.pick.map(Driver::name),
@@ -369,6 +381,7 @@ mod tests {
         assert_eq!((&value["mac"], &value["numa_node"]), (&json!("02:00:00:00:00:09"), &json!(1)));
         assert_eq!((&value["pick"], &value["mtu_bytes"]), (&json!("af_packet"), &json!(9000)));
         assert_eq!(value["af_xdp"]["kernel"], json!("native"));
+        assert_eq!(value["af_xdp"]["workers_max"], json!(4), "each sends by a queue of its own");
         let unknown = Found { xdp: None, device: Device::default(), ..ethernet() };
         assert_eq!(xdp_text(&unknown), "unknown");
         assert_eq!(queues_of(&unknown), (64, 64));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewPort, NewTransport, PortChange};
-use ndn_face::{FaceUri, PortId, PortOptions};
+use ndn_face::{FaceUri, PortId};
 use ndn_forwarding::FaceScope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
@@ -250,8 +250,8 @@ impl EthernetPorts {
     ) -> Result<&mut Port, Refusal> {
         let device = Device::of(link);
         let asked = asked(chosen, context.config);
-        let Opened { socket, driver, payload_max, addresses } =
-            found.request(link, purpose, asked, context.config).open()?;
+        let Opened { sockets, driver, payload_max, addresses } =
+            found.request(link, purpose, asked, context).open()?;
         let free = self.free_number();
         let id = free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
         let is_up = link.state.is_running();
@@ -259,12 +259,10 @@ impl EthernetPorts {
         info!(interface = link.name, accepts, driver = %driver, "using an interface");
         context.dataplane.send(Command::AddPort(Box::new(NewPort {
             port: id,
-            options: PortOptions {
-                name: link.name.as_str().into(),
-                socket: Some(socket),
-                is_up,
-                accepts,
-            },
+            name: link.name.as_str().into(),
+            is_up,
+            accepts,
+            sockets,
             stations: station_options(device.mtu.min(payload_max), context.config),
         })));
         let mut port = Port {

@@ -1,5 +1,6 @@
 //! What is in the rings.
 
+use ndn_face::Sender;
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::{FaceIndex, Timestamp};
@@ -24,7 +25,7 @@ pub enum Message {
     Content(Content),
     /// For a face.
     Outgoing(Outgoing),
-    /// From a socket that the peer of a face has reached instead of the face's own.
+    /// From a socket or queue that the peer of a face has reached instead of those of the face's worker.
     Frame(Frame),
     /// It was taken out of its ring.
     Taken,
@@ -74,6 +75,8 @@ pub(crate) const TYPE_INTEREST: u8 = 5;
 #[derive(Debug)]
 pub struct Frame {
     pub(crate) face: FaceIndex,
+    /// Who sent it, if the face hears several.
+    pub(crate) sender: Option<Sender>,
     /// The ring that it belongs in.
     kind: PacketKind,
     pub(crate) handle: PacketHandle,
@@ -81,11 +84,16 @@ pub struct Frame {
 
 impl Frame {
     /// Takes the first `length` bytes of what is filled in `block`.
-    pub(crate) fn carve(face: FaceIndex, block: &mut FillBlock, length: usize) -> Self {
+    pub(crate) fn carve(
+        face: FaceIndex,
+        sender: Option<Sender>,
+        block: &mut FillBlock,
+        length: usize,
+    ) -> Self {
         // What is in a link packet, nobody has looked at yet: it may be a Data.
         let is_interest = length > 0 && block.filled().first() == Some(&TYPE_INTEREST);
         let kind = if is_interest { PacketKind::Interest } else { PacketKind::Data };
-        Self { face, kind, handle: block.carve(length) }
+        Self { face, sender, kind, handle: block.carve(length) }
     }
 }
 

@@ -211,7 +211,7 @@ fn frame(pool: &PacketPool, bytes: &[u8]) -> Frame {
     let mut block = pool.allocate_block().unwrap();
     block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
     block.commit(bytes.len());
-    let frame = Frame::carve(FaceIndex::new(1, 0), &mut block, bytes.len());
+    let frame = Frame::carve(FaceIndex::new(1, 0), None, &mut block, bytes.len());
     pool.finish(block);
     frame
 }

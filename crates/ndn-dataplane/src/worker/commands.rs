@@ -11,6 +11,7 @@ use super::Worker;
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::event::{Event, FaceCreated};
 use crate::exchange::RoutedSink;
+use crate::peers::Party;
 use crate::queue::Sender;
 
 /// Commands carried out in one round at most, so that packets do not wait for long.
@@ -76,7 +77,8 @@ impl Worker {
                 if let Some(index) = self.numbers.index(face_id) {
                     // What was sent before goes before.
                     self.flush(now);
-                    self.faces.set_path(index, path);
+                    let by_device = self.faces.set_path(index, path);
+                    self.events.send(Event::PathSet { face_id, by_device });
                 }
             }
             Command::RemoveFace { face_id } => {
@@ -160,10 +162,6 @@ impl Worker {
                 self.events.send(Event::FaceExists { ticket, face_id });
                 return;
             }
-            if let Some((_, face_id)) = self.face_of_peer(address, *peer) {
-                self.events.send(Event::FaceExists { ticket, face_id });
-                return;
-            }
             local = FaceUri::Udp(address);
             channel = Some((id, address));
         }
@@ -174,6 +172,15 @@ impl Worker {
             self.events.send(Event::FaceExists { ticket, face_id });
             return;
         }
+        let party = match (&transport, channel) {
+            (NewTransport::Datagram(peer), Some((_, address))) => Some(Party::Peer(address, *peer)),
+            (NewTransport::Station(port, mac), _) => Some(Party::station(*port, *mac)),
+            (_, _) => None,
+        };
+        if let Some((_, face_id)) = party.and_then(|party| self.face_of(party)) {
+            self.events.send(Event::FaceExists { ticket, face_id });
+            return;
+        }
         let Some(index) = self.numbers.allocate(face_id) else {
             let reason = "there are as many faces as there may be";
             if let NewTransport::Memif(end) = &transport {
@@ -181,6 +188,13 @@ impl Worker {
             }
             return refuse(&mut self.events, std::io::Error::other(reason));
         };
+        if let Some(party) = party
+            && let Err((_, face_id)) = self.claim(party, index, face_id)
+        {
+            self.numbers.release(index);
+            self.events.send(Event::FaceExists { ticket, face_id });
+            return;
+        }
         let added = match (transport, channel) {
             (NewTransport::Stream(stream), _) => {
                 self.faces.add_stream(now, index, stream, &options)
@@ -199,12 +213,7 @@ impl Worker {
             }
             (NewTransport::Memif(end), _) => self.faces.add_memif(now, index, end, &options),
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
-            (NewTransport::Datagram(peer), Some((channel, address))) => {
-                if let Err((_, face_id)) = self.claim_peer(address, peer, index, face_id) {
-                    self.numbers.release(index);
-                    self.events.send(Event::FaceExists { ticket, face_id });
-                    return;
-                }
+            (NewTransport::Datagram(peer), Some((channel, _))) => {
                 self.faces.add_datagram(now, index, channel, peer, &options)
             }
             (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ndn_face::ChannelId;
+use ndn_face::{ChannelId, PortId};
 use ndn_forwarding::{
     BURST_SIZE, Burst, Content, Dispatcher, FaceProperties, PacketKind, TxSink as _,
 };
@@ -14,7 +14,7 @@ use ndn_table::{FaceIndex, Timestamp};
 use super::{IngressSink, Overload, PACKETS_PER_FLUSH, Worker, timing};
 use crate::exchange::{Exchange, Frame, KINDS, Message, Notice, Outbound, RoutedSink};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
-use crate::peers::PeerRegistry;
+use crate::peers::{Party, PeerRegistry};
 
 /// Messages to take from each of so many workers at a time: of answers all that wait, since they
 /// have cost work. Of Interests, from all together what a worker reads before it looks again.
@@ -25,6 +25,15 @@ fn taken_max(kind: PacketKind, workers: usize) -> usize {
     }
 }
 
+/// Where something has come for a face of another worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Foreign {
+    /// To a socket, from a peer.
+    Peer(ChannelId, SocketAddr),
+    /// By a network device, from a station or to the group.
+    Station(PortId, Option<[u8; 6]>),
+}
+
 /// What a worker has besides, if there are others.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -33,8 +42,8 @@ pub(crate) struct Crew {
     /// Packets that others have received.
     pub(crate) crossed: Burst,
     pub(crate) registry: Arc<PeerRegistry>,
-    /// Peers whose faces others have, and that have sent to a socket of this worker.
-    pub(crate) foreign: HashMap<FaceIndex, (ChannelId, SocketAddr)>,
+    /// Those whose faces others have, and that have sent to a socket or queue of this worker.
+    pub(crate) foreign: HashMap<FaceIndex, Foreign>,
     /// Frames for faces of this worker that have come while another face was being read.
     pub(super) frames: Vec<Frame>,
     /// Those that wait from each worker.
@@ -216,7 +225,8 @@ impl Worker {
     }
 
     /// Takes a frame that another worker has received for a face of this one.
-    pub(super) fn take_frame(&mut self, now: Timestamp, Frame { face, handle, .. }: Frame) {
+    pub(super) fn take_frame(&mut self, now: Timestamp, frame: Frame) {
+        let Frame { face, sender, handle, .. } = frame;
         if self.burst.is_full() {
             self.forward(now);
         }
@@ -229,7 +239,7 @@ impl Worker {
             late: None,
         };
         let frame = self.pool.bytes(&handle);
-        self.faces.receive_frame(now, face, frame, &self.pool, &mut sink);
+        self.faces.receive_frame(now, face, sender, frame, &self.pool, &mut sink);
         self.pool.release(handle);
     }
 
@@ -299,9 +309,16 @@ impl Worker {
                 Notice::FaceGone(index) => {
                     self.shard.remove_face(index);
                     if let Some(crew) = &mut self.crew
-                        && let Some((channel, peer)) = crew.foreign.remove(&index)
+                        && let Some(foreign) = crew.foreign.remove(&index)
                     {
-                        self.faces.remove_foreign_peer(channel, peer, index);
+                        match foreign {
+                            Foreign::Peer(channel, peer) => {
+                                self.faces.remove_foreign_peer(channel, peer, index);
+                            }
+                            Foreign::Station(port, mac) => {
+                                self.faces.remove_foreign_station(port, mac, index);
+                            }
+                        }
                     }
                 }
             }
@@ -316,40 +333,32 @@ impl Worker {
         }
     }
 
-    /// The face that a peer has on any of the workers, with its FaceId.
-    pub(super) fn face_of_peer(
-        &self,
-        local: SocketAddr,
-        peer: SocketAddr,
-    ) -> Option<(FaceIndex, u64)> {
-        self.crew.as_ref()?.registry.find(local, peer)
+    /// The face that somebody has on any of the workers, with its FaceId.
+    pub(super) fn face_of(&self, party: Party) -> Option<(FaceIndex, u64)> {
+        self.crew.as_ref()?.registry.find(party)
     }
 
-    /// Enters a new face of a peer; the one that it has by now on another worker, if it has.
-    pub(super) fn claim_peer(
+    /// Enters a new face; the one that there is by now on another worker, if there is one.
+    pub(super) fn claim(
         &self,
-        local: SocketAddr,
-        peer: SocketAddr,
+        party: Party,
         face: FaceIndex,
         face_id: u64,
     ) -> Result<(), (FaceIndex, u64)> {
         match &self.crew {
-            Some(crew) => crew.registry.claim(local, peer, face, face_id),
+            Some(crew) => crew.registry.claim(party, face, face_id),
             None => Ok(()),
         }
     }
 
-    /// Passes what a peer sends on to the worker that has its face.
-    pub(super) fn adopt_foreign_peer(
-        &mut self,
-        channel: ChannelId,
-        peer: SocketAddr,
-        face: FaceIndex,
-    ) {
-        if self.faces.add_foreign_peer(channel, peer, face)
-            && let Some(crew) = &mut self.crew
-        {
-            crew.foreign.insert(face, (channel, peer));
+    /// Passes on what comes from, or to, others' parties to the worker that has the face.
+    pub(super) fn adopt_foreign(&mut self, foreign: Foreign, face: FaceIndex) {
+        let is_new = match foreign {
+            Foreign::Peer(channel, peer) => self.faces.add_foreign_peer(channel, peer, face),
+            Foreign::Station(port, mac) => self.faces.add_foreign_station(port, mac, face),
+        };
+        if is_new && let Some(crew) = &mut self.crew {
+            crew.foreign.insert(face, foreign);
         }
     }
 }

@@ -39,12 +39,14 @@ use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
 use crate::exchange::{Notice, RoutedSink};
 use crate::faces::FaceNumbers;
+use crate::peers::Party;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
 
 pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
 pub(crate) use crew::Crew;
+use crew::Foreign;
 pub(crate) use idle::Idle;
 pub(crate) use management_share::ManagementShare;
 pub(crate) use overload::Overload;
@@ -278,6 +280,7 @@ impl Worker {
                     self.add_peer(now, channel, local, peer);
                 }
                 Progress::NewStation { port, peer } => self.add_station(now, port, peer),
+                Progress::GroupHeard { port } => self.hear_group(port),
                 Progress::NoBlock => {
                     // Releasing the burst may free a block; the event comes again.
                     self.forward(now);
@@ -372,8 +375,9 @@ impl Worker {
         local: SocketAddr,
         peer: SocketAddr,
     ) {
-        if let Some((index, _)) = self.face_of_peer(local, peer) {
-            return self.adopt_foreign_peer(channel, peer, index);
+        let (party, foreign) = (Party::Peer(local, peer), Foreign::Peer(channel, peer));
+        if let Some((index, _)) = self.face_of(party) {
+            return self.adopt_foreign(foreign, index);
         }
         let has_room = self.numbers.has_room_for_strangers() && self.strangers.has_room(peer.ip());
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
@@ -385,9 +389,9 @@ impl Worker {
             }
             return;
         };
-        if let Err((other, _)) = self.claim_peer(local, peer, index, face_id) {
+        if let Err((other, _)) = self.claim(party, index, face_id) {
             self.numbers.release(index);
-            return self.adopt_foreign_peer(channel, peer, other);
+            return self.adopt_foreign(foreign, other);
         }
         let options = self.on_demand.face_options(face_id);
         match self.faces.add_datagram(now, index, channel, peer, &options) {

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ndn_face::{FaceOptions, FaceUri, LinkOptions, PortId};
+use ndn_face::{FaceOptions, FaceUri, LinkOptions, PortId, PortOptions};
 use ndn_table::Timestamp;
 
 use super::Worker;
+use super::crew::Foreign;
 use crate::command::{NewPort, PortChange, StationOptions};
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
+use crate::peers::Party;
 
 impl Worker {
     pub(super) fn add_port(&mut self, new: NewPort) {
-        let NewPort { port, options, stations } = new;
+        let NewPort { port, name, is_up, accepts, sockets, stations } = new;
+        let (socket, has_others) = (sockets.into_iter().next(), self.crew.is_some());
+        let options = PortOptions { name, socket, is_up, accepts, has_others };
         match self.faces.add_port(port, options) {
             Ok(_) => self.stations.push((port, stations)),
             Err(error) => tracing::warn!(?port, %error, "a network device cannot be used"),
@@ -27,11 +31,11 @@ impl Worker {
                 self.faces.set_port_state(port, is_up);
                 Ok(())
             }
-            PortChange::Socket(socket, options) => {
+            PortChange::Sockets(sockets, options) => {
                 if let Some((_, stations)) = self.stations.iter_mut().find(|(id, _)| *id == port) {
                     *stations = options;
                 }
-                self.faces.set_port_socket(port, Some(socket), &self.pool)
+                self.faces.set_port_socket(port, sockets.into_iter().next(), &self.pool)
             }
             PortChange::Suspend => self.faces.close_port_socket(port, &self.pool),
             PortChange::Address(mac) => {
@@ -55,11 +59,17 @@ impl Worker {
         while let Some(socket) = self.faces.take_unused_socket() {
             self.events.send(Event::SocketUnused(socket));
         }
+        // The next command may make a face in the place of one that has closed.
+        self.report_faces();
     }
 
     /// Makes a face for a station that has spoken first.
     #[cold]
     pub(super) fn add_station(&mut self, now: Timestamp, port: PortId, mac: [u8; 6]) {
+        let (party, foreign) = (Party::station(port, mac), Foreign::Station(port, Some(mac)));
+        if let Some((other, _)) = self.face_of(party) {
+            return self.adopt_foreign(foreign, other);
+        }
         let stations = self.stations.iter().find(|(id, _)| *id == port);
         let Some(&(_, stations)) = stations else { return };
         let name = self.faces.port_for_stranger(port);
@@ -70,6 +80,10 @@ impl Worker {
             self.counters.refused_peers.increment();
             return;
         };
+        if let Err((other, _)) = self.claim(party, index, face_id) {
+            self.numbers.release(index);
+            return self.adopt_foreign(foreign, other);
+        }
         let options = self.on_demand.station_options(face_id, stations);
         match self.faces.add_station(now, index, port, mac, &options) {
             Ok(counters) => {
@@ -82,6 +96,16 @@ impl Worker {
                 self.release_number(index);
                 self.counters.refused_peers.increment();
             }
+        }
+    }
+}
+
+impl Worker {
+    /// Finds out who has the face of a group that somebody has sent to.
+    #[cold]
+    pub(super) fn hear_group(&mut self, port: PortId) {
+        if let Some((other, _)) = self.face_of(Party::Station(port, None)) {
+            self.adopt_foreign(Foreign::Station(port, None), other);
         }
     }
 }

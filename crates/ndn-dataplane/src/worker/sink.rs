@@ -1,6 +1,6 @@
 //! From received bytes to the burst.
 
-use ndn_face::{RxSink, Waited};
+use ndn_face::{RxSink, Sender, Waited};
 use ndn_forwarding::{Burst, Dispatcher, Ingress, LpFields, RxFace, ServiceTimer};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
@@ -77,10 +77,16 @@ impl RxSink for IngressSink<'_> {
         }
     }
 
-    fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
+    fn receive_foreign(
+        &mut self,
+        face: FaceIndex,
+        sender: Option<Sender>,
+        block: &mut FillBlock,
+        length: usize,
+    ) -> bool {
         let Some((outbound, _)) = &mut self.others else { return false };
         let to = outbound.owner_of(face);
-        let frame = Frame::carve(face, block, length);
+        let frame = Frame::carve(face, sender, block, length);
         outbound.send(to, Message::Frame(frame), self.pool);
         true
     }

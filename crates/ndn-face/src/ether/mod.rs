@@ -40,6 +40,8 @@ pub struct PortOptions {
     pub is_up: bool,
     /// Whether to ask for a face when a stranger sends.
     pub accepts: bool,
+    /// Other workers have queues of the device, too, and perhaps the faces of those who send to ours.
+    pub has_others: bool,
 }
 
 /// A network device and who is behind it.
@@ -49,8 +51,10 @@ pub(crate) struct Port {
     pub(crate) socket: Option<PortSocket>,
     pub(crate) is_up: bool,
     pub(crate) accepts: bool,
-    /// The face of the group that the socket has joined.
+    pub(crate) has_others: bool,
+    /// The face of the group that the socket has joined: ours, or known to be another worker's.
     pub(crate) group: Option<FaceIndex>,
+    /// Likewise.
     pub(crate) stations: HashMap<[u8; 6], FaceIndex>,
     pub(crate) queue: DatagramQueue,
     /// The socket is registered for writability.
@@ -67,12 +71,13 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(options: PortOptions) -> Self {
-        let PortOptions { name, socket, is_up, accepts } = options;
+        let PortOptions { name, socket, is_up, accepts, has_others } = options;
         Self {
             name,
             socket,
             is_up,
             accepts,
+            has_others,
             group: None,
             stations: HashMap::new(),
             queue: DatagramQueue::in_order(),
@@ -90,7 +95,7 @@ impl Port {
         self.stations.len() < STRANGERS_MAX
     }
 
-    /// All faces on it.
+    /// All faces on it, those of other workers among them.
     pub(crate) fn faces(&self) -> Vec<FaceIndex> {
         let mut faces: Vec<_> = self.stations.values().copied().chain(self.group).collect();
         faces.sort_unstable();

@@ -8,7 +8,7 @@ use ndn_table::FaceIndex;
 
 use crate::LinkDropReason;
 use crate::datagram::{Channel, ChannelId, DatagramPath, shared_channel};
-use crate::ether::{Port, PortId};
+use crate::ether::{Port, PortId, PortSocket};
 use crate::face::Transport;
 use crate::set::read_port::Next;
 use crate::set::receive::block_with_room;
@@ -17,17 +17,21 @@ use crate::set::{FaceSet, face_in};
 impl FaceSet {
     /// Has the datagrams of a UDP face that shares a socket go out by a network device from now on, or by the
     /// socket. They do so by the socket, too, while the device is down or another one, or does not take datagrams.
-    /// False if there is no such face.
+    /// False if nothing goes by the device: there is no such face or path, or the device has no queue here that takes
+    /// datagrams.
     pub fn set_path(&mut self, index: FaceIndex, path: Option<DatagramPath>) -> bool {
         let Some(face) = face_in(&mut self.faces, index) else { return false };
         if !matches!(face.transport, Transport::Datagram { peer: Some(_), .. }) {
             return false;
         }
+        let port = path.and_then(|path| self.ports.get(path.port.0 as usize)?.as_deref());
+        let is_sender = port.and_then(|port| port.socket.as_ref());
+        let is_sender = is_sender.is_some_and(PortSocket::takes_datagrams);
         match (&mut face.path, path) {
             (Some(place), Some(path)) => **place = path,
             (place, path) => *place = path.map(Box::new),
         }
-        true
+        is_sender
     }
 }
 

@@ -58,17 +58,15 @@ impl FaceSet {
         options: &FaceOptions,
     ) -> io::Result<Arc<FaceCounters>> {
         self.check_vacant(index)?;
+        // One of another worker is gone: who asks knows that there is none.
+        if self.station_face(port, mac).is_some_and(|known| self.contains(known)) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let behind = self.port_mut(port).ok_or(io::ErrorKind::NotFound)?;
         let is_up = behind.is_up;
         if is_group(mac) {
-            if behind.group.is_some() {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
             behind.group = Some(index);
         } else {
-            if behind.stations.contains_key(&mac) {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
             behind.stations.insert(mac, index);
         }
         let counters = self.insert(now, index, Transport::Ether { port, mac }, options);
@@ -79,7 +77,8 @@ impl FaceSet {
         Ok(counters)
     }
 
-    /// The face of a station on a network device, such as the one that a created face would double.
+    /// The face of a station on a network device, such as the one that a created face would double. It may be known to
+    /// be another worker's.
     #[must_use]
     pub fn station_face(&self, port: PortId, mac: [u8; 6]) -> Option<FaceIndex> {
         let port = self.ports.get(port.0 as usize)?.as_deref()?;
@@ -100,7 +99,7 @@ impl FaceSet {
             return;
         }
         let change = if is_up { FaceChange::Up } else { FaceChange::Down(CloseReason::NoLink) };
-        for face in changed.faces() {
+        for face in self.faces_on(port) {
             self.events.push_back(FaceEvent { face, change });
         }
     }
@@ -179,7 +178,7 @@ impl FaceSet {
     fn close_impermanent(&mut self, port: PortId, pool: &PacketPool) {
         let Some(gone) = self.port_mut(port) else { return };
         let group = gone.group;
-        for index in gone.faces() {
+        for index in self.faces_on(port) {
             let face = face_in(&mut self.faces, index);
             let stays = face.is_some_and(|face| face.options.persistency == Persistency::Permanent);
             if !stays || group == Some(index) {
@@ -199,7 +198,9 @@ impl FaceSet {
     ) {
         let Some(changed) = self.port_mut(port) else { return };
         changed.accepts = accepts;
-        if let Some(group) = changed.group.filter(|_| leaves_group) {
+        if let Some(group) = changed.group.take_if(|_| leaves_group)
+            && self.contains(group)
+        {
             self.close(group, CloseReason::InterfaceGone, pool);
         }
     }
@@ -207,8 +208,7 @@ impl FaceSet {
     /// Gives up a network device and destroys its faces.
     pub fn remove_port(&mut self, port: PortId, pool: &PacketPool) {
         self.forget_pending_port(port);
-        let Some(removed) = self.port_mut(port) else { return };
-        for index in removed.faces() {
+        for index in self.faces_on(port) {
             self.close(index, CloseReason::InterfaceGone, pool);
         }
         if let Some(mut removed) = self.ports.get_mut(port.0 as usize).and_then(Option::take) {
@@ -225,6 +225,14 @@ impl FaceSet {
         } else if port.stations.get(&mac) == Some(&index) {
             port.stations.remove(&mac);
         }
+    }
+
+    /// The faces on a port, but those of other workers.
+    fn faces_on(&self, port: PortId) -> Vec<FaceIndex> {
+        let port = self.ports.get(port.0 as usize).and_then(Option::as_deref);
+        let mut faces = port.map(Port::faces).unwrap_or_default();
+        faces.retain(|&face| self.contains(face));
+        faces
     }
 
     pub(super) fn port_mut(&mut self, port: PortId) -> Option<&mut Port> {

@@ -26,6 +26,8 @@ pub(super) enum Next {
     Skip,
     /// It came from a station that has no face yet.
     Stranger([u8; 6]),
+    /// It is for the group, whose face another worker may have.
+    Group,
     /// It is a datagram for a socket, at this address, from a peer that has no face yet.
     NewPeer(ChannelId, SocketAddr, SocketAddr),
     /// It is a packet of IP that was not sent so.
@@ -74,6 +76,10 @@ impl Port {
             Delivery::Other => (None, None),
         };
         let Some(face) = face else {
+            let is_others = frame.delivery == Delivery::Group && self.has_others;
+            if is_others && !self.reported {
+                return Next::Group;
+            }
             let may_ask = self.accepts && !self.reported && frame.delivery == Delivery::Host;
             // Nobody sends from the address of a group.
             return match may_ask && !crate::ether::is_group(source) {
@@ -170,6 +176,11 @@ impl FaceSet {
                     port.reported = true;
                     self.pending = Some(Pending::Port(id));
                     return Progress::NewStation { port: id, peer };
+                }
+                Next::Group => {
+                    port.reported = true;
+                    self.pending = Some(Pending::Port(id));
+                    return Progress::GroupHeard { port: id };
                 }
                 Next::NewPeer(channel, local, peer) => {
                     port.reported = true;

@@ -41,10 +41,16 @@ pub trait RxSink {
     }
 
     /// Takes the frame in the first `length` bytes of what is filled in `block`, of a face that
-    /// another worker has (see [`FaceSet::add_foreign_peer`]), and consumes them. False if there
-    /// is no use for it; it is dropped then.
-    fn receive_foreign(&mut self, face: FaceIndex, block: &mut FillBlock, length: usize) -> bool {
-        let _ = (face, block, length);
+    /// another worker has (see [`FaceSet::add_foreign_peer`]), and consumes them. The face hears several if there is
+    /// a `sender`. False if there is no use for it; it is dropped then.
+    fn receive_foreign(
+        &mut self,
+        face: FaceIndex,
+        sender: Option<Sender>,
+        block: &mut FillBlock,
+        length: usize,
+    ) -> bool {
+        let _ = (face, sender, block, length);
         false
     }
 }
@@ -84,6 +90,13 @@ pub enum Progress {
         port: PortId,
         /// The sender.
         peer: [u8; 6],
+    },
+    /// Somebody has sent to the group of a port whose queues several workers have, and this one knows of no face of
+    /// the group: call [`add_foreign_station`](FaceSet::add_foreign_station), or do not, then
+    /// [`resume`](FaceSet::resume). Without a face the frame is dropped.
+    GroupHeard {
+        /// The network device.
+        port: PortId,
     },
     /// The pool has no free block, so nothing could be read; the event will come again. Release
     /// packets, or wait a little.
@@ -185,8 +198,8 @@ impl FaceSet {
         }
     }
 
-    /// Goes on after [`Progress::SinkFull`], [`Progress::NewPeer`] or [`Progress::NewStation`]. Without anything pending it
-    /// is [`Progress::Done`].
+    /// Goes on after [`Progress::SinkFull`], or after somebody was heard for whom there is no face. Without anything
+    /// pending it is [`Progress::Done`].
     pub fn resume(
         &mut self,
         now: Timestamp,
@@ -281,7 +294,7 @@ impl FaceSet {
     ) -> bool {
         let Origin { face: index, sender } = origin;
         let Some(Face { rx, link, .. }) = face_in(&mut self.faces, index) else {
-            return sink.receive_foreign(index, block, length);
+            return sink.receive_foreign(index, sender, block, length);
         };
         let end = block.carved_offset() + length;
         let frame = &block.filled()[..length];

@@ -53,6 +53,8 @@ pub struct Worker {
     pub strangers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
     /// Stations likewise.
     pub strange_stations: Vec<(ndn_face::PortId, [u8; 6])>,
+    /// Devices whose group was heard, without a face of it.
+    pub heard_groups: Vec<ndn_face::PortId>,
     /// How to make faces for them, if at all.
     pub accept_strangers: Option<FaceOptions>,
     events: Events,
@@ -75,6 +77,7 @@ impl Worker {
             received: VecDeque::new(),
             strangers: Vec::new(),
             strange_stations: Vec::new(),
+            heard_groups: Vec::new(),
             accept_strangers: None,
             events: Events::with_capacity(4),
             next_slot: 0,
@@ -136,6 +139,7 @@ impl Worker {
                             self.faces.add_station(now, index, port, peer, &options).unwrap();
                         }
                     }
+                    Progress::GroupHeard { port } => self.heard_groups.push(port),
                     Progress::NoBlock => panic!("the pool is exhausted"),
                 }
                 progress = self.faces.resume(self.now, &self.pool, &mut sink);

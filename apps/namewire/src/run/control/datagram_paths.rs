@@ -7,7 +7,7 @@
 
 mod routes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -40,6 +40,8 @@ type Neighbours = HashMap<(u32, IpAddr), [u8; 6]>;
 pub(super) struct DatagramPaths {
     /// What the workers hold: forgotten when they have been told so, and not before.
     sent: HashMap<u64, DatagramPath>,
+    /// The faces that send so: others have a socket of their own, or a worker without a queue of the interface.
+    by_device: HashSet<u64>,
     routes: Routes,
     /// There are interfaces that send UDP.
     is_used: bool,
@@ -57,7 +59,16 @@ impl DatagramPaths {
 
     /// What a face sends past the kernel by, if it does.
     pub(super) fn driver(&self, face_id: u64) -> Option<&'static str> {
-        self.sent.contains_key(&face_id).then(|| FaceDriver::Xdp.as_str())
+        self.by_device.contains(&face_id).then(|| FaceDriver::Xdp.as_str())
+    }
+
+    /// Whether the worker of a face has it send past the kernel from now on.
+    pub(super) fn note_set(&mut self, face_id: u64, by_device: bool) {
+        if by_device {
+            self.by_device.insert(face_id);
+        } else {
+            self.by_device.remove(&face_id);
+        }
     }
 
     /// Looks soon: there is another face.
@@ -229,10 +240,14 @@ mod tests {
             payload_max: 1472,
         };
         paths.sent = [(300, path), (301, path)].into();
-        assert_eq!(paths.driver(300), Some("xdp"));
+        assert_eq!(paths.driver(300), None, "no worker has said so");
+        paths.note_set(300, true);
+        paths.note_set(301, false);
+        assert_eq!((paths.driver(300), paths.driver(301)), (Some("xdp"), None));
         let mut forgotten = paths.forget_all();
         forgotten.sort_unstable();
         assert_eq!(forgotten, [300, 301]);
+        paths.note_set(300, false);
         assert_eq!((paths.driver(300), paths.forget_all()), (None, Vec::new()));
     }
 

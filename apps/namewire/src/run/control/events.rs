@@ -57,6 +57,7 @@ impl Control {
                     (Some(reason), true) => debug!(face_id, %reason, "face closed"),
                     (None, true) => debug!(face_id, "face destroyed"),
                 }
+                self.datagram_paths.note_set(face_id, false);
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
                 let lost = face.filter(|_| reason.is_some());
@@ -97,6 +98,10 @@ impl Control {
                     face.down = None;
                 }
                 self.state.face_changed_state(now, face_id, true);
+            }
+            Event::PathSet { face_id, by_device } => {
+                let is_known = self.faces.contains_key(&face_id);
+                self.datagram_paths.note_set(face_id, by_device && is_known);
             }
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ndn_face::{ETHER_TYPE, PortSocket};
 use ndn_management::FaceDriver;
-use ndn_sys::interface::receive_queues;
+use ndn_sys::interface::queues;
 use ndn_sys::netlink::{Link, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;
@@ -31,13 +31,16 @@ pub(super) struct Request<'a> {
     pub(super) udp_port: Option<u16>,
     /// A driver that suits the interface, and is busy, is not to be replaced by another one.
     pub(super) is_patient: bool,
+    /// Workers that queues may be dealt over.
+    pub(super) workers: usize,
     pub(super) config: &'a Ethernet,
 }
 
 /// What was got.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) socket: PortSocket,
+    /// For one worker each.
+    pub(super) sockets: Vec<PortSocket>,
     pub(super) driver: FaceDriver,
     /// Longest payload of a frame that it can carry, bytes.
     pub(super) payload_max: usize,
@@ -137,36 +140,42 @@ impl Request<'_> {
             ring_bytes: self.ring_bytes(),
         })?;
         let payload_max = self.payload_max;
-        let (socket, driver, addresses) = (socket.into(), FaceDriver::Packet, None);
-        Ok(Opened { socket, driver, payload_max, addresses })
+        let (sockets, driver, addresses) = (vec![socket.into()], FaceDriver::Packet, None);
+        Ok(Opened { sockets, driver, payload_max, addresses })
     }
 
     /// In this mode only, or in either.
     fn open_xdp(&self, mode: Option<XdpMode>) -> Result<Opened, Refusal> {
         let link = self.link;
         raise_locked_memory();
-        let port = XdpPort::open(&XdpOptions {
+        let (receive_queues, transmit_queues) = queues(&link.name).unwrap_or(link.queues);
+        let options = XdpOptions {
             interface: link.index,
             protocol: ETHER_TYPE,
             mac: link.mac.unwrap_or_default(),
             group: self.group,
             payload_max: self.payload_max,
-            queue_count: receive_queues(&link.name).unwrap_or(link.queues.0),
+            queue_count: receive_queues,
             ring_bytes: self.ring_bytes(),
             mode,
             // A virtual device has a kind.
             udp: self.udp_port.map(|port| XdpUdp { port, is_virtual: link.kind.is_some() }),
-        })?;
-        let setup = port.setup();
-        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, queue_count, .. } = setup;
-        let XdpSetup { pages, takes_udp, .. } = setup;
+        };
+        // A worker sends by a queue of its own.
+        let workers = u32::try_from(self.workers).unwrap_or(u32::MAX).min(transmit_queues);
+        let parts = XdpPort::open_parts(&options, workers)?;
+        let Some(first) = parts.first() else { return Err(no_queue().into()) };
+        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, pages, takes_udp, .. } =
+            first.setup();
+        let queues: Vec<u32> = parts.iter().map(|part| part.setup().queue_count).collect();
+        let addresses = first.addresses().cloned();
         info!(
             interface = link.name,
             ?mode,
             zero_copy,
             multi_buffer,
             payload_max,
-            queue_count,
+            ?queues,
             ?pages,
             takes_udp,
             "AF_XDP"
@@ -184,7 +193,11 @@ impl Request<'_> {
                 "UDP stays with the kernel: the driver runs no XDP programs, or not at this MTU"
             );
         }
-        let addresses = port.addresses().cloned();
-        Ok(Opened { socket: port.into(), driver: FaceDriver::Xdp, payload_max, addresses })
+        let sockets = parts.into_iter().map(PortSocket::from).collect();
+        Ok(Opened { sockets, driver: FaceDriver::Xdp, payload_max, addresses })
     }
+}
+
+fn no_queue() -> io::Error {
+    io::ErrorKind::NotFound.into()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ndn_dataplane::{Command, NewPort, PortChange};
-use ndn_face::{PortOptions, PortSocket};
+use ndn_face::PortSocket;
 use ndn_management::FaceDriver;
 use ndn_sys::packet::FramePort;
 use tracing::info;
@@ -52,12 +52,10 @@ impl EthernetPorts {
         info!(interface = name, accepts, is_up, "using a device");
         context.dataplane.send(Command::AddPort(Box::new(NewPort {
             port: id,
-            options: PortOptions {
-                name: Arc::from(name.as_str()),
-                socket: Some(PortSocket::Own(socket)),
-                is_up,
-                accepts,
-            },
+            name: Arc::from(name.as_str()),
+            is_up,
+            accepts,
+            sockets: vec![PortSocket::Own(socket)],
             stations: station_options(mtu, context.config),
         })));
         let mut port = Port {

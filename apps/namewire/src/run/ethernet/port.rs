@@ -69,8 +69,9 @@ impl<'a> Found<'a> {
         link: &'a Link,
         purpose: Purpose,
         driver: Driver,
-        config: &'a Config,
+        context: &Context<'a>,
     ) -> Request<'a> {
+        let (config, workers) = (context.config, context.dataplane.port_workers());
         let has_address =
             self.addresses.iter().any(|one| one.index == link.index && !one.addresses.is_empty());
         let payload_max = Device::of(link).mtu;
@@ -78,7 +79,18 @@ impl<'a> Found<'a> {
         let config = &config.listeners.ethernet;
         let (all, group) = (self.all, purpose.group);
         let is_patient = false;
-        Request { link, all, has_address, group, payload_max, driver, udp_port, is_patient, config }
+        Request {
+            link,
+            all,
+            has_address,
+            group,
+            payload_max,
+            driver,
+            udp_port,
+            is_patient,
+            workers,
+            config,
+        }
     }
 }
 
@@ -99,13 +111,13 @@ impl Port {
 
     /// Has another socket from now on.
     fn use_socket(&mut self, opened: Opened, device: Device, context: &mut Context<'_>) {
-        let Opened { socket, driver, payload_max, addresses } = opened;
+        let Opened { sockets, driver, payload_max, addresses } = opened;
         self.addresses = addresses;
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
         let stations = station_options(device.mtu.min(payload_max), context.config);
-        change(context.dataplane, self.id, PortChange::Socket(socket, stations));
+        change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
     }
 
     /// Takes another driver, which stays, if it can be had.
@@ -117,7 +129,7 @@ impl Port {
         context: &mut Context<'_>,
     ) -> Result<(), Refusal> {
         let asked = asked(Some(driver), context.config);
-        let opened = found.request(link, self.purpose, asked, context.config).open()?;
+        let opened = found.request(link, self.purpose, asked, context).open()?;
         info!(interface = link.name, %driver, "another driver");
         (self.chosen, self.asked) = (Some(driver), asked);
         self.use_socket(opened, Device::of(link), context);
@@ -171,7 +183,7 @@ impl Port {
                 return;
             }
             let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
-            let request = found.request(link, self.purpose, asked, context.config);
+            let request = found.request(link, self.purpose, asked, context);
             let request = Request { is_patient, ..request };
             let opened = match request.open() {
                 Ok(opened) => opened,
