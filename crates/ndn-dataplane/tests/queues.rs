@@ -15,12 +15,15 @@ use ndn_dataplane::{
 };
 use ndn_face::{CloseReason, FaceOptions, FaceUri, Persistency, PortId, PortSocket};
 use ndn_forwarding::{FaceProperties, FaceScope};
+use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
 
-use support::{Bed, PATIENCE, data, expect, interest};
+use support::{Bed, PATIENCE, data, expect};
 
 const PORT: PortId = PortId(3);
+/// A worker that sleeps on what was handed to it wakes up by itself after eight seconds.
+const SOON: Duration = Duration::from_secs(5);
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 const STATIONS: StationOptions =
     StationOptions { mtu: 9000, idle_timeout: Duration::from_secs(600) };
@@ -155,6 +158,12 @@ fn new_face(bed: &Bed, mac: [u8; 6]) -> Command {
     }))
 }
 
+/// An Interest that lasts: what forgets it is not to be woken by its end.
+fn interest(uri: &str, nonce: u32) -> Vec<u8> {
+    let name = Name::from_uri(uri).unwrap();
+    InterestBuilder::new(&name).nonce(nonce).lifetime_ms(600_000).to_vec().unwrap()
+}
+
 fn station(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
@@ -169,6 +178,7 @@ fn dropped(bed: &Bed) -> u64 {
 fn a_station_has_one_face_whichever_queue_it_reaches() {
     let (mut bed, queues) = bed();
     let (producer_face, mut producer) = bed.application();
+    producer.set_read_timeout(Some(SOON)).unwrap();
     bed.route("/p", producer_face.index);
     let mut nonce = 0;
     let mut ask = |from: [u8; 6], queue: &Queue| {
@@ -234,6 +244,7 @@ fn fragments_to_a_group_are_told_apart_on_all_queues() {
     bed.command(command);
     let group = bed.added();
     let (producer_face, mut producer) = bed.application();
+    producer.set_read_timeout(Some(SOON)).unwrap();
     bed.route("/p", producer_face.index);
     for round in 0..20_u32 {
         for (which, queue) in queues.iter().enumerate() {
@@ -291,6 +302,7 @@ fn a_device_may_have_fewer_queues_and_more_again() {
     bed.command(change(PortChange::Sockets(sockets(&queues), STATIONS)));
     assert!(matches!(bed.event(), Event::SocketUnused(_)));
     let (producer_face, mut producer) = bed.application();
+    producer.set_read_timeout(Some(SOON)).unwrap();
     bed.route("/p", producer_face.index);
     queues[1].bring(station(3), Delivery::Host, &interest("/p/1", 3));
     expect(&mut producer, &interest("/p/1", 3));

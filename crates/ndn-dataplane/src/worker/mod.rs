@@ -191,6 +191,8 @@ impl Worker {
         // What others have sent meanwhile is written with the rest.
         if self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting()) {
             self.state.has_crossed = self.trade(now);
+            // Frames for faces of this worker may have come, and it may sleep next.
+            self.forward(now);
         }
         self.erase();
         let mut sink = RoutedSink {
