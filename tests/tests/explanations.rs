@@ -166,3 +166,41 @@ fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
         assert_eq!(said(&ping).contains(&uri), is_needed, "{name}: {}", said(&ping));
     }
 }
+
+#[test]
+fn options_of_benches_without_effect_or_use_are_refused() {
+    for (arguments, complaint) in [
+        (&["relay", "--payload", "100"][..], "--transport"),
+        (&["relay", "--window", "16"], "--window has no effect without --transport or --workers"),
+        (&["relay", "--workers", "2,0"], "0 is not from 1 to 64"),
+        (&["relay", "--cpus", "0,4000"], "--cpus: processor 4000 cannot be used here"),
+        (&["relay", "--cpus", "0"], "--cpus: 2 processors are needed, not 1"),
+        (&["transfer", "--cpus", "4000"], "--cpus: processor 4000 cannot be used here"),
+        (&["overload", "--cpus", "4000"], "--cpus: processor 4000 cannot be used here"),
+        (&["management", "--cpus", "0,0,0,4000"], "--cpus: processor 4000 cannot be used here"),
+        (&["idle", "--workers", "0"], "--workers"),
+        (&["pipeline", "--shards", "0"], "0 is not from 1 to 64"),
+    ] {
+        let mut bench = Command::new(program());
+        bench.arg("bench").args(arguments);
+        let output = run_to_end(bench);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(complaint), "{arguments:?}: {}", said(&output));
+    }
+    let mut help = Command::new(program());
+    help.args(["bench", "relay", "--help"]);
+    let help = String::from_utf8(run_to_end(help).stdout).unwrap();
+    assert!(help.contains("[default: 0,1]"), "{help}");
+}
+
+#[test]
+fn names_that_forwarders_of_this_kind_drop_are_told() {
+    let forwarder = Settings::new().start();
+    let traffic = |components: &str| {
+        let names = ["--components", components, "--count", "1", "--lifetime", "50ms"];
+        forwarder.run(&[&["traffic", "consumer", "/a"], &names[..]].concat())
+    };
+    let long = traffic("64");
+    assert!(said(&long).contains("drop their Interests"), "{}", said(&long));
+    assert!(!said(&traffic("63")).contains("drop their Interests"));
+}

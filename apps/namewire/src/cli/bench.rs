@@ -22,9 +22,10 @@ use super::bench_overload;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::interrupt::on_interrupt;
+use super::list::{List, numbers, processors, processors_of};
 use super::output::{self, Table, grouped};
 
-/// Content of a Data of the bench: a packet has 8800 bytes at most.
+/// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
 const PAYLOAD_MAX: usize = 8600;
 
 /// Measure the forwarder, beside others
@@ -55,8 +56,8 @@ enum Bench {
         cpu: Option<usize>,
         /// Instead of the cases, so many shards side by side, each on a processor of its own, such
         /// as 1,2
-        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
-        shards: Vec<usize>,
+        #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
+        shards: Option<List<usize>>,
         /// Instead of beside the floor, with and without measuring service times
         #[arg(long, conflicts_with = "shards")]
         trace: bool,
@@ -79,27 +80,27 @@ enum Bench {
         #[arg(long, default_value_t = RelayOptions::default().rounds, value_parser = at_least_one())]
         rounds: usize,
         /// The forwarder's processor and the generator's
-        #[arg(long, num_args = 2, value_names = ["FORWARDER", "GENERATOR"], default_values_t = [0, 1])]
-        cpus: Vec<usize>,
+        #[arg(long, value_name = "FORWARDER,GENERATOR", default_value_t = List(vec![0, 1]))]
+        cpus: List<usize>,
         /// First of the UDP ports to use on the loopback interface
         #[arg(long, default_value_t = RelayOptions::default().first_port)]
         first_port: u16,
         /// Instead of the cases, this forwarder with so many workers each, such as 1,2, and 10,000
         /// routes in every program
-        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", conflicts_with = "filter")]
-        workers: Vec<usize>,
+        #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with = "filter")]
+        workers: Option<List<usize>>,
         /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
         /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
         ///
         /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
         #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
         transport: Vec<Transport>,
-        /// Bytes of content in a Data, with --transport
-        #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = RelayOptions::default().payloads, value_parser = payload)]
-        payload: Vec<usize>,
-        /// Exchanges in flight, with --transport (256 if not given) or --workers (256 and 4096)
-        #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-        window: Vec<u32>,
+        /// Bytes of content in a Data, with --transport (100,1200,8000 if not given)
+        #[arg(long, value_name = "BYTES", value_parser = numbers(0..=PAYLOAD_MAX), requires = "transport")]
+        payload: Option<List<usize>>,
+        /// Exchanges in flight, with --transport (256 if not given) or --workers (256,4096)
+        #[arg(long, value_name = "NUMBERS", value_parser = numbers(1..=65_536_u32))]
+        window: Option<List<u32>>,
         /// With --transport, add cases with names, and so packets, of different lengths
         #[arg(long, requires = "transport")]
         mixed: bool,
@@ -143,8 +144,8 @@ enum Bench {
         #[arg(long, default_value_t = TransferOptions::default().rounds, value_parser = at_least_one())]
         rounds: usize,
         /// The processors to share; the forwarder runs on the first
-        #[arg(long, value_delimiter = ',', default_values_t = TransferOptions::default().cpus)]
-        cpus: Vec<usize>,
+        #[arg(long, value_name = "NUMBERS", default_value_t = List(TransferOptions::default().cpus))]
+        cpus: List<usize>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -171,7 +172,7 @@ enum Bench {
     /// What a forwarder costs that has nothing to do, with applications connected that are silent
     Idle {
         /// Workers of the forwarder
-        #[arg(long, default_value_t = IdleOptions::default().workers)]
+        #[arg(long, default_value_t = IdleOptions::default().workers, value_parser = at_least_one())]
         workers: usize,
         /// Silent faces
         #[arg(long, default_value_t = IdleOptions::default().faces)]
@@ -216,7 +217,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 stretch: *stretch,
                 cpu: *cpu,
             };
-            if !shards.is_empty() {
+            if let Some(List(shards)) = shards {
                 let report = run_shards(shards, &pipeline, |line| output::note(&line))?;
                 return if *json { print_json(&report) } else { print_shards(&report) };
             }
@@ -245,16 +246,17 @@ pub(super) fn run(options: &Options) -> Outcome {
             if !in_namespace && transport.iter().any(|transport| transport.needs_devices()) {
                 return Err(Failure::from(enter_namespace()));
             }
+            check_window(window.is_some(), workers.is_some() || !transport.is_empty())?;
             let relay = RelayOptions {
                 filter: filter.clone(),
                 stretch: *stretch,
                 rounds: *rounds,
-                cpus: (cpus[0], cpus[1]),
+                cpus: processors_of::<2>(cpus)?.into(),
                 first_port: *first_port,
-                workers: workers.clone(),
+                workers: values(workers.as_ref()),
                 transports: transport.clone(),
-                payloads: payload.clone(),
-                windows: window.clone(),
+                payloads: payloads(payload.as_ref()),
+                windows: values(window.as_ref()),
                 mixed: *mixed,
                 cs_packets: *cs_packets,
             };
@@ -271,7 +273,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 filter: filter.clone(),
                 bytes: mib << 20,
                 rounds: *rounds,
-                cpus: cpus.clone(),
+                cpus: processors(cpus)?,
                 ..TransferOptions::default()
             };
             // What is in memory goes away with the run.
@@ -310,18 +312,28 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
+/// Only some kinds of `bench relay` have a window that can be said.
+fn check_window(is_given: bool, has_effect: bool) -> Outcome {
+    match is_given && !has_effect {
+        true => {
+            let reason = "--window has no effect without --transport or --workers";
+            Err(Failure::Usage(reason.to_owned()))
+        }
+        false => Ok(()),
+    }
+}
+
+fn payloads(given: Option<&List<usize>>) -> Vec<usize> {
+    given.map_or_else(|| RelayOptions::default().payloads, |list| list.0.clone())
+}
+
+fn values<T: Clone>(list: Option<&List<T>>) -> Vec<T> {
+    list.map(|list| list.0.clone()).unwrap_or_default()
+}
+
 /// How often something is measured.
 pub(super) fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
-}
-
-/// Content that a Data has room for, and the bench's own headers.
-fn payload(text: &str) -> Result<usize, String> {
-    let bytes = text.parse().map_err(|_| "no number".to_owned())?;
-    if bytes > PAYLOAD_MAX {
-        return Err(format!("at most {PAYLOAD_MAX} bytes"));
-    }
-    Ok(bytes)
 }
 
 /// Two addresses with a hyphen between them.

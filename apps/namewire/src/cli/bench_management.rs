@@ -8,6 +8,7 @@ use namewire_bench::{Change, ManagementOptions, ManagementReport, run_management
 use super::bench::print_json;
 use super::connect::positive_duration;
 use super::failure::Outcome;
+use super::list::{List, processors_of};
 use super::output::{self, Table, grouped};
 
 /// What traffic notices of management: while everything is listed, and while hostile commands come
@@ -38,8 +39,8 @@ pub(super) struct Options {
     #[arg(long, default_value_t = ManagementOptions::default().hostile_rate, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     hostile_rate: u32,
     /// The processors, in that order
-    #[arg(long, num_args = 4, value_name = "NUMBER", default_values_t = ManagementOptions::default().cpus)]
-    cpus: Vec<usize>,
+    #[arg(long, value_name = "NUMBERS", default_value_t = List(ManagementOptions::default().cpus.to_vec()))]
+    cpus: List<usize>,
     /// Port to use on the loopback interface, UDP and TCP
     #[arg(long, default_value_t = ManagementOptions::default().first_port)]
     port: u16,
@@ -53,7 +54,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         filter: options.filter.clone(),
         stretch: options.stretch,
         pairs: options.pairs,
-        cpus: [options.cpus[0], options.cpus[1], options.cpus[2], options.cpus[3]],
+        cpus: processors_of(&options.cpus)?,
         fib_entries: options.fib_entries,
         faces: options.faces,
         hostile: options.hostile,

@@ -10,6 +10,7 @@ use namewire_bench::{OverloadOptions, OverloadReport, plot, run_overload};
 use super::bench::print_json;
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
+use super::list::{List, numbers, processors};
 use super::output::{self, Table, grouped};
 
 /// More Interests than can be forwarded, over UDP, with answers before Interests and without
@@ -20,8 +21,8 @@ use super::output::{self, Table, grouped};
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Offered rates, in multiples of the sustainable one
-    #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().ratios)]
-    ratios: Vec<f64>,
+    #[arg(long, value_name = "NUMBERS", default_value_t = List(OverloadOptions::default().ratios))]
+    ratios: List<f64>,
     /// For how long each is offered
     #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     stretch: Duration,
@@ -29,17 +30,17 @@ pub(super) struct Options {
     #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::bench::at_least_one())]
     rounds: usize,
     /// Bytes of content in a Data, for one run of all rates each
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = OverloadOptions::default().payloads, value_parser = RangedU64ValueParser::<usize>::new().range(0..=8000))]
-    payload: Vec<usize>,
+    #[arg(long, value_name = "BYTES", default_value_t = List(OverloadOptions::default().payloads), value_parser = numbers(0..=8000_usize))]
+    payload: List<usize>,
     /// Workers of the forwarder, for one run of all rates each
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = OverloadOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
-    workers: Vec<usize>,
+    #[arg(long, value_name = "NUMBERS", default_value_t = List(OverloadOptions::default().workers), value_parser = numbers(1..=64_usize))]
+    workers: List<usize>,
     /// Interests that a consumer sends at once
     #[arg(long, value_name = "NUMBER", default_value_t = OverloadOptions::default().burst, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     burst: usize,
     /// The processors of the workers, the producer, and of one or more consumers
-    #[arg(long, value_delimiter = ',', default_values_t = OverloadOptions::default().cpus)]
-    cpus: Vec<usize>,
+    #[arg(long, value_name = "NUMBERS", default_value_t = List(OverloadOptions::default().cpus))]
+    cpus: List<usize>,
     /// First of the UDP ports to use on the loopback interface
     #[arg(long, default_value_t = OverloadOptions::default().first_port)]
     first_port: u16,
@@ -52,7 +53,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let Options { ratios, rounds, svg, .. } = options;
+    let Options { ratios: List(ratios), rounds, svg, .. } = options;
     if ratios.iter().any(|ratio| !(0.01..=100.0).contains(ratio)) || *rounds == 0 {
         let reason = "--ratios are from 0.01 to 100, and there is a round at least";
         return Err(Failure::Usage(reason.to_owned()));
@@ -61,10 +62,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         ratios: ratios.clone(),
         stretch: options.stretch,
         rounds: *rounds,
-        payloads: options.payload.clone(),
+        payloads: options.payload.0.clone(),
         burst: options.burst,
-        workers: options.workers.clone(),
-        cpus: options.cpus.clone(),
+        workers: options.workers.0.clone(),
+        cpus: processors(&options.cpus)?,
         first_port: options.first_port,
     };
     let report = run_overload(&overload, |line| output::note(&line))?;

@@ -32,6 +32,7 @@ mod interrupt;
 mod key;
 mod key_chain;
 mod keys;
+mod list;
 mod log;
 mod manage;
 mod ndt;

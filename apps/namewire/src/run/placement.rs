@@ -11,17 +11,21 @@ use crate::config::{Contradiction, Forwarder};
 /// # Errors
 /// The first of them, and those that can be used.
 pub(crate) fn check_processors(forwarder: &Forwarder) -> Result<(), Contradiction> {
-    let Ok(allowed) = ndn_sys::cpu::allowed_cpus() else {
-        return Ok(());
-    };
-    if let Some(cpu) = forwarder.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
-        let allowed = allowed.join(", ");
-        let reason =
-            format!("forwarder.cpus: processor {cpu} cannot be used here; these can: {allowed}");
-        return Err(Contradiction { keys: vec!["forwarder.cpus"], reason });
+    match unusable(&forwarder.cpus) {
+        Some(reason) => {
+            let reason = format!("forwarder.cpus: {reason}");
+            Err(Contradiction { keys: vec!["forwarder.cpus"], reason })
+        }
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The first of these processors that threads cannot be pinned to here, if there is one, in words.
+pub(crate) fn unusable(cpus: &[usize]) -> Option<String> {
+    let allowed = ndn_sys::cpu::allowed_cpus().ok()?;
+    let cpu = cpus.iter().find(|cpu| !allowed.contains(cpu))?;
+    let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
+    Some(format!("processor {cpu} cannot be used here; these can: {}", allowed.join(", ")))
 }
 
 /// What each worker does, and where.

@@ -8,6 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use ndn_client::ForwarderAddress;
 use ndn_packet::Name;
 use ndn_sys::clock;
+use ndn_table::NAME_COMPONENTS_MAX;
 use ndn_traffic::io::{Endpoint, RunFigures, divide, run_consumers};
 use ndn_traffic::{
     Arrivals, Consumer, ConsumerPattern, ConsumerScenario, ConsumerTotals, Load, NackCounts, Names,
@@ -113,12 +114,24 @@ struct File {
     pattern: Vec<ConsumerPattern>,
 }
 
+/// Other forwarders may take names that this one drops.
+fn tell_long_names(patterns: &[ConsumerPattern]) {
+    let is_long = |pattern: &&ConsumerPattern| pattern.components > NAME_COMPONENTS_MAX;
+    for ConsumerPattern { prefix, components, .. } in patterns.iter().filter(is_long) {
+        output::note(&format_args!(
+            "namewire: warning: names below {prefix} have {components} components: forwarders of this kind take \
+             {NAME_COMPONENTS_MAX} at most, and drop their Interests"
+        ));
+    }
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     check_named(options.scenario.is_some() || !options.prefixes.is_empty())?;
     let file: File = read_file(options.scenario.as_deref())?;
     let load = options.load(&file)?;
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
+    tell_long_names(&patterns);
     let stop = stop_flag()?;
     let mut sessions = None;
     let faces = faces::connect(&options.transport, options.faces, options.mtu, &mut sessions)?;
