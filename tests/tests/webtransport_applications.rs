@@ -129,3 +129,30 @@ fn a_producer_that_may_not_register_names_the_setting() {
         assert!(said.contains("`management.localhop_rib`"), "{said}");
     }
 }
+
+/// QUIC finds out that loopback takes more than every path does, and so do both faces.
+#[test]
+fn frames_become_as_long_as_the_path_takes() {
+    let forwarder = gateway();
+    let mut other = Settings::new().start();
+    let url = forwarder.webtransport();
+    let _ = other.output(&["face", "create", &url]);
+    let short = Settings::new().start();
+    let _ = short.output(&["face", "create", &url, "--mtu", "1000"]);
+    let mtus = |forwarder: &Forwarder, scheme: &str| -> Vec<u64> {
+        let faces = forwarder.json(&["face", "list"]);
+        let of_sessions = faces.as_array().unwrap().iter().filter(|face| {
+            let remote = face["remote_uri"].as_str().unwrap();
+            remote.starts_with(scheme)
+        });
+        of_sessions.map(|face| face["mtu"].as_u64().unwrap()).collect()
+    };
+    for (forwarder, scheme, count) in [(&forwarder, "quic://", 2), (&other, "https://", 1)] {
+        wait_until("longer frames", || {
+            let found = mtus(forwarder, scheme);
+            (found.len() == count && found.iter().all(|mtu| *mtu > 1350)).then_some(())
+        });
+    }
+    assert_eq!(mtus(&short, "https://"), [1000], "what an operator says stays");
+    other.assert_healthy();
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use ndn_memif::Ended;
 use ndn_packet::{Interest, Packet};
+use ndn_webtransport::PathMtu;
 use rand::RngExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
@@ -82,7 +83,7 @@ impl Connection {
             }
             Socket::Frames { mut reader, mut writer, mtu, end } => {
                 let read = self.read_stream(&mut reader);
-                let ended = self.until_done(read, self.write_frames(&mut writer, mtu)).await;
+                let ended = self.until_done(read, self.write_frames(&mut writer, &mtu)).await;
                 // Without the stream the session ends, and whoever waits for our end waits for that.
                 drop((reader, writer));
                 if ended.is_none() {
@@ -343,13 +344,13 @@ impl Connection {
     async fn write_frames(
         &self,
         writer: &mut (impl AsyncWrite + Unpin),
-        mtu: usize,
+        mtu: &PathMtu,
     ) -> ConnectionError {
         let mut sequence = rand::rng().random();
         let mut pieces = Vec::new();
-        let mtu = self.mtu.min(mtu);
         loop {
             self.next_output(&mut pieces).await;
+            let mtu = self.mtu.min(mtu.value());
             for part in parts_of(&pieces) {
                 let mut frames = Vec::new();
                 cut_all(part, mtu, &mut sequence, &mut frames);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_memif::Farewell;
-use ndn_webtransport::Attached;
+use ndn_webtransport::{Attached, PathMtu};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
@@ -135,11 +135,11 @@ pub(crate) enum ConnectionError {
 pub(crate) enum Socket {
     /// Packets follow one another in a byte stream.
     Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
-    /// Frames follow one another in a byte stream, none longer than so many bytes.
+    /// Frames follow one another in a byte stream, none longer than the session takes.
     Frames {
         reader: Box<dyn AsyncRead + Send + Unpin>,
         writer: Box<dyn AsyncWrite + Send + Unpin>,
-        mtu: usize,
+        mtu: PathMtu,
         /// Done once the other side knows of the end.
         end: JoinHandle<()>,
     },

@@ -22,6 +22,7 @@ use wtransport::{ClientConfig, Endpoint};
 
 use crate::certificate::CertificateHash;
 use crate::counters::Counters;
+use crate::path::PathMtu;
 use crate::session::{Session, transport_config};
 use crate::verifier::{Objection, Verifier};
 use crate::{PATH, PORT};
@@ -152,8 +153,8 @@ impl From<String> for ConnectError {
 pub struct Attached {
     /// Frames go and come by it, one behind the other. The session ends with it, and it with the session.
     pub stream: DuplexStream,
-    /// Longest frame to be sent, bytes.
-    pub mtu: usize,
+    /// Longest frame to be sent.
+    pub mtu: PathMtu,
     /// Done once the listener was told of the end, or had time enough to hear of it. If the runtime ends
     /// before, the listener finds out after its idle timeout.
     pub end: JoinHandle<()>,
@@ -165,7 +166,7 @@ pub struct Attached {
 /// There is no session.
 pub async fn attach(target: &Target, idle_timeout: Duration) -> Result<Attached, ConnectError> {
     let session = connect(target, idle_timeout).await?;
-    let mtu = session.mtu;
+    let mtu = session.mtu.clone();
     let (near, stream) = tokio::io::duplex(STREAM_BUFFER);
     let (reader, writer) = tokio::io::split(near);
     let target = target.clone();

@@ -1,7 +1,7 @@
 //! WebTransport over HTTP/3 (draft-ietf-webtrans-http3) for NDN: each datagram is one NDNLPv2 frame.
 //!
 //! A session appears to the rest of a program as a byte stream of frames, none longer than the session's
-//! `mtu`: whoever has the other end cuts packets into fragments.
+//! `mtu`: whoever has the other end cuts packets into fragments. It follows the path.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -9,12 +9,14 @@
 //! | [`Listen`], [`Rules`], [`Accepted`] | what listeners need, and what they tell |
 //! | [`Target`], [`attach`], [`connect`], [`Session`] | sessions that are opened here |
 //! | [`Identity`], [`CertificateHash`] | certificates |
+//! | [`PathMtu`] | how long frames may be |
 //! | [`Counters`] | what is counted |
 #![forbid(unsafe_code)]
 
 mod certificate;
 mod client;
 mod counters;
+mod path;
 mod rotation;
 mod server;
 mod service;
@@ -25,6 +27,7 @@ mod x509;
 pub use certificate::{CertificateError, CertificateHash, Identity};
 pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Count, Counters};
+pub use path::PathMtu;
 pub use server::{Accepted, Admits, PATH, Rules, bind};
 pub use service::{Listen, OnConnected, Service};
 pub use session::Session;

@@ -14,6 +14,7 @@ use wtransport::quinn::{self, Endpoint, EndpointConfig, Incoming, ServerConfig, 
 
 use crate::certificate::Identity;
 use crate::counters::Counters;
+use crate::path::PathMtu;
 use crate::session::{Session, transport_config};
 
 /// The path that clients ask for, as with other forwarders.
@@ -62,7 +63,7 @@ pub struct Accepted {
     /// The own address that it has connected to.
     pub local: SocketAddr,
     /// Longest frame.
-    pub mtu: usize,
+    pub mtu: PathMtu,
     /// What page has opened it, if it is a browser.
     pub origin: Option<String>,
 }
@@ -170,7 +171,7 @@ impl Server {
             }
         };
         self.counters.accepted.increment();
-        let (remote, mtu) = (session.remote, session.mtu);
+        let (remote, mtu) = (session.remote, session.mtu.clone());
         (self.on_accepted)(Accepted { stream: far, remote, local, mtu, origin });
         let (reader, writer) = near.into_split();
         let end = session.carry(reader, writer, &self.counters).await;

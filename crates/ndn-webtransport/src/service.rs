@@ -256,7 +256,7 @@ async fn run_client(
         Ok(pair) => pair,
         Err(error) => return on_connected(Err(error.to_string())),
     };
-    let (remote, local, mtu) = (session.remote, session.local, session.mtu);
+    let (remote, local, mtu) = (session.remote, session.local, session.mtu.clone());
     on_connected(Ok(Accepted { stream: far, remote, local, mtu, origin: None }));
     let (reader, writer) = near.into_split();
     let end = session.carry(reader, writer, &counters).await;

@@ -16,6 +16,7 @@ use wtransport::quinn::{self, SendDatagramError, TransportConfig};
 use wtransport::{Connection, Endpoint, VarInt};
 
 use crate::counters::Counters;
+use crate::path::PathMtu;
 
 /// Longest UDP payload that every path takes which takes QUIC (RFC 9000, section 14).
 const UDP_PAYLOAD_MIN: usize = 1200;
@@ -36,6 +37,8 @@ const READ_LENGTH: usize = 64 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// How often to look at the path. QUIC asks it for longer datagrams at the beginning, and every ten minutes.
+const PATH_LOOK: Duration = Duration::from_secs(1);
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// A session with a peer, as client or server.
@@ -47,8 +50,8 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The own address.
     pub local: SocketAddr,
-    /// Longest frame that can be sent on any path.
-    pub mtu: usize,
+    /// Longest frame: at first what every path takes, and then what this one does.
+    pub mtu: PathMtu,
 }
 
 impl fmt::Debug for Session {
@@ -84,14 +87,14 @@ impl Session {
     /// The peer takes no datagrams, or only short ones.
     pub(crate) fn new(connection: Connection, local: SocketAddr) -> Result<Self, Connection> {
         let quic = connection.quic_connection();
-        // The path may turn out to take more, but also to have been taken for too long.
+        // What is being looked for with frames on their way is known later.
         let longer = usize::from(quic.stats().path.current_mtu).saturating_sub(UDP_PAYLOAD_MIN);
         let mtu = connection.max_datagram_size().map_or(0, |length| length.saturating_sub(longer));
         let mtu = mtu.min(MAX_PACKET_SIZE);
         if mtu < MTU_MIN {
             return Err(connection);
         }
-        let remote = connection.remote_address();
+        let (remote, mtu) = (connection.remote_address(), PathMtu::new(mtu));
         Ok(Self { connection, endpoint: None, remote, local, mtu })
     }
 
@@ -110,6 +113,7 @@ impl Session {
         let end = tokio::select! {
             end = self.receive(writer, counters) => end,
             end = self.send(reader, counters) => end,
+            end = self.follow_path() => end,
         };
         if matches!(end, End::Closed) {
             self.drain().await;
@@ -119,6 +123,18 @@ impl Session {
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, endpoint.wait_idle()).await;
         }
         end
+    }
+
+    /// Looks now and then what the path has turned out to take.
+    async fn follow_path(&self) -> End {
+        let mut looks = tokio::time::interval(PATH_LOOK);
+        loop {
+            looks.tick().await;
+            let length =
+                self.connection.max_datagram_size().map(|length| length.min(MAX_PACKET_SIZE));
+            // A path that takes less than peers have to is broken: what is sent is counted as too long.
+            self.mtu.set(length.unwrap_or(0).max(MTU_MIN));
+        }
     }
 
     async fn receive(&self, mut writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {

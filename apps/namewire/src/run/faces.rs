@@ -189,7 +189,7 @@ pub(super) fn accepted_session(face_id: u64, session: Accepted, config: &Config)
     };
     let options = FaceOptions {
         link: LinkOptions {
-            mtu: Some(session.mtu),
+            mtu: Some(session.mtu.value()),
             interests_per_second: config.limits.interests_per_second,
             ..settings::stream_link(&config.faces, &config.limits)
         },
@@ -215,12 +215,12 @@ pub(super) fn opened_session(
     let properties = wanted.properties(face_id, FaceScope::NonLocal);
     let mut options = FaceOptions {
         link: LinkOptions {
-            mtu: Some(session.mtu),
+            mtu: Some(session.mtu.value()),
             ..settings::stream_link(&config.faces, &config.limits)
         },
         ..FaceOptions::stream(properties, wanted.persistency)
     };
-    apply(&wanted.options, &mut options, Some(session.mtu));
+    apply(&wanted.options, &mut options, Some(session.mtu.value()));
     NewFace {
         ticket: wanted.ticket,
         transport: NewTransport::Stream(session.stream),

@@ -1,5 +1,6 @@
 //! The WebTransport listener, and sessions that are opened here.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Context;
 use ndn_sys::poll::Waker;
-use ndn_webtransport::{Accepted, Identity, Listen, Rules, Service, Target};
+use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Service, Target};
 
 use super::directory::{self, Access, OwnFile};
 use super::faces::Wanted;
@@ -31,6 +32,13 @@ pub(super) struct Opened {
 pub(super) enum SessionEvent {
     /// Somebody has opened a session.
     Accepted(Accepted),
+    /// The path of a session takes other frames than before.
+    Path {
+        /// Its face.
+        face_id: u64,
+        /// Longest frame.
+        length: usize,
+    },
     /// An attempt to open one has ended.
     Connected {
         /// With whom.
@@ -49,6 +57,17 @@ pub(super) struct WebTransport {
     events: Receiver<SessionEvent>,
     sender: Sender<SessionEvent>,
     waker: Arc<Waker>,
+    /// Faces whose frames are as long as the path takes.
+    followed: HashMap<u64, FollowedPath>,
+}
+
+/// A face that follows the path of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FollowedPath {
+    /// The length that its frames have.
+    pub(super) given: usize,
+    /// That of the path.
+    pub(super) found: usize,
 }
 
 /// The certificate that the settings name, if they name one.
@@ -112,7 +131,8 @@ pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
 impl WebTransport {
     pub(super) fn new() -> anyhow::Result<Self> {
         let (sender, events) = channel();
-        Ok(Self { service: None, events, sender, waker: Arc::new(Waker::new()?) })
+        let (waker, followed) = (Arc::new(Waker::new()?), HashMap::new());
+        Ok(Self { service: None, events, sender, waker, followed })
     }
 
     /// What wakes when there are events.
@@ -124,6 +144,27 @@ impl WebTransport {
     pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
         self.waker.reset();
         self.events.try_iter().collect()
+    }
+
+    /// Tells of changes of a session's path, for a face whose frames are as long as it takes.
+    pub(super) fn follow(&mut self, face_id: u64, mtu: &PathMtu) {
+        let length = mtu.value();
+        self.followed.insert(face_id, FollowedPath { given: length, found: length });
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        mtu.tell(move |length| {
+            let _ = sender.send(SessionEvent::Path { face_id, length });
+            waker.wake();
+        });
+    }
+
+    /// The path that a face follows, if it does.
+    pub(super) fn followed(&mut self, face_id: u64) -> Option<&mut FollowedPath> {
+        self.followed.get_mut(&face_id)
+    }
+
+    /// A face is gone, or has an MTU from an operator.
+    pub(super) fn forget(&mut self, face_id: u64) {
+        self.followed.remove(&face_id);
     }
 
     /// Begins to listen.

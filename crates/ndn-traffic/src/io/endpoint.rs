@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ndn_packet::tlv::frame_len;
 use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
@@ -104,20 +106,23 @@ impl Endpoint {
     /// # Errors
     /// When the socket cannot be made non-blocking.
     pub fn stream(socket: OwnedFd) -> io::Result<Self> {
-        Self::stream_of_frames(socket, usize::MAX)
+        Self::stream_of_frames(socket, Arc::new(AtomicUsize::new(usize::MAX)))
     }
 
-    /// Takes over a connected stream socket whose other end takes frames of at most `mtu` bytes.
+    /// Takes over a connected stream socket whose other end takes frames of at most `mtu` bytes at the moment.
     ///
     /// # Errors
     /// As [`Self::stream`].
-    pub fn stream_of_frames(socket: OwnedFd, mtu: usize) -> io::Result<Self> {
+    pub fn stream_of_frames(socket: OwnedFd, mtu: Arc<AtomicUsize>) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let bytes = Vec::with_capacity(READ_BUFFER);
         Ok(Self {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
-            output: Output::new(Queue::Stream { bytes, sent: 0, last: 0 }, mtu),
+            output: Output {
+                queue: Queue::Stream { bytes, sent: 0, last: 0 },
+                cutter: Cutter::following(mtu),
+            },
             pieces: Joiner::default(),
             calls: Calls::default(),
         })

@@ -1,5 +1,7 @@
 //! Packets that are too long for one frame (NDNLPv2).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ndn_packet::LpPacket;
@@ -12,25 +14,31 @@ const LP_SEQUENCE: u8 = 0x51;
 /// Cuts what is sent.
 #[derive(Debug)]
 pub(super) struct Cutter {
-    mtu: usize,
+    /// Whoever has the transport may change it.
+    mtu: Arc<AtomicUsize>,
     sequence: u64,
 }
 
 impl Cutter {
     pub(super) fn new(mtu: usize) -> Self {
+        Self::following(Arc::new(AtomicUsize::new(mtu)))
+    }
+
+    /// Cuts what is longer than that at the moment.
+    pub(super) fn following(mtu: Arc<AtomicUsize>) -> Self {
         Self { mtu, sequence: 0 }
     }
 
     /// Bytes in a frame at most.
     #[inline]
     pub(super) fn mtu(&self) -> usize {
-        self.mtu
+        self.mtu.load(Ordering::Relaxed)
     }
 
     /// Hands over `packet` in frames that are short enough.
     #[cold]
     pub(super) fn cut(&mut self, packet: &[u8], send: impl FnMut(&[u8])) {
-        let cut = cut(packet, self.mtu, &mut self.sequence, send);
+        let cut = cut(packet, self.mtu(), &mut self.sequence, send);
         debug_assert!(cut.is_ok(), "what a generator writes is a packet");
     }
 }

@@ -82,7 +82,7 @@ fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<
                 None => sessions.insert(Service::start(None)?),
             };
             let Accepted { stream, mtu, .. } = open_session(service, target)?;
-            Endpoint::stream_of_frames(stream, mtu)
+            Endpoint::stream_of_frames(stream, mtu.shared())
         }
         ForwarderAddress::Tcp { host, port, family } => {
             let remote = resolve(host, *port, *family)?;

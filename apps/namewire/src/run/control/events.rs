@@ -43,6 +43,7 @@ impl Control {
                 }
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
+                self.webtransport.forget(face_id);
                 let text = format!("Face creation failed: {}", addresses::words(&error));
                 self.not_connected(now, ticket, status::INTERNAL_ERROR, &text);
             }
@@ -60,6 +61,7 @@ impl Control {
                 self.datagram_paths.note_set(face_id, false);
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
+                self.webtransport.forget(face_id);
                 let lost = face.filter(|_| reason.is_some());
                 let lost = lost.and_then(|face| self.lost_session(face_id, &face));
                 self.state.face_destroyed(now, face_id);
@@ -177,6 +179,7 @@ impl Control {
         self.names.is_made(ticket);
         self.statics.face_added(&mut self.state, ticket, face_id);
         self.serve_others(now, ticket, face_id);
+        self.follow_session(face_id);
         if face_id == FACE_ID_INTERNAL {
             if let Err(error) = self.state.register_management() {
                 error!(%error, "management cannot be reached");

@@ -4,13 +4,13 @@ use ndn_dataplane::Command;
 use ndn_face::{FaceUri, Persistency};
 use ndn_management::{Now, status};
 use ndn_webtransport::{Accepted, Identity, Target};
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use super::Control;
 use crate::run::destinations::Destinations;
 use crate::run::faces::{self, KnownFace, Wanted};
 use crate::run::static_setup::LostSession;
-use crate::run::webtransport::SessionEvent;
+use crate::run::webtransport::{FollowedPath, SessionEvent};
 
 impl Control {
     /// Begins to listen for sessions, if that is wanted.
@@ -45,6 +45,12 @@ impl Control {
         for event in self.webtransport.take_events() {
             match event {
                 SessionEvent::Accepted(session) => self.session_accepted(now, session),
+                SessionEvent::Path { face_id, length } => {
+                    if let Some(followed) = self.webtransport.followed(face_id) {
+                        followed.found = length;
+                    }
+                    self.follow_session(face_id);
+                }
                 SessionEvent::Connected { target, wanted, result } => {
                     self.session_opened(now, &target, &wanted, result);
                 }
@@ -63,8 +69,36 @@ impl Control {
         }
         let face_id = self.dataplane.allocate_face_id();
         self.strangers.add(face_id, peer.ip());
+        self.webtransport.follow(face_id, &session.mtu);
         let face = faces::accepted_session(face_id, session, &self.config);
         self.dataplane.send(Command::AddFace(Box::new(face)));
+    }
+
+    /// Gives a face frames of the length that the path of its session takes, once there is the face.
+    pub(super) fn follow_session(&mut self, face_id: u64) {
+        let Self { webtransport, faces, dataplane, .. } = self;
+        let (Some(followed), Some(face)) =
+            (webtransport.followed(face_id), faces.get_mut(&face_id))
+        else {
+            return;
+        };
+        let FollowedPath { given, found } = *followed;
+        if face.options.link.mtu != Some(given) {
+            // An operator has given it another one.
+            return webtransport.forget(face_id);
+        }
+        if found != given {
+            debug!(
+                face_id,
+                before = given,
+                now = found,
+                "the path of a session takes other frames"
+            );
+            followed.given = found;
+            face.options.link.mtu = Some(found);
+            let options = Box::new(face.options);
+            dataplane.send(Command::UpdateFace { face_id, options });
+        }
     }
 
     /// Begins to open a session for a face.
@@ -122,6 +156,10 @@ impl Control {
             }
             Ok(session) => {
                 let face_id = self.dataplane.allocate_face_id();
+                // One that was given an MTU keeps it.
+                if wanted.options.mtu.is_none() {
+                    self.webtransport.follow(face_id, &session.mtu);
+                }
                 let face = faces::opened_session(face_id, session, target, wanted, &self.config);
                 self.dataplane.send(Command::AddFace(Box::new(face)));
             }
