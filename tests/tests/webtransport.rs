@@ -64,7 +64,7 @@ fn a_forwarder_fetches_from_another_by_a_face_that_an_operator_makes() {
     assert_eq!((&far["scope"], &far["persistency"]), (&"non-local".into(), &"on-demand".into()));
     for face in [&near, &far] {
         let mtu = face["mtu_bytes"].as_u64().unwrap();
-        assert!((1100..=1200).contains(&mtu), "{face}");
+        assert!((1100..=1452).contains(&mtu), "{face}");
     }
     let channels = gateway.output(&["nfdc", "channel", "list"]);
     assert!(channels.contains(&format!("quic://127.0.0.1:{}", gateway.port())), "{channels}");

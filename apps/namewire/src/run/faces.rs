@@ -181,7 +181,12 @@ pub(super) fn connected_tcp(
 }
 
 /// A face for a session that somebody has opened.
-pub(super) fn accepted_session(face_id: u64, session: Accepted, config: &Config) -> NewFace {
+pub(super) fn accepted_session(
+    face_id: u64,
+    session: Accepted,
+    mtu: usize,
+    config: &Config,
+) -> NewFace {
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::WhenSeen,
         pending_quota: true,
@@ -189,7 +194,7 @@ pub(super) fn accepted_session(face_id: u64, session: Accepted, config: &Config)
     };
     let options = FaceOptions {
         link: LinkOptions {
-            mtu: Some(session.mtu.value()),
+            mtu: Some(mtu),
             interests_per_second: config.limits.interests_per_second,
             ..settings::stream_link(&config.faces, &config.limits)
         },
@@ -208,6 +213,7 @@ pub(super) fn accepted_session(face_id: u64, session: Accepted, config: &Config)
 pub(super) fn opened_session(
     face_id: u64,
     session: Accepted,
+    mtu: usize,
     target: &Target,
     wanted: &Wanted,
     config: &Config,
@@ -215,12 +221,12 @@ pub(super) fn opened_session(
     let properties = wanted.properties(face_id, FaceScope::NonLocal);
     let mut options = FaceOptions {
         link: LinkOptions {
-            mtu: Some(session.mtu.value()),
+            mtu: Some(mtu),
             ..settings::stream_link(&config.faces, &config.limits)
         },
         ..FaceOptions::stream(properties, wanted.persistency)
     };
-    apply(&wanted.options, &mut options, Some(session.mtu.value()));
+    apply(&wanted.options, &mut options, Some(mtu));
     NewFace {
         ticket: wanted.ticket,
         transport: NewTransport::Stream(session.stream),

@@ -146,15 +146,17 @@ impl WebTransport {
         self.events.try_iter().collect()
     }
 
-    /// Tells of changes of a session's path, for a face whose frames are as long as it takes.
-    pub(super) fn follow(&mut self, face_id: u64, mtu: &PathMtu) {
-        let length = mtu.value();
-        self.followed.insert(face_id, FollowedPath { given: length, found: length });
+    /// Tells of changes of a session's path, for a face whose frames are to be as long as it takes: now so long.
+    pub(super) fn follow(&mut self, face_id: u64, mtu: &PathMtu) -> usize {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         mtu.tell(move |length| {
             let _ = sender.send(SessionEvent::Path { face_id, length });
             waker.wake();
         });
+        // What changes from here on is told.
+        let length = mtu.value();
+        self.followed.insert(face_id, FollowedPath { given: length, found: length });
+        length
     }
 
     /// The path that a face follows, if it does.

@@ -69,8 +69,8 @@ impl Control {
         }
         let face_id = self.dataplane.allocate_face_id();
         self.strangers.add(face_id, peer.ip());
-        self.webtransport.follow(face_id, &session.mtu);
-        let face = faces::accepted_session(face_id, session, &self.config);
+        let mtu = self.webtransport.follow(face_id, &session.mtu);
+        let face = faces::accepted_session(face_id, session, mtu, &self.config);
         self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 
@@ -157,10 +157,12 @@ impl Control {
             Ok(session) => {
                 let face_id = self.dataplane.allocate_face_id();
                 // One that was given an MTU keeps it.
-                if wanted.options.mtu.is_none() {
-                    self.webtransport.follow(face_id, &session.mtu);
-                }
-                let face = faces::opened_session(face_id, session, target, wanted, &self.config);
+                let mtu = match wanted.options.mtu {
+                    None => self.webtransport.follow(face_id, &session.mtu),
+                    Some(_) => session.mtu.value(),
+                };
+                let config = &self.config;
+                let face = faces::opened_session(face_id, session, mtu, target, wanted, config);
                 self.dataplane.send(Command::AddFace(Box::new(face)));
             }
             Err(reason) => self.session_failed(now, &target.to_string(), wanted, &reason),
