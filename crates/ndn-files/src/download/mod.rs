@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use self::again::{Again, Refusal};
 use self::part::{Irregular, NoteError};
-use self::workers::{BATCH, Job, JobError, Outcome};
+use self::workers::{BATCH, JOBS_WAITING_MAX, Job, JobError, Outcome};
 use self::writes::Writes;
 
 pub use self::part::{
@@ -97,6 +97,8 @@ pub async fn receive(
     let mut all_here = false;
     let mut failure = None;
     while receiving.jobs > 0 || (failure.is_none() && !(all_here && receiving.again.is_empty())) {
+        // Nothing else is left to do then.
+        while all_here && workers.help(0) {}
         tokio::select! {
             biased;
             Some(outcome) = outcomes.recv() => {
@@ -229,6 +231,7 @@ impl Receiving<'_> {
             // It is done with, and told of with, the one before.
             self.jobs -= 1;
         }
+        self.workers.help(JOBS_WAITING_MAX);
     }
 
     fn finish(&mut self, outcome: Outcome) -> Result<(), ReceiveError> {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use ndn_client::ReceivedData;
 use ndn_client::fetch::{ReceivedSegment, Verification};
 use ndn_security::VerifyError;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::checksum::xxh64;
@@ -21,6 +22,13 @@ use super::writes::{Content, Run, Verified, Writes};
 pub(super) const BATCH: usize = 32;
 /// Most threads.
 const THREADS_MAX: usize = 8;
+/// By so much is verifying and writing less urgent than receiving, of 19 at most (nice(2)): while a thread that has
+/// Interests to send or packets to read waits for one that verifies, the server and the forwarder have
+/// nothing to do.
+const NICE: i32 = 10;
+/// With so many jobs waiting, who receives does some of them: others may leave nothing for threads that are less
+/// urgent than they.
+pub(super) const JOBS_WAITING_MAX: usize = 16;
 
 /// Segments to be verified and written.
 pub(super) struct Job {
@@ -95,12 +103,19 @@ impl Workers {
     /// A thread cannot be started.
     pub fn start() -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with_threads(processors.min(THREADS_MAX))
+    }
+
+    pub(crate) fn with_threads(count: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut workers = Self { shared, threads: Vec::new() };
-        for number in 0..processors.min(THREADS_MAX) {
+        for number in 0..count {
             let shared = Arc::clone(&workers.shared);
             let thread = std::thread::Builder::new().name(format!("verify-{number}"));
-            workers.threads.push(thread.spawn(move || work(&shared))?);
+            workers.threads.push(thread.spawn(move || {
+                yield_to_others();
+                work(&shared);
+            })?);
         }
         Ok(workers)
     }
@@ -121,6 +136,22 @@ impl Workers {
         }
         is_new
     }
+
+    /// Does the job that waits longest if more than `waiting_max` wait, as the threads seem to have no time
+    /// then; false if there was none to do.
+    pub(super) fn help(&self, waiting_max: usize) -> bool {
+        let mut queue = self.shared.lock();
+        let is_behind = queue.jobs.len() > waiting_max;
+        let next = if is_behind { queue.jobs.pop_front() } else { None };
+        drop(queue);
+        next.map(Job::run).is_some()
+    }
+}
+
+/// Makes this thread less urgent. Where that is refused it is as urgent as others, and only slower.
+fn yield_to_others() {
+    let _ =
+        getpriority_process(None).and_then(|now| setpriority_process(None, (now + NICE).min(19)));
 }
 
 impl Drop for Workers {

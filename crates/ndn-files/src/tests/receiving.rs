@@ -198,6 +198,37 @@ async fn a_verifier_that_panics_ends_the_fetch_and_no_more() {
     part.complete().unwrap();
 }
 
+/// Threads that verify are less urgent than others, which may leave nothing for them: then who receives verifies,
+/// however little may be kept until then.
+#[tokio::test]
+async fn without_time_for_its_threads_a_fetch_goes_on() {
+    const MANY: u64 = 2_000;
+    let bed = Bed::new().await;
+    let object = name("/many/v=1");
+    let content = bytes(5, SEGMENT_LEN * usize::try_from(MANY).unwrap());
+    let served = content.clone();
+    let answer = move |request: Request| {
+        let asked = request.name().to_name();
+        let segment =
+            usize::try_from(asked.as_ref().last().unwrap().as_segment().unwrap()).unwrap();
+        let part = &served[segment * SEGMENT_LEN..][..SEGMENT_LEN];
+        let data = DataBuilder::new(&asked).final_segment(MANY - 1).content(part);
+        request.answer(&sign_data(&data, &DigestSigner).unwrap());
+    };
+    let _attached = bed.producer().attach(&name("/many"), answer).unwrap();
+    let found = FoundObject::known(object, MANY - 1);
+    let mut options =
+        FetchOptions { verification: Verification::Digest, ..FetchOptions::default() };
+    options.config.buffer_segments = 800;
+    let stream = bed.consumer.fetch_packets(found, 0, &options);
+    let mut part = PartFile::open(bed.path("many")).unwrap();
+    part.begin(None).unwrap();
+    let workers = Workers::with_threads(0).unwrap();
+    receive(stream, &mut part, &options.verification, None, &workers, || {}).await.unwrap();
+    part.complete().unwrap();
+    assert!(std::fs::read(bed.path("many")).unwrap() == content);
+}
+
 /// The first segment tells how long all are: one that somebody made up does not.
 #[tokio::test]
 async fn a_wrong_first_segment_tells_nothing() {
