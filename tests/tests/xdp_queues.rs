@@ -33,8 +33,8 @@ def checksum(data):
     while total >> 16:
         total = (total & 0xffff) + (total >> 16)
     return ~total & 0xffff
-def datagram(port, payload):
-    source, to = socket.inet_aton('10.9.8.2'), socket.inet_aton('10.9.8.1')
+def datagram(port, payload, source='10.9.8.2'):
+    source, to = socket.inet_aton(source), socket.inet_aton('10.9.8.1')
     udp = struct.pack('!HHHH', port, 6363, 8 + len(payload), 0) + payload
     covered = source + to + struct.pack('!BBH', 0, 17, len(udp)) + udp
     udp = udp[:6] + struct.pack('!H', checksum(covered) or 0xffff) + udp[8:]
@@ -66,6 +66,10 @@ if kind == 'settle':
         if all(answered):
             print('settled')
             break
+    sys.exit()
+if kind == 'own':
+    for number in range(rounds):
+        emit(datagram(7100, interest(first + number), '10.9.8.1'), number % 2)
     sys.exit()
 if kind == 'udp':
     ears = {}
@@ -233,6 +237,16 @@ fn peers(bridge: &Bridge) {
         (by_sockets(bridge) == before).then_some(())
     });
     assert_eq!(faces(bridge, is_peer).len(), 8);
+    // Nobody else has an address of this host.
+    let own = || {
+        let told = workers(bridge);
+        let count = |worker: &Value| worker["total"]["own_source_datagrams"].as_u64().unwrap();
+        told.iter().map(count).sum::<u64>()
+    };
+    assert_eq!(own(), 0);
+    on(bridge, 2, "python3 ask.py own 15000 1 10");
+    wait_until("what bears our own address", || (own() == 10).then_some(()));
+    assert!(faces(bridge, |remote| remote.contains("10.9.8.1")).is_empty());
 }
 
 /// The same of Ethernet.

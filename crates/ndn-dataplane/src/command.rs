@@ -1,6 +1,6 @@
 //! What the control thread asks of a worker.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub enum Command {
     },
     /// Take a network device, for faces on it.
     AddPort(Box<NewPort>),
+    /// This host has these addresses, which nobody's datagrams past the kernel are from.
+    SetHostAddresses(Arc<[IpAddr]>),
     /// Something is different with a network device.
     ChangePort {
         /// The device.

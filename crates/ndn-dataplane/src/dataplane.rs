@@ -261,6 +261,9 @@ impl Dataplane {
                 self.workers[number].send(Command::AddFace(face));
             }
             Command::AddPort(port) => self.add_port(*port),
+            Command::SetHostAddresses(addresses) => {
+                self.broadcast(|| Command::SetHostAddresses(Arc::clone(&addresses)));
+            }
             Command::ChangePort { port, change } => self.change_port(port, *change),
             Command::EraseCs { ticket, prefix, limit } => {
                 let command = self.erasures.begin(ticket, prefix, limit);

@@ -184,6 +184,8 @@ pub struct CallCounters {
     pub own_socket_drops: Counter,
     /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
     pub damaged_datagrams: Counter,
+    /// Datagrams past the kernel that bore an address of this host as that of their sender.
+    pub own_source_datagrams: Counter,
 }
 
 impl CallCounters {

@@ -214,6 +214,9 @@ pub struct WorkerStatistics {
     /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
     #[serde(default)]
     pub damaged_datagrams: u64,
+    /// Datagrams past the kernel that bore an address of this host as that of their sender.
+    #[serde(default)]
+    pub own_source_datagrams: u64,
     /// Interests that were marked because they and others before them had waited for too long.
     #[serde(default)]
     pub marked_interests: u64,

@@ -6,6 +6,7 @@ mod port;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ pub(super) struct EthernetPorts {
     refused: BTreeMap<String, (u32, bool)>,
     next_look_ns: u64,
     last_look_ns: u64,
+    /// What the workers know as the addresses of this host.
+    host_addresses: Vec<IpAddr>,
     /// Interfaces whose MTU has changed, with the earlier one.
     resized: Vec<(String, usize)>,
 }
@@ -190,6 +193,11 @@ impl EthernetPorts {
             let interface = as_interface(link, addresses);
             Purpose::of(&context.config.listeners.ethernet, &interface)
         };
+        let host: Vec<IpAddr> = host_addresses(addresses).collect();
+        if self.host_addresses != host {
+            context.dataplane.send(Command::SetHostAddresses(host.as_slice().into()));
+            self.host_addresses = host;
+        }
         let now_ns = context.now_ns;
         let mut removed = Vec::new();
         for (name, port) in &mut self.ports {
@@ -362,6 +370,15 @@ fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
     let whole = all.iter().find(|other| other.index == master);
     let whole = whole.map_or_else(|| format!("interface {master}"), |whole| whole.name.clone());
     Err(format!("{name} is a part of {whole}: make the face on that"))
+}
+
+/// The addresses of this host. A neighbour on another link may have one that means something on a link only.
+fn host_addresses(all: &[Interface]) -> impl Iterator<Item = IpAddr> {
+    let is_everywhere = |address: &IpAddr| match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    all.iter().flat_map(|one| one.addresses.iter().copied()).filter(is_everywhere)
 }
 
 /// An interface as the rules of the configuration see it.

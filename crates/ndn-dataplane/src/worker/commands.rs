@@ -90,6 +90,7 @@ impl Worker {
                 }
             }
             Command::AddPort(port) => self.add_port(*port),
+            Command::SetHostAddresses(addresses) => self.faces.set_host_addresses(addresses),
             Command::ChangePort { port, change } => self.change_port(now, port, *change),
             Command::SetTables { fib, strategies } => {
                 if let Some(strategies) = strategies {

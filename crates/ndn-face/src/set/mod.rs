@@ -29,7 +29,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
-use crate::ether::{Port, PortId, PortSocket};
+use crate::ether::{HostAddresses, Port, PortId, PortSocket};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::leaning::Leaning;
 use crate::output::SpareQueues;
@@ -94,6 +94,7 @@ pub struct FaceSet {
     shared_channels: Vec<ChannelId>,
     /// By their number.
     ports: Vec<Option<Box<Port>>>,
+    host_addresses: HostAddresses,
     /// Sockets of network devices that are out of use and not closed yet.
     unused_sockets: Vec<PortSocket>,
     /// The block that streams are read into.
@@ -160,6 +161,7 @@ impl FaceSet {
             channels: Vec::new(),
             shared_channels: Vec::new(),
             ports: Vec::new(),
+            host_addresses: HostAddresses::default(),
             unused_sockets: Vec::new(),
             stream_block: None,
             copy_block: None,

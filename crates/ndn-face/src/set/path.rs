@@ -1,6 +1,7 @@
 //! Datagrams past the kernel.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::packet::{Datagram, DatagramFault};
@@ -8,7 +9,7 @@ use ndn_table::FaceIndex;
 
 use crate::LinkDropReason;
 use crate::datagram::{Channel, ChannelId, DatagramPath, shared_channel};
-use crate::ether::{Port, PortId, PortSocket};
+use crate::ether::{HostAddresses, Port, PortId, PortSocket};
 use crate::face::Transport;
 use crate::set::read_port::Next;
 use crate::set::receive::block_with_room;
@@ -35,6 +36,13 @@ impl FaceSet {
     }
 }
 
+impl FaceSet {
+    /// This host has these addresses: nobody's datagrams past the kernel are from them.
+    pub fn set_host_addresses(&mut self, addresses: Arc<[IpAddr]>) {
+        self.host_addresses = HostAddresses::new(addresses);
+    }
+}
+
 /// Lists a device for the next flush.
 #[inline]
 pub(super) fn list_port(
@@ -57,6 +65,7 @@ pub(super) fn list_port(
 pub(super) struct SharedChannels<'c> {
     pub(super) channels: &'c [Option<Box<Channel>>],
     pub(super) shared: &'c [ChannelId],
+    pub(super) host: &'c HostAddresses,
 }
 
 impl SharedChannels<'_> {
@@ -71,6 +80,10 @@ impl SharedChannels<'_> {
         was_told: bool,
     ) -> Next {
         let Ok(Datagram { source, destination, payload }) = found else { return Next::Damaged };
+        // RFC 1812, section 5.3.7: the kernel drops them, too.
+        if self.host.contains(source.ip()) {
+            return Next::OwnSource;
+        }
         let Some((id, channel)) = shared_channel(self.channels, self.shared, destination) else {
             return Next::Skip;
         };

@@ -32,6 +32,8 @@ pub(super) enum Next {
     NewPeer(ChannelId, SocketAddr, SocketAddr),
     /// It is a packet of IP that was not sent so.
     Damaged,
+    /// It is a datagram that this host would have sent, and has not.
+    OwnSource,
     /// It is for this face, and is no packet.
     Bad(FaceIndex, LinkDropReason),
     /// It is for this face. The packet in it, of so many bytes, has been copied.
@@ -155,7 +157,7 @@ impl FaceSet {
         self.pending = None;
         loop {
             let Self { ports, stream_block, channels, shared_channels: shared, .. } = self;
-            let channels = SharedChannels { channels, shared };
+            let channels = SharedChannels { channels, shared, host: &self.host_addresses };
             let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
             let Some(port) = port else { return Progress::Done };
             if port.frames_left == 0 {
@@ -189,6 +191,11 @@ impl FaceSet {
                 }
                 Next::Damaged => {
                     self.calls.damaged_datagrams.increment();
+                    port.frames_left -= 1;
+                    port.release();
+                }
+                Next::OwnSource => {
+                    self.calls.own_source_datagrams.increment();
                     port.frames_left -= 1;
                     port.release();
                 }
