@@ -1,7 +1,7 @@
 //! SHA-256 of several inputs at a time, by instructions of the processor.
 //!
 //! The processor's instructions for SHA-256 wait for each other within one input: a round needs the one
-//! before. [`pair`]: two inputs side by side fill the pauses. [`lanes`]: sixteen inputs side by side need no
+//! before. [`pair()`]: two inputs side by side fill the pauses. [`lanes()`]: sixteen inputs side by side need no
 //! instructions for SHA-256, as each word of theirs is one lane of a vector of 512 bits; on processors that
 //! have such vectors that takes half the time of pairs for as many bytes.
 
@@ -15,7 +15,7 @@ const DIGEST_LEN: usize = 32;
 /// Length of a block in bytes.
 const BLOCK_LEN: usize = 64;
 
-/// Most inputs that [`lanes`] takes.
+/// Most inputs that [`lanes()`] takes.
 pub const LANES: usize = 16;
 
 /// FIPS 180-4, section 5.3.3.
@@ -117,7 +117,7 @@ pub fn pair(one: &[u8], other: &[u8]) -> Option<[[u8; DIGEST_LEN]; 2]> {
 }
 
 /// SHA-256 of each of `inputs`, behind which come digests of nothing in particular; none if the processor has
-/// no vectors that are long enough, or if [`pair`] would be quicker, because the inputs are few or one is much
+/// no vectors that are long enough, or if [`pair()`] would be quicker, because the inputs are few or one is much
 /// longer than others, or if there are more than [`LANES`].
 #[must_use]
 #[inline]
