@@ -21,8 +21,8 @@ const MAJORITY: i32 = 0xe8;
 /// Words of a state, and of half a block.
 const WORDS: usize = 8;
 
-/// A block of each input.
-type Blocks<'a> = [&'a [u8; BLOCK_LEN]; LANES];
+/// Where the blocks of each input begin.
+type Starts = [*const [u8; BLOCK_LEN]; LANES];
 
 /// Whether the processor has vectors of 512 bits with what is used.
 #[inline]
@@ -35,10 +35,13 @@ fn bits(word: u32) -> i32 {
     word.cast_signed()
 }
 
-/// The words of all blocks, in host order: word by word, a lane for each block.
+/// The words of one block of each input, in host order: word by word, a lane for each input.
+///
+/// # Safety
+/// All inputs have a block of that number.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn words_of(blocks: Blocks<'_>) -> [__m512i; 2 * WORDS] {
+unsafe fn words_of(starts: &Starts, block: usize) -> [__m512i; 2 * WORDS] {
     let swap = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
     let swap = _mm512_broadcast_i32x4(swap);
     let zero = _mm512_setzero_si512();
@@ -46,8 +49,8 @@ fn words_of(blocks: Blocks<'_>) -> [__m512i; 2 * WORDS] {
     let mut quarters = [zero; LANES];
     for group in 0..4 {
         let row = |index: usize| {
-            // SAFETY: a block has 64 bytes, and any alignment will do.
-            let row = unsafe { _mm512_loadu_si512(blocks[group * 4 + index].as_ptr().cast()) };
+            // SAFETY: the input has the block (above), which has 64 bytes, and any alignment will do.
+            let row = unsafe { _mm512_loadu_si512(starts[group * 4 + index].add(block).cast()) };
             _mm512_shuffle_epi8(row, swap)
         };
         let (a, b, c, d) = (row(0), row(1), row(2), row(3));
@@ -93,11 +96,10 @@ fn next_word(words: &[__m512i; 2 * WORDS], at: usize) -> __m512i {
     _mm512_add_epi32(_mm512_add_epi32(word(0), sigma0), _mm512_add_epi32(word(9), sigma1))
 }
 
-/// What the rounds make of `state` with one block of each input, without the sum with what it was.
+/// What the rounds make of `state` with the words of one block of each input, without the sum with what it was.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn rounds(state: [__m512i; WORDS], blocks: Blocks<'_>) -> [__m512i; WORDS] {
-    let mut words = words_of(blocks);
+fn rounds(state: [__m512i; WORDS], mut words: [__m512i; 2 * WORDS]) -> [__m512i; WORDS] {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
     macro_rules! round {
         ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $from:expr, $at:expr) => {
@@ -151,16 +153,25 @@ fn rounds(state: [__m512i; WORDS], blocks: Blocks<'_>) -> [__m512i; WORDS] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Takes blocks of all inputs into their states.
+/// Takes the first `blocks` blocks of the inputs in `mask`, a bit for each lane, into their states. All inputs have so
+/// many.
 #[target_feature(enable = "avx512f,avx512bw")]
-fn absorb(state: &mut [__m512i; WORDS], inputs: [&[[u8; BLOCK_LEN]]; LANES], blocks: usize) {
-    let inputs = inputs.map(|input| &input[..blocks]);
+fn absorb(
+    state: &mut [__m512i; WORDS],
+    inputs: [&[[u8; BLOCK_LEN]]; LANES],
+    blocks: usize,
+    mask: u16,
+) {
+    let starts = inputs.map(|input| input[..blocks].as_ptr());
+    let mut sums = *state;
     for block in 0..blocks {
-        let after = rounds(*state, inputs.map(|input| &input[block]));
-        for (word, after) in state.iter_mut().zip(after) {
-            *word = _mm512_add_epi32(*word, after);
+        // SAFETY: all inputs have `blocks` blocks, by the slices taken of them.
+        let after = rounds(sums, unsafe { words_of(&starts, block) });
+        for (sum, after) in sums.iter_mut().zip(after) {
+            *sum = _mm512_mask_add_epi32(*sum, mask, *sum, after);
         }
     }
+    *state = sums;
 }
 
 /// Digests of all inputs, whatever their lengths.
@@ -172,7 +183,7 @@ pub(super) fn digest_lanes(inputs: [&[u8]; LANES]) -> [[u8; DIGEST_LEN]; LANES] 
     }
     let whole = inputs.map(|input| input.as_chunks::<BLOCK_LEN>().0);
     let common = whole.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
-    absorb(&mut state, whole, common);
+    absorb(&mut state, whole, common, u16::MAX);
     // What is longer than the shortest one, and the padding: lanes that are at their end stay as they are.
     let tails = inputs.map(tail);
     let lengths: [usize; LANES] = std::array::from_fn(|lane| whole[lane].len() + tails[lane].1);
@@ -183,12 +194,9 @@ pub(super) fn digest_lanes(inputs: [&[u8]; LANES]) -> [[u8; DIGEST_LEN]; LANES] 
             mask |= u16::from(at < lengths[lane]) << lane;
             let (padding, _) = tails[lane].0.as_chunks::<BLOCK_LEN>();
             let beyond = at.saturating_sub(whole[lane].len()).min(padding.len() - 1);
-            whole[lane].get(at).unwrap_or(&padding[beyond])
+            std::slice::from_ref(whole[lane].get(at).unwrap_or(&padding[beyond]))
         });
-        let after = rounds(state, blocks);
-        for (word, after) in state.iter_mut().zip(after) {
-            *word = _mm512_mask_add_epi32(*word, mask, *word, after);
-        }
+        absorb(&mut state, blocks, 1, mask);
     }
     output(state)
 }
