@@ -76,11 +76,23 @@ impl Bed {
         wait_until("the rest of the object to come", || {
             (self.cache_hits() - before >= u64::try_from(SEGMENTS - 1).unwrap()).then_some(())
         });
+        wait_until("all of it but the gap to be stored", || self.is_stored().then_some(()));
+        // Threads that have written tell so, the one that notes it last.
+        wait_until("the fetch to wait for the gap", || is_at_rest(&fetch).then_some(()));
         fetch.signal(signal);
         assert_eq!(fetch.wait().code(), Some(130), "{}", fetch.everything());
         assert!(fetch.stderr().contains("go"), "it says how to go on: {}", fetch.stderr());
         assert!(!self.file.exists(), "there is nothing under the final name");
         self.producer.signal(Signal::CONT);
+    }
+
+    /// Whether all segments but the missing one are in the file that is not whole.
+    fn is_stored(&self) -> bool {
+        let stored = fs::read(&self.part).unwrap_or_default();
+        let (gap, behind) = (GAP * SEGMENT_LEN, (GAP + 1) * SEGMENT_LEN);
+        stored.len() == self.content.len()
+            && stored[..gap] == self.content[..gap]
+            && stored[behind..] == self.content[behind..]
     }
 
     fn cache_hits(&self) -> u64 {
@@ -101,6 +113,19 @@ impl Bed {
         assert_eq!(self.files(), ["fetched"]);
         fs::remove_file(&self.file).unwrap();
     }
+}
+
+/// Whether all threads of a program sleep, the first one looked at last.
+fn is_at_rest(program: &Process) -> bool {
+    let pid = program.pid().as_raw_nonzero().get();
+    let sleeps = |thread: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat"));
+        stat.is_ok_and(|stat| stat.rsplit(')').next().unwrap().starts_with(" S"))
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = threads.map(|thread| thread.unwrap().file_name().into_string().unwrap());
+    let (first, others): (Vec<_>, Vec<_>) = threads.partition(|thread| *thread == pid.to_string());
+    others.iter().chain(&first).all(|thread| sleeps(thread))
 }
 
 #[test]
