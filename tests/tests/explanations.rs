@@ -60,6 +60,18 @@ fn a_forwarder_without_room_is_told_as_that() {
     assert!(told.contains("connections, as there were 3 faces (limits.faces)"), "{told}");
 }
 
+/// What only the control socket tells is not made up where there is none, as from another host.
+#[test]
+fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
+    let forwarder = Settings::new().tcp().start();
+    let address = forwarder.tcp();
+    let status = forwarder.json(&["status", "--transport", &address]);
+    assert!(status["face_limit"].is_null(), "{status}");
+    let told = forwarder.output(&["status", "--transport", &address]);
+    assert!(!told.contains("refused"), "{told}");
+    assert!(forwarder.json(&["status"])["face_limit"]["faces_max"].as_u64() > Some(0));
+}
+
 /// How many faces a forwarder tells of on its control socket.
 fn faces(control: &Path) -> usize {
     use std::io::{BufRead, BufReader, Write};

@@ -29,9 +29,10 @@ fn object(forwarder: &Forwarder) -> (PathBuf, Vec<u8>, u64) {
 
 /// The face whose far end begins so.
 fn face(forwarder: &Forwarder, remote: &str) -> Option<Value> {
-    let faces = forwarder.json(&["face", "list"]);
-    let mut faces = faces.as_array().unwrap().iter();
-    faces.find(|face| face["remote_uri"].as_str().unwrap().starts_with(remote)).cloned()
+    let mut faces = forwarder.json(&["face", "list"]).as_array().unwrap().clone();
+    // One that is being made has no number yet.
+    faces.retain(|face| face["face_id"].is_u64());
+    faces.into_iter().find(|face| face["remote_uri"].as_str().unwrap().starts_with(remote))
 }
 
 fn counter(forwarder: &Forwarder, name: &str) -> u64 {

@@ -123,7 +123,7 @@ pub fn pair(one: &[u8], other: &[u8]) -> Option<[[u8; DIGEST_LEN]; 2]> {
 #[inline]
 pub fn lanes(inputs: &[&[u8]]) -> Option<[[u8; DIGEST_LEN]; LANES]> {
     #[cfg(target_arch = "x86_64")]
-    if is_worthwhile(inputs) && lanes::is_available() {
+    if lanes::is_available() && is_worthwhile(inputs) {
         let all = std::array::from_fn(|lane| inputs.get(lane).copied().unwrap_or_default());
         // SAFETY: the processor has the features that the function is compiled for. What lanes save is
         // `sha256_lanes` beside `sha256_pairs` in the costs that `namewire bench transfer --json` tells.

@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             discarded: beside::discarded(&links),
             waiting: beside::waiting_faces(&endpoint),
             memif: beside::memif(&endpoint),
-            limit: beside::face_limit(&endpoint).unwrap_or_default(),
+            limit: beside::face_limit(&endpoint),
         };
         if options.json { found.print_json() } else { found.print() }
     })
@@ -67,7 +67,8 @@ struct Found {
     /// The memif listener, if there is one.
     memif: Option<MemifStatus>,
     /// How many faces there may be.
-    limit: FaceLimit,
+    /// Unknown where the control socket cannot be asked, as from another host.
+    limit: Option<FaceLimit>,
     /// Faces that stay and are down.
     down: Vec<DownFace>,
 }
@@ -127,12 +128,13 @@ fn memif_for_people(memif: &MemifStatus) -> String {
 }
 
 /// Who got no face, if there are such.
-fn refused_for_people(limit: &FaceLimit, workers: &[WorkerStatistics]) -> Option<String> {
+fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) -> Option<String> {
     let peers: u64 = workers.iter().map(|one| one.refused_peers).sum();
-    let full = limit.is_reached().then(|| "nobody else gets a face now".to_owned());
-    let connections = (limit.refused > 0).then(|| {
+    let full = limit.filter(FaceLimit::is_reached);
+    let full = full.map(|_| "nobody else gets a face now".to_owned());
+    let connections = limit.filter(|limit| limit.refused > 0).map(|limit| {
         let FaceLimit { faces_max, refused, .. } = limit;
-        format!("{} connections, as there were {faces_max} faces (limits.faces)", grouped(*refused))
+        format!("{} connections, as there were {faces_max} faces (limits.faces)", grouped(refused))
     });
     let peers =
         (peers > 0).then(|| format!("{} datagrams of peers without a face", grouped(peers)));
@@ -193,7 +195,7 @@ impl Found {
                 ),
             ));
         }
-        if let Some(refused) = refused_for_people(limit, workers) {
+        if let Some(refused) = refused_for_people(*limit, workers) {
             fields.push(("refused", refused));
         }
         if !discarded.is_empty() {

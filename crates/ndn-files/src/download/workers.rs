@@ -28,7 +28,7 @@ const THREADS_MAX: usize = 8;
 const NICE: i32 = 10;
 /// With so many jobs waiting, who receives does some of them: others may leave nothing for threads that are less
 /// urgent than they.
-pub(super) const JOBS_WAITING_MAX: usize = 16;
+pub(super) const JOBS_WAITING_MAX: usize = 8;
 
 /// Segments to be verified and written.
 pub(super) struct Job {
@@ -138,13 +138,13 @@ impl Workers {
     }
 
     /// Does the job that waits longest if more than `waiting_max` wait, as the threads seem to have no time
-    /// then; false if there was none to do.
+    /// then; false if there was none to do. What others have verified is neither waited for nor written.
     pub(super) fn help(&self, waiting_max: usize) -> bool {
         let mut queue = self.shared.lock();
         let is_behind = queue.jobs.len() > waiting_max;
         let next = if is_behind { queue.jobs.pop_front() } else { None };
         drop(queue);
-        next.map(Job::run).is_some()
+        next.map(Job::run_apart).is_some()
     }
 }
 
@@ -208,11 +208,20 @@ impl Job {
 
     /// Verifies and writes.
     pub(super) fn run(self) {
+        self.run_with(Writes::push);
+    }
+
+    /// Verifies and writes, whoever else is writing.
+    fn run_apart(self) {
+        self.run_with(Writes::write);
+    }
+
+    fn run_with(self, write: impl FnOnce(&Writes, Verified)) {
         let (sender, released, writes) =
             (self.sender.clone(), self.released, Arc::clone(&self.writes));
         // Who fetches waits for every job, and other fetches for this thread.
         match std::panic::catch_unwind(AssertUnwindSafe(|| verify(self))) {
-            Ok(verified) => writes.push(verified),
+            Ok(verified) => write(&writes, verified),
             Err(_) => {
                 let _ = sender.send(Outcome::panicked(released));
             }

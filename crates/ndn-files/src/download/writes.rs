@@ -84,10 +84,15 @@ impl Writes {
         }
         drop(queue);
         while let Some(verified) = self.next() {
-            let (sender, released) = (verified.sender.clone(), verified.outcome.released);
-            let written = std::panic::catch_unwind(AssertUnwindSafe(|| verified.write(&self.file)));
-            let _ = sender.send(written.unwrap_or_else(|_| Outcome::panicked(released)));
+            self.write(verified);
         }
+    }
+
+    /// Writes what is verified now, and nothing else.
+    pub(super) fn write(&self, verified: Verified) {
+        let (sender, released) = (verified.sender.clone(), verified.outcome.released);
+        let written = std::panic::catch_unwind(AssertUnwindSafe(|| verified.write(&self.file)));
+        let _ = sender.send(written.unwrap_or_else(|_| Outcome::panicked(released)));
     }
 
     fn next(&self) -> Option<Verified> {

@@ -198,8 +198,7 @@ async fn a_verifier_that_panics_ends_the_fetch_and_no_more() {
     part.complete().unwrap();
 }
 
-/// Threads that verify are less urgent than others, which may leave nothing for them: then who receives verifies,
-/// however little may be kept until then.
+/// Threads that verify are less urgent than others, which may leave nothing for them: then who receives verifies.
 #[tokio::test]
 async fn without_time_for_its_threads_a_fetch_goes_on() {
     const MANY: u64 = 2_000;
@@ -219,7 +218,7 @@ async fn without_time_for_its_threads_a_fetch_goes_on() {
     let found = FoundObject::known(object, MANY - 1);
     let mut options =
         FetchOptions { verification: Verification::Digest, ..FetchOptions::default() };
-    options.config.buffer_segments = 800;
+    options.config.buffer_segments = 400;
     let stream = bed.consumer.fetch_packets(found, 0, &options);
     let mut part = PartFile::open(bed.path("many")).unwrap();
     part.begin(None).unwrap();
