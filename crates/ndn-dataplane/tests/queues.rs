@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use ndn_dataplane::{
     Command, Event, NewFace, NewPort, NewTransport, PortChange, StationOptions, WorkerView,
 };
-use ndn_face::{CloseReason, FaceOptions, FaceUri, Persistency, PortId, PortSocket};
+use ndn_face::{
+    CloseReason, FaceOptions, FaceUri, LinkDropReason, Persistency, PortId, PortSocket,
+};
 use ndn_forwarding::{FaceProperties, FaceScope};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
@@ -226,6 +228,38 @@ fn a_station_has_one_face_whichever_queue_it_reaches() {
     let counters = bed.dataplane.counters();
     assert_eq!((counters.in_data.value(), counters.out_data.value()), (80, 80));
     assert_eq!(dropped(&bed), 0);
+    bed.dataplane.stop().unwrap();
+}
+
+#[test]
+fn what_is_no_packet_is_counted_by_whichever_worker_it_reaches() {
+    let (mut bed, queues) = bed();
+    queues[0].bring(station(1), Delivery::Host, &interest("/none", 1));
+    let face = bed.added();
+    // The other worker knows of the face from now on.
+    let (producer_face, mut producer) = bed.application();
+    bed.route("/p", producer_face.index);
+    queues[1].bring(station(1), Delivery::Host, &interest("/p/1", 2));
+    expect(&mut producer, &interest("/p/1", 2));
+    let bad_foreign = || -> u64 {
+        let workers = bed.dataplane.workers().iter();
+        workers.map(|worker| worker.call_counters().bad_foreign_frames.value()).sum()
+    };
+    let own = || face.counters.dropped(LinkDropReason::Malformed).value();
+    let wait = |wanted: (u64, u64)| {
+        let start = Instant::now();
+        while (own(), bad_foreign()) != wanted {
+            assert!(start.elapsed() < PATIENCE, "{:?}", (own(), bad_foreign()));
+            std::thread::yield_now();
+        }
+    };
+    // Longer than the frame that it is in.
+    let malformed = [5, 200, 7];
+    wait((0, 0));
+    queues[0].bring(station(1), Delivery::Host, &malformed);
+    wait((1, 0));
+    queues[1].bring(station(1), Delivery::Host, &malformed);
+    wait((1, 1));
     bed.dataplane.stop().unwrap();
 }
 

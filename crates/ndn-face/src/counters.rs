@@ -186,6 +186,8 @@ pub struct CallCounters {
     pub damaged_datagrams: Counter,
     /// Datagrams past the kernel that bore an address of this host as that of their sender.
     pub own_source_datagrams: Counter,
+    /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
+    pub bad_foreign_frames: Counter,
 }
 
 impl CallCounters {

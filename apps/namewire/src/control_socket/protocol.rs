@@ -217,6 +217,9 @@ pub struct WorkerStatistics {
     /// Datagrams past the kernel that bore an address of this host as that of their sender.
     #[serde(default)]
     pub own_source_datagrams: u64,
+    /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
+    #[serde(default)]
+    pub bad_foreign_frames: u64,
     /// Interests that were marked because they and others before them had waited for too long.
     #[serde(default)]
     pub marked_interests: u64,

@@ -128,6 +128,7 @@ impl WorkerFigures {
             own_socket_drops: calls.own_socket_drops.value(),
             damaged_datagrams: calls.damaged_datagrams.value(),
             own_source_datagrams: calls.own_source_datagrams.value(),
+            bad_foreign_frames: calls.bad_foreign_frames.value(),
             marked_interests: rounds.marked_interests.value(),
             shed_interests: rounds.shed_interests.value(),
             refused_peers: rounds.refused_peers.value(),

@@ -241,7 +241,13 @@ impl FaceSet {
         face: FaceIndex,
         drop: Option<LinkDropReason>,
     ) {
-        let Some(face) = face_in(&mut self.faces, face) else { return };
+        let Some(face) = face_in(&mut self.faces, face) else {
+            // Only packets are handed to the worker that has the face.
+            if drop.is_some() {
+                self.calls.bad_foreign_frames.increment();
+            }
+            return;
+        };
         let counters = face.link.counters();
         counters.last_received_ns.set(now.as_nanos());
         if let Some(reason) = drop {
