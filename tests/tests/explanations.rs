@@ -91,22 +91,54 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
     assert!(said(&absent).contains("there is no key chain yet"), "{}", said(&absent));
     let made = run_to_end(at_home(home.path(), &["key", "gen", "/of/another"]));
     assert!(made.status.success(), "{}", said(&made));
-    let is_root = rustix::process::geteuid().is_root();
     let directory = home.path().join(".ndn");
     for closed in [directory.clone(), directory.join("pib.db")] {
         let before = std::fs::metadata(&closed).unwrap().permissions();
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
-        let mut command = at_home(home.path(), &["key", "list"]);
-        if is_root {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        let refused = run_to_end(command);
+        let refused = run_to_end(as_nobody(at_home(home.path(), &["key", "list"])));
         assert!(!refused.status.success(), "{refused:?}");
         let said = said(&refused);
         assert!(said.contains("no rights") && said.contains("pib.db"), "{closed:?}: {said}");
         std::fs::set_permissions(&closed, before).unwrap();
     }
+}
+
+/// As a user without rights for what is closed, which root would have.
+fn as_nobody(mut command: Command) -> Command {
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn who_only_reads_needs_no_key_chain() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let directory = home.path().join(".ndn");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let forwarder = Settings::new().tcp().start();
+    let batch = home.path().join("batch");
+    std::fs::write(&batch, "face list\ncs erase /x\n").unwrap();
+    let nfdc = |line: &str| {
+        let arguments: Vec<&str> = std::iter::once("nfdc").chain(line.split(' ')).collect();
+        let mut command = at_home(home.path(), &arguments);
+        command.env("NDN_CLIENT_TRANSPORT", forwarder.tcp());
+        run_to_end(as_nobody(command))
+    };
+    for line in ["status", "status report", "face list", "route list", "cs info", "strategy show /"]
+    {
+        let output = nfdc(line);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{line}: {output:?}");
+    }
+    for line in ["cs erase /x", &format!("-f {}", batch.display())] {
+        let output = nfdc(line);
+        assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
+        assert!(said(&output).contains("no rights"), "{line}: {}", said(&output));
+    }
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]

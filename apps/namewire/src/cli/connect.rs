@@ -81,10 +81,7 @@ impl ConnectOptions {
             command_signer,
             ..EndpointOptions::default()
         };
-        let endpoint = Endpoint::connect(options).await.map_err(|error| match error {
-            OpenError::Address(error) => Failure::Usage(error.to_string()),
-            OpenError::Connect(error) => kind_of_connect(&error.error)(error.to_string()),
-        })?;
+        let endpoint = Endpoint::connect(options).await?;
         if matches!(endpoint.address(), Some(ForwarderAddress::WebTransport(_))) {
             let _ = ENDING.set(endpoint.state());
         }
@@ -207,6 +204,15 @@ fn kind_of_command(error: &CommandError) -> fn(String) -> Failure {
         kind_of_fetch(error)
     } else {
         Failure::Failed
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Address(error) => Self::Usage(error.to_string()),
+            OpenError::Connect(error) => kind_of_connect(&error.error)(error.to_string()),
+        }
     }
 }
 

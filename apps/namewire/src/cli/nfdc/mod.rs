@@ -140,7 +140,9 @@ fn execute(arguments: &[String]) -> Result<(), Exit> {
         Some(_) => {
             let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let parsed = grammar::parse(&words).map_err(|message| Exit::new(2, message))?;
-            with_session(async |session: &Session| perform(session, &parsed).await)
+            with_session(is_signed(&parsed), async |session: &Session| {
+                perform(session, &parsed).await
+            })
         }
     }
 }
@@ -148,7 +150,7 @@ fn execute(arguments: &[String]) -> Result<(), Exit> {
 fn run_batch(file: &str) -> Result<(), Exit> {
     let lines = batch::read(file)?;
     let count = lines.len();
-    with_session(async |session: &Session| {
+    with_session(lines.iter().any(is_signed), async |session: &Session| {
         for (index, parsed) in lines.iter().enumerate() {
             let Err(exit) = perform(session, parsed).await else { continue };
             if count == 1 {
@@ -169,15 +171,25 @@ fn run_batch(file: &str) -> Result<(), Exit> {
     })
 }
 
-fn with_session(work: impl AsyncFnOnce(&Session) -> Result<(), Exit>) -> Result<(), Exit> {
+/// Whether something of it is signed: whatever changes something. Lists are asked for by plain Interests.
+fn is_signed(parsed: &Parsed) -> bool {
+    let verb = parsed.command.split_once(' ').map_or("", |(_, verb)| verb);
+    !matches!(verb, "report" | "show" | "list" | "info")
+}
+
+/// The key chain is opened only if something `is_signed`: who only reads need not have rights for it.
+fn with_session(
+    is_signed: bool,
+    work: impl AsyncFnOnce(&Session) -> Result<(), Exit>,
+) -> Result<(), Exit> {
     let mut result = Ok(());
     let outcome = block_on(async {
-        // As nfdc does.
-        let command_signer = usual_signer()?;
-        let options = EndpointOptions { command_signer, ..EndpointOptions::default() };
-        let endpoint = Endpoint::connect(options)
-            .await
-            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+        let mut options = EndpointOptions::default();
+        if is_signed {
+            // As nfdc does.
+            options.command_signer = usual_signer()?;
+        }
+        let endpoint = Endpoint::connect(options).await?;
         result = work(&Session { endpoint }).await;
         Ok(())
     });
