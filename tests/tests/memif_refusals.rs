@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::process::Output;
 
-use namewire_tests::{Forwarder, Process, Settings, run_to_end, wait_until};
+use namewire_tests::{
+    Application, Forwarder, Process, Received, Settings, run_to_end, wait_until, wire,
+};
+use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use rustix::process::Signal;
 
 const VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
@@ -235,6 +238,32 @@ fn a_face_is_made_once_the_server_has_answered() {
     let (_, told) = create(&format!("memif://{}/0", directory.path().join("none").display()));
     assert!(told.contains("504") && told.contains("No such file"), "{told}");
     client.assert_healthy();
+}
+
+/// Each holds a socket until its server answers.
+#[test]
+fn so_many_faces_wait_for_servers_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = directory.path().join("silent.sock");
+    let _listener = ndn_sys::stream::Listener::unix_messages(&silent, 0o600).unwrap();
+    let forwarder = Settings::new().start();
+    let mut application = Application::attach(forwarder.socket());
+    let now_ms = u64::try_from(ndn_sys::clock::wall_clock().as_millis()).unwrap();
+    for id in 0..65 {
+        let parameters = ControlParameters {
+            uri: Some(format!("memif://{}/{id}", silent.display())),
+            ..ControlParameters::default()
+        };
+        let command = CommandBuilder::new(wire::name("/localhost/nfd"))
+            .digest_signed_interest(Verb::FaceCreate, &parameters, 1 + id, now_ms + id)
+            .unwrap();
+        application.send(&command);
+    }
+    // The last is the first to hear anything.
+    let Received::Data(_, content) = application.receive() else { panic!("no answer") };
+    let refused = ControlResponse::decode(&content).unwrap();
+    assert_eq!(refused.code, 504, "{refused:?}");
+    assert!(refused.text.contains("/64: too many connections are being made"), "{refused:?}");
 }
 
 /// A face that was asked for with a permanent one in mind comes back with its server.

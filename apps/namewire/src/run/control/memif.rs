@@ -31,6 +31,9 @@ pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
 const HANDSHAKES_MAX: usize = 64;
 /// And those of one user: half of them, so that others always find some. To begin one costs a client nothing.
 const HANDSHAKES_OF_USER_MAX: usize = HANDSHAKES_MAX / 2;
+/// Connections to servers at one time that commands wait for: each holds a socket, and it costs little to ask for
+/// one.
+const ATTEMPTS_MAX: usize = 64;
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take for a face that was asked for: as long as `faces/create` waits for TCP.
@@ -293,6 +296,11 @@ impl Control {
         if !self.connecting.begin(&FaceUri::Memif(address.clone()), wanted) {
             return;
         }
+        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
+        if is_command && self.memif.attempts.len() >= ATTEMPTS_MAX {
+            let text = format!("Cannot connect to {address}: too many connections are being made");
+            return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
+        }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
             secret: self.config.memif_secret(&address),
@@ -300,7 +308,6 @@ impl Control {
             chains: self.config.listeners.memif.chains,
             ..ClientOptions::default()
         };
-        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
         let begun = MemifClient::connect(address.clone(), options).and_then(|client| {
             if is_command {
                 let token = TOKEN_MEMIF + self.memif.next;
