@@ -31,7 +31,7 @@ pub enum Event {
         ticket: Option<u64>,
         /// The face that there is not.
         face_id: u64,
-        /// Why.
+        /// Why: `QuotaExceeded` where there are as many faces as there may be.
         error: io::Error,
     },
     /// A face is gone.

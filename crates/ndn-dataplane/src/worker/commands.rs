@@ -187,7 +187,8 @@ impl Worker {
             if let NewTransport::Memif(end) = &transport {
                 end.turn_away(reason);
             }
-            return refuse(&mut self.events, std::io::Error::other(reason));
+            let kind = std::io::ErrorKind::QuotaExceeded;
+            return refuse(&mut self.events, std::io::Error::new(kind, reason));
         };
         if let Some(party) = party
             && let Err((_, face_id)) = self.claim(party, index, face_id)

@@ -91,8 +91,11 @@ impl Refusals {
 #[derive(Debug, Default)]
 pub(super) struct FullHouse {
     refused: u64,
-    untold: u64,
-    quiet_until_ns: u64,
+    /// Lines are told of each cause by itself: the second is no news of the first.
+    of_faces: Pauses,
+    of_descriptors: Pauses,
+    of_memory: Pauses,
+    of_others: Pauses,
 }
 
 impl FullHouse {
@@ -104,7 +107,7 @@ impl FullHouse {
     /// Logs that a connection was closed, because there are as many faces as there may be.
     pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
         self.refused += 1;
-        if let Some(untold) = self.admit(now.monotonic_ns) {
+        if let Some(untold) = self.of_faces.admit(now.monotonic_ns) {
             warn!(
                 limit,
                 untold, "a connection was closed: there are as many faces as there may be"
@@ -112,29 +115,40 @@ impl FullHouse {
         }
     }
 
-    /// Logs that a connection has become no face after all.
+    /// Logs that a connection has become no face after all: for want of room, or for another reason.
     pub(super) fn face_refused(&mut self, now: Now, face_id: u64, error: &io::Error) {
-        self.refused += 1;
-        if let Some(untold) = self.admit(now.monotonic_ns) {
+        let is_full = error.kind() == io::ErrorKind::QuotaExceeded;
+        self.refused += u64::from(is_full);
+        let pauses = if is_full { &mut self.of_faces } else { &mut self.of_others };
+        if let Some(untold) = pauses.admit(now.monotonic_ns) {
             warn!(face_id, %error, untold, "a face was not made");
         }
     }
 
     /// Logs that a connection was closed for want of a file descriptor.
     pub(super) fn no_descriptor(&mut self, now: Now) {
-        if let Some(untold) = self.admit(now.monotonic_ns) {
+        if let Some(untold) = self.of_descriptors.admit(now.monotonic_ns) {
             warn!(untold, "a connection was closed: no file descriptors are left");
         }
     }
 
     /// Logs that the kernel has no memory for connections.
     pub(super) fn no_memory(&mut self, now: Now, error: &io::Error) {
-        if let Some(untold) = self.admit(now.monotonic_ns) {
+        if let Some(untold) = self.of_memory.admit(now.monotonic_ns) {
             warn!(%error, untold, "a connection has to wait");
         }
     }
+}
 
-    /// As [`Refusals::admit`], for one line in so many seconds.
+/// One line in so many seconds.
+#[derive(Debug, Default)]
+struct Pauses {
+    untold: u64,
+    quiet_until_ns: u64,
+}
+
+impl Pauses {
+    /// As [`Refusals::admit`].
     fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
         if now_ns < self.quiet_until_ns {
             self.untold += 1;
@@ -164,11 +178,28 @@ mod tests {
 
     #[test]
     fn that_there_is_no_room_is_told_every_ten_seconds() {
-        let mut full = FullHouse::default();
+        let mut pauses = Pauses::default();
         let mut lines = Vec::new();
         for second in 0..25 {
-            lines.extend((0..20).filter_map(|_| full.admit(second * SECOND_NS)));
+            lines.extend((0..20).filter_map(|_| pauses.admit(second * SECOND_NS)));
         }
         assert_eq!(lines, [None, Some(199), Some(199)]);
+    }
+
+    #[test]
+    fn causes_are_told_and_counted_by_themselves() {
+        let mut full = FullHouse::default();
+        let now = Now { monotonic_ns: SECOND_NS, ..Now::default() };
+        let no_room = io::Error::new(io::ErrorKind::QuotaExceeded, "full");
+        for error in [&no_room, &no_room, &io::Error::other("another reason")] {
+            full.face_refused(now, 300, error);
+        }
+        full.connection_refused(now, 3);
+        full.no_descriptor(now);
+        assert_eq!(full.refused(), 3, "one was not refused for want of room");
+        let untold = [&full.of_faces, &full.of_others, &full.of_descriptors, &full.of_memory];
+        assert_eq!(untold.map(|pauses| pauses.untold), [2, 0, 0, 0], "each begins with a line");
+        assert_eq!(full.of_memory.admit(now.monotonic_ns), Some(None));
+        assert_eq!(full.of_others.admit(now.monotonic_ns), None);
     }
 }
