@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
-use namewire_tests::{Forwarder, Settings, wait_until};
+use namewire_tests::{Forwarder, Settings, program, wait_until};
 use rustix::process::Signal;
 
 /// A user that every system has.
@@ -109,4 +110,35 @@ fn root_becomes_another_once_the_sockets_are_open() {
         forwarder.process.stderr().contains("the configuration was read again").then_some(())
     });
     forwarder.assert_healthy();
+}
+
+#[test]
+fn a_log_that_cannot_be_rotated_is_told() {
+    if !can_become_another() {
+        eprintln!("*** SKIPPED: only root with all its rights can become another user ***");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (mode, is_told) in [(0o755, true), (0o777, false)] {
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(mode)).unwrap();
+        let log = directory.path().join(format!("{mode:o}.log"));
+        let socket = directory.path().join(format!("{mode:o}.sock"));
+        let control = directory.path().join(format!("{mode:o}.control"));
+        let mut command = Command::new(program());
+        command.args(["run", "--no-tcp", "--no-udp", "--user", USER]);
+        for (option, path) in [("--log-file", &log), ("--socket", &socket), ("--control", &control)]
+        {
+            command.arg(option).arg(path);
+        }
+        let mut process = command.spawn().unwrap();
+        wait_until("the end of root's rights", || {
+            let said = std::fs::read_to_string(&log).ok()?;
+            said.contains("rights are given up").then_some(())
+        });
+        let pid = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert!(process.wait().unwrap().success());
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(said.contains("after a rotation"), is_told, "{mode:o}: {said}");
+    }
 }

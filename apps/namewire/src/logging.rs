@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::Access;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -86,6 +87,14 @@ impl LogHandle {
     pub fn reopen(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         file.reopen().map_err(|error| format!("{}: {error}", file.path.display()))
+    }
+
+    /// The directory of the log's file, if there is one in which this process may make no file: who renames the
+    /// file has to make the next one then.
+    pub fn closed_directory(&self) -> Option<&Path> {
+        let directory = self.file.as_ref()?.path.parent()?;
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::access(directory, rights).is_err().then_some(directory)
     }
 
     /// Uses these settings from now on.

@@ -107,6 +107,7 @@ pub fn run(
     let control_socket = open_control_socket(config, &mut listeners)?;
     // Before there are threads, which would keep rights of their own.
     privileges::carry_out(&privileges, &listeners)?;
+    warn_of_rotation(&log, &privileges);
     check_anchors(&management, &privileges)?;
     let stop = signals.watch()?;
     let hasher = NameHasher::new(rand::random());
@@ -153,6 +154,20 @@ pub fn run(
 /// Which file cannot be used, with the setting.
 pub(crate) fn check_access(config: &Config) -> Result<(), Contradiction> {
     access::access_control(&config.management.access).map(|_| ())
+}
+
+/// Root's successor may have no right to make the log's next file, which would turn out at the first rotation only.
+fn warn_of_rotation(log: &logging::LogHandle, change: &privileges::Change) {
+    if let (privileges::Change::Become(identity, _), Some(directory)) =
+        (change, log.closed_directory())
+    {
+        let (uid, directory) = (identity.uid, directory.display());
+        tracing::warn!(
+            uid,
+            %directory,
+            "after a rotation the log stays in the renamed file, unless its next one is made for this user first"
+        );
+    }
 }
 
 /// Root may read what its successor may not, and would be told only when the anchors are due.
