@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ndn_face::PortId;
+use ndn_face::{PortId, STRANGERS_MAX};
 use ndn_table::FaceIndex;
 
 /// Who has a face on something that several workers hear.
@@ -31,6 +31,17 @@ pub(crate) struct PeerRegistry(Mutex<Peers>);
 struct Peers {
     faces: HashMap<Party, (FaceIndex, u64)>,
     keys: HashMap<FaceIndex, Party>,
+    /// How many stations have faces on each device.
+    stations: HashMap<PortId, usize>,
+}
+
+/// Why a face is not entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    /// There is this one already, with this FaceId.
+    Exists(FaceIndex, u64),
+    /// The device has as many as it may have for those that nobody asked for.
+    NoRoom,
 }
 
 impl PeerRegistry {
@@ -44,13 +55,30 @@ impl PeerRegistry {
         face: FaceIndex,
         face_id: u64,
     ) -> Result<(), (FaceIndex, u64)> {
+        self.lock().enter(party, face, face_id)
+    }
+
+    /// Enters a face for somebody whom nobody asked for.
+    ///
+    /// # Errors
+    /// See [`Unclaimed`].
+    pub(crate) fn claim_for_stranger(
+        &self,
+        party: Party,
+        face: FaceIndex,
+        face_id: u64,
+    ) -> Result<(), Unclaimed> {
         let mut peers = self.lock();
-        if let Some(&existing) = peers.faces.get(&party) {
-            return Err(existing);
+        if let Some(&(other, face_id)) = peers.faces.get(&party) {
+            return Err(Unclaimed::Exists(other, face_id));
         }
-        peers.faces.insert(party, (face, face_id));
-        peers.keys.insert(face, party);
-        Ok(())
+        if let Party::Station(port, Some(_)) = party
+            && peers.stations.get(&port).is_some_and(|&count| count >= STRANGERS_MAX)
+        {
+            return Err(Unclaimed::NoRoom);
+        }
+        let entered = peers.enter(party, face, face_id);
+        entered.map_err(|(other, face_id)| Unclaimed::Exists(other, face_id))
     }
 
     /// A face, with its FaceId.
@@ -63,6 +91,11 @@ impl PeerRegistry {
         let mut peers = self.lock();
         if let Some(key) = peers.keys.remove(&face) {
             peers.faces.remove(&key);
+            if let Party::Station(port, Some(_)) = key
+                && let Some(count) = peers.stations.get_mut(&port)
+            {
+                *count -= 1;
+            }
         }
     }
 
@@ -71,8 +104,28 @@ impl PeerRegistry {
     }
 }
 
+impl Peers {
+    fn enter(
+        &mut self,
+        party: Party,
+        face: FaceIndex,
+        face_id: u64,
+    ) -> Result<(), (FaceIndex, u64)> {
+        if let Some(&existing) = self.faces.get(&party) {
+            return Err(existing);
+        }
+        self.faces.insert(party, (face, face_id));
+        self.keys.insert(face, party);
+        if let Party::Station(port, Some(_)) = party {
+            *self.stations.entry(port).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
@@ -104,5 +157,33 @@ mod tests {
         assert_eq!(registry.find(Party::Station(PortId(1), None)), Some((face(4), 304)));
         registry.release(face(4));
         assert_eq!(registry.claim(group(0xab), face(5), 305), Ok(()));
+    }
+    #[test]
+    fn strangers_are_limited_on_each_device_whoever_has_their_faces() {
+        let registry = PeerRegistry::default();
+        let station = |port, number: u32| {
+            let [_, _, high, low] = number.to_be_bytes();
+            Party::station(PortId(port), [2, 0, 0, 0, high, low])
+        };
+        let max = u32::try_from(STRANGERS_MAX).unwrap();
+        let face = |slot| FaceIndex::new(slot, 0);
+        for number in 0..max {
+            let claimed = registry.claim_for_stranger(station(1, number), face(number), 300);
+            assert_eq!(claimed, Ok(()), "{number}");
+        }
+        let next = |port| registry.claim_for_stranger(station(port, max), face(max), 301);
+        assert_eq!(next(1), Err(Unclaimed::NoRoom));
+        let known = registry.claim_for_stranger(station(1, 0), face(max), 301);
+        assert_eq!(known, Err(Unclaimed::Exists(face(0), 300)));
+        // Another device has room, and who is asked for gets a face.
+        assert_eq!(next(2), Ok(()));
+        assert_eq!(registry.claim(station(1, max + 1), face(max + 1), 302), Ok(()));
+        registry.release(face(7));
+        assert_eq!(
+            registry.claim_for_stranger(station(1, 7), face(7), 303),
+            Err(Unclaimed::NoRoom)
+        );
+        registry.release(face(8));
+        assert_eq!(registry.claim_for_stranger(station(1, 7), face(7), 303), Ok(()));
     }
 }

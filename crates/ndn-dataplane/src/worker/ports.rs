@@ -11,7 +11,7 @@ use super::crew::Foreign;
 use crate::command::{NewPort, PortChange, StationOptions};
 use crate::dataplane::OnDemandOptions;
 use crate::event::{Event, FaceCreated};
-use crate::peers::Party;
+use crate::peers::{Party, Unclaimed};
 
 impl Worker {
     pub(super) fn add_port(&mut self, new: NewPort) {
@@ -80,9 +80,17 @@ impl Worker {
             self.counters.refused_peers.increment();
             return;
         };
-        if let Err((other, _)) = self.claim(party, index, face_id) {
+        let claimed = match &self.crew {
+            Some(crew) => crew.registry.claim_for_stranger(party, index, face_id),
+            None => Ok(()),
+        };
+        if let Err(unclaimed) = claimed {
             self.numbers.release(index);
-            return self.adopt_foreign(foreign, other);
+            match unclaimed {
+                Unclaimed::Exists(other, _) => self.adopt_foreign(foreign, other),
+                Unclaimed::NoRoom => self.counters.refused_peers.increment(),
+            }
+            return;
         }
         let options = self.on_demand.station_options(face_id, stations);
         match self.faces.add_station(now, index, port, mac, &options) {

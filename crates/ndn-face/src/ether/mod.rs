@@ -18,9 +18,9 @@ pub use socket::PortSocket;
 
 /// The EtherType of NDN.
 pub const ETHER_TYPE: u16 = 0x8624;
-/// Stations that may have faces on one device without having been asked for: senders may lie about
-/// their addresses.
-const STRANGERS_MAX: usize = 4096;
+/// Stations that may have faces on one device, however many workers have queues of it, before none is made for those
+/// that nobody asked for: senders may lie about their addresses.
+pub const STRANGERS_MAX: usize = 4096;
 
 /// A network device of a [`FaceSet`](crate::FaceSet), by a small number that its owner chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +58,8 @@ pub(crate) struct Port {
     pub(crate) group: Option<FaceIndex>,
     /// Likewise.
     pub(crate) stations: HashMap<[u8; 6], FaceIndex>,
+    /// How many of them are ours.
+    pub(crate) own_count: usize,
     pub(crate) queue: DatagramQueue,
     /// The socket is registered for writability.
     pub(crate) waits_writable: bool,
@@ -82,6 +84,7 @@ impl Port {
             has_others,
             group: None,
             stations: HashMap::new(),
+            own_count: 0,
             queue: DatagramQueue::in_order(),
             waits_writable: false,
             listed: false,
@@ -92,9 +95,10 @@ impl Port {
         }
     }
 
-    /// Whether one more stranger may have a face.
+    /// Whether one more stranger may have a face, for all that is known here: of the faces of other workers, those only
+    /// are that have sent to ours.
     pub(crate) fn has_room(&self) -> bool {
-        self.stations.len() < STRANGERS_MAX
+        self.own_count < STRANGERS_MAX
     }
 
     /// All faces on it, those of other workers among them.

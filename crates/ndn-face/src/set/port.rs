@@ -68,6 +68,7 @@ impl FaceSet {
             behind.group = Some(index);
         } else {
             behind.stations.insert(mac, index);
+            behind.own_count += 1;
         }
         let counters = self.insert(now, index, Transport::Ether { port, mac }, options);
         if !is_up {
@@ -224,6 +225,7 @@ impl FaceSet {
             port.group = None;
         } else if port.stations.get(&mac) == Some(&index) {
             port.stations.remove(&mac);
+            port.own_count -= 1;
         }
     }
 
