@@ -19,7 +19,8 @@ use crate::frames::Facts;
 ///
 /// For each interface: its link, MAC address, MTU, queues and NUMA node, which drivers there are for it,
 /// and what Namewire would pick and why. Beside AF_XDP stands how many workers can have queues of the interface, if
-/// several can: queue 0 is the first one's, queue 1 the second one's, and so on in turn. This machine and user are looked at; no forwarder is asked.
+/// several can: queue 0 is one's, queue 1 the next one's, and so on in turn. Each interface begins with another worker, which
+/// the forwarder's log names. This machine and user are looked at; no forwarder is asked.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Only this interface

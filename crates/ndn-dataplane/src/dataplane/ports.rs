@@ -1,5 +1,7 @@
 //! Network devices, whose queues are dealt over workers.
 
+use std::sync::Arc;
+
 use ndn_face::{PortId, PortSocket};
 
 use super::Dataplane;
@@ -8,6 +10,7 @@ use crate::command::{Command, NewPort, PortChange};
 /// Who has a network device.
 #[derive(Debug)]
 pub(super) struct PortWorkers {
+    name: Arc<str>,
     /// All workers that may have a socket of it, and those first that do.
     workers: Vec<usize>,
     /// How many do.
@@ -25,6 +28,11 @@ impl PortWorkers {
     /// Each worker, with a socket as long as there are some.
     fn deal(&mut self, sockets: Vec<PortSocket>) -> Vec<(usize, Vec<PortSocket>)> {
         self.socket_count = sockets.len().min(self.workers.len());
+        if self.socket_count > 1 {
+            // In the order of the queues that the driver tells of.
+            let workers = &self.workers[..self.socket_count];
+            tracing::info!(interface = %self.name, ?workers, "queues are dealt over workers");
+        }
         let mut sockets = sockets.into_iter();
         let workers = self.workers.iter();
         workers.map(|&worker| (worker, sockets.by_ref().take(1).collect())).collect()
@@ -48,7 +56,8 @@ impl Dataplane {
     pub(super) fn add_port(&mut self, new: NewPort) {
         let NewPort { port, name, is_up, accepts, sockets, stations } = new;
         let workers = (0..self.port_workers()).map(|_| self.next_worker(|roles| roles.servers));
-        let mut device = PortWorkers { workers: workers.collect(), socket_count: 0, is_up };
+        let workers = workers.collect();
+        let mut device = PortWorkers { name: name.clone(), workers, socket_count: 0, is_up };
         // The next one is to begin behind the first of this one.
         self.next_worker = device.first();
         for (worker, sockets) in device.deal(sockets) {
