@@ -152,6 +152,14 @@ impl EthernetPorts {
         })
     }
 
+    /// The interfaces that have got other sockets since this was asked for the last time.
+    pub(super) fn take_new_sockets(&mut self) -> Vec<PortId> {
+        let ports = self.ports.values_mut();
+        let changed =
+            ports.filter_map(|port| std::mem::take(&mut port.has_new_sockets).then_some(port.id));
+        changed.collect()
+    }
+
     /// The interfaces whose MTU has changed since this was asked for the last time.
     pub(super) fn take_resized(&mut self) -> Vec<Resized> {
         let resized = std::mem::take(&mut self.resized).into_iter();
@@ -284,6 +292,7 @@ impl EthernetPorts {
             payload_max,
             is_suspended: false,
             busy_count: 0,
+            has_new_sockets: false,
             is_up,
             group_face: None,
             is_stale: false,

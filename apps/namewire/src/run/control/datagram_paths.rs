@@ -42,6 +42,8 @@ pub(super) struct DatagramPaths {
     sent: HashMap<u64, DatagramPath>,
     /// The faces that send so: others have a socket of their own, or a worker without a queue of the interface.
     by_device: HashSet<u64>,
+    /// Those whose workers are to say again whether they do.
+    unsure: HashSet<u64>,
     routes: Routes,
     /// There are interfaces that send UDP.
     is_used: bool,
@@ -69,6 +71,22 @@ impl DatagramPaths {
         } else {
             self.by_device.remove(&face_id);
         }
+    }
+
+    /// The queues of an interface were dealt again: the worker of a face may have got one, or have none any more.
+    fn note_new_sockets(&mut self, port: PortId) {
+        let on_it = self.sent.iter().filter(|(_, path)| path.port == port);
+        self.unsure.extend(on_it.map(|(&face_id, _)| face_id));
+        self.look_soon();
+    }
+
+    /// Notes the way of a face; true if its worker is to be told.
+    fn set(&mut self, face_id: u64, path: Option<DatagramPath>) -> bool {
+        let before = match path {
+            Some(path) => self.sent.insert(face_id, path),
+            None => self.sent.remove(&face_id),
+        };
+        self.unsure.remove(&face_id) || before != path
     }
 
     /// Looks soon: there is another face.
@@ -119,6 +137,7 @@ impl DatagramPaths {
 
     /// The faces whose way is not known any more.
     fn forget_all(&mut self) -> Vec<u64> {
+        self.unsure.clear();
         self.sent.drain().map(|(face_id, _)| face_id).collect()
     }
 
@@ -154,6 +173,9 @@ impl Control {
     pub(super) fn look_at_datagram_paths(&mut self, now_ns: u64) {
         let ports: Vec<_> = self.ethernet.datagram_ports().collect();
         let paths = &mut self.datagram_paths;
+        for port in self.ethernet.take_new_sockets() {
+            paths.note_new_sockets(port);
+        }
         if ports.is_empty() {
             // Faces would not send by what is not there, but the workers would take up an old way with the next
             // socket on the same device.
@@ -182,16 +204,13 @@ impl Control {
         let bound = &config.listeners.udp.addresses;
         paths.routes.begin(now_ns);
         paths.sent.retain(|face_id, _| faces.contains_key(face_id));
+        paths.unsure.retain(|face_id| faces.contains_key(face_id));
         for (&face_id, face) in faces.iter() {
             let Some((peer, local)) = ends(face) else { continue };
             // A socket that is bound to no address sends from that which the route says at the time.
             let own = (Some(local.ip()).filter(|own| bound.contains(own)), local.port());
             let path = paths.path(&mut table, &ports, &neighbours, peer, own);
-            let before = match path {
-                Some(path) => paths.sent.insert(face_id, path),
-                None => paths.sent.remove(&face_id),
-            };
-            if before != path {
+            if paths.set(face_id, path) {
                 debug!(face_id, %peer, ?path, "the way of a face");
                 dataplane.send(Command::SetPath { face_id, path });
             }
@@ -249,6 +268,30 @@ mod tests {
         assert_eq!(forgotten, [300, 301]);
         paths.note_set(300, false);
         assert_eq!((paths.driver(300), paths.forget_all()), (None, Vec::new()));
+    }
+
+    #[test]
+    fn workers_say_again_who_sends_by_sockets_that_are_new() {
+        let mut paths = DatagramPaths::default();
+        let path = |port| DatagramPath {
+            port: PortId(port),
+            interface: port,
+            mac: [2, 0, 0, 0, 0, 1],
+            source: "192.0.2.1:6363".parse().unwrap(),
+            payload_max: 1472,
+        };
+        for (face_id, port) in [(300, 3), (301, 3), (302, 4)] {
+            assert!(paths.set(face_id, Some(path(port))));
+            assert!(!paths.set(face_id, Some(path(port))), "nothing has changed");
+        }
+        paths.note_new_sockets(PortId(3));
+        assert!(paths.set(300, Some(path(3))));
+        assert!(paths.set(301, None));
+        assert!(!paths.set(302, Some(path(4))), "it is on another interface");
+        assert!(!paths.set(300, Some(path(3))), "it was told");
+        paths.note_new_sockets(PortId(3));
+        assert_eq!(paths.forget_all().len(), 2);
+        assert!(!paths.set(300, None), "it was told that there is none");
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl EthernetPorts {
             is_refused: false,
             kept_until_ns: 0,
             busy_count: 0,
+            has_new_sockets: false,
             addresses: None,
             own: Some(probe),
         };

@@ -42,6 +42,8 @@ pub(super) struct Port {
     pub(super) is_up: bool,
     /// The face of the group, or the one that an operator has destroyed.
     pub(super) group_face: Option<u64>,
+    /// It has other sockets than when this was asked for the last time.
+    pub(super) has_new_sockets: bool,
     /// The socket has joined another group than it should.
     pub(super) is_stale: bool,
     /// How often the interface was busy since then.
@@ -116,6 +118,7 @@ impl Port {
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
+        self.has_new_sockets = true;
         let stations = station_options(device.mtu.min(payload_max), context.config);
         change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
     }
