@@ -11,6 +11,7 @@ use namewire_tests::{
     Forwarder, PATIENCE, Peer, Settings, Transport, browser_found, fetch_by_page, noise, require,
     run_to_end, skip_unless_found, wait_until,
 };
+use ndn_packet::MAX_PACKET_SIZE;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -63,10 +64,15 @@ fn a_forwarder_fetches_from_another_by_a_face_that_an_operator_makes() {
     assert_eq!(far["remote_uri"], near["local_uri"]);
     assert_eq!(far["local_uri"], format!("quic://127.0.0.1:{}", gateway.port()));
     assert_eq!((&far["scope"], &far["persistency"]), (&"non-local".into(), &"on-demand".into()));
-    for face in [&near, &far] {
-        let mtu = face["mtu_bytes"].as_u64().unwrap();
-        assert!((1100..=1452).contains(&mtu), "{face}");
+    // Both read streams, so that any packet is sent whole.
+    for (forwarder, remote) in [(&branch, "https://"), (&gateway, "quic://")] {
+        wait_until("long frames", || {
+            (face(forwarder, remote)?["mtu_bytes"] == MAX_PACKET_SIZE).then_some(())
+        });
     }
+    let _ = Peer::Namewire.fetch(&transport, prefix, branch.directory());
+    assert!(counter(&gateway, "sent_streams") > 0);
+    assert_eq!(counter(&gateway, "sent_streams"), counter(&branch, "received_streams"));
     let channels = gateway.output(&["nfdc", "channel", "list"]);
     assert!(channels.contains(&format!("quic://127.0.0.1:{}", gateway.port())), "{channels}");
 
@@ -195,6 +201,30 @@ fn a_page_in_a_browser_fetches_an_object() {
     let said = fetch_by_page(&url, prefix, forwarder.directory());
     assert_eq!(said, format!("{} bytes, checksum {checksum}", bytes.len()));
     assert!(counter(&forwarder, "accepted") > 0);
+}
+
+/// A page that reads streams gets Data so, and NDNts, which does not, by datagrams.
+#[test]
+fn a_page_in_a_browser_reads_streams() {
+    if !(require(&[Peer::Ndnts]) && browser_found()) {
+        return;
+    }
+    let forwarder = Settings::new().webtransport().start();
+    let (path, bytes, checksum) = object(&forwarder);
+    let prefix = "/webtransport/streams";
+    let unix = Transport(forwarder.unix());
+    let _serving = Peer::Ndnts.produce(&unix, prefix, &path, forwarder.directory());
+    let url = forwarder.webtransport();
+    let datagrams = url.replace("#sha256=", "&certificate=");
+    let _ = fetch_by_page(&datagrams, prefix, forwarder.directory());
+    assert_eq!(counter(&forwarder, "sent_streams"), 0);
+    let streams = url.replace("#sha256=", "&streams=1&certificate=");
+    let said = fetch_by_page(&streams, prefix, forwarder.directory());
+    let object = format!("{} bytes, checksum {checksum}, ", bytes.len());
+    let received = said.strip_prefix(&object).and_then(|rest| rest.strip_suffix(" by streams"));
+    let received: u64 = received.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+    assert!(received > 0);
+    assert_eq!(received, counter(&forwarder, "sent_streams"));
 }
 
 /// Begins to open so many sessions.

@@ -39,6 +39,16 @@ pub struct Counters {
     pub failed: Count,
     /// Received datagrams that are not one whole TLV element. They are dropped.
     pub malformed_datagrams: Count,
+    /// Packets that came by streams of their own.
+    pub received_streams: Count,
+    /// Packets that were sent so.
+    pub sent_streams: Count,
+    /// Packets sent so that the peer did not take, or not before the session ended.
+    pub lost_streams: Count,
+    /// Received streams that are not one whole TLV element, or were taken back. They are dropped.
+    pub malformed_streams: Count,
+    /// Received streams that took too long. They are dropped.
+    pub overdue_streams: Count,
     /// Frames that were longer than the path takes at that moment. They are dropped.
     pub oversized_frames: Count,
 }
@@ -46,7 +56,7 @@ pub struct Counters {
 impl Counters {
     /// Each with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 10] {
+    pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("accepted", self.accepted.value()),
             ("ended", self.ended.value()),
@@ -57,6 +67,11 @@ impl Counters {
             ("refused_datagrams", self.refused_datagrams.value()),
             ("failed", self.failed.value()),
             ("malformed_datagrams", self.malformed_datagrams.value()),
+            ("received_streams", self.received_streams.value()),
+            ("sent_streams", self.sent_streams.value()),
+            ("lost_streams", self.lost_streams.value()),
+            ("malformed_streams", self.malformed_streams.value()),
+            ("overdue_streams", self.overdue_streams.value()),
             ("oversized_frames", self.oversized_frames.value()),
         ]
     }

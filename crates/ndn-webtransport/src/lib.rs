@@ -1,7 +1,9 @@
-//! WebTransport over HTTP/3 (draft-ietf-webtrans-http3) for NDN: each datagram is one NDNLPv2 frame.
+//! WebTransport over HTTP/3 (draft-ietf-webtrans-http3) for NDN: each datagram is one NDNLPv2 frame,
+//! and so is each unidirectional stream, for packets longer than a datagram.
 //!
 //! A session appears to the rest of a program as a byte stream of frames, none longer than the session's
-//! `mtu`: whoever has the other end cuts packets into fragments. It follows the path.
+//! `mtu`: whoever has the other end cuts packets into fragments. It follows the path, and
+//! is that of any packet once the peer is known to read streams.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -21,6 +23,7 @@ mod rotation;
 mod server;
 mod service;
 mod session;
+mod streams;
 mod verifier;
 mod x509;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 type Listener = Box<dyn Fn(usize) + Send + Sync>;
 
 /// Longest frame that a session takes at the moment, bytes. QUIC looks for the longest datagrams that the path takes
-/// (RFC 9000, section 14.3), and notices when long ones do not arrive any more.
+/// (RFC 9000, section 14.3), and notices when long ones do not arrive any more. Peers that read streams take any packet.
 #[derive(Clone)]
 pub struct PathMtu {
     length: Arc<AtomicUsize>,

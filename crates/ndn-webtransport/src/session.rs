@@ -1,9 +1,10 @@
 //! A session and a stream: each datagram is one NDNLPv2 frame, which the stream carries one behind the
-//! other.
+//! other. So is each stream of QUIC, by which longer frames go.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,6 +18,7 @@ use wtransport::{Connection, Endpoint, VarInt};
 
 use crate::counters::Counters;
 use crate::path::PathMtu;
+use crate::streams::{self, ANNOUNCEMENT, Incoming, Outgoing};
 
 /// Longest UDP payload that every path takes which takes QUIC (RFC 9000, section 14).
 const UDP_PAYLOAD_MIN: usize = 1200;
@@ -27,11 +29,10 @@ pub(crate) const MTU_MIN: usize = 256;
 const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes of received datagrams that wait; the oldest give way.
 const RECEIVE_BUFFER: usize = 1024 * 1024;
-/// Of streams there are those of HTTP/3, and nothing much goes by them.
-const STREAM_WINDOW: u32 = 16 * 1024;
-const STREAMS_MAX: u32 = 8;
+/// Streams of HTTP/3 in each direction, by which nothing much goes.
+const CONTROL_STREAMS_MAX: u32 = 8;
 /// Longest frame in the stream: a packet and its link header.
-const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
+pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
 /// How long the last datagrams of a session may take to leave.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -50,13 +51,17 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The own address.
     pub local: SocketAddr,
-    /// Longest frame: at first what every path takes, and then what this one does.
+    /// Longest frame: at first what every path takes, then what this one does, and any packet as soon as the peer
+    /// has said that it reads streams.
     pub mtu: PathMtu,
+    /// Longest frame in a datagram, as far as is known.
+    datagram_length: AtomicUsize,
+    peer_reads_streams: AtomicBool,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { connection: _, endpoint: _, remote, local, mtu } = self;
+        let Self { remote, local, mtu, .. } = self;
         let mut shown = formatter.debug_struct("Session");
         shown.field("remote", remote).field("local", local).field("mtu", mtu);
         shown.finish_non_exhaustive()
@@ -94,8 +99,15 @@ impl Session {
         if mtu < MTU_MIN {
             return Err(connection);
         }
-        let (remote, mtu) = (connection.remote_address(), PathMtu::new(mtu));
-        Ok(Self { connection, endpoint: None, remote, local, mtu })
+        Ok(Self {
+            remote: connection.remote_address(),
+            connection,
+            endpoint: None,
+            local,
+            mtu: PathMtu::new(mtu),
+            datagram_length: AtomicUsize::new(mtu),
+            peer_reads_streams: AtomicBool::new(false),
+        })
     }
 
     /// Gives it an endpoint of its own, which lasts until the peer knows of the end.
@@ -110,14 +122,17 @@ impl Session {
         writer: impl AsyncWrite + Unpin,
         counters: &Counters,
     ) -> End {
+        let mut outgoing = Outgoing::new(&self.connection, counters);
         let end = tokio::select! {
             end = self.receive(writer, counters) => end,
-            end = self.send(reader, counters) => end,
-            end = self.follow_path() => end,
+            end = self.send(reader, &mut outgoing, counters) => end,
+            end = self.announce_and_follow_path() => end,
         };
         if matches!(end, End::Closed) {
-            self.drain().await;
+            let drained = async { tokio::join!(self.drain(), outgoing.drain()) };
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
         }
+        drop(outgoing);
         self.connection.close(VarInt::from_u32(0), b"");
         if let Some(endpoint) = &self.endpoint {
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, endpoint.wait_idle()).await;
@@ -125,37 +140,108 @@ impl Session {
         end
     }
 
-    /// Looks now and then what the path has turned out to take.
-    async fn follow_path(&self) -> End {
-        let mut looks = tokio::time::interval(PATH_LOOK);
-        loop {
-            looks.tick().await;
-            let length =
-                self.connection.max_datagram_size().map(|length| length.min(MAX_PACKET_SIZE));
-            // A path that takes less than peers have to is broken: what is sent is counted as too long.
-            self.mtu.set(length.unwrap_or(0).max(MTU_MIN));
-        }
+    /// Says that streams are read here, and looks now and then what the path has turned out to take.
+    async fn announce_and_follow_path(&self) -> End {
+        let looks = async {
+            let mut looks = tokio::time::interval(PATH_LOOK);
+            loop {
+                looks.tick().await;
+                let length = self.connection.max_datagram_size();
+                // A path that takes less than peers have to is broken: what is sent is counted as too long.
+                let length =
+                    length.map_or(MTU_MIN, |length| length.clamp(MTU_MIN, MAX_PACKET_SIZE));
+                self.datagram_length.store(length, Ordering::Relaxed);
+                self.tell_length();
+            }
+        };
+        tokio::join!(streams::announce(&self.connection), looks).1
+    }
+
+    fn tell_length(&self) {
+        self.mtu.set(match self.peer_reads_streams() {
+            true => MAX_PACKET_SIZE,
+            false => self.datagram_length.load(Ordering::Relaxed),
+        });
+    }
+
+    fn peer_reads_streams(&self) -> bool {
+        self.peer_reads_streams.load(Ordering::Relaxed)
     }
 
     async fn receive(&self, mut writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
+        let mut incoming = Incoming::default();
+        let mut streams_come = true;
         loop {
-            let datagram = match self.connection.receive_datagram().await {
-                Ok(datagram) => datagram,
-                Err(error) => return End::Peer(error.to_string()),
+            let written = tokio::select! {
+                datagram = self.connection.receive_datagram() => match datagram {
+                    Ok(datagram) if is_frame(&datagram) => writer.write_all(&datagram).await,
+                    Ok(_) => {
+                        counters.malformed_datagrams.increment();
+                        continue;
+                    }
+                    Err(error) => {
+                        let end = End::Peer(error.to_string());
+                        return self.receive_rest(writer, incoming, counters).await.unwrap_or(end);
+                    }
+                },
+                stream = self.connection.accept_uni(), if streams_come => {
+                    // Datagrams tell the end.
+                    streams_come = stream.map(|stream| incoming.add(stream)).is_ok();
+                    continue;
+                }
+                Some(frame) = incoming.next(counters) => {
+                    self.write_frame(&frame, &mut writer, counters).await
+                }
             };
-            if !is_frame(&datagram) {
-                counters.malformed_datagrams.increment();
-                continue;
-            }
-            if let Err(error) = writer.write_all(&datagram).await {
+            if let Err(error) = written {
                 return End::Failed(error);
             }
         }
     }
 
-    async fn send(&self, mut reader: impl AsyncRead + Unpin, counters: &Counters) -> End {
-        let quic = self.connection.quic_connection();
-        let head = session_head(self.connection.session_id().into_u64());
+    /// What came by streams before the peer has ended the session.
+    async fn receive_rest(
+        &self,
+        mut writer: impl AsyncWrite + Unpin,
+        mut incoming: Incoming,
+        counters: &Counters,
+    ) -> Option<End> {
+        while let Ok(stream) = self.connection.accept_uni().await {
+            incoming.add(stream);
+        }
+        while let Some(frame) = incoming.next(counters).await {
+            if let Err(error) = self.write_frame(&frame, &mut writer, counters).await {
+                return Some(End::Failed(error));
+            }
+        }
+        None
+    }
+
+    /// Takes what came by a stream of its own.
+    async fn write_frame(
+        &self,
+        frame: &[u8],
+        writer: &mut (impl AsyncWrite + Unpin),
+        counters: &Counters,
+    ) -> io::Result<()> {
+        if *frame == ANNOUNCEMENT {
+            self.peer_reads_streams.store(true, Ordering::Relaxed);
+            self.tell_length();
+            return Ok(());
+        }
+        counters.received_streams.increment();
+        writer.write_all(frame).await
+    }
+
+    async fn send(
+        &self,
+        mut reader: impl AsyncRead + Unpin,
+        outgoing: &mut Outgoing<'_>,
+        counters: &Counters,
+    ) -> End {
+        // What stands before the payload of a datagram: the number of the session's stream, by four (RFC 9297,
+        // section 2.1).
+        let head = varint(self.connection.session_id().into_u64() / 4);
         let mut buffer = BytesMut::with_capacity(READ_LENGTH);
         loop {
             buffer.reserve(READ_LENGTH);
@@ -171,26 +257,45 @@ impl Session {
                     Ok(_) => break,
                     Err(_) => return End::Frames,
                 };
-                let datagram: Bytes = [&head[..], &buffer[..length]].concat().into();
+                let sent = self.send_frame(&head, &buffer[..length], outgoing, counters).await;
                 buffer.advance(length);
-                match quic.send_datagram_wait(datagram).await {
-                    Ok(()) => {}
-                    Err(SendDatagramError::TooLarge) => counters.oversized_frames.increment(),
-                    Err(error) => return End::Peer(error.to_string()),
+                if let Err(reason) = sent {
+                    return End::Peer(reason);
                 }
             }
         }
     }
 
-    /// Waits until what was to be sent has left, for a while.
+    async fn send_frame(
+        &self,
+        head: &[u8],
+        frame: &[u8],
+        outgoing: &mut Outgoing<'_>,
+        counters: &Counters,
+    ) -> Result<(), String> {
+        let reads_streams = self.peer_reads_streams();
+        if reads_streams && frame.len() > self.datagram_length.load(Ordering::Relaxed) {
+            return outgoing.send(frame).await;
+        }
+        let datagram: Bytes = [head, frame].concat().into();
+        match self.connection.quic_connection().send_datagram_wait(datagram).await {
+            Ok(()) => Ok(()),
+            // The path has become narrower.
+            Err(SendDatagramError::TooLarge) if reads_streams => outgoing.send(frame).await,
+            Err(SendDatagramError::TooLarge) => {
+                counters.oversized_frames.increment();
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Waits until the datagrams that were to be sent have left.
     async fn drain(&self) {
         let quic = self.connection.quic_connection();
-        let has_left = async {
-            while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < SEND_BUFFER {
-                tokio::time::sleep(DRAIN_LOOK).await;
-            }
-        };
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, has_left).await;
+        while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < SEND_BUFFER {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
     }
 
     #[cfg(test)]
@@ -199,17 +304,15 @@ impl Session {
     }
 }
 
-/// Whether a datagram is one TLV element, whole and alone, that a packet can be in. The stream could not
-/// be followed otherwise.
-fn is_frame(datagram: &[u8]) -> bool {
+/// Whether a datagram, or what came by a stream of its own, is one TLV element, whole and alone, that a packet can be
+/// in. The stream of the session could not be followed otherwise.
+pub(crate) fn is_frame(datagram: &[u8]) -> bool {
     datagram.len() <= FRAME_LENGTH_MAX
         && matches!(frame_len(datagram), Ok(Some(length)) if length == datagram.len())
 }
 
-/// What stands before the payload of a datagram: the number of the session's stream, by four
-/// (RFC 9297, section 2.1; RFC 9000, section 16).
-fn session_head(session_id: u64) -> Vec<u8> {
-    let number = session_id / 4;
+/// An integer of QUIC (RFC 9000, section 16).
+pub(crate) fn varint(number: u64) -> Vec<u8> {
     let bytes = number.to_be_bytes();
     let (length, prefix) = match number {
         0..0x40 => (1, 0),
@@ -217,9 +320,9 @@ fn session_head(session_id: u64) -> Vec<u8> {
         0x4000..0x4000_0000 => (4, 0x80),
         _ => (8, 0xc0),
     };
-    let mut head = bytes[8 - length..].to_vec();
-    head[0] |= prefix;
-    head
+    let mut written = bytes[8 - length..].to_vec();
+    written[0] |= prefix;
+    written
 }
 
 /// How connections behave: bounded, and with signs of life.
@@ -229,11 +332,13 @@ pub(crate) fn transport_config(idle_timeout: Duration) -> TransportConfig {
     config
         .max_idle_timeout(idle)
         .keep_alive_interval(Some(idle_timeout / 3))
-        .max_concurrent_bidi_streams(STREAMS_MAX.into())
-        .max_concurrent_uni_streams(STREAMS_MAX.into())
-        .stream_receive_window(STREAM_WINDOW.into())
-        .receive_window((STREAMS_MAX * STREAM_WINDOW).into())
-        .send_window(u64::from(STREAMS_MAX * STREAM_WINDOW))
+        .max_concurrent_bidi_streams(CONTROL_STREAMS_MAX.into())
+        .max_concurrent_uni_streams((CONTROL_STREAMS_MAX + streams::INCOMING_MAX).into())
+        .stream_receive_window(streams::STREAM_WINDOW.into())
+        .receive_window(streams::WINDOW.into())
+        .send_window(streams::WINDOW.into())
+        // One packet after the other, not all of them at last.
+        .send_fairness(false)
         .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
         .datagram_send_buffer_size(SEND_BUFFER);
     config
@@ -246,12 +351,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_are_named_as_rfc_9000_writes_integers() {
-        assert_eq!(session_head(0), [0]);
-        assert_eq!(session_head(4 * 37), [0x25]);
-        assert_eq!(session_head(4 * 15_293), [0x7b, 0xbd]);
-        assert_eq!(session_head(4 * 494_878_333), [0x9d, 0x7f, 0x3e, 0x7d]);
-        assert_eq!(session_head(4 << 40), [0xc0, 0, 1, 0, 0, 0, 0, 0]);
+    fn integers_are_written_as_rfc_9000_has_them() {
+        assert_eq!(varint(0), [0]);
+        assert_eq!(varint(37), [0x25]);
+        assert_eq!(varint(0x54), [0x40, 0x54]);
+        assert_eq!(varint(15_293), [0x7b, 0xbd]);
+        assert_eq!(varint(494_878_333), [0x9d, 0x7f, 0x3e, 0x7d]);
+        assert_eq!(varint(1 << 40), [0xc0, 0, 1, 0, 0, 0, 0, 0]);
     }
 
     #[test]

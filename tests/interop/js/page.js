@@ -1,6 +1,7 @@
 // What a browser runs: fetches a versioned, segmented object over WebSocket or WebTransport on the NDNts
 // libraries, and says on its console how long it is and what its checksum is. The address of the forwarder,
-// the SHA-256 of its certificate (of WebTransport) and the name are in the query of the page.
+// the SHA-256 of its certificate (of WebTransport) and the name are in the query of the page. With `streams` in it,
+// the page reads streams beside datagrams, and says how many packets came so.
 
 import { Forwarder } from "@ndn/fw";
 import { Name } from "@ndn/packet";
@@ -8,6 +9,7 @@ import { H3Transport } from "@ndn/quic-transport";
 import { retrieveMetadata } from "@ndn/rdr";
 import { fetch } from "@ndn/segmented-object";
 import { WsTransport } from "@ndn/ws-transport";
+import { StreamsTransport } from "./streams.js";
 
 function connect(query) {
   const forwarder = query.get("forwarder");
@@ -17,7 +19,8 @@ function connect(query) {
   const digits = query.get("certificate").match(/../g);
   const value = Uint8Array.from(digits, (pair) => Number.parseInt(pair, 16));
   const serverCertificateHashes = [{ algorithm: "sha-256", value }];
-  return H3Transport.createFace({}, forwarder, { serverCertificateHashes });
+  const { createFace } = query.has("streams") ? StreamsTransport : H3Transport;
+  return createFace({}, forwarder, { serverCertificateHashes });
 }
 
 async function run() {
@@ -32,7 +35,8 @@ async function run() {
   }
   face.close();
   Forwarder.getDefault().close();
-  return `${content.length} bytes, checksum ${sum}`;
+  const said = `${content.length} bytes, checksum ${sum}`;
+  return query.has("streams") ? `${said}, ${StreamsTransport.received} by streams` : said;
 }
 
 run().then(

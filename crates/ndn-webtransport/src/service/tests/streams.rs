@@ -1,0 +1,245 @@
+//! Packets longer than a datagram.
+
+use ndn_packet::tlv::frame_len;
+use wtransport::VarInt;
+
+use super::*;
+use crate::Session;
+use crate::streams::{ANNOUNCEMENT, INCOMING_MAX, Incoming};
+
+fn reads_streams(mtu: &crate::PathMtu) -> bool {
+    mtu.value() == MAX_PACKET_SIZE
+}
+
+/// Reads until so many frames have come, or the end. The first byte of their values, and their lengths.
+fn read_frames(mut stream: &UnixStream, count: usize) -> Vec<(u8, usize)> {
+    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    let mut part = vec![0; 65_536];
+    while frames.len() < count {
+        let length = stream.read(&mut part).unwrap();
+        if length == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&part[..length]);
+        while let Ok(Some(length)) = frame_len(&bytes)
+            && length <= bytes.len()
+        {
+            assert!(bytes[4..length].iter().all(|byte| *byte == bytes[4]), "mixed up");
+            frames.push((bytes[4], length));
+            bytes.drain(..length);
+        }
+    }
+    assert!(bytes.is_empty());
+    frames
+}
+
+/// More than QUIC lets be on its way at one time, in both directions. None gets lost.
+#[test]
+fn long_packets_go_whole_between_peers_that_read_streams() {
+    const COUNT: u8 = 200;
+    let listener = listen(8, |_| true);
+    let clients = Service::start(None).unwrap();
+    let near = connect(&clients, &listener.target()).unwrap();
+    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| reads_streams(&near.mtu) && reads_streams(&far.mtu));
+    let [near, far] = [near, far].map(stream);
+    let length = |at: u8| MAX_PACKET_SIZE - usize::from(at) * 30;
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        let mut got = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read_frames(to, usize::from(COUNT)));
+            for at in 0..COUNT {
+                let mut from = from;
+                from.write_all(&frame(length(at), at)).unwrap();
+            }
+            reader.join().unwrap()
+        });
+        got.sort_unstable();
+        let sent: Vec<_> = (0..COUNT).map(|at| (at, length(at))).collect();
+        assert_eq!(got, sent);
+    }
+    for counters in [listener.service.counters(), clients.counters()] {
+        let count = u64::from(COUNT);
+        assert_eq!(
+            (counters.received_streams.value(), counters.sent_streams.value()),
+            (count, count)
+        );
+        assert_eq!(counters.oversized_frames.value(), 0);
+    }
+    // Whoever ends the session waits for what is on its way.
+    let got = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_frames(&far, usize::MAX));
+        for at in 0..COUNT {
+            (&near).write_all(&frame(length(at), at)).unwrap();
+        }
+        drop(near);
+        reader.join().unwrap().len()
+    });
+    assert_eq!(got, usize::from(COUNT));
+    drop(far);
+    wait_until(|| listener.service.counters().ended.value() == 1);
+    assert_eq!(clients.counters().lost_streams.value(), 0);
+}
+
+/// A session whose client says nothing has the longest datagrams that QUIC looks for, which loopback takes.
+#[test]
+fn frames_become_longer_where_the_path_takes_them() {
+    let listener = listen(8, |_| true);
+    let (runtime, session, far) = plain_client(&listener);
+    let (sender, told) = channel();
+    far.mtu.tell(move |length| {
+        let _ = sender.send(length);
+    });
+    let mtu = far.mtu.clone();
+    // What it was before anybody listened, and what was told since.
+    let mut known = mtu.value();
+    wait_until(|| {
+        known = told.try_iter().last().unwrap_or(known);
+        known == mtu.value() && known > 1350
+    });
+    assert!(known <= 1452, "{known}");
+    let mut far = stream(far);
+    far.write_all(&frame(known, 1)).unwrap();
+    let got = runtime.block_on(session.connection().receive_datagram()).unwrap();
+    assert_eq!(got[..], frame(known, 1));
+    assert_eq!(listener.service.counters().oversized_frames.value(), 0);
+}
+
+/// A runtime for a client that does as it likes, and what it shares a session with.
+fn plain_client(listener: &Listener) -> (runtime::Runtime, Session, Accepted) {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.unwrap();
+    let session = runtime.block_on(client::connect(&listener.target(), IDLE)).unwrap();
+    (runtime, session, listener.accepted.recv_timeout(PATIENCE).unwrap())
+}
+
+async fn send_stream(session: &Session, bytes: &[u8]) {
+    let mut stream = session.connection().open_uni().await.unwrap().await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let _ = stream.finish().await;
+}
+
+#[test]
+fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
+    let listener = listen(8, |_| true);
+    let (runtime, session, far) = plain_client(&listener);
+    let mtu = far.mtu.clone();
+    let mut far = stream(far);
+    // It may send by streams, and is told that it may.
+    let told = runtime.block_on(async {
+        send_stream(&session, &frame(8000, 1)).await;
+        let mut stream = session.connection().accept_uni().await.unwrap();
+        let mut told = [0; 2];
+        stream.read_exact(&mut told).await.unwrap();
+        told
+    });
+    assert_eq!(told, ANNOUNCEMENT);
+    assert_eq!(read_frames(&far, 1), [(1, 8000)]);
+    assert!(!reads_streams(&mtu), "{mtu:?}");
+    far.write_all(&frame(8000, 2)).unwrap();
+    let counters = listener.service.counters();
+    wait_until(|| counters.oversized_frames.value() == 1);
+    // Now it says so.
+    runtime.block_on(send_stream(&session, &ANNOUNCEMENT));
+    wait_until(|| reads_streams(&mtu));
+    far.write_all(&[frame(8000, 3), frame(300, 4)].concat()).unwrap();
+    let (long, short) = runtime.block_on(async {
+        let mut stream = session.connection().accept_uni().await.unwrap();
+        let mut long = vec![0; 8000];
+        stream.read_exact(&mut long).await.unwrap();
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), None);
+        (long, session.connection().receive_datagram().await.unwrap())
+    });
+    assert!(long == frame(8000, 3));
+    assert_eq!(short[..], frame(300, 4));
+    assert_eq!((counters.received_streams.value(), counters.sent_streams.value()), (1, 1));
+    // What it does not confirm is counted.
+    drop(runtime);
+    far.write_all(&frame(8000, 5)).unwrap();
+    wait_until(|| counters.sent_streams.value() == 2);
+    drop(far);
+    wait_until(|| counters.ended.value() == 1);
+    assert_eq!(counters.lost_streams.value(), 1);
+}
+
+#[test]
+fn streams_that_are_no_packet_are_refused_and_counted() {
+    let listener = listen(8, |_| true);
+    let (runtime, session, far) = plain_client(&listener);
+    let far = stream(far);
+    let counters = listener.service.counters();
+    let too_long = [&[6, 0xfd, 0x30, 0][..], &[0; 0x3000]].concat();
+    let endless = vec![0x64; 100_000];
+    let wrong: [&[u8]; 8] = [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0, 0],
+        &[6, 3, 0],
+        &[6, 0, 0],
+        &[0x64, 0, 0x64, 0],
+        &too_long,
+        &endless,
+    ];
+    runtime.block_on(async {
+        for bytes in wrong {
+            let mut stream = session.connection().open_uni().await.unwrap().await.unwrap();
+            // It may be refused before all is written.
+            let _ = stream.write_all(bytes).await;
+            let _ = stream.finish().await;
+        }
+        let mut taken_back = session.connection().open_uni().await.unwrap().await.unwrap();
+        taken_back.write_all(&[6, 2, 7]).await.unwrap();
+        taken_back.reset(VarInt::from_u32(7)).unwrap();
+    });
+    // The last may be gone before its first byte is sent.
+    wait_until(|| counters.malformed_streams.value() >= 8);
+    runtime.block_on(send_stream(&session, &frame(5000, 1)));
+    assert_eq!(read_frames(&far, 1), [(1, 5000)]);
+    assert_eq!(counters.received_streams.value(), 1);
+}
+
+#[test]
+fn streams_without_an_end_are_bounded_and_end() {
+    let listener = listen(8, |_| true);
+    let (runtime, session, far) = plain_client(&listener);
+    let far = stream(far);
+    runtime.block_on(async {
+        let mut open = Vec::new();
+        // As many as the peer lets be open; what it says of more comes with the end of some only.
+        while let Ok(stream) =
+            tokio::time::timeout(Duration::ZERO, session.connection().open_uni()).await
+        {
+            let mut stream = stream.unwrap().await.unwrap();
+            stream.write_all(&[6, 0xfd, 0x20]).await.unwrap();
+            open.push(stream);
+        }
+        assert!((INCOMING_MAX as usize..INCOMING_MAX as usize + 8).contains(&open.len()));
+        // Datagrams go on.
+        session.connection().send_datagram(frame(300, 1)).unwrap();
+        assert_eq!(read_frames(&far, 1), [(1, 300)]);
+        let mut last = open.pop().unwrap();
+        last.write_all(&[&[0, 7][..], &[7; 0x1fff]].concat()).await.unwrap();
+        last.finish().await.unwrap();
+        assert_eq!(read_frames(&far, 1), [(7, 0x2004)]);
+        for mut stream in open {
+            stream.reset(VarInt::from_u32(7)).unwrap();
+        }
+        send_stream(&session, &frame(8000, 2)).await;
+        assert_eq!(read_frames(&far, 1), [(2, 8000)]);
+    });
+}
+
+#[test]
+fn what_takes_too_long_is_given_up_and_counted() {
+    let listener = listen(8, |_| true);
+    let (runtime, session, _far) = plain_client(&listener);
+    let counters = Counters::default();
+    runtime.block_on(async {
+        // Nobody answers by streams of both directions.
+        let (_sender, silent) = session.connection().open_bi().await.unwrap().await.unwrap();
+        let mut incoming = Incoming::new(Duration::from_millis(20));
+        incoming.add(silent);
+        assert_eq!(incoming.next(&counters).await, None);
+    });
+    assert_eq!(counters.overdue_streams.value(), 1);
+    assert_eq!(counters.malformed_streams.value(), 0);
+}
