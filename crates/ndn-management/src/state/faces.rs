@@ -262,6 +262,12 @@ impl FaceTable {
         self.faces.insert(properties.face_id, record);
     }
 
+    pub(super) fn resize(&mut self, face_id: u64, mtu: u64) {
+        if let Some(record) = self.change(face_id) {
+            record.mtu = Some(mtu);
+        }
+    }
+
     pub(super) fn remove(&mut self, face_id: u64) -> Option<FaceRecord> {
         let record = self.faces.remove(&face_id)?;
         self.changed(face_id);

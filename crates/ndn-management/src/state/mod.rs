@@ -259,6 +259,11 @@ impl ControlState {
         self.notify(now, kind, &record);
     }
 
+    /// Takes the longest frame that a face has from now on, because its path has changed.
+    pub fn face_resized(&mut self, face_id: u64, mtu: u64) {
+        self.faces.resize(face_id, mtu);
+    }
+
     /// When [`ControlState::handle_timeout`] wants to be called next, on the monotonic clock.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {

@@ -1,9 +1,8 @@
 //! Devices that carry Ethernet faces.
 
-use ndn_dataplane::Command;
 use ndn_management::Now;
 
-use super::{Control, now};
+use super::{Control, now, resize};
 use crate::run::ethernet::{Context, OwnPort};
 
 impl Control {
@@ -15,7 +14,7 @@ impl Control {
     }
 
     pub(super) fn look_at_ethernet(&mut self, now: Now) {
-        let Self { ethernet, config, dataplane, faces, .. } = self;
+        let Self { ethernet, config, dataplane, faces, state, .. } = self;
         let mut context = Context { now_ns: now.monotonic_ns, config, dataplane };
         let has_face = |name: &str| faces.values().any(|face| face.interface() == Some(name));
         ethernet.look(&mut context, has_face);
@@ -23,10 +22,8 @@ impl Control {
             for (&face_id, face) in faces.iter_mut() {
                 let is_on_it = face.interface() == Some(&resized.name);
                 let length = resized.frame_length(face.options.link.mtu).filter(|_| is_on_it);
-                if length.is_some() {
-                    face.options.link.mtu = length;
-                    let options = Box::new(face.options);
-                    dataplane.send(Command::UpdateFace { face_id, options });
+                if let Some(length) = length {
+                    resize(state, dataplane, face_id, face, length);
                 }
             }
         }

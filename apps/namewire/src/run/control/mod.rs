@@ -423,6 +423,19 @@ impl Control {
     }
 }
 
+/// Has a face send frames of at most `length` bytes from now on, and datasets say so.
+fn resize(
+    state: &mut ControlState,
+    dataplane: &mut Dataplane,
+    face_id: u64,
+    face: &mut KnownFace,
+    length: usize,
+) {
+    face.options.link.mtu = Some(length);
+    state.face_resized(face_id, length as u64);
+    dataplane.send(Command::UpdateFace { face_id, options: Box::new(face.options) });
+}
+
 pub(super) fn now() -> Now {
     let unix_us = u64::try_from(clock::wall_clock().as_micros()).unwrap_or(u64::MAX);
     Now { monotonic_ns: clock::now(), unix_us }

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ndn_dataplane::Command;
 use ndn_sys::udp::udp_route;
 use tracing::info;
 
-use super::Control;
+use super::{Control, resize};
 use crate::run::faces::Wanted;
 use crate::run::settings;
 
@@ -81,7 +80,7 @@ impl Control {
         }
         self.paths.next_look_ns = now_ns + nanos(LOOK);
         let most = settings::mtu(&self.config.faces);
-        let Self { paths, faces, dataplane, .. } = self;
+        let Self { paths, faces, dataplane, state, .. } = self;
         paths.faces.retain(|&face_id, followed| {
             let face = faces.get_mut(&face_id);
             if !followed.follows(face.as_ref().map(|face| face.options.link.mtu)) {
@@ -94,9 +93,7 @@ impl Control {
             if now != *length {
                 info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
                 *length = now;
-                face.options.link.mtu = Some(now);
-                let options = Box::new(face.options);
-                dataplane.send(Command::UpdateFace { face_id, options });
+                resize(state, dataplane, face_id, face, now);
             }
             true
         });

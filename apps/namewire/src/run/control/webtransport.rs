@@ -6,7 +6,7 @@ use ndn_management::{Now, status};
 use ndn_webtransport::{Accepted, Identity, Target};
 use tracing::{debug, error, info};
 
-use super::Control;
+use super::{Control, resize};
 use crate::run::destinations::Destinations;
 use crate::run::faces::{self, KnownFace, Wanted};
 use crate::run::static_setup::LostSession;
@@ -76,7 +76,7 @@ impl Control {
 
     /// Gives a face frames of the length that the path of its session takes, once there is the face.
     pub(super) fn follow_session(&mut self, face_id: u64) {
-        let Self { webtransport, faces, dataplane, .. } = self;
+        let Self { webtransport, faces, dataplane, state, .. } = self;
         let (Some(followed), Some(face)) =
             (webtransport.followed(face_id), faces.get_mut(&face_id))
         else {
@@ -95,9 +95,7 @@ impl Control {
                 "the path of a session takes other frames"
             );
             followed.given = found;
-            face.options.link.mtu = Some(found);
-            let options = Box::new(face.options);
-            dataplane.send(Command::UpdateFace { face_id, options });
+            resize(state, dataplane, face_id, face, found);
         }
     }
 

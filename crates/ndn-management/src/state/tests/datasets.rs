@@ -57,12 +57,17 @@ fn faces() {
     assert_eq!(faces[3].counters.in_interests, APP);
     assert_eq!((faces[4].expiration_period_ms, faces[4].mtu), (Some(600), Some(8800)));
 
+    harness.state.face_resized(TUNNEL, 1452);
+    // Nobody has this one.
+    harness.state.face_resized(9, 1452);
     let filter =
         FaceQueryFilter { scope: Some(FaceScope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let faces: Vec<FaceStatus> = decode_dataset(&fetch(&mut harness, &query)).unwrap();
     assert_eq!(faces.len(), 1);
-    assert_eq!(faces[0].properties.face_id, TUNNEL);
+    assert_eq!((faces[0].properties.face_id, faces[0].mtu), (TUNNEL, Some(1452)));
+    let faces: Vec<FaceStatus> = list(&mut harness, "/localhost/nfd/faces/list");
+    assert_eq!(faces.last().unwrap().mtu, Some(1452), "not what was listed before");
     let filter = FaceQueryFilter { face_id: Some(9), ..FaceQueryFilter::default() };
     let nothing = crate::Dataset::FaceQuery(filter).prefix();
     assert_eq!(fetch(&mut harness, &nothing), []);
