@@ -1,16 +1,21 @@
 //! What commands say of limits, rights and files that stand in the way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use namewire_tests::{Settings, program, run_to_end, wait_until};
+use namewire_tests::{Forwarder, Settings, program, run_to_end, wait_until};
+use ndn_sys::clock;
 
 /// A user that is nobody's.
 const NOBODY: u32 = 65_534;
+/// What comes later than this was waited for: commands wait for answers for ten seconds.
+const TAKEN_MS_MAX: u64 = 5_000;
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -26,38 +31,58 @@ fn at_home(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-#[test]
-fn a_forwarder_without_room_is_told_as_that() {
-    let settings = Settings::new().toml("[limits]\nfaces = 3\nfaces_per_peer = 1\n");
-    let forwarder = settings.start();
+/// A forwarder that has as many faces as it may, and the connections that have them.
+fn full(toml: &str) -> (Forwarder, Vec<UnixStream>) {
+    let limits = "[limits]\nfaces = 3\nfaces_per_peer = 1\n";
+    let forwarder = Settings::new().toml(&format!("{limits}{toml}")).start();
     // The face of management is one.
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        held.push(forwarder.connect());
-        let known = held.len() + 1;
-        wait_until("its face", || {
-            let client = forwarder.socket().with_extension("control.sock");
-            (faces(&client) == known).then_some(())
-        });
-    }
-    let status = forwarder.run(&["status"]);
-    assert!(!status.status.success(), "{status:?}");
-    assert!(said(&status).contains("it has 3 faces, and may have 3"), "{}", said(&status));
-    assert!(!said(&status).contains("busy"), "{}", said(&status));
-    // Each attempt of its was refused, some twenty a second for ten seconds.
-    let log = forwarder.process.stderr();
-    let lines = log.lines().filter(|line| line.contains("as many faces as there may be")).count();
-    assert!((1..=3).contains(&lines), "{lines} lines:\n{log}");
-    drop(held);
-    let after = wait_until("room", || {
-        let status = forwarder.run(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
-        Some(status["face_limit"].clone())
+    let held: Vec<_> = (0..2).map(|_| forwarder.connect()).collect();
+    // Once a connection is closed the others have their faces, as they are taken in turn.
+    wait_until("a refusal", || {
+        let mut one_more = forwarder.connect();
+        one_more.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        matches!(one_more.read(&mut [0]), Ok(0)).then_some(())
     });
-    assert_eq!(after["faces_max"], 3, "{after}");
-    assert!(after["refused"].as_u64() > Some(10), "{after}");
+    (forwarder, held)
+}
+
+#[test]
+fn a_forwarder_without_room_is_told_as_that_at_once() {
+    let (forwarder, held) = full("");
+    let begun = clock::now();
+    let refused = forwarder.run(&["peek", "/any/name"]);
+    let taken_ms = (clock::now() - begun) / 1_000_000;
+    assert!(taken_ms < TAKEN_MS_MAX, "{taken_ms} ms");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(said(&refused).contains("has no face left: it has 3 faces, and may have 3"));
+    // Whoever may use the control socket is let in, and can make room.
     let told = forwarder.output(&["status"]);
-    assert!(told.contains("connections, as there were 3 faces (limits.faces)"), "{told}");
+    assert!(told.contains("nobody else gets a face now"), "{told}");
+    assert!(forwarder.run(&["nfdc", "status", "show"]).status.success());
+    let faces = forwarder.json(&["face", "list", "--scheme", "fd"]);
+    let faces: Vec<_> = faces.as_array().unwrap().iter().collect();
+    let first = faces.iter().filter_map(|face| face["face_id"].as_u64()).min().unwrap();
+    let gone = forwarder.output(&["face", "destroy", &first.to_string()]);
+    assert!(gone.contains("destroyed"), "{gone}");
+    let peeked = forwarder.run(&["peek", "/any/name"]);
+    assert!(said(&peeked).contains("NoRoute"), "{}", said(&peeked));
+    let after = forwarder.json(&["status"])["face_limit"].clone();
+    assert_eq!(after["faces_max"], 3, "{after}");
+    assert!(after["refused"].as_u64() > Some(0), "{after}");
+    drop(held);
+}
+
+/// Without the control socket nothing tells why; that we are not wanted shows soon all the same.
+#[test]
+fn a_forwarder_that_closes_connections_at_once_is_not_waited_for() {
+    let (forwarder, _held) = full("[control]\nenabled = false\n");
+    let begun = clock::now();
+    let status = forwarder.run(&["status"]);
+    let taken_ms = (clock::now() - begun) / 1_000_000;
+    assert!(taken_ms < TAKEN_MS_MAX, "{taken_ms} ms");
+    assert_eq!(status.status.code(), Some(1), "{status:?}");
+    assert!(said(&status).contains("closes our connections at once"), "{}", said(&status));
+    assert!(!said(&status).contains("busy"), "{}", said(&status));
 }
 
 /// What only the control socket tells is not made up where there is none, as from another host.
@@ -70,17 +95,6 @@ fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
     let told = forwarder.output(&["status", "--transport", &address]);
     assert!(!told.contains("refused"), "{told}");
     assert!(forwarder.json(&["status"])["face_limit"]["faces_max"].as_u64() > Some(0));
-}
-
-/// How many faces a forwarder tells of on its control socket.
-fn faces(control: &Path) -> usize {
-    use std::io::{BufRead, BufReader, Write};
-    let mut stream = UnixStream::connect(control).unwrap();
-    stream.write_all(b"{\"method\":\"faces.limit\"}\n").unwrap();
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).unwrap();
-    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
-    usize::try_from(answer["result"]["faces"].as_u64().unwrap()).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Opening an endpoint.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use ndn_management::TopPrefix;
 use ndn_security::{DigestSigner, Signer};
@@ -108,6 +108,7 @@ impl Endpoint {
             shared,
             candidates,
             mtu: options.mtu,
+            has_received: AtomicBool::new(false),
             on_reconnect: Box::new(move || {
                 if let Some(common) = weak.upgrade() {
                     tokio::spawn(register_again(Self::of(common)));

@@ -1,8 +1,9 @@
 //! The connection's task: reads and dispatches, writes, reconnects.
 
-use std::borrow::Cow;
-use std::io::IoSlice;
+mod parts;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
+use self::parts::{cut_all, parts_of, write_parts};
 use crate::address::Candidates;
 use crate::framer::Framer;
 use crate::lp::{Incoming, Reassembler};
@@ -30,8 +32,6 @@ const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Durati
 const DATAGRAM_BUFFER_LEN: usize = 256 * 1024;
 /// Largest datagram.
 const DATAGRAM_LEN_MAX: usize = 65_536;
-/// Packets written with one call, if they do not lie one behind the other.
-const SLICES_MAX: usize = 64;
 /// Datagrams received or packets dispatched before the writer gets its turn.
 const BATCH_MAX: usize = 256;
 /// How long the other side of a session may take to hear of its end.
@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) candidates: Option<Candidates>,
     /// Datagrams are not longer than this.
     pub(crate) mtu: usize,
+    /// Something came by the connection that there is.
+    pub(crate) has_received: AtomicBool,
     /// Called after each reconnection.
     pub(crate) on_reconnect: Box<dyn Fn() + Send + Sync>,
 }
@@ -55,7 +57,9 @@ impl Connection {
     /// for good.
     pub(crate) async fn run(self, socket: Socket) {
         let mut next = Some(socket);
+        let mut pause = RECONNECT_PAUSE.0;
         while let Some(socket) = next.take() {
+            self.has_received.store(false, Ordering::Relaxed);
             let ended = self.serve(socket).await;
             self.shared.lock().output.set_connected(false);
             self.shared.announce_space();
@@ -63,7 +67,14 @@ impl Connection {
                 None => break,
                 Some(error) => tracing::info!(%error, "connection to the forwarder lost"),
             }
-            next = self.reconnect().await;
+            // One that was closed before anything came by it was no success.
+            if self.has_received.load(Ordering::Relaxed) {
+                pause = RECONNECT_PAUSE.0;
+                self.shared.turned_away.send_replace(0);
+            } else {
+                self.shared.turned_away.send_modify(|count| *count = count.saturating_add(1));
+            }
+            next = self.reconnect(&mut pause).await;
         }
         self.shared.set_state(ConnectionState::Closed);
         let routes = {
@@ -131,16 +142,17 @@ impl Connection {
         }
     }
 
-    async fn reconnect(&self) -> Option<Socket> {
+    /// Connects again after `pause`, which grows with each attempt.
+    async fn reconnect(&self, pause: &mut Duration) -> Option<Socket> {
         let candidates = self.candidates.as_ref()?;
         self.shared.set_state(ConnectionState::Reconnecting);
-        let mut pause = RECONNECT_PAUSE.0;
         loop {
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.0));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.shared.no_handles.notified() => return None,
             }
+            *pause = (*pause * 2).min(RECONNECT_PAUSE.1);
             match Socket::connect(candidates).await {
                 Ok((socket, address)) => {
                     tracing::info!(%address, "connected to the forwarder again");
@@ -155,7 +167,6 @@ impl Connection {
                 }
                 Err(error) => tracing::debug!(%error, "reconnecting"),
             }
-            pause = (pause * 2).min(RECONNECT_PAUSE.1);
         }
     }
 
@@ -276,6 +287,7 @@ impl Connection {
         frame: &Bytes,
         served: &mut Served,
     ) {
+        self.has_received.store(true, Ordering::Relaxed);
         match reassembler.handle(now, frame) {
             Ok(Some(incoming)) => self.dispatch_packet(&incoming, served),
             Ok(None) => {}
@@ -448,51 +460,4 @@ impl Served {
             handler.handle_batch_end();
         }
     }
-}
-
-/// Cuts packets that lie one behind the other into frames of at most `mtu` bytes.
-fn cut_all<'a>(bytes: &'a [u8], mtu: usize, sequence: &mut u64, frames: &mut Vec<Cow<'a, [u8]>>) {
-    let mut rest = bytes;
-    while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
-        let Some((frame, tail)) = rest.split_at_checked(length) else {
-            break;
-        };
-        rest = tail;
-        if frame.len() <= mtu {
-            frames.push(Cow::Borrowed(frame));
-            continue;
-        }
-        if let Err(error) = ndn_packet::lp::cut(frame, mtu, sequence, |piece| {
-            frames.push(Cow::Owned(piece.to_vec()))
-        }) {
-            tracing::debug!(%error, "a packet to be sent is malformed");
-        }
-    }
-}
-
-/// All that is to be written.
-fn parts_of(pieces: &[Piece]) -> Vec<&[u8]> {
-    pieces.iter().flat_map(Piece::parts).filter(|part| !part.is_empty()).collect()
-}
-
-/// Writes all parts, many with one call.
-async fn write_parts(
-    writer: &mut (impl AsyncWrite + Unpin),
-    parts: &[&[u8]],
-) -> std::io::Result<()> {
-    for some in parts.chunks(SLICES_MAX) {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        for (slice, part) in slices.iter_mut().zip(some) {
-            *slice = IoSlice::new(part);
-        }
-        let mut rest = &mut slices[..some.len()];
-        while !rest.is_empty() {
-            let written = writer.write_vectored(rest).await?;
-            if written == 0 {
-                return Err(std::io::ErrorKind::WriteZero.into());
-            }
-            IoSlice::advance_slices(&mut rest, written);
-        }
-    }
-    Ok(())
 }

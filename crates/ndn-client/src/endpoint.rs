@@ -77,6 +77,13 @@ impl Endpoint {
         self.shared().state.subscribe()
     }
 
+    /// How many connections in a row have ended before anything came by them, and its changes. A forwarder that has
+    /// as many faces as it may takes a connection and closes it at once, as does one that refuses us.
+    #[must_use]
+    pub fn turned_away(&self) -> watch::Receiver<u32> {
+        self.shared().turned_away.subscribe()
+    }
+
     /// Number of Interests that wait for an answer.
     #[must_use]
     pub fn pending_count(&self) -> usize {

@@ -126,6 +126,8 @@ pub(crate) struct Shared {
     pub(crate) no_handles: Notify,
     /// The last datagram was refused: nobody has that port.
     is_refused: AtomicBool,
+    /// How many connections in a row have ended before anything came by them.
+    pub(crate) turned_away: watch::Sender<u32>,
 }
 
 impl Shared {
@@ -139,6 +141,7 @@ impl Shared {
             handles: AtomicUsize::new(0),
             no_handles: Notify::new(),
             is_refused: AtomicBool::new(false),
+            turned_away: watch::Sender::new(0),
         })
     }
 

@@ -39,6 +39,7 @@ pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
 };
+pub use faces::OPERATOR_FACES_MAX;
 pub use overload::{OverloadOptions, ShedAction};
 pub use placement::{Arrangement, Place, PlacementError, Workers, plan_placement, plan_roles};
 pub use queue::WorkerGone;

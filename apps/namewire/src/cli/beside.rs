@@ -57,6 +57,18 @@ pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
     limit.is_reached().then_some(limit)
 }
 
+/// Asks a forwarder that has as many faces as it may to let the next connection of this process in all the same.
+///
+/// # Errors
+/// Why not, in words.
+pub(super) fn let_in(address: &ForwarderAddress) -> Result<(), String> {
+    let ForwarderAddress::Unix(path) = address else { return Err(String::new()) };
+    let client = ControlClient::connect(&path.with_extension("control.sock"));
+    let asked =
+        client.and_then(|mut client| client.call_within::<FaceLimit>(&Request::LetIn, PATIENCE));
+    asked.map(drop).map_err(|error| error.to_string())
+}
+
 /// What the memif listener does, if there is one.
 pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
     let status: MemifStatus = connect(endpoint)?.call(&Request::Memif).ok()?;

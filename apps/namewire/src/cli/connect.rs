@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_client::{
-    CommandError, ConnectFailure, ConnectionState, Endpoint, EndpointOptions, ExpressError,
-    ForwarderAddress, OpenError, RegisterError,
+    Candidates, CommandError, ConnectFailure, ConnectionState, Endpoint, EndpointOptions,
+    ExpressError, ForwarderAddress, OpenError, RegisterError,
 };
 use ndn_management::status;
 use ndn_packet::{Name, SignatureType};
 use ndn_security::Signer;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::beside;
 use super::failure::{Failure, Outcome};
@@ -32,6 +32,10 @@ static BY_DIGEST: OnceLock<bool> = OnceLock::new();
 const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anybody can: --identity NAME signs \
     it by a key of your key chain, and `namewire key list` shows which there are)";
 
+/// The forwarder has closed so many connections in a row before it said anything by them that it does not want us.
+static TURNED_AWAY: Notify = Notify::const_new();
+const TURNED_AWAY_MAX: u32 = 3;
+
 /// The state of the connection, if its end has to be waited for.
 static ENDING: OnceLock<watch::Receiver<ConnectionState>> = OnceLock::new();
 /// How long the program waits at its end at most until the listener of its session knows of it. A face would
@@ -39,7 +43,7 @@ static ENDING: OnceLock<watch::Receiver<ConnectionState>> = OnceLock::new();
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which forwarder to use.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(super) struct ConnectOptions {
     /// The forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
     /// https://host:port/ndn (WebTransport)
@@ -59,12 +63,38 @@ pub(super) struct ConnectOptions {
 impl ConnectOptions {
     /// Connects.
     pub(super) async fn open(&self) -> Outcome<Endpoint> {
-        let options = EndpointOptions::default();
-        let signer = match &self.identity {
-            Some(identity) => identity.signer()?,
-            None => options.command_signer,
+        self.open_with(self.signer()?).await
+    }
+
+    fn signer(&self) -> Outcome<Arc<dyn Signer>> {
+        match &self.identity {
+            Some(identity) => identity.signer(),
+            None => Ok(EndpointOptions::default().command_signer),
+        }
+    }
+
+    /// As [`Self::open`], for what shows and changes the forwarder itself. Where it has as many faces as it may, it lets
+    /// in who may use its control socket: else nobody could make room.
+    pub(super) async fn open_as_operator(&self) -> Outcome<Endpoint> {
+        self.open_as_operator_with(self.signer()?).await
+    }
+
+    /// As [`Self::open_as_operator`], with this signer.
+    pub(super) async fn open_as_operator_with(&self, signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
+        if let Some((address, limit)) = self.full_forwarder()? {
+            beside::let_in(&address).map_err(|_| no_room(&address, &limit))?;
+        }
+        self.connect(signer).await
+    }
+
+    /// The forwarder that would be connected to, if it has as many faces as it may, as far as it tells.
+    fn full_forwarder(&self) -> Outcome<Option<(ForwarderAddress, FaceLimit)>> {
+        let candidates = match &self.transport {
+            Some(address) => Candidates::given(address.clone()),
+            None => Candidates::from_environment().map_err(OpenError::Address)?,
         };
-        self.open_with(signer).await
+        let full = |address: ForwarderAddress| Some((address.clone(), beside::is_full(&address)?));
+        Ok(candidates.addresses.into_iter().find_map(full))
     }
 
     /// As [`Self::open`], for what programs of NFD did: they sign with the default identity.
@@ -74,6 +104,13 @@ impl ConnectOptions {
     }
 
     async fn open_with(&self, command_signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
+        match self.full_forwarder()? {
+            Some((address, limit)) => Err(no_room(&address, &limit)),
+            None => self.connect(command_signer).await,
+        }
+    }
+
+    async fn connect(&self, command_signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
         let signature = command_signer.signature_info().signature_type;
         BY_DIGEST.get_or_init(|| signature == SignatureType::DIGEST_SHA256);
         let options = EndpointOptions {
@@ -85,6 +122,12 @@ impl ConnectOptions {
         if matches!(endpoint.address(), Some(ForwarderAddress::WebTransport(_))) {
             let _ = ENDING.set(endpoint.state());
         }
+        let mut turned_away = endpoint.turned_away();
+        tokio::spawn(async move {
+            if turned_away.wait_for(|times| *times >= TURNED_AWAY_MAX).await.is_ok() {
+                TURNED_AWAY.notify_one();
+            }
+        });
         if let Some(address) = endpoint.address() {
             REACHED.get_or_init(|| address.clone());
         }
@@ -109,7 +152,14 @@ pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
 /// Runs a command that waits for the network, until it is done or interrupted.
 pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = runtime()?;
-    let outcome = runtime.block_on(or_interrupted(work));
+    let unless_turned_away = async {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            () = TURNED_AWAY.notified() => Err(turned_away()),
+        }
+    };
+    let outcome = runtime.block_on(or_interrupted(unless_turned_away));
     runtime.block_on(session_ended());
     // Looking a host name up cannot be interrupted; nobody waits for it.
     runtime.shutdown_background();
@@ -248,6 +298,25 @@ fn is_forbidden_digest(error: &CommandError) -> bool {
 fn why_silent(address: &ForwarderAddress) -> String {
     let full = beside::is_full(address).map(|limit| format!(" ({})", for_people(&limit)));
     full.unwrap_or_else(|| hint_of_silence(address).to_owned())
+}
+
+/// The forwarder takes connections and closes them at once.
+fn turned_away() -> Failure {
+    let Some(address) = REACHED.get() else {
+        return Failure::Failed("the forwarder closes our connections at once".to_owned());
+    };
+    match beside::is_full(address) {
+        Some(limit) => no_room(address, &limit),
+        None => Failure::Failed(format!(
+            "the forwarder at {address} closes our connections at once: has it as many faces as it may \
+             (`limits.faces` in its configuration; its owner sees with `namewire status`)?"
+        )),
+    }
+}
+
+/// A forwarder has no face for this program.
+fn no_room(address: &ForwarderAddress, limit: &FaceLimit) -> Failure {
+    Failure::Failed(format!("the forwarder at {address} has no face left: {}", for_people(limit)))
 }
 
 /// A forwarder that has no room, in words.

@@ -63,7 +63,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 async fn info(common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     show(&endpoint.management().cs_info().await?, common.json)
 }
 
@@ -78,7 +78,7 @@ async fn configure(
             "nothing to change: give --capacity, --admit or --serve".to_owned(),
         ));
     }
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let mut parameters = ControlParameters { capacity, ..ControlParameters::default() };
     Switch::apply(admit, cs_flag::ADMIT, &mut parameters);
     Switch::apply(serve, cs_flag::SERVE, &mut parameters);
@@ -115,7 +115,7 @@ fn as_before(before: &CsInfo) -> ControlParameters {
 
 /// Repeats the command while it says that more remains: forwarders erase in steps.
 async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let mut erased = 0;
     loop {
         let remaining = count.map(|count| count.saturating_sub(erased));

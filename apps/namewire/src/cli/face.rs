@@ -133,7 +133,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         None => run_list(&options.list),
         Some(Command::List(list)) => run_list(list),
         Some(Command::Show { face, common }) => block_on(async {
-            let endpoint = common.connect.open().await?;
+            let endpoint = common.connect.open_as_operator().await?;
             let face = find_face(&endpoint, face).await?;
             show(&face, &beside::links(&endpoint), common.json)
         }),
@@ -168,7 +168,7 @@ async fn create(
         ..ControlParameters::default()
     };
     settings.apply(&mut parameters);
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
     let face = response.parameters().ok().filter(|parameters| parameters.face_id.is_some());
     match (face, response.code) {
@@ -234,7 +234,7 @@ async fn update(
                 .to_owned(),
         ));
     }
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let face = find_face(&endpoint, argument).await?;
     parameters.face_id = Some(face.properties.face_id);
     let accepted = command(&endpoint, Verb::FaceUpdate, &parameters).await?;
@@ -243,7 +243,7 @@ async fn update(
 }
 
 async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     // Destroying a face that does not exist succeeds in the protocol; people mistype numbers.
     let (face_id, remote_uri) = match find_face(&endpoint, argument).await {
         Ok(face) => (face.properties.face_id, face.properties.remote_uri),

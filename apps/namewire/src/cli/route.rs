@@ -149,7 +149,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
     entries.retain(|entry| is_wanted(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -181,7 +181,7 @@ async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
 }
 
 async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let mut entries: Vec<FibEntry> = endpoint.management().dataset(&Dataset::FibList).await?;
     entries.retain(|entry| is_wanted(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -216,7 +216,7 @@ async fn add(
     parameters: ControlParameters,
     common: &CommonOptions,
 ) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let face_id = match nexthop {
         // rib/register accepts faces that do not exist; a person means one that does.
         FaceArgument::Id(_) => find_face(&endpoint, nexthop).await?.properties.face_id,
@@ -244,7 +244,7 @@ async fn remove(
     origin: u64,
     common: &CommonOptions,
 ) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let face_id = find_face(&endpoint, nexthop).await?.properties.face_id;
     let entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
     let is_meant = |route: &RouteRecord| route.face_id == face_id && route.origin == origin;

@@ -29,7 +29,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     block_on(async {
-        let endpoint = options.connect.open().await?;
+        let endpoint = options.connect.open_as_operator().await?;
         let status = endpoint.management().forwarder_status().await?;
         let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
         let channels: Vec<ChannelStatus> =

@@ -77,7 +77,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 async fn choices(common: &CommonOptions) -> Outcome<Vec<StrategyChoice>> {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let mut choices: Vec<StrategyChoice> =
         endpoint.management().dataset(&Dataset::StrategyChoiceList).await?;
     choices.sort_by(|a, b| a.name.cmp(&b.name));
@@ -137,7 +137,7 @@ async fn show(name: &Name, common: &CommonOptions) -> Outcome {
 }
 
 async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome {
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let parameters = ControlParameters {
         name: Some(prefix.clone()),
         strategy: Some(strategy.clone()),
@@ -170,7 +170,7 @@ async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
                 .to_owned(),
         ));
     }
-    let endpoint = common.connect.open().await?;
+    let endpoint = common.connect.open_as_operator().await?;
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
     command(&endpoint, Verb::StrategyUnset, &parameters).await?;

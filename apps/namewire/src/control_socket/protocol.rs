@@ -48,6 +48,10 @@ pub enum Request {
     /// How many faces there are, and may be: answered with [`FaceLimit`].
     #[serde(rename = "faces.limit")]
     FaceLimit,
+    /// Keep one of the faces for operators for the next Unix connection of the process that asks: answered with
+    /// [`FaceLimit`].
+    #[serde(rename = "faces.let_in")]
+    LetIn,
     /// What the WebTransport listener does: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,

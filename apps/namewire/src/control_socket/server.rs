@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +71,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn face_limit(&self) -> Result<FaceLimit, String>;
+
+    /// Lets the next Unix connection of a process in, even if there are as many faces as there may be.
+    ///
+    /// # Errors
+    /// Why not.
+    fn let_in(&self, process: u32) -> Result<FaceLimit, String>;
 
     /// What the memif listener does.
     ///
@@ -335,9 +342,25 @@ fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()
                 }
                 Err(reason) => respond(stream, &Response::Error(reason))?,
             }
+        } else if matches!(request, Request::LetIn) {
+            let process = ndn_sys::seqpacket::process_of_peer(stream.as_fd())?;
+            let elsewhere = || "the process that asks is of another PID namespace".to_owned();
+            respond(
+                stream,
+                &told(process.ok_or_else(elsewhere).and_then(|id| handler.let_in(id))),
+            )?;
         } else {
             respond(stream, &answer(&request, handler))?;
         }
+    }
+}
+
+/// The answer with this result.
+fn told<T: serde::Serialize>(result: Result<T, String>) -> Response {
+    match result.map(serde_json::to_value) {
+        Ok(Ok(value)) => Response::Result(value),
+        Ok(Err(error)) => Response::Error(error.to_string()),
+        Err(reason) => Response::Error(reason),
     }
 }
 
@@ -357,54 +380,28 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Err(reason) => return Response::Error(reason),
         },
         Request::Statistics => serde_json::to_value(handler.statistics()),
-        Request::Links { after } => match handler.links(*after) {
-            Ok(links) => serde_json::to_value(links),
-            Err(reason) => return Response::Error(reason),
-        },
-        Request::WaitingFaces => return waiting(handler, None),
+        Request::Links { after } => return told(handler.links(*after)),
+        Request::WaitingFaces => return told(handler.waiting_faces(None)),
         Request::WaitingFor { name } => match Name::from_uri(name) {
-            Ok(name) => return waiting(handler, Some(&name)),
+            Ok(name) => return told(handler.waiting_faces(Some(&name))),
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
-        Request::FaceLimit => match handler.face_limit() {
-            Ok(limit) => serde_json::to_value(limit),
-            Err(reason) => return Response::Error(reason),
-        },
-        Request::Memif => match handler.memif() {
-            Ok(status) => serde_json::to_value(status),
-            Err(reason) => return Response::Error(reason),
-        },
-        Request::WebTransport => match handler.webtransport() {
-            Ok(status) => serde_json::to_value(status),
-            Err(reason) => return Response::Error(reason),
-        },
-        Request::NdtList => return dispatch(handler, DispatchAction::List),
-        Request::NdtBalance => return dispatch(handler, DispatchAction::Balance),
+        Request::FaceLimit => return told(handler.face_limit()),
+        Request::Memif => return told(handler.memif()),
+        Request::WebTransport => return told(handler.webtransport()),
+        Request::NdtList => return told(handler.dispatch(DispatchAction::List)),
+        Request::NdtBalance => return told(handler.dispatch(DispatchAction::Balance)),
         Request::NdtSet { name, worker } => match Name::from_uri(name) {
-            Ok(name) => return dispatch(handler, DispatchAction::Set { name, worker: *worker }),
+            Ok(name) => {
+                return told(handler.dispatch(DispatchAction::Set { name, worker: *worker }));
+            }
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
-        Request::CaptureStart { .. } | Request::TraceLatency { .. } => {
+        Request::CaptureStart { .. } | Request::TraceLatency { .. } | Request::LetIn => {
             return Response::Error("this is no simple request".to_owned());
         }
     };
     result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
-}
-
-fn waiting(handler: &dyn Handler, name: Option<&Name>) -> Response {
-    match handler.waiting_faces(name).map(serde_json::to_value) {
-        Ok(Ok(value)) => Response::Result(value),
-        Ok(Err(error)) => Response::Error(error.to_string()),
-        Err(reason) => Response::Error(reason),
-    }
-}
-
-fn dispatch(handler: &dyn Handler, action: DispatchAction) -> Response {
-    match handler.dispatch(action).map(serde_json::to_value) {
-        Ok(Ok(value)) => Response::Result(value),
-        Ok(Err(error)) => Response::Error(error.to_string()),
-        Err(reason) => Response::Error(reason),
-    }
 }
 
 fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {

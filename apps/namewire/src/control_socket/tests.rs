@@ -50,6 +50,10 @@ impl Handler for Recorder {
         Ok(FaceLimit { faces: 7, faces_max: 8, refused: 9 })
     }
 
+    fn let_in(&self, process: u32) -> Result<FaceLimit, String> {
+        Ok(FaceLimit { faces: process.into(), ..FaceLimit::default() })
+    }
+
     fn memif(&self) -> Result<MemifStatus, String> {
         Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
     }

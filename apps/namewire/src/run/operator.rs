@@ -69,6 +69,8 @@ pub(super) enum OperatorRequest {
     WebTransport(SyncSender<WebTransportStatus>),
     /// How many faces there are.
     FaceLimit(SyncSender<FaceLimit>),
+    /// Let a process in, and tell how many faces there are, and may be.
+    LetIn(u32, SyncSender<FaceLimit>),
     /// What the memif listener does.
     Memif(SyncSender<MemifStatus>),
     /// Faces that are being made, of all names or of one.
@@ -239,6 +241,10 @@ impl Handler for Operator {
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
         self.ask(OperatorRequest::FaceLimit)
+    }
+
+    fn let_in(&self, process: u32) -> Result<FaceLimit, String> {
+        self.ask(|answer| OperatorRequest::LetIn(process, answer))
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {

@@ -158,6 +158,25 @@ async fn a_lost_connection_is_set_up_again_and_prefixes_are_registered_again() {
     assert_eq!(accepted.load(Ordering::Relaxed), 3);
 }
 
+/// A forwarder that has no face left closes connections at once. It is not asked twenty times a second.
+#[tokio::test]
+async fn who_is_turned_away_again_and_again_asks_less_often() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("full.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let options = EndpointOptions {
+        address: Some(ForwarderAddress::Unix(path)),
+        ..EndpointOptions::default()
+    };
+    let begun = tokio::time::Instant::now();
+    let endpoint = Endpoint::connect(options).await.unwrap();
+    let mut turned_away = endpoint.turned_away();
+    turned_away.wait_for(|times| *times >= 6).await.unwrap();
+    // At least half of 50, 100, 200, 400 and 800 ms.
+    assert!(begun.elapsed() >= Duration::from_millis(770), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn no_forwarder_is_explained() {
     let directory = tempfile::tempdir().unwrap();

@@ -182,7 +182,11 @@ impl Worker {
             self.events.send(Event::FaceExists { ticket, face_id });
             return;
         }
-        let Some(index) = self.numbers.allocate(face_id) else {
+        let allocated = match matches!(transport, NewTransport::Operator(_)) {
+            true => self.numbers.allocate_for_operator(face_id),
+            false => self.numbers.allocate(face_id),
+        };
+        let Some(index) = allocated else {
             let reason = "there are as many faces as there may be";
             if let NewTransport::Memif(end) = &transport {
                 end.turn_away(reason);
@@ -198,7 +202,7 @@ impl Worker {
             return;
         }
         let added = match (transport, channel) {
-            (NewTransport::Stream(stream), _) => {
+            (NewTransport::Stream(stream) | NewTransport::Operator(stream), _) => {
                 self.faces.add_stream(now, index, stream, &options)
             }
             (NewTransport::WebSocket(stream), _) => {

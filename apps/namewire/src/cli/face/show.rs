@@ -20,7 +20,7 @@ type Links = BTreeMap<u64, LinkCounters>;
 /// Lists faces.
 pub(super) fn run_list(options: &ListOptions) -> Outcome {
     block_on(async {
-        let endpoint = options.common.connect.open().await?;
+        let endpoint = options.common.connect.open_as_operator().await?;
         let dataset = match &options.scheme {
             None => Dataset::FaceList,
             Some(scheme) => Dataset::FaceQuery(FaceQueryFilter {

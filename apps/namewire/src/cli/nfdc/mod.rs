@@ -25,7 +25,7 @@ use clap::Args;
 use ndn_client::{CommandError, Endpoint, EndpointOptions};
 use ndn_management::{ControlParameters, ControlResponse, Verb};
 
-use super::connect::block_on;
+use super::connect::{ConnectOptions, block_on};
 use super::failure::Failure;
 use super::key_chain::usual_signer;
 use grammar::Parsed;
@@ -184,12 +184,12 @@ fn with_session(
 ) -> Result<(), Exit> {
     let mut result = Ok(());
     let outcome = block_on(async {
-        let mut options = EndpointOptions::default();
-        if is_signed {
+        let signer = match is_signed {
             // As nfdc does.
-            options.command_signer = usual_signer()?;
-        }
-        let endpoint = Endpoint::connect(options).await?;
+            true => usual_signer()?,
+            false => EndpointOptions::default().command_signer,
+        };
+        let endpoint = ConnectOptions::default().open_as_operator_with(signer).await?;
         result = work(&Session { endpoint }).await;
         Ok(())
     });

@@ -9,9 +9,11 @@ use ndn_face::FaceUri;
 use ndn_forwarding::FaceScope;
 use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
 use ndn_sys::poll::Interest;
+use ndn_sys::seqpacket::process_of_peer;
 use ndn_sys::stream::{self, AcceptError};
 use tracing::{debug, error, info, warn};
 
+use super::let_in::of_operator;
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::control_socket::FaceLimit;
 use crate::run::addresses::{self, NoAddress, words};
@@ -35,7 +37,13 @@ impl Control {
         for _ in 0..ACCEPTS_PER_ROUND {
             match listener.socket.accept() {
                 Ok(accepted) => {
-                    if self.faces.len() >= self.config.limits.faces {
+                    let is_full = self.faces.len() >= self.config.limits.faces;
+                    let is_let_in = is_full
+                        && matches!(listener.local, LocalEnd::Unix(_))
+                        && process_of_peer(accepted.stream.as_fd()).is_ok_and(|id| {
+                            id.is_some_and(|id| self.let_in.take(now.monotonic_ns, id))
+                        });
+                    if is_full && !is_let_in {
                         self.full.connection_refused(now, self.config.limits.faces);
                         continue;
                     }
@@ -67,6 +75,7 @@ impl Control {
                         scope,
                         &self.config,
                     );
+                    let face = if is_let_in { of_operator(face) } else { face };
                     self.dataplane.send(Command::AddFace(Box::new(face)));
                 }
                 Err(AcceptError::WouldBlock) => break,

@@ -21,6 +21,7 @@ mod connections;
 mod datagram_paths;
 mod ethernet;
 mod events;
+mod let_in;
 mod management;
 mod memif;
 mod operator;
@@ -175,6 +176,7 @@ pub(super) struct Control {
     refused_peers: Refusals,
     /// Those that come while there are as many faces as there may be.
     full: FullHouse,
+    let_in: let_in::LetIn,
     balance: BalanceSchedule,
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
@@ -246,6 +248,7 @@ impl Control {
             strangers: Strangers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             full: FullHouse::default(),
+            let_in: let_in::LetIn::default(),
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),
