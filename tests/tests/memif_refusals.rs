@@ -172,6 +172,7 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
     let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start();
     let transport = format!("memif://{}", path.display());
     let too_high = format!("{transport}/4294967296");
+    let no_number = format!("{transport}/abc");
     let stream = format!("memif://{}", forwarder.socket().display());
     let nobody = format!("memif://{}", directory.path().join("nobody.sock").display());
     let too_long = "x".repeat(25);
@@ -179,6 +180,7 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
         for (transport, secret, code, told) in [
             (&transport, too_long.as_str(), 2, "NDN_CLIENT_MEMIF_SECRET: a secret has at most 24"),
             (&too_high, "", 2, "4294967296 is no number of an interface"),
+            (&no_number, "", 2, "abc is no number of an interface"),
             (&stream, "", 2, "a socket of another kind"),
             (&nobody, "", 3, "no forwarder can be reached"),
         ] {
@@ -199,6 +201,11 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
     let output = attach(&forwarder, &seventh, "", &["face", "list"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("Interface 8 has a client: without a number"));
+    // Nor has a forwarder use for a face to itself.
+    let face = |uri: &str| forwarder.run(&["face", "create", uri]);
+    assert!(said(&face(&no_number)).contains("there has to be the number of an interface"));
+    let refused = face(&format!("{transport}/9"));
+    assert!(said(&refused).contains("this forwarder listens there itself"), "{refused:?}");
     let log = forwarder.process.stderr();
     assert!(log.contains("memif clients of these interfaces need a secret"), "{log}");
     forwarder.assert_healthy();

@@ -357,9 +357,10 @@ fn neighbours_are_told_apart_by_their_links() {
     let late = wait_until("a face on the other", || create(&link, &uri("%late0")).ok());
     assert_eq!((&late["remote_uri"], &late["what"]), (&uri("%late0").into(), &"created".into()));
     assert_ne!(late["face_id"], near["face_id"]);
-    for wrong in ["", "%nosuch"] {
+    for (wrong, why) in [("", "write its interface"), ("%nosuch", "no network interface nosuch")] {
         let said = create(&link, &uri(wrong)).unwrap_err();
-        assert!(said.contains("400") && said.contains("Non-canonical remote URI"), "{said}");
+        assert!(said.contains("400") && said.contains("Non-canonical remote URI: "), "{said}");
+        assert!(said.contains(why), "{said}");
     }
 
     let server = link.command("far", &["ping-server", "/link"]);

@@ -11,6 +11,10 @@ const MULTICAST_PORT: u16 = 56363;
 const WEBTRANSPORT_PORT: u16 = 6367;
 const WEBTRANSPORT_PATH: &str = "/ndn";
 
+/// Said of the address of a host on a link that is not named.
+pub const ZONE_IS_MISSING: &str =
+    "the address is on a link: write its interface, as in [fe80::1%eth0]";
+
 /// A parsed face URI: `scheme://host:port/path`. Parsing checks the form only; whether the parts
 /// make sense for the scheme is what [`FaceUri::is_canonical`] tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +135,8 @@ impl FaceUri {
         Self { host: format!("{address}%{zone}"), ..self.clone() }
     }
 
-    /// Whether the address is that of a host on a link which the URI does not name.
+    /// Whether the address is that of a host on a link which the URI does not name: [`ZONE_IS_MISSING`] says what
+    /// to do.
     #[must_use]
     pub fn lacks_zone(&self) -> bool {
         self.zone().is_none() && self.ip_address().is_some_and(is_link_local)
@@ -227,7 +232,10 @@ impl FaceUri {
             "dev" if !matches!(self.path.as_str(), "" | "/") => self.fail("a path is not allowed"),
             "dev" => Ok(Self { path: String::new(), ..self.clone() }),
             "udp4+dev" | "udp6+dev" | "memif" if self.is_canonical() => Ok(self.clone()),
-            "memif" => self.fail("the path of a socket and the number of an interface are needed"),
+            "memif" => self.fail(
+                "behind the path of the socket there has to be the number of an interface, from 0 to 4294967295 \
+                 and without leading zeros, as in memif:///run/nfd/memif.sock/0",
+            ),
             "udp4+dev" | "udp6+dev" => self.fail("interface name and port are needed, no path"),
             _ => self.fail(
                 "the scheme is none of udp, udp4, udp6, tcp, tcp4, tcp6, https, ether, memif and dev",

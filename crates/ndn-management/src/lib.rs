@@ -63,7 +63,7 @@ pub use dataset::{
     RibEntry, RouteRecord, StrategyChoice, decode_dataset,
 };
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
-pub use face_uri::{FaceUri, FaceUriError};
+pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use fib::{Fib, FibFull};
 pub use notification::{Notification, NotificationStream};
 pub use parameters::ControlParameters;

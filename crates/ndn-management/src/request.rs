@@ -4,7 +4,7 @@ use ndn_packet::Name;
 
 use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, TopPrefix, Verb};
-use crate::face_uri::FaceUri;
+use crate::face_uri::{FaceUri, ZONE_IS_MISSING};
 use crate::response::{ControlResponse, status};
 use crate::types::{
     FACE_ID_INTERNAL, FaceDriver, FacePersistency, cs_flag, face_flag, route_origin,
@@ -314,10 +314,13 @@ impl Request {
             let uri = FaceUri::parse(text)
                 .map_err(|_| ControlResponse::new(status::BAD_REQUEST, "Malformed command"))?;
             if uri.is_canonical() {
-                Ok(uri)
-            } else {
-                Err(ControlResponse::new(status::BAD_REQUEST, not_canonical))
+                return Ok(uri);
             }
+            let text = match uri.lacks_zone() {
+                true => format!("{not_canonical}: {ZONE_IS_MISSING}"),
+                false => not_canonical.to_owned(),
+            };
+            Err(ControlResponse::new(status::BAD_REQUEST, text))
         };
         let remote =
             parse(parameters.uri.as_deref().unwrap_or_default(), "Non-canonical remote URI")?;

@@ -31,6 +31,9 @@ pub(super) struct Options {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List faces (what `namewire face` alone does)
+    ///
+    /// With --json, faces that are being made or made again are there, too: their `state` is `waiting`, their
+    /// `face_id` null until they have one.
     List(ListOptions),
     /// Show one face with all its counters
     Show {
@@ -156,6 +159,12 @@ async fn create(
     common: &CommonOptions,
 ) -> Outcome {
     let canonical = canonical(uri).await?;
+    if canonical.scheme() == "ether" && local.is_none() {
+        return Err(Failure::Usage(format!(
+            "{canonical} needs the network interface that leads there: `namewire face create {canonical} dev://eth1` \
+             (`namewire interfaces` shows which there are)"
+        )));
+    }
     let local = match local {
         Some(local) => Some(local.canonize().map_err(|error| Failure::Usage(error.to_string()))?),
         None => None,

@@ -113,6 +113,13 @@ impl Config {
         found.map_or_else(Secret::default, |one| one.secret)
     }
 
+    /// Whether it is an interface of this forwarder's own listener.
+    #[must_use]
+    pub fn is_own_memif(&self, interface: &Address) -> bool {
+        let own = || resolved(&self.listeners.memif_path());
+        self.listeners.memif.enabled && resolved(&interface.socket) == own()
+    }
+
     /// Which clients of the listener have to say a secret.
     #[must_use]
     pub fn memif_secrecy(&self) -> MemifSecrecy {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use ndn_face::FaceUri;
+use ndn_management::ZONE_IS_MISSING;
 use ndn_sys::interface;
 use ndn_sys::udp::{UdpRoute, is_shortage, udp_route};
 
@@ -14,7 +15,7 @@ pub(super) enum NoAddress {
     #[error("Unsupported protocol")]
     OtherKind,
     /// The link is not named.
-    #[error("the address is on a link: write its interface, as in [fe80::1%eth0]")]
+    #[error("{ZONE_IS_MISSING}")]
     NoZone,
     /// There is no such link now.
     #[error("there is no network interface {0}")]

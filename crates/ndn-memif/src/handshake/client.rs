@@ -81,16 +81,26 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
         let reason = "it is a socket of another kind; that of memif has a place of its own";
         return io::Error::new(io::ErrorKind::InvalidInput, reason);
     }
+    let is_socket = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()))
+    };
     let last = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_like_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
-    if error.kind() != io::ErrorKind::NotADirectory || !is_like_number {
+    let is_behind_socket = is_like_number || path.parent().is_some_and(is_socket);
+    if error.kind() != io::ErrorKind::NotADirectory || !is_behind_socket {
         return error;
     }
-    let reason = format!(
-        "{last} is no number of an interface: those are from 0 to {}, written without leading zeros",
-        u32::MAX
-    );
+    let reason = not_an_interface(last);
     io::Error::new(io::ErrorKind::InvalidInput, reason)
+}
+
+/// Why what stands behind the path of a socket names none of its interfaces.
+fn not_an_interface(last: &str) -> String {
+    let most = u32::MAX;
+    format!(
+        "{last} is no number of an interface: those are from 0 to {most}, written without leading zeros"
+    )
 }
 
 impl ClientHandshake {
@@ -262,5 +272,8 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&stream).unwrap();
         let error = ClientHandshake::connect(&stream, ClientOptions::default()).unwrap_err();
         assert!(error.to_string().contains("socket of another kind"), "{error}");
+        let behind = stream.join("abc");
+        let error = ClientHandshake::connect(&behind, ClientOptions::default()).unwrap_err();
+        assert!(error.to_string().starts_with("abc is no number of an interface"), "{error}");
     }
 }

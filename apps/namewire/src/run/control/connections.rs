@@ -264,9 +264,9 @@ impl Control {
         let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
         let (code, text) = match why {
             NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
-            // NFD's words.
+            // NFD's words come first.
             NoAddress::NoZone | NoAddress::NoInterface(_) if is_command => {
-                (status::BAD_REQUEST, "Non-canonical remote URI".to_owned())
+                (status::BAD_REQUEST, format!("Non-canonical remote URI: {why}"))
             }
             NoAddress::NoZone | NoAddress::NoInterface(_) => (status::BAD_REQUEST, why.to_string()),
         };

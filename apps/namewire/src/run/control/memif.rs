@@ -293,6 +293,10 @@ impl Control {
             let ticket = wanted.ticket;
             return self.handle_event(now, ndn_dataplane::Event::FaceExists { ticket, face_id });
         }
+        if self.config.is_own_memif(&address) {
+            let reason = "this forwarder listens there itself";
+            return self.memif_server_failed(now, &address, wanted, reason);
+        }
         if !self.connecting.begin(&FaceUri::Memif(address.clone()), wanted) {
             return;
         }

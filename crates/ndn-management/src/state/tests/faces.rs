@@ -154,6 +154,11 @@ fn what_cannot_be_created() {
         (create("udp4://192.0.2.1"), 400, "Non-canonical remote URI"),
         (create("udp4://example.net:6363"), 400, "Non-canonical remote URI"),
         (create("unix:///tmp/socket"), 400, "Non-canonical remote URI"),
+        (
+            create("udp6://[fe80::1]:6363"),
+            400,
+            "Non-canonical remote URI: the address is on a link: write its interface, as in [fe80::1%eth0]",
+        ),
         (local("udp4://192.0.2.9:6363", "x"), 400, "Malformed command"),
         (local("udp4://192.0.2.9:6363", "udp://192.0.2.2:6363"), 400, "Non-canonical local URI"),
         (
