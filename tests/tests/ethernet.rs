@@ -72,6 +72,9 @@ fn four_hosts_on_a_bridge() {
         let link = &bridge.face(1, &station(2))["link"];
         (link["out_acknowledged"].as_u64() >= Some(11)).then_some(())
     });
+    let status = bridge.run(1, &["status"]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("eth0 by packet, 2 faces"), "{status}");
     bridge.succeed(3, &["face", "create", &station(2), "dev://eth0"]);
     bridge.succeed(3, &["route", "add", "/station", &station(2)]);
     bridge.ping_often(3, "/station");

@@ -146,7 +146,11 @@ fn stations(bridge: &Bridge) -> Process {
         &format!("'{}' interfaces eth0 --json", namewire_tests::program().display()),
     );
     let told: Vec<Value> = serde_json::from_str(&text).unwrap();
-    assert!(told[0]["af_xdp"]["program"].is_u64(), "{text}");
+    let of_interface = &told[0]["af_xdp"];
+    assert!(of_interface["program"].is_u64(), "{text}");
+    assert_eq!(of_interface["program_name"], "namewire_xdp", "{text}");
+    assert_eq!(of_interface["process"]["name"], "namewire", "{text}");
+    assert_eq!(told[0]["pick"], "af_xdp", "{text}");
     create(1, "packet");
     assert!(!has_program(bridge, 3));
     bridge.ping_often(3, "/station");

@@ -197,7 +197,7 @@ fn queues_of_an_interface_are_dealt_over_workers() {
     }
     wait_until("the program", || has_program(&bridge).then_some(()));
     let log = std::fs::read_to_string(bridge.path("forwarder.err")).unwrap();
-    assert!(log.contains("queues=[1, 1]"), "{log}");
+    assert!(log.contains("queues_of_workers=[1, 1]"), "{log}");
     let server = bridge.ping_server(1, "/q");
     settle(&bridge);
     peers(&bridge);

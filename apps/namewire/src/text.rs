@@ -31,6 +31,15 @@ pub(crate) fn without_numbers(reason: &str) -> String {
     words
 }
 
+/// The URI by which programs reach what listens at a local face URI: of WebTransport that of its page, as
+/// `--transport` takes it.
+pub(crate) fn transport_uri(local: &str) -> String {
+    match local.strip_prefix("quic://") {
+        Some(address) => format!("https://{address}{}", ndn_webtransport::PATH),
+        None => local.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -48,6 +57,14 @@ mod tests {
         for as_it_is in ["", "no number (here)", "two (a) (b)"] {
             assert_eq!(without_numbers(as_it_is), as_it_is);
         }
+    }
+
+    #[test]
+    fn programs_are_told_uris_that_they_take() {
+        let uri = transport_uri("quic://127.0.0.1:6367");
+        assert_eq!(uri, "https://127.0.0.1:6367/ndn");
+        assert_eq!(uri.parse::<ndn_client::ForwarderAddress>().unwrap().to_string(), uri);
+        assert_eq!(transport_uri("udp4://0.0.0.0:6363"), "udp4://0.0.0.0:6363");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ndn_sys::device::Device;
 use ndn_sys::interface;
 use ndn_sys::netlink::{self, Link, XdpSupport};
 use ndn_sys::packet;
-use ndn_sys::xdp;
+use ndn_sys::xdp::{self, XdpHolder};
 use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
@@ -60,6 +60,8 @@ struct Found {
     /// None if the kernel does not tell.
     xdp: Option<XdpSupport>,
     master: Option<String>,
+    /// Whose the XDP program is that is attached to it, if one is.
+    holder: Option<XdpHolder>,
     facts: Facts,
 }
 
@@ -103,14 +105,16 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     if let Some(master) = &found.master {
         return none(format!("it is a part of {master}, which receives its frames"));
     }
+    let holder = link.xdp_program.zip(found.holder.as_ref());
+    if let Some((program, holder)) = holder.filter(|(_, holder)| holder.is_own()) {
+        let why = holder_for_people(program, holder);
+        return Choice { usable: usable.clone(), pick: Some(Driver::AfXdp), why };
+    }
     let with = |pick: Driver, why: &str| Choice {
         usable: usable.clone(),
         pick: Some(pick),
-        why: match link.xdp_program {
-            // Whose it is, the kernel tells root only, and by number.
-            Some(program) => format!(
-                "XDP program {program} is attached to it: a forwarder has it by AF_XDP, or it is of another program"
-            ),
+        why: match holder {
+            Some((program, holder)) => holder_for_people(program, holder),
             None => why.to_owned(),
         },
     };
@@ -140,6 +144,25 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     }
 }
 
+/// Whose a program is that is attached to an interface.
+fn holder_for_people(program: u32, holder: &XdpHolder) -> String {
+    let process = holder.process.as_ref();
+    let process = process.map(|(process, name)| format!("process {process} ({name})"));
+    let name = holder.program.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+    match (holder.is_own(), process) {
+        (true, Some(process)) => format!("a forwarder has it by AF_XDP: {process}"),
+        (true, None) => "a forwarder has it by AF_XDP".to_owned(),
+        (false, Some(process)) => {
+            format!("XDP program {program}{name} is attached to it, of {process}")
+        }
+        (false, None) if name.is_empty() => format!(
+            "XDP program {program} is attached to it: a forwarder has it by AF_XDP, or it is of another program \
+             (root is told which)"
+        ),
+        (false, None) => format!("XDP program {program}{name} is attached to it"),
+    }
+}
+
 fn look(root: &Path) -> Outcome<Vec<Found>> {
     let failed = |what: &str, error: &std::io::Error| Failure::Failed(format!("{what}: {error}"));
     let links =
@@ -159,6 +182,7 @@ fn look(root: &Path) -> Outcome<Vec<Found>> {
         master: link.master.map(|index| {
             name_of(index).map_or_else(|| format!("interface {index}"), |one| one.name.clone())
         }),
+        holder: link.xdp_program.map(XdpHolder::of),
         link: link.clone(),
     });
     Ok(found.collect())
@@ -254,7 +278,8 @@ fn xdp_text(found: &Found) -> &'static str {
 }
 
 fn json_of(found: &Found, choice: &Choice, refused: Refused<'_>) -> Value {
-    let Found { link, device, has_address, master, xdp, facts: _ } = found;
+    let Found { link, device, has_address, master, xdp, holder, facts: _ } = found;
+    let process = holder.as_ref().and_then(|holder| holder.process.as_ref());
     let (receive_queues, transmit_queues) = queues_of(found);
     json!({
         "name": link.name,
@@ -279,6 +304,8 @@ fn json_of(found: &Found, choice: &Choice, refused: Refused<'_>) -> Value {
             "usable": choice.usable.contains(&Driver::AfXdp),
             "refused": refused.xdp,
             "program": link.xdp_program,
+            "program_name": holder.as_ref().and_then(|holder| holder.program.as_ref()),
+            "process": process.map(|(process, name)| json!({ "id": process, "name": name })),
             "workers_max": workers_max(found),
         },
         "drivers": choice.usable.iter().map(|driver| driver.name()).collect::<Vec<_>>(),
@@ -315,6 +342,7 @@ mod tests {
             has_address: true,
             xdp: Some(XdpSupport { native: true, ..XdpSupport::default() }),
             master: None,
+            holder: None,
             facts: Facts { xdp: None, has_address: true, has_vlans: false, is_taken: false },
         }
     }
@@ -366,12 +394,36 @@ mod tests {
         assert_eq!(copying.pick, Some(Driver::AfPacket));
         let mut taken = found;
         (taken.facts.is_taken, taken.link.xdp_program) = (true, Some(7));
+        taken.holder = Some(XdpHolder::default());
         let choice = choose(&taken, Refused::default());
         assert_eq!(choice.usable, [Driver::AfPacket]);
         assert!(choice.why.contains("program 7 is attached"), "{}", choice.why);
         let value = json_of(&taken, &choice, Refused::default());
         assert_eq!(value["af_xdp"]["program"], json!(7));
         assert_eq!(value["af_xdp"]["usable"], json!(false));
+    }
+
+    #[test]
+    fn whose_an_xdp_program_is_is_told_as_far_as_it_can_be_known() {
+        let taken = |program: Option<&str>, process: Option<&str>| {
+            let mut found = ethernet();
+            (found.facts.is_taken, found.link.xdp_program) = (true, Some(7));
+            let process = process.map(|name| (42, name.to_owned()));
+            found.holder = Some(XdpHolder { program: program.map(str::to_owned), process });
+            let choice = choose(&found, Refused::default());
+            let value = json_of(&found, &choice, Refused::default());
+            (choice.pick, choice.why, value["af_xdp"]["process"].clone())
+        };
+        let (pick, why, process) = taken(Some("namewire_xdp"), Some("namewire"));
+        assert_eq!((pick, process), (Some(Driver::AfXdp), json!({ "id": 42, "name": "namewire" })));
+        assert!(why.contains("process 42 (namewire)"), "{why}");
+        let (pick, why, _) = taken(Some("namewire_xdp"), None);
+        assert_eq!((pick, why.as_str()), (Some(Driver::AfXdp), "a forwarder has it by AF_XDP"));
+        let (pick, why, _) = taken(Some("firewall"), Some("guard"));
+        assert_eq!(pick, Some(Driver::AfPacket));
+        assert!(why.contains("7 (firewall)") && why.contains("42 (guard)"), "{why}");
+        let (_, why, process) = taken(Some("firewall"), None);
+        assert!(why.contains("7 (firewall)") && process.is_null(), "{why}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::control_socket::{
     ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, Request, Statistics,
     WaitingFace, WorkerStatistics,
 };
+use crate::text::transport_uri;
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]
@@ -40,6 +41,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         let found = Found {
             status,
             down: down(&faces, &links),
+            ethernet: ethernet(&faces, &links),
             faces,
             channels,
             cs,
@@ -71,6 +73,31 @@ struct Found {
     limit: Option<FaceLimit>,
     /// Faces that stay and are down.
     down: Vec<DownFace>,
+    /// Network interfaces with Ethernet faces, by their names.
+    ethernet: BTreeMap<String, Ethernet>,
+}
+
+/// A network interface with Ethernet faces.
+#[derive(Debug, Default, PartialEq, Eq, serde::Serialize)]
+struct Ethernet {
+    /// How their frames travel, if the forwarder tells.
+    driver: Option<String>,
+    faces: u64,
+}
+
+fn ethernet(
+    faces: &[FaceStatus],
+    links: &BTreeMap<u64, LinkCounters>,
+) -> BTreeMap<String, Ethernet> {
+    let mut interfaces: BTreeMap<String, Ethernet> = BTreeMap::new();
+    for FaceStatus { properties, .. } in faces {
+        let Some(interface) = properties.local_uri.strip_prefix("dev://") else { continue };
+        let found = interfaces.entry(interface.to_owned()).or_default();
+        found.faces += 1;
+        let link = links.get(&properties.face_id);
+        found.driver = found.driver.take().or_else(|| link?.driver.clone());
+    }
+    interfaces
 }
 
 /// A face that stays and is down.
@@ -149,8 +176,19 @@ fn per_call(frames: u64, calls: u64) -> f64 {
 
 impl Found {
     fn print(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, limit, down } =
-            self;
+        let Self {
+            status,
+            faces,
+            channels,
+            cs,
+            workers,
+            discarded,
+            waiting,
+            memif,
+            limit,
+            down,
+            ethernet,
+        } = self;
         let counters = &status.counters;
         let uptime_ms = status.current_timestamp_ms.saturating_sub(status.start_timestamp_ms);
         let pair = |received: u64, sent: u64| {
@@ -217,14 +255,30 @@ impl Found {
             fields.push(("being made", face.remote_uri.clone()));
         }
         for channel in channels {
-            fields.push(("listens on", channel.local_uri.clone()));
+            fields.push(("listens on", transport_uri(&channel.local_uri)));
+        }
+        for (interface, Ethernet { driver, faces }) in ethernet {
+            let driver = driver.as_ref().map_or_else(String::new, |driver| format!(" by {driver}"));
+            let faces = output::counted(*faces, "face");
+            fields.push(("Ethernet", format!("{interface}{driver}, {faces}")));
         }
         Ok(output::print_fields(&fields)?)
     }
 
     fn print_json(&self) -> Outcome {
-        let Self { status, faces, channels, cs, workers, discarded, waiting, memif, limit, down } =
-            self;
+        let Self {
+            status,
+            faces,
+            channels,
+            cs,
+            workers,
+            discarded,
+            waiting,
+            memif,
+            limit,
+            down,
+            ethernet,
+        } = self;
         let counters = &status.counters;
         Ok(output::print_json(&json!({
             "version": status.version,
@@ -251,6 +305,7 @@ impl Found {
             "workers": workers,
             "discarded_by_faces": discarded,
             "waiting_faces": waiting,
+            "ethernet": ethernet,
             "memif": memif,
             "face_limit": limit,
             "down_faces": down.iter().map(|DownFace { face_id, remote_uri, down }| json!({

@@ -33,7 +33,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         output::print_line("the forwarder does not listen for WebTransport")?;
     }
     for address in &status.addresses {
-        output::print_line(&format!("listening on {address}"))?;
+        output::print_line(&format!("listening on https://{address}{}", ndn_webtransport::PATH))?;
     }
     let kind = if status.self_signed { "self-signed" } else { "from file" };
     for hash in &status.certificate_hashes {

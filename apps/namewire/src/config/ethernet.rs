@@ -119,6 +119,22 @@ impl Ethernet {
             && matches(&self.udp_interfaces, &[], interface)
     }
 
+    /// On which interfaces, in words.
+    #[must_use]
+    pub fn where_it_is(&self) -> String {
+        let list = |rules: &[InterfaceRule]| {
+            rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let mut words = match self.interfaces.contains(&InterfaceRule::Any) {
+            true => "all interfaces".to_owned(),
+            false => list(&self.interfaces),
+        };
+        if !self.except.is_empty() {
+            words += &format!(" except {}", list(&self.except));
+        }
+        words
+    }
+
     /// The first name in `udp_interfaces` that `interfaces` and `except` leave out for certain: whether patterns, hardware
     /// addresses and networks find something is not known before there are interfaces.
     pub(super) fn udp_left_out(&self) -> Option<&str> {
@@ -282,6 +298,17 @@ mod tests {
         assert_eq!(left_out(&["eth0", "192.0.2.0/24"], &[], &["eth1"]), None);
         assert_eq!(left_out(&["*"], &["02:00:00:00:00:01"], &["eth1"]), None);
         assert_eq!(left_out(&["eth0"], &[], &["eth*", "*"]), None);
+    }
+
+    #[test]
+    fn where_it_is_is_told_in_words() {
+        let rules = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
+        let told = |interfaces: &[&str], except: &[&str]| {
+            let (interfaces, except) = (rules(interfaces), rules(except));
+            Ethernet { interfaces, except, ..Ethernet::default() }.where_it_is()
+        };
+        assert_eq!(told(&["*"], &[]), "all interfaces");
+        assert_eq!(told(&["eth1", "en*"], &["eth0", "wl*"]), "eth1, en* except eth0, wl*");
     }
 
     #[test]

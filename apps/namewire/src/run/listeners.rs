@@ -15,6 +15,7 @@ use super::directory::{self, Access, OwnFile};
 use super::websocket::Admission;
 use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
+use crate::text::transport_uri;
 
 /// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
 const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
@@ -225,7 +226,10 @@ impl Listeners {
         let config = &config.listeners;
         let mut text = String::new();
         for line in self.local_uris() {
-            let _ = writeln!(text, "listening on {line}");
+            let _ = writeln!(text, "listening on {}", transport_uri(&line));
+        }
+        if config.ethernet.enabled {
+            let _ = writeln!(text, "listening on Ethernet, on {}", config.ethernet.where_it_is());
         }
         if text.is_empty() {
             text.push_str("listening on nothing: every listener is switched off\n");

@@ -10,6 +10,8 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const PROGRAM_LOAD: libc::c_int = 5;
+const PROGRAM_BY_NUMBER: libc::c_int = 13;
+const INFORMATION: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 /// A map by hash, one of AF_XDP sockets, a program for frames as they come, and where that is attached.
 const TYPE_HASH: u32 = 1;
@@ -21,6 +23,9 @@ const HAS_FRAGMENTS: u32 = 1 << 5;
 /// Who runs the program (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
 const BY_KERNEL: u32 = 1 << 1;
 const BY_DRIVER: u32 = 1 << 2;
+
+/// What the kernel calls our programs.
+pub(super) const OWN_NAME: &[u8] = b"namewire_xdp";
 
 /// Who runs an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +76,27 @@ struct ProgramLoad {
 }
 
 #[repr(C)]
+struct ProgramNumber {
+    number: u32,
+    next: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct Information {
+    descriptor: u32,
+    length: u32,
+    place: u64,
+}
+
+/// What the kernel tells of a program (`bpf_prog_info`), as far as its name.
+#[repr(C)]
+struct ProgramInformation {
+    before: [u64; 8],
+    name: [u8; 16],
+}
+
+#[repr(C)]
 struct LinkCreate {
     program: u32,
     interface: u32,
@@ -79,6 +105,8 @@ struct LinkCreate {
 }
 
 const _: () = assert!(size_of::<MapCreate>() == 44 && size_of::<MapUpdate>() == 32);
+const _: () = assert!(size_of::<ProgramNumber>() == 12 && size_of::<Information>() == 16);
+const _: () = assert!(size_of::<ProgramInformation>() == 80);
 const _: () = assert!(size_of::<ProgramLoad>() == 72 && size_of::<LinkCreate>() == 16);
 
 /// A map from queues of a network device to AF_XDP sockets.
@@ -185,7 +213,7 @@ pub(super) fn load(instructions: &[Instruction], has_fragments: bool) -> io::Res
         log: 0,
         kernel_version: 0,
         flags: if has_fragments { HAS_FRAGMENTS } else { 0 },
-        name: cut(*b"namewire_xdp\0\0\0\0"),
+        name: own_name(),
         interface: 0,
         attach_type: ATTACH_XDP,
     };
@@ -207,6 +235,30 @@ pub(super) fn attach(
     let attributes = LinkCreate { program, interface, attach_type: ATTACH_XDP, flags };
     // SAFETY: the attributes are those of the command and hold no pointers.
     Ok(descriptor(unsafe { bpf(LINK_CREATE, &attributes)? }))
+}
+
+/// The name of the program with this number; root learns that, or who has CAP_SYS_ADMIN.
+pub(super) fn name_of(program: u32) -> io::Result<String> {
+    let attributes = ProgramNumber { number: program, next: 0, flags: 0 };
+    // SAFETY: the attributes are those of the command and hold no pointers.
+    let program = descriptor(unsafe { bpf(PROGRAM_BY_NUMBER, &attributes)? });
+    // Zeros: lengths of parts that are not asked for.
+    let mut told = ProgramInformation { before: [0; 8], name: [0; 16] };
+    let attributes = Information {
+        descriptor: number(program.as_fd()),
+        length: u32::try_from(size_of::<ProgramInformation>()).unwrap_or(0),
+        place: (&raw mut told).expose_provenance() as u64,
+    };
+    // SAFETY: the kernel writes at most the length that is told, to a live structure that has it.
+    unsafe { bpf(INFORMATION, &attributes)? };
+    let name = told.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+fn own_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..OWN_NAME.len()].copy_from_slice(OWN_NAME);
+    name
 }
 
 /// A name with a zero byte at its end.

@@ -20,6 +20,7 @@
 mod addresses;
 mod bpf;
 mod error;
+mod holder;
 mod open;
 mod port;
 mod program;
@@ -32,5 +33,6 @@ pub use crate::mapping::PageKind;
 pub use addresses::XdpAddresses;
 pub use bpf::XdpMode;
 pub use error::{XdpError, XdpStep};
+pub use holder::XdpHolder;
 pub use open::{QUEUES_MAX, XdpOptions, XdpSetup, XdpUdp, may_use};
 pub use port::{XdpPort, XdpRefusal, XdpTransmitted};

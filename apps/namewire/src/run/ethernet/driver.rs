@@ -175,7 +175,7 @@ impl Request<'_> {
             zero_copy,
             multi_buffer,
             payload_max,
-            ?queues,
+            queues_of_workers = ?queues,
             ?pages,
             takes_udp,
             "AF_XDP"
