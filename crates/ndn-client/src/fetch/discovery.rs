@@ -117,7 +117,8 @@ impl FoundObject {
 
     /// Takes note of the final segment that a segment tells in its FinalBlockId, unless it is known.
     pub fn note_final_segment(&mut self, segment: &ReceivedData) {
-        let told = segment.data().final_block_id().and_then(|last| last.as_segment_or_marked());
+        let last = segment.data().final_block_id();
+        let told = last.and_then(|last| self.convention.segment_of(&last));
         self.final_segment = self.final_segment.or(told);
     }
 
@@ -254,16 +255,10 @@ fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
         let last = Component::from_tlv(&component).ok()?;
         found.final_segment = last.as_segment_or_marked();
         if found.final_segment.is_some() {
-            found.convention = convention_of_segment(&last).unwrap_or_default();
+            found.convention = Convention::of_segment(&last).unwrap_or_default();
         }
     }
     Some(found)
-}
-
-/// The convention by which a component is a segment number.
-fn convention_of_segment(component: &Component<'_>) -> Option<Convention> {
-    let conventions = [Convention::Typed, Convention::Marked];
-    conventions.into_iter().find(|convention| convention.segment_of(component).is_some())
 }
 
 /// Whether a version and a segment number, in this order, are all that follows the object's name.
@@ -297,12 +292,12 @@ async fn by_prefix(
     if !is_of_object(found, name.len()) {
         return Err(unanswered(name, options, Duration::ZERO));
     }
-    let convention = found.last().and_then(|last| convention_of_segment(&last));
+    let convention = found.last().and_then(|last| Convention::of_segment(&last));
     let segmented = convention.filter(|_| found.len() > name.len());
     let prefix = if segmented.is_some() { found.parent() } else { found }.to_name();
     let mut object = FoundObject::of_name(prefix);
     object.convention = segmented.unwrap_or(object.convention);
-    object.final_segment = data.final_block_id().and_then(|last| last.as_segment_or_marked());
+    object.note_final_segment(&received);
     object.whole = segmented.is_none();
     object.data = Some(received.clone());
     Ok(object)

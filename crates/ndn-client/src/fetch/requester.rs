@@ -132,7 +132,8 @@ impl Requester {
             self.state.handle_refused(segment, Refused::Content, failure);
             return None;
         }
-        let final_segment = data.final_block_id().and_then(|last| last.as_segment_or_marked());
+        let last = data.final_block_id();
+        let final_segment = last.and_then(|last| self.convention.segment_of(&last));
         let mark = received.congestion_mark();
         let outcome = self.state.handle_data(now, segment, final_segment, mark);
         (outcome == DataOutcome::New).then_some((segment, received))

@@ -44,6 +44,8 @@ struct Habits {
     metadata: bool,
     /// Metadata tell the last segment.
     final_block_id: bool,
+    /// What segments tell as the last one, if it is not that.
+    told_last: Option<(Convention, u64)>,
     freshness_ms: u64,
 }
 
@@ -52,6 +54,7 @@ const OLD: Habits = Habits {
     segments: Convention::Marked,
     metadata: false,
     final_block_id: false,
+    told_last: None,
     freshness_ms: 1000,
 };
 
@@ -94,7 +97,10 @@ fn serve(habits: Habits) -> impl Fn(Request) + Send + Sync + 'static {
             (0..=LAST).find(|&segment| segment_name(segment).as_ref() == asked)
         };
         let Some(segment) = segment else { return };
-        let (name, last) = (segment_name(segment), segment_name(LAST));
+        let (name, mut last) = (segment_name(segment), segment_name(LAST));
+        if let Some((convention, number)) = habits.told_last {
+            convention.push_segment(&mut last, number);
+        }
         let content = content_of(segment);
         let data = DataBuilder::new(name.as_ref())
             .freshness_ms(habits.freshness_ms)
@@ -162,6 +168,32 @@ async fn the_convention_of_the_segments_counts_not_that_of_the_version() {
         assert_eq!(found.convention(), Convention::Typed, "{start}");
         let stream = consumer.fetch_found(found, 0, &options);
         assert!(stream.collect(usize::MAX).await.unwrap() == whole(), "{start}");
+    }
+}
+
+/// A FinalBlockId of another convention than the segments is no number of a segment.
+#[tokio::test(start_paused = true)]
+async fn the_last_segment_is_told_by_the_convention_of_the_segments() {
+    for (segments, other) in
+        [(Convention::Typed, Convention::Marked), (Convention::Marked, Convention::Typed)]
+    {
+        let habits = Habits { segments, metadata: true, final_block_id: true, ..OLD };
+        let habits = Habits { told_last: Some((other, 5)), ..habits };
+        let (_forwarder, consumer, _producer) = pair(habits).await;
+        for discovery in [Discovery::Metadata, Discovery::Prefix] {
+            let options = FetchOptions { discovery, ..FetchOptions::default() };
+            let mut found = consumer.find(&name("/old"), &options).await.unwrap();
+            assert_eq!(found.convention(), segments);
+            let first = consumer.fetch_segment(&found, 0, &options).await.unwrap();
+            found.note_final_segment(&first);
+            if discovery == Discovery::Prefix {
+                assert_eq!(found.final_segment(), None, "{segments:?}");
+                continue;
+            }
+            assert_eq!(found.final_segment(), Some(LAST), "{segments:?}");
+            let stream = consumer.fetch_found(found, 0, &options);
+            assert!(stream.collect(usize::MAX).await.unwrap() == whole(), "{segments:?}");
+        }
     }
 }
 

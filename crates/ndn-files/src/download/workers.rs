@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use ndn_client::ReceivedData;
 use ndn_client::fetch::{ReceivedSegment, Verification};
+use ndn_packet::Convention;
 use ndn_security::VerifyError;
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::sync::mpsc::UnboundedSender;
@@ -281,7 +282,9 @@ fn content_of(job: &Job, segment: u64, received: &ReceivedData) -> Result<Conten
     let data = received.data();
     let content = data.content_range().map(|range| received.wire().slice(range));
     let content = content.unwrap_or_default();
-    let last = data.final_block_id().and_then(|last| last.as_segment_or_marked());
+    let convention = data.name().last().and_then(|own| Convention::of_segment(&own));
+    let last = data.final_block_id().zip(convention);
+    let last = last.and_then(|(last, convention)| convention.segment_of(&last));
     let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
     if length > job.segment_len
         || (length < job.segment_len && last.is_some_and(|last| last != segment))

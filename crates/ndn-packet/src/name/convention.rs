@@ -40,6 +40,12 @@ impl Convention {
         }
     }
 
+    /// The convention by which a component is a segment number, if it is one.
+    #[must_use]
+    pub fn of_segment(component: &Component<'_>) -> Option<Self> {
+        [Self::Typed, Self::Marked].into_iter().find(|one| one.segment_of(component).is_some())
+    }
+
     /// Appends a segment number to a name.
     ///
     /// # Panics
@@ -128,6 +134,7 @@ mod tests {
                 assert_eq!(convention.segment_of(&segment), Some(number), "{name}");
                 assert_eq!(other.version_of(&version), None, "{name}");
                 assert_eq!(other.segment_of(&segment), None, "{name}");
+                assert_eq!(Convention::of_segment(&segment), Some(convention), "{name}");
                 assert_eq!(convention.version_of(&segment), None, "{name}");
                 assert_eq!(convention.segment_of(&version), None, "{name}");
                 assert_eq!(version.as_version_or_marked(), Some(number), "{name}");
