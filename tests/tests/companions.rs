@@ -317,7 +317,8 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     kill_process(pid, Signal::HUP).unwrap();
     wait_until("a new log", || {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
-        text.contains("the configuration was read again").then_some(())
+        assert!(!text.contains("the configuration was read again"), "there is none");
+        text.contains("there is no configuration file to read again").then_some(())
     });
     let again = run(&start);
     assert_eq!(again.status.code(), Some(1), "{again:?}");

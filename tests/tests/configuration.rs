@@ -45,6 +45,38 @@ fn what_run_refuses_check_refuses_too() {
 }
 
 #[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("namewire.toml");
+    let text = "forwarder.cpus = [4000]\n\
+                overload = { mark_after = \"20ms\", shed_after = \"10ms\" }\n\
+                listeners.websocket = { enabled = true, port = 6363 }\n\
+                control.path = \"/nonexistent/deep/control.sock\"\n\
+                management.localhop_rib = \"/nonexistent/rules\"\n\
+                [[static_routes]]\nprefix = \"/a\"\n";
+    std::fs::write(&file, text).unwrap();
+    let checked = run(&["config", "check", file.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(2), "{checked:?}");
+    let told = String::from_utf8(checked.stderr).unwrap();
+    let lines: Vec<_> = told.lines().collect();
+    let expected = [
+        (1, "processor 4000"),
+        (2, "below mark_after"),
+        (3, "the same TCP port"),
+        (4, "/nonexistent/deep"),
+        (5, "/nonexistent/rules"),
+        (6, "`static_routes.face` is missing"),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{told}");
+    for (line, (number, reason)) in lines.iter().zip(expected) {
+        assert!(
+            line.contains(&format!("namewire.toml:{number}:")) && line.contains(reason),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn what_the_machine_does_not_have_is_told_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();

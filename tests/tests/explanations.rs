@@ -85,6 +85,30 @@ fn a_forwarder_that_closes_connections_at_once_is_not_waited_for() {
     assert!(!said(&status).contains("busy"), "{}", said(&status));
 }
 
+#[test]
+fn an_ethernet_face_without_an_interface_is_told_with_an_example() {
+    let forwarder = Settings::new().start();
+    let output = forwarder.run(&["face", "create", "ether://[08:00:27:01:02:03]"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let example = "namewire face create ether://[08:00:27:01:02:03] dev://eth1";
+    assert!(said(&output).contains(example), "{}", said(&output));
+}
+
+/// However short the content is: the next one may be longer.
+#[test]
+fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("short");
+    std::fs::write(&file, "short").unwrap();
+    let file = file.to_str().unwrap();
+    for size in ["0", "9000"] {
+        let output = run_to_end(at_home(home.path(), &["put", "/a", file, "--segment-size", size]));
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let told = format!("--segment-size {size}: a segment");
+        assert!(said(&output).contains(&told), "{}", said(&output));
+    }
+}
+
 /// What only the control socket tells is not made up where there is none, as from another host.
 #[test]
 fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
@@ -110,10 +134,13 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
         let before = std::fs::metadata(&closed).unwrap().permissions();
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
-        let refused = run_to_end(as_nobody(at_home(home.path(), &["key", "list"])));
-        assert!(!refused.status.success(), "{refused:?}");
-        let said = said(&refused);
-        assert!(said.contains("no rights") && said.contains("pib.db"), "{closed:?}: {said}");
+        for arguments in [&["key", "list"][..], &["key", "gen", "/of/mine"]] {
+            let refused = run_to_end(as_nobody(at_home(home.path(), arguments)));
+            assert!(!refused.status.success(), "{refused:?}");
+            let said = said(&refused);
+            assert!(said.contains("no rights") && said.contains("pib.db"), "{closed:?}: {said}");
+            assert!(!said.contains("unable to open"), "{said}");
+        }
         std::fs::set_permissions(&closed, before).unwrap();
     }
 }

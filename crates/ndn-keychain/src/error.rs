@@ -38,7 +38,7 @@ pub enum KeyChainError {
     #[error("{}: there is no key chain yet", .0.display())]
     NoKeyChain(PathBuf),
     /// The database, or a directory on the way to it, is closed to us.
-    #[error("{}: the key chain cannot be read: no rights for the file, or for a directory on the way to it", .0.display())]
+    #[error("{}: the key chain cannot be opened: no rights for the file, or for a directory on the way to it", .0.display())]
     NoRights(PathBuf),
     /// Another program holds the database.
     #[error("{}: the key chain is locked by another program", .0.display())]
@@ -121,6 +121,7 @@ impl KeyChainError {
             match source.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
                 Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
+                Some(ErrorCode::CannotOpen) => Self::NoRights(path),
                 _ => Self::Database { path, source },
             }
         }

@@ -7,8 +7,8 @@ use clap::Subcommand;
 
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::config::{self, Config, ConfigError, Contradiction, nfd_conf};
-use crate::run::{Plan, placement};
+use crate::config::{self, Config, ConfigError, Contradiction, Remark, nfd_conf};
+use crate::run::{Plan, interfaces_missing, placement};
 
 /// Check a configuration file, or print the documented sample
 #[derive(Subcommand, Debug)]
@@ -35,9 +35,10 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
-            let (config, source) = load(file)?;
-            plan(&config, &source)?;
-            let found = match warn(&config, &source) {
+            let (config, source) = check(file)?;
+            let mut remarks = config.remarks();
+            remarks.extend(interfaces_missing(&config));
+            let found = match tell(remarks, &source) {
                 0 => "no problems".to_owned(),
                 warnings => format!("usable, with {}", output::counted(warnings, "warning")),
             };
@@ -50,6 +51,25 @@ pub(super) fn run(command: &Command) -> Outcome {
         Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
     }
     Ok(())
+}
+
+/// Reads a configuration file and asks what it comes to here. What is wrong with the file does not keep what is wrong
+/// with this machine from being told.
+fn check(file: &Path) -> Outcome<(Config, Source)> {
+    let (config, error) =
+        config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)))?;
+    let faults = Plan::new(&config).err().unwrap_or_default();
+    let Some(error) = error else {
+        let source = Source::File(file.to_owned());
+        return match faults.is_empty() {
+            true => Ok((config, source)),
+            false => Err(Failure::Usage(source.describe_all(&faults))),
+        };
+    };
+    // Those of the file by itself were told with its lines.
+    let of_file = config.faults();
+    let more: Vec<_> = faults.into_iter().filter(|fault| !of_file.contains(fault)).collect();
+    Err(Failure::Usage(describe(&error.with(&more))))
 }
 
 /// Nothing is written unless all went well. An empty file, which a shell has made by then, is no
@@ -99,6 +119,12 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// As [`Self::describe`], of several, each in a line of its own.
+    pub(super) fn describe_all(&self, faults: &[Contradiction]) -> String {
+        let told: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
+        lines(&told)
+    }
+
     /// What is wrong, with the place if it is known.
     pub(super) fn describe(&self, fault: &Contradiction) -> String {
         match self {
@@ -110,9 +136,9 @@ impl Source {
 }
 
 /// Tells on standard error what may be meant otherwise, with its line; says how much that is.
-pub(super) fn warn(config: &Config, source: &Source) -> u64 {
+pub(super) fn tell(remarks: Vec<Remark>, source: &Source) -> u64 {
     let mut count = 0;
-    for remark in config.remarks() {
+    for remark in remarks {
         let told = match source {
             Source::File(path) => config::locate_remark(path, &remark).to_string(),
             Source::Defaults | Source::NfdConf(..) => remark.reason,
@@ -125,7 +151,12 @@ pub(super) fn warn(config: &Config, source: &Source) -> u64 {
 
 /// What a configuration comes to on this machine.
 pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Plan> {
-    Plan::new(config).map_err(|fault| Failure::Usage(source.describe(&fault)))
+    Plan::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
+}
+
+/// Each line says which program speaks; the first says so anyway.
+pub(super) fn lines(told: &[String]) -> String {
+    told.join("\nnamewire: ")
 }
 
 /// Reads a configuration file; what is wrong with it is shown with the lines of the file.

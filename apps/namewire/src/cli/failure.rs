@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::text::without_numbers;
+
 /// What holds for all commands, as shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \
     A bare number counts milliseconds.\n\n\
@@ -65,7 +67,7 @@ impl fmt::Display for Failure {
             | Self::Unreachable(text)
             | Self::NoAnswer(text)
             | Self::Unverified(text)
-            | Self::Failed(text) => formatter.write_str(text),
+            | Self::Failed(text) => formatter.write_str(&without_numbers(text)),
             Self::Interrupted => formatter.write_str("interrupted"),
             Self::OutputClosed => formatter.write_str("the output was closed"),
         }
@@ -98,6 +100,25 @@ impl From<io::Error> for Failure {
             Self::OutputClosed
         } else {
             Self::Failed(format!("standard output: {error}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_no_numbers() {
+        let error = io::Error::from(rustix::io::Errno::ACCESS);
+        assert!(error.to_string().contains("os error"), "{error}");
+        for failure in [
+            Failure::file("/a", &error),
+            Failure::Usage(format!("/a: {error}")),
+            Failure::Unreachable(format!("/a: {error}")),
+            Failure::from(anyhow::Error::from(error).context("/a")),
+        ] {
+            assert_eq!(failure.to_string(), "/a: Permission denied");
         }
     }
 }

@@ -49,3 +49,21 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+
+    use super::*;
+    use crate::config::{LOG_LIBRARIES, LOG_MODULES};
+
+    #[test]
+    fn the_help_has_all_modules() {
+        let help = Options::augment_args(clap::Command::new("log")).render_long_help().to_string();
+        let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let words: Vec<_> = help.split(is_other).collect();
+        for module in LOG_MODULES.iter().chain(&LOG_LIBRARIES) {
+            assert!(words.contains(module), "{module}");
+        }
+    }
+}

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use crate::text::without_numbers;
+
 /// Columns are not made narrower than this to fit a terminal.
 const COLUMN_MIN: usize = 12;
 
 /// Writes a line for people to standard error. Where that cannot be written, nobody reads it.
 pub(super) fn note(text: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", without_numbers(&text.to_string()));
 }
 
 /// Why packets were dropped, for people: programs read the name that counters have.

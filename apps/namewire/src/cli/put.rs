@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
-use ndn_packet::Name;
+use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
 use super::connect::{
@@ -59,10 +59,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
-    if options.segment_size == 0 {
-        return Err(Failure::Usage(
-            "--segment-size 0: a segment holds at least one byte".to_owned(),
-        ));
+    if !(1..=MAX_PACKET_SIZE).contains(&options.segment_size) {
+        // However short the content is: it is not known yet how long that of the next version will be.
+        return Err(Failure::Usage(format!(
+            "--segment-size {}: a segment holds at least one byte, and is part of a packet of at most {MAX_PACKET_SIZE}",
+            options.segment_size
+        )));
     }
     let content = content(&options.file)?;
     let size = content.len();

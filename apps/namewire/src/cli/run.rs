@@ -10,7 +10,7 @@ use super::config::Source;
 use super::failure::{Failure, Outcome};
 use crate::config::{Config, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module};
 use crate::logging::LogFile;
-use crate::run::Plan;
+use crate::run::{ConfigSource, Plan};
 
 /// Run the forwarder
 ///
@@ -85,14 +85,16 @@ pub(super) fn run(options: &Options) -> Outcome {
     let (config, source) = configuration(options)?;
     let plan = options.plan(&config, &source)?;
     let again = options.clone();
-    let source = move || {
+    let has_file = options.config.is_some() || options.nfd_conf.is_some();
+    let read = move || {
         let (config, source) = configuration(&again).map_err(|failure| failure.to_string())?;
         // Its files are read by whoever uses the settings; what is wrong with them has a place here.
-        crate::run::check_access(&config).map_err(|fault| source.describe(&fault))?;
+        crate::run::check_access(&config).map_err(|faults| source.describe_all(&faults))?;
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;
-    crate::run::run(&config, plan, Box::new(source), log_file).map_err(Failure::from)
+    let source = ConfigSource { read: Box::new(read), has_file };
+    crate::run::run(&config, plan, source, log_file).map_err(Failure::from)
 }
 
 fn open_log(path: &Path) -> Outcome<LogFile> {
@@ -102,12 +104,16 @@ fn open_log(path: &Path) -> Outcome<LogFile> {
 impl Options {
     /// What a configuration comes to on this machine; what cannot be is told with the option or the line.
     fn plan(&self, config: &Config, source: &Source) -> Outcome<Plan> {
-        Plan::new(config).map_err(|fault| {
-            Failure::Usage(match self.option_of(&fault) {
-                Some(option) => format!("{option}: {fault}"),
-                None => source.describe(&fault),
-            })
-        })
+        Plan::new(config).map_err(|faults| self.refuse(&faults, source))
+    }
+
+    /// What cannot be, each with the option or the line.
+    fn refuse(&self, faults: &[Contradiction], source: &Source) -> Failure {
+        let told = faults.iter().map(|fault| match self.option_of(fault) {
+            Some(option) => format!("{option}: {fault}"),
+            None => source.describe(fault),
+        });
+        Failure::Usage(super::config::lines(&told.collect::<Vec<_>>()))
     }
 
     /// The option by which a setting that is at fault was given, if it was.
@@ -115,6 +121,7 @@ impl Options {
         let given = [
             ("--socket", "listeners.unix.path", self.socket.is_some()),
             ("--control", "control.path", self.control.is_some()),
+            ("--cs-capacity", "tables.cs.capacity_packets", self.cs_capacity.is_some()),
             ("--cpu", "forwarder.cpus", self.cpu.is_some()),
             ("--workers", "forwarder.workers", self.workers.is_some()),
             ("--user", "privileges.user", self.user.is_some()),
@@ -207,8 +214,11 @@ fn configuration(options: &Options) -> Outcome<(Config, Source)> {
         apply_log(&mut config, directive)
             .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
     }
-    config.check().map_err(|fault| Failure::Usage(fault.reason))?;
-    super::config::warn(&config, &source);
+    let faults = config.faults();
+    if !faults.is_empty() {
+        return Err(options.refuse(&faults, &source));
+    }
+    super::config::tell(config.remarks(), &source);
     Ok((config, source))
 }
 
@@ -288,6 +298,11 @@ mod tests {
         let (config, source) = configuration(&options).unwrap();
         let told = options.plan(&config, &source).unwrap_err().to_string();
         assert!(told.starts_with("--cpu: ") && told.contains("processor 4000"), "{told}");
+        let Err(failure) = configured(&["--cs-capacity", "99999999999"]) else {
+            panic!("it is too large")
+        };
+        let told = failure.to_string();
+        assert!(told.starts_with("--cs-capacity: tables.cs.capacity_packets: "), "{told}");
     }
 
     #[test]

@@ -55,46 +55,78 @@ impl std::fmt::Display for Contradiction {
 
 impl Config {
     /// Checks what neither the types nor the reader of single settings can: bounds of settings that
-    /// the command line changed, and settings that exclude each other.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check(&self) -> Result<(), Contradiction> {
+    /// the command line changed, and settings that exclude each other. Returns all that is wrong.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Contradiction> {
+        let checks = [
+            self.check_capacity(),
+            self.check_listeners(),
+            check_overload(&self.overload),
+            check_ports(&self.listeners),
+            check_ethernet(&self.listeners.ethernet),
+            self.check_udp_interfaces(),
+            self.check_socket_paths(),
+            self.check_strategies(),
+            self.check_privileges(),
+            self.check_propagation(),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn check_capacity(&self) -> Result<(), Contradiction> {
+        const KEY: &str = "tables.cs.capacity_packets";
         let capacity = self.tables.cs.capacity_packets;
-        if capacity > TABLE_ENTRIES_MAX {
-            let reason = format!(
-                "a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
-            );
-            return Contradiction::of(&["tables.cs.capacity_packets"], reason);
+        if capacity <= TABLE_ENTRIES_MAX {
+            return Ok(());
         }
-        if !self.listeners.any() {
-            let reason = "every listener is turned off: nobody could use the forwarder";
-            return Contradiction::of(&["listeners"], reason);
+        let reason = format!(
+            "{KEY}: a Content Store of {capacity} packets is too large: at most {TABLE_ENTRIES_MAX}"
+        );
+        Contradiction::of(&[KEY], reason)
+    }
+
+    fn check_listeners(&self) -> Result<(), Contradiction> {
+        if self.listeners.any() {
+            return Ok(());
         }
-        check_overload(&self.overload)?;
-        check_ports(&self.listeners)?;
-        check_ethernet(&self.listeners.ethernet)?;
-        self.check_udp_interfaces()?;
-        self.check_socket_paths()?;
-        self.check_strategies()?;
-        if self.privileges.user.is_none() && self.privileges.group.is_some() {
-            let reason = "privileges.group: without `user`, root would stay root; name both";
-            return Contradiction::of(&["privileges.group"], reason);
+        let reason = "every listener is turned off: nobody could use the forwarder";
+        Contradiction::of(&["listeners"], reason)
+    }
+
+    fn check_privileges(&self) -> Result<(), Contradiction> {
+        if self.privileges.user.is_some() || self.privileges.group.is_none() {
+            return Ok(());
         }
+        let reason = "privileges.group: without `user`, root would stay root; name both";
+        Contradiction::of(&["privileges.group"], reason)
+    }
+
+    fn check_propagation(&self) -> Result<(), Contradiction> {
         let propagates = self.management.propagate.enabled;
-        if propagates && self.management.access.localhop_rib != TrustRules::Nobody {
-            let reason = "management.propagate: with `localhop_rib` the forwarder would register \
-                          prefixes with itself; leave one of the two out";
-            let keys = ["management.propagate.enabled", "management.localhop_rib"];
-            return Contradiction::of(&keys, reason);
+        if !propagates || self.management.access.localhop_rib == TrustRules::Nobody {
+            return Ok(());
         }
-        Ok(())
+        let reason = "management.propagate: with `localhop_rib` the forwarder would register \
+                      prefixes with itself; leave one of the two out";
+        let keys = ["management.propagate.enabled", "management.localhop_rib"];
+        Contradiction::of(&keys, reason)
     }
 
     /// What of it may be meant otherwise.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
-        self.unused_memif_secrets().collect()
+        self.unused_memif_secrets().chain(self.unused_udp_interfaces()).collect()
+    }
+
+    /// UDP by AF_XDP where nothing is done by AF_XDP.
+    fn unused_udp_interfaces(&self) -> Option<Remark> {
+        let ethernet = &self.listeners.ethernet;
+        if ethernet.enabled || ethernet.udp_interfaces.is_empty() {
+            return None;
+        }
+        let key = "listeners.ethernet.udp_interfaces".to_owned();
+        let reason = format!("{key}: it has no effect, as [listeners.ethernet] is not enabled");
+        Some(Remark { key, reason })
     }
 
     /// There is room for all choices, and for an instance of each strategy.
@@ -284,6 +316,17 @@ mod tests {
 
     fn refused(text: &str) -> String {
         parse("test", text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn udp_interfaces_of_a_listener_that_is_off_are_told() {
+        let told = |text: &str| parse("test", text).expect(text).remarks();
+        let remarks = told("listeners.ethernet.udp_interfaces = [\"eth0\"]");
+        assert_eq!(remarks.len(), 1, "{remarks:?}");
+        assert_eq!(remarks[0].key, "listeners.ethernet.udp_interfaces");
+        assert!(
+            told("listeners.ethernet = { enabled = true, udp_interfaces = [\"eth0\"] }").is_empty()
+        );
     }
 
     #[test]

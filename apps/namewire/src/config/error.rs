@@ -63,6 +63,19 @@ impl ConfigError {
         }
     }
 
+    /// And what is wrong with settings of the file elsewhere.
+    #[must_use]
+    pub fn with(mut self, faults: &[Contradiction]) -> Self {
+        self.problems.extend(faults.iter().map(|fault| Problem {
+            span: super::place::find_first(&self.text, &fault.keys).unwrap_or(0..0),
+            beside: Vec::new(),
+            message: fault.reason.clone(),
+            help: None,
+        }));
+        self.problems.sort_by_key(|problem| problem.span.start);
+        self
+    }
+
     pub(super) fn empty(origin: &str) -> Self {
         let message = format!(
             "{FILE_IS_EMPTY} (where every setting is to have its default, a line of comment says so)"

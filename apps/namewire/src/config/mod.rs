@@ -57,6 +57,18 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// # Errors
 /// The file cannot be read, is too large, is not TOML, or has unknown keys or bad values.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    match load_leniently(path)? {
+        (config, None) => Ok(config),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// As [`load`], but where it is TOML, what can be made of it comes beside what is wrong with it: settings that cannot
+/// be read have their defaults.
+///
+/// # Errors
+/// The file cannot be read, is too large or is not TOML.
+pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), ConfigError> {
     let origin = path.display().to_string();
     let length =
         std::fs::metadata(path).map_err(|error| ConfigError::unreadable(&origin, &error))?.len();
@@ -68,12 +80,12 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     if text.is_empty() && path.is_file() {
         return Err(ConfigError::empty(&origin));
     }
-    let mut config = parse(&origin, &text).map_err(|error| match is_nfd_conf(&text) {
-        true => ConfigError::of_nfd(&origin),
-        false => error,
+    let rejected = |problems| ConfigError::rejected(&origin, &text, problems);
+    let (mut config, problems) = schema::read_leniently(&text).map_err(|problems| {
+        if is_nfd_conf(&text) { ConfigError::of_nfd(&origin) } else { rejected(problems) }
     })?;
     config.management.access.resolve_paths(path.parent().unwrap_or(Path::new("")));
-    Ok(config)
+    Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
 }
 
 /// What is wrong with settings of the file at `path`, which was read before, with the line of the first of

@@ -110,6 +110,8 @@ fn is_module(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     /// What `nfd --modules` prints, of NFD 24.07 on ndn-cxx 0.9.0.
@@ -145,6 +147,37 @@ mod tests {
         assert_eq!(counterpart_of("nfd.EthernetTransport"), Some(ETHERNET));
         assert_eq!(counterpart_of("BestRouteStrategy"), Some(PACKETS));
         assert_eq!(counterpart_of("namewire::run::control"), None);
+    }
+
+    /// The words of a text that may name modules.
+    fn words(text: &str) -> Vec<&str> {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect()
+    }
+
+    #[test]
+    fn the_reference_has_all_modules() {
+        let reference = crate::config::reference();
+        let of_log = reference.split("### `[log.modules]`").nth(1).unwrap();
+        let of_log = words(of_log.split("###").next().unwrap());
+        for module in LOG_MODULES.iter().chain(&LOG_LIBRARIES) {
+            assert!(of_log.contains(module), "{module}");
+        }
+    }
+
+    #[test]
+    fn every_crate_that_logs_is_a_module() {
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates");
+        let mut count = 0;
+        for entry in std::fs::read_dir(crates).unwrap() {
+            let directory = entry.unwrap();
+            let manifest = std::fs::read_to_string(directory.path().join("Cargo.toml")).unwrap();
+            if manifest.lines().any(|line| line.starts_with("tracing")) {
+                let name = directory.file_name().into_string().unwrap().replace('-', "_");
+                assert!(LOG_MODULES.contains(&name.as_str()), "{name}");
+                count += 1;
+            }
+        }
+        assert!(count > 3, "{count} crates log");
     }
 
     #[test]

@@ -26,6 +26,13 @@ pub(super) fn read(text: &str) -> Result<Config, Vec<Problem>> {
     if problems.is_empty() { Ok(config) } else { Err(problems) }
 }
 
+/// As [`read`], but what is TOML is a configuration, beside what is wrong with it.
+pub(super) fn read_leniently(text: &str) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+    let (_, syntax_errors) = DeTable::parse_recoverable(text);
+    let (config, problems, _) = read_with_values(text);
+    if syntax_errors.is_empty() { Ok((config, problems)) } else { Err(problems) }
+}
+
 /// As [`read`], and tells which keys the schema asked for, as dotted paths, and what values they take.
 pub(super) fn read_with_values(text: &str) -> (Config, Vec<Problem>, BTreeMap<String, Value>) {
     let findings = Findings::default();
@@ -37,7 +44,7 @@ pub(super) fn read_with_values(text: &str) -> (Config, Vec<Problem>, BTreeMap<St
     // What a broken document seems to say is not worth a complaint of its own.
     if syntax_errors.is_empty() {
         read_document(&findings, &document, &mut config);
-        if let Err(Contradiction { keys, reason }) = config.check() {
+        for Contradiction { keys, reason } in config.faults() {
             findings.report_clash(super::place::find(&document, &keys), reason);
         }
     }

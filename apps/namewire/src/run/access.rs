@@ -16,11 +16,14 @@ use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TEXT_ORI
 /// Certificates and rules larger than this are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+const AUTHORIZATIONS: &str = "management.authorizations";
+
 /// Makes what the control thread asks about each command.
 ///
 /// # Errors
-/// A file that cannot be read or does not say what it has to, by its name and its setting.
-pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Contradiction> {
+/// Files that cannot be read or do not say what they have to, by their names and settings.
+pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Vec<Contradiction>> {
+    let mut faults = Vec::new();
     let mut control = AccessControl::default();
     // Paths are absolute by now, or begin where the process does.
     control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
@@ -28,9 +31,13 @@ pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Contradic
         let certificate = match &authorize.signer {
             AuthorizedSigner::Any => None,
             AuthorizedSigner::Certificate(path) => {
-                Some(certificate(path).context("management.authorizations").map_err(|error| {
-                    Contradiction::about(&["management.authorizations"], &error)
-                })?)
+                match certificate(path).context(AUTHORIZATIONS) {
+                    Ok(certificate) => Some(certificate),
+                    Err(error) => {
+                        faults.push(Contradiction::about(&[AUTHORIZATIONS], &error));
+                        continue;
+                    }
+                }
             }
         };
         for Privilege(module) in &authorize.privileges {
@@ -40,17 +47,20 @@ pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Contradic
             }
         }
     }
-    control.set_localhost_rib(policy_of("management.localhost_rib", &access.localhost_rib)?);
+    let mut policy_of = |key, rules| match policy(rules).context(key) {
+        Ok(policy) => policy,
+        Err(error) => {
+            faults.push(Contradiction::about(&[key], &error));
+            TrustPolicy::default()
+        }
+    };
+    control.set_localhost_rib(policy_of("management.localhost_rib", &access.localhost_rib));
     let announcements = &access.prefix_announcements;
-    control.set_announcements(policy_of("management.prefix_announcements", announcements)?);
+    control.set_announcements(policy_of("management.prefix_announcements", announcements));
     if access.localhop_rib != TrustRules::Nobody {
-        control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib)?);
+        control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib));
     }
-    Ok(control)
-}
-
-fn policy_of(key: &'static str, rules: &TrustRules) -> Result<TrustPolicy, Contradiction> {
-    policy(rules).context(key).map_err(|error| Contradiction::about(&[key], &error))
+    if faults.is_empty() { Ok(control) } else { Err(faults) }
 }
 
 fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {

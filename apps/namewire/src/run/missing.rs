@@ -3,15 +3,24 @@
 use ndn_sys::interface::interfaces;
 use tracing::warn;
 
-use crate::config::{Config, InterfaceRule};
+use crate::config::{Config, InterfaceRule, Remark};
 
-/// Warns about interfaces that are named but not there, or not yet: faces wait for them.
+/// Interfaces that are named but not there, or not yet: faces wait for them. Each comes with its setting.
+pub(crate) fn interfaces_missing(config: &Config) -> Vec<Remark> {
+    let Ok(there) = interfaces() else { return Vec::new() };
+    let is_missing = |name: &str| !there.iter().any(|interface| interface.name == name);
+    let missing = named(config).into_iter().filter(|(_, name)| is_missing(name));
+    let remarks = missing.map(|(key, name)| {
+        let reason = format!("{key}: there is no interface {name}; should one come, it is used");
+        Remark { key: key.to_owned(), reason }
+    });
+    remarks.collect()
+}
+
+/// Warns about them.
 pub(super) fn warn_of_interfaces(config: &Config) {
-    let Ok(there) = interfaces() else { return };
-    for (setting, name) in named(config) {
-        if !there.iter().any(|interface| interface.name == name) {
-            warn!("{setting}: there is no interface {name}; should one come, it is used");
-        }
+    for remark in interfaces_missing(config) {
+        warn!("{}", remark.reason);
     }
 }
 
@@ -26,6 +35,7 @@ fn named(config: &Config) -> Vec<(&'static str, &str)> {
             "listeners.ethernet.multicast_interfaces",
             &ethernet.multicast_interfaces,
         ),
+        (ethernet.enabled, "listeners.ethernet.udp_interfaces", &ethernet.udp_interfaces),
     ];
     for bound in &config.bound_faces {
         lists.push((true, "bound_faces.interfaces", &bound.interfaces));
@@ -54,6 +64,12 @@ mod tests {
 
     #[test]
     fn interfaces_count_that_are_named_and_in_use() {
+        let udp = "listeners.ethernet = { enabled = true, udp_interfaces = [\"eth95\", \"eth?\"] }";
+        let config = parse("test", udp).unwrap();
+        assert_eq!(named(&config), [("listeners.ethernet.udp_interfaces", "eth95")]);
+        let missing = interfaces_missing(&config);
+        assert_eq!(missing[0].key, "listeners.ethernet.udp_interfaces");
+        assert!(missing[0].reason.contains("there is no interface eth95"), "{missing:?}");
         let text = "listeners.multicast = { enabled = true, interfaces = [\"eth99\", \"en*\"] }\n\
                     listeners.ethernet = { enabled = false, interfaces = [\"eth98\"] }\n\
                     [[bound_faces]]\nremotes = [\"udp4://192.0.2.1:6363\"]\ninterfaces = [\"eth97\"]\n\

@@ -71,6 +71,7 @@ use anyhow::Context;
 use ndn_dataplane::Dataplane;
 use ndn_table::NameHasher;
 
+pub(crate) use missing::interfaces_missing;
 pub use plan::Plan;
 
 use crate::config::{Config, Contradiction};
@@ -78,7 +79,21 @@ use crate::control_socket::ControlListener;
 use crate::logging::{self, LogFile};
 
 /// Reads the configuration again.
-pub type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
+pub struct ConfigSource {
+    /// The settings of the file, as the options of the command line change them.
+    pub read: Box<dyn Fn() -> Result<Config, String> + Send>,
+    /// There is a file.
+    pub has_file: bool,
+}
+
+impl std::fmt::Debug for ConfigSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ConfigSource")
+            .field("has_file", &self.has_file)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Runs the forwarder until it is told to stop. SIGHUP makes it read `source`, and open `log_file` again.
 ///
@@ -95,7 +110,7 @@ pub fn run(
     let log = logging::init(&config.log, log_file).map_err(anyhow::Error::msg)?;
     let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, workers = places.len(), with_faces, "starting");
+    tracing::info!(version, workers = places.len(), workers_with_faces = with_faces, "starting");
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
@@ -151,8 +166,8 @@ pub fn run(
 /// Checks what the settings of access control name: certificates and trust rules.
 ///
 /// # Errors
-/// Which file cannot be used, with the setting.
-pub(crate) fn check_access(config: &Config) -> Result<(), Contradiction> {
+/// Which files cannot be used, with the settings.
+pub(crate) fn check_access(config: &Config) -> Result<(), Vec<Contradiction>> {
     access::access_control(&config.management.access).map(|_| ())
 }
 

@@ -28,19 +28,28 @@ impl Plan {
     /// sockets, users, keys, certificates and trust rules.
     ///
     /// # Errors
-    /// What cannot be, with the setting or file at fault.
-    pub fn new(config: &Config) -> Result<Self, Contradiction> {
-        let at = |key: &'static str| move |error| Contradiction::about(&[key], &error);
-        config.check()?;
-        dpdk::check(config).map_err(at("listeners.dpdk.ports"))?;
-        let places = placement::plan(&config.forwarder)?;
-        check_socket_places(config)?;
-        let privileges = privileges::plan(config).map_err(of_privileges)?;
+    /// All that cannot be, each with the setting or file at fault.
+    pub fn new(config: &Config) -> Result<Self, Vec<Contradiction>> {
+        let mut faults = config.faults();
+        let dpdk = dpdk::check(config);
+        let dpdk = dpdk.map_err(|error| Contradiction::about(&["listeners.dpdk.ports"], &error));
+        faults.extend(dpdk.err());
+        faults.extend(faults_of_socket_places(config));
         if config.listeners.webtransport.enabled {
-            check_webtransport(&config.listeners.webtransport)?;
+            faults.extend(check_webtransport(&config.listeners.webtransport).err());
         }
-        let (management, key_chain) = control::management(config)?;
-        Ok(Self { management, key_chain, places, privileges })
+        let places = placement::plan(&config.forwarder).map_err(|fault| vec![fault]);
+        let privileges = privileges::plan(config).map_err(|error| vec![of_privileges(error)]);
+        match (places, privileges, control::management(config)) {
+            (Ok(places), Ok(privileges), Ok((management, key_chain))) if faults.is_empty() => {
+                Ok(Self { management, key_chain, places, privileges })
+            }
+            (places, privileges, management) => {
+                let more = [places.err(), privileges.err(), management.err()];
+                faults.extend(more.into_iter().flatten().flatten());
+                Err(faults)
+            }
+        }
     }
 }
 
@@ -65,14 +74,12 @@ fn check_webtransport(settings: &WebTransportListener) -> Result<(), Contradicti
 }
 
 /// Refuses places of sockets where none can be made.
-fn check_socket_places(config: &Config) -> Result<(), Contradiction> {
-    for (key, path) in config.sockets_with_paths() {
-        check_socket_place(&path).map_err(|reason| {
-            let keys = config.keys_of_path(key);
-            Contradiction { keys, reason: format!("{key}: {reason:#}") }
-        })?;
-    }
-    Ok(())
+fn faults_of_socket_places(config: &Config) -> impl Iterator<Item = Contradiction> + '_ {
+    config.sockets_with_paths().into_iter().filter_map(|(key, path)| {
+        let reason = check_socket_place(&path).err()?;
+        let keys = config.keys_of_path(key);
+        Some(Contradiction { keys, reason: format!("{key}: {reason:#}") })
+    })
 }
 
 fn check_socket_place(path: &Path) -> anyhow::Result<()> {
@@ -93,7 +100,7 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let config = parse("test", text).unwrap();
-        format!("{:#}", Plan::new(&config).expect_err(text))
+        Plan::new(&config).expect_err(text)[0].to_string()
     }
 
     #[test]
@@ -119,6 +126,28 @@ mod tests {
                 && said.contains("/etc/passwd"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn all_that_the_machine_does_not_have_is_told() {
+        let text = "control.path = \"/nonexistent/a/b\"\nforwarder.cpus = [4000]\n\
+                    privileges.user = \"nobody-of-this-name\"\n[management]\n\
+                    localhost_rib = \"/nonexistent/rules\"\n\
+                    localhop_rib = \"/nonexistent/more\"\n\
+                    [[management.authorizations]]\ncertificate = \"/nonexistent/certificate\"\n\
+                    privileges = [\"cs\"]";
+        let config = parse("test", text).unwrap();
+        let faults = Plan::new(&config).unwrap_err();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0]).collect();
+        let expected = [
+            "control.path",
+            "forwarder.cpus",
+            "privileges.user",
+            "management.authorizations",
+            "management.localhost_rib",
+            "management.localhop_rib",
+        ];
+        assert_eq!(keys, expected, "{faults:?}");
     }
 
     #[cfg(not(feature = "dpdk"))]

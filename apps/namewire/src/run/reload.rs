@@ -28,16 +28,20 @@ impl Control {
         if let Err(reason) = reload.log.reopen() {
             error!("the log stays where it was: {reason}");
         }
-        match (reload.source)().and_then(|config| self.apply(config, reload)) {
-            Ok(()) => info!("the configuration was read again"),
+        match (reload.source.read)().and_then(|config| self.apply(config, reload)) {
+            Ok(()) if reload.source.has_file => info!("the configuration was read again"),
+            Ok(()) => info!(
+                "there is no configuration file to read again: the settings are as at the start"
+            ),
             Err(reason) => error!("the configuration stays as it was: {reason}"),
         }
     }
 
     /// What can fail comes first, and changes nothing that is in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
-        let mut access =
-            access::access_control(&config.management.access).map_err(|fault| fault.reason)?;
+        let mut access = access::access_control(&config.management.access).map_err(|faults| {
+            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
+        })?;
         access.refuse_signed_before(super::control::now().unix_ms());
         let strategies = self.plan_strategies(&config)?;
         // A certificate may have been renewed, at the same place: the listener is what it was.

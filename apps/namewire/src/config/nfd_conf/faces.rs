@@ -1,7 +1,9 @@
 //! Section `face_system`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_management::FaceUri;
@@ -38,6 +40,20 @@ impl Channel {
         let ipv6 = self.ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         ipv4.into_iter().chain(ipv6).collect()
     }
+}
+
+/// The ports that this process has chosen, by section.
+static CHOSEN: Mutex<BTreeMap<String, u16>> = Mutex::new(BTreeMap::new());
+
+/// A port that is free at first, and the same whenever the file is read again: it is listened on by then.
+fn chosen_port(section: &str, free: fn() -> io::Result<u16>) -> io::Result<u16> {
+    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(port) = chosen.get(section) {
+        return Ok(*port);
+    }
+    let port = free()?;
+    chosen.insert(section.to_owned(), port);
+    Ok(port)
 }
 
 fn free_tcp_port() -> io::Result<u16> {
@@ -156,7 +172,7 @@ impl Reader<'_> {
         if !channel.listen {
             return self.no_effect(node, "nothing listens");
         }
-        match free() {
+        match chosen_port(&section.key, free) {
             Ok(port) => {
                 channel.port = port;
                 self.warn(

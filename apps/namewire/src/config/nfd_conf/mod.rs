@@ -132,11 +132,7 @@ impl<'d> Reader<'d> {
     fn finish(self, origin: &str) -> Result<NfdConf, NfdConfError> {
         let Self { config, warnings, errors, places, .. } = self;
         let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        if problems.is_empty()
-            && let Err(contradiction) = config.check()
-        {
-            problems.push(places.describe(origin, &contradiction));
-        }
+        problems.extend(config.faults().iter().map(|fault| places.describe(origin, fault)));
         if problems.is_empty() {
             Ok(NfdConf { config, warnings, places })
         } else {

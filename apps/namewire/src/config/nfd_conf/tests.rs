@@ -378,6 +378,8 @@ fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
     }
     let tcp = told("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
     assert!(tcp.enabled && tcp.port != 0 && tcp.port != 6363, "{tcp:?}");
+    let again = told("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
+    assert_eq!(again.port, tcp.port, "as at a reload");
     let udp = told("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4).listeners.udp;
     assert!(udp.enabled && udp.port != 0 && udp.port != 6363, "{udp:?}");
     let text = "face_system {\n udp {\n mcast_port 6363\n}\n}";

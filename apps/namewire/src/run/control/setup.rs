@@ -38,10 +38,10 @@ fn face_schemes(config: &Config) -> Vec<String> {
 /// when something was read of the key chain.
 ///
 /// # Errors
-/// One of them cannot be used, by its setting and the name of its file.
+/// Those of them that cannot be used, by their settings and the names of their files.
 pub(in crate::run) fn management(
     config: &Config,
-) -> Result<(ControlState, Arc<Waker>), Contradiction> {
+) -> Result<(ControlState, Arc<Waker>), Vec<Contradiction>> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
@@ -55,14 +55,23 @@ pub(in crate::run) fn management(
         },
         ..ControlConfig::default()
     };
-    let access = access::access_control(&config.management.access)?;
     let identity = |error: anyhow::Error| Contradiction::about(&["management.identity"], &error);
+    let access = access::access_control(&config.management.access);
     let commands = KeyChainSigner::new(config.management.identity.clone());
-    let commands = commands.map_err(|error| identity(error.into()))?;
+    let commands = commands.map_err(|error| vec![identity(error.into())]);
+    let signer = signer(config).map_err(|error| vec![identity(error)]);
+    let (access, commands, signer) = match (access, commands, signer) {
+        (Ok(access), Ok(commands), Ok(signer)) => (access, commands, signer),
+        (access, commands, signer) => {
+            // Both read the same identity.
+            let of_identity = commands.err().or(signer.err()).into_iter().flatten();
+            return Err(access.err().into_iter().flatten().chain(of_identity).collect());
+        }
+    };
     let key_chain = commands.waker();
     let collaborators = Collaborators {
         authorizer: Box::new(access),
-        signer: signer(config).map_err(identity)?,
+        signer,
         commands: Box::new(commands),
         ..Collaborators::with_strategies(Catalog::default())
     };

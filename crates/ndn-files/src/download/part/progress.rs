@@ -116,7 +116,9 @@ pub enum Unusable {
 impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::OfAnother => "it is of another version",
+            Self::OfAnother => {
+                "it is of another object, or of another version of it than is there now"
+            }
             Self::OtherExtent => "it is another part",
             Self::OtherVerification => "it was verified otherwise",
             Self::Damaged => "it is damaged",
