@@ -133,6 +133,11 @@ fn the_start_says_where_an_unusual_control_socket_is() {
     let said = unusual.process.stdout();
     assert!(said.contains(&format!("--control {}", control.display())), "{said}");
     let _ = unusual.output(&["log", "--control", control.to_str().unwrap()]);
+    let by_socket = run(&["webtransport", "--transport", usual.socket().to_str().unwrap()]);
+    assert!(by_socket.status.success(), "{by_socket:?}");
+    let elsewhere = run(&["webtransport", "--transport", "tcp://192.0.2.1"]);
+    assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
+    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("name its Unix socket"));
     // And a path alone says where the forwarder is.
     let socket = unusual.socket().to_str().unwrap().to_owned();
     let status = run(&["status", "--transport", &socket]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
 
+use super::connect::transport;
 use super::failure::{Failure, Outcome};
 use crate::config::Config;
 use crate::control_socket::{ControlClient, ControlError};
@@ -16,14 +17,40 @@ pub(super) struct ControlOptions {
     /// Control socket of the forwarder [default: beside its Unix socket, ending in .control.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// The forwarder by its Unix socket, as other commands name it: unix:///path or a path alone
+    #[arg(long, value_name = "URI", value_parser = unix_socket, conflicts_with = "control")]
+    transport: Option<PathBuf>,
+}
+
+/// The path of a forwarder's Unix socket, beside which its control socket is.
+fn unix_socket(text: &str) -> Result<PathBuf, String> {
+    match transport(text)? {
+        ForwarderAddress::Unix(path) => Ok(path),
+        ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. }
+        | ForwarderAddress::Memif(_)
+        | ForwarderAddress::WebTransport(_) => {
+            Err("this is told by the control socket, on the forwarder's host: name its Unix socket, or the \
+                 control socket with --control"
+                .to_owned())
+        }
+    }
+}
+
+/// The control socket beside a Unix socket.
+fn beside(socket: PathBuf) -> Option<PathBuf> {
+    let mut config = Config::default();
+    config.listeners.unix.path = Some(socket);
+    config.control_socket_path()
 }
 
 impl ControlOptions {
     /// Connects to the control socket that the options, the environment or the defaults name.
     pub(super) fn connect(&self) -> Outcome<ControlClient> {
-        let paths = match &self.control {
-            Some(path) => vec![path.clone()],
-            None => default_paths()?,
+        let paths = match (&self.control, &self.transport) {
+            (Some(path), _) => vec![path.clone()],
+            (None, Some(socket)) => beside(socket.clone()).into_iter().collect(),
+            (None, None) => default_paths()?,
         };
         connect_to_first(&paths).map_err(Failure::from)
     }
@@ -75,11 +102,6 @@ fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
 fn default_paths() -> Outcome<Vec<PathBuf>> {
     let candidates =
         Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
-    let beside = |socket: PathBuf| {
-        let mut config = Config::default();
-        config.listeners.unix.path = Some(socket);
-        config.control_socket_path()
-    };
     let paths: Vec<PathBuf> = candidates
         .addresses
         .into_iter()

@@ -32,11 +32,10 @@ impl LetIn {
 
 /// The same face, as that of an operator.
 pub(super) fn of_operator(face: NewFace) -> NewFace {
-    match face.transport {
-        NewTransport::Stream(stream) => {
-            NewFace { transport: NewTransport::Operator(stream), ..face }
-        }
-        transport => NewFace { transport, ..face },
+    if let NewTransport::Stream(stream) = face.transport {
+        NewFace { transport: NewTransport::Operator(stream), ..face }
+    } else {
+        face
     }
 }
 
