@@ -385,9 +385,10 @@ impl Service {
             packets.push(start + before - header..start + before + range.len());
             content_bytes += u64::try_from(slot.content.len()).unwrap_or(0);
         }
-        scratch.answers.send_buffer(&first.request, buffer, packets);
+        // Before they are sent: whoever has an answer finds it counted.
         self.counters.add(Event::Segment, u64::try_from(wanted.len()).unwrap_or(0));
         self.counters.add_content(content_bytes);
+        scratch.answers.send_buffer(&first.request, buffer, packets);
         Ok(true)
     }
 }
