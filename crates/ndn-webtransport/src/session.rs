@@ -36,6 +36,8 @@ pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
 /// How long the last datagrams of a session may take to leave.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a peer may take to read what it has received, before the end of a session takes that from it.
+const LINGER: Duration = Duration::from_millis(200);
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// How often to look at the path. QUIC asks it for longer datagrams at the beginning, and every ten minutes.
@@ -57,6 +59,8 @@ pub struct Session {
     /// Longest frame in a datagram, as far as is known.
     datagram_length: AtomicUsize,
     peer_reads_streams: AtomicBool,
+    /// Room for datagrams that wait to be sent, while none does.
+    datagram_room: usize,
 }
 
 impl fmt::Debug for Session {
@@ -99,6 +103,7 @@ impl Session {
         if mtu < MTU_MIN {
             return Err(connection);
         }
+        let datagram_room = connection.quic_connection().datagram_send_buffer_space();
         Ok(Self {
             remote: connection.remote_address(),
             connection,
@@ -107,6 +112,7 @@ impl Session {
             mtu: PathMtu::new(mtu),
             datagram_length: AtomicUsize::new(mtu),
             peer_reads_streams: AtomicBool::new(false),
+            datagram_room,
         })
     }
 
@@ -129,7 +135,12 @@ impl Session {
             end = self.announce_and_follow_path() => end,
         };
         if matches!(end, End::Closed) {
-            let drained = async { tokio::join!(self.drain(), outgoing.drain()) };
+            let drained = async {
+                tokio::join!(self.drain(), outgoing.drain());
+                if self.connection.quic_connection().close_reason().is_none() {
+                    tokio::time::sleep(LINGER).await;
+                }
+            };
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
         }
         drop(outgoing);
@@ -293,7 +304,8 @@ impl Session {
     /// Waits until the datagrams that were to be sent have left.
     async fn drain(&self) {
         let quic = self.connection.quic_connection();
-        while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < SEND_BUFFER {
+        let room = self.datagram_room;
+        while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < room {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }

@@ -30,8 +30,6 @@ pub(crate) const STREAM_WINDOW: u32 = 16 * 1024;
 const OVERDUE: Duration = Duration::from_secs(10);
 /// What may be on its way in streams beyond what the path takes; more waits where the face sees it and marks packets.
 const SURPLUS: usize = 64 * 1024;
-/// How long a peer may take to read streams that it has received, before the end of a session takes them from it.
-const LINGER: Duration = Duration::from_millis(20);
 /// What peers are told of a stream that is not read to its end (H3_REQUEST_CANCELLED: RFC 9114, section 8.1).
 const REFUSED: VarInt = VarInt::from_u32(0x010c);
 /// The type of unidirectional streams of WebTransport (draft-ietf-webtrans-http3, section 4.1).
@@ -108,14 +106,8 @@ impl<'a> Outgoing<'a> {
 
     /// Waits until the peer has what is on its way.
     pub(crate) async fn drain(&mut self) {
-        if self.under_way.is_empty() {
-            return;
-        }
         while let Some(settled) = self.under_way.join_next().await {
             self.settle(settled.ok());
-        }
-        if self.quic.close_reason().is_none() {
-            tokio::time::sleep(LINGER).await;
         }
     }
 }

@@ -161,6 +161,41 @@ fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
     assert_eq!(counters.lost_streams.value(), 1);
 }
 
+/// More than a new connection may send at once, to a client that has not begun to read when the session ends.
+#[test]
+fn the_end_of_a_session_waits_for_what_is_on_its_way() {
+    const COUNT: u8 = 8;
+    let listener = listen(8, |_| true);
+    // It does nothing but while a test waits for it.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let session = runtime.block_on(client::connect(&listener.target(), IDLE)).unwrap();
+    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    runtime.block_on(send_stream(&session, &ANNOUNCEMENT));
+    wait_until(|| reads_streams(&far.mtu));
+    let mut far = stream(far);
+    for at in 0..COUNT {
+        far.write_all(&frame(8000, at)).unwrap();
+    }
+    drop(far);
+    let counters = listener.service.counters();
+    wait_until(|| counters.sent_streams.value() == u64::from(COUNT));
+    // Once the listener's thread has done something else, it has seen the end, too.
+    let earlier = listener.target();
+    listener.service.set_identity(Identity::self_signed(now_s()).unwrap());
+    wait_until(|| listener.target() != earlier);
+    let arrived = runtime.block_on(async {
+        let mut arrived = 0;
+        while let Ok(mut stream) = session.connection().accept_uni().await {
+            let mut bytes = vec![0; 8000];
+            arrived += u8::from(stream.read_exact(&mut bytes).await.is_ok());
+        }
+        arrived
+    });
+    assert_eq!(arrived, COUNT);
+    wait_until(|| counters.ended.value() == 1);
+    assert_eq!(counters.lost_streams.value(), 0);
+}
+
 #[test]
 fn streams_that_are_no_packet_are_refused_and_counted() {
     let listener = listen(8, |_| true);
