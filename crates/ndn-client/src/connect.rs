@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use ndn_management::TopPrefix;
 use ndn_security::{DigestSigner, Signer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::UdpSocket;
 
 use crate::address::{AddressError, Candidates, ForwarderAddress};
 use crate::connection::Connection;
@@ -17,9 +16,6 @@ use crate::transport::{ConnectError, Socket};
 
 /// Largest datagram that is sent by default: what NFD takes as the MTU of its UDP faces.
 const MTU_DEFAULT: usize = 8800;
-
-/// By so many bytes is a header of IPv6 longer than one of IPv4.
-const IPV4_SURPLUS: usize = 20;
 
 /// Why there is no endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -100,17 +96,12 @@ impl Endpoint {
             Socket::Stream(..) | Socket::Memif(_) => TopPrefix::Localhost,
             Socket::Datagram(_) | Socket::Frames { .. } => TopPrefix::Localhop,
         };
-        let datagram_len_max = match &socket {
-            Socket::Datagram(socket) => path_payload_max(socket),
-            Socket::Stream(..) | Socket::Memif(_) | Socket::Frames { .. } => None,
-        };
         let common = Arc::new(Common {
             shared: Arc::clone(&shared),
             command_signer: Arc::clone(&options.command_signer),
             command_prefix: top.to_name(),
             last_command_ms: AtomicU64::new(0),
             address,
-            datagram_len_max,
         });
         let weak = Arc::downgrade(&common);
         let connection = Connection {
@@ -128,12 +119,4 @@ impl Endpoint {
         tokio::spawn(connection.run(socket));
         endpoint
     }
-}
-
-/// What the path of a connected socket takes in one datagram, as far as the kernel knows.
-fn path_payload_max(socket: &UdpSocket) -> Option<usize> {
-    let peer = socket.peer_addr().ok()?;
-    let route = ndn_sys::udp::udp_route(peer).ok()?;
-    let surplus = if peer.ip().to_canonical().is_ipv4() { IPV4_SURPLUS } else { 0 };
-    route.payload_max.checked_sub(surplus)
 }

@@ -20,7 +20,6 @@ pub(crate) struct Common {
     /// SignatureTime of the last command; each is later than the one before.
     pub(crate) last_command_ms: AtomicU64,
     pub(crate) address: Option<ForwarderAddress>,
-    pub(crate) datagram_len_max: Option<usize>,
 }
 
 impl Common {
@@ -63,14 +62,6 @@ impl Endpoint {
     #[must_use]
     pub fn address(&self) -> Option<&ForwarderAddress> {
         self.common.address.as_ref()
-    }
-
-    /// Longest UDP payload, in bytes, that the path to the forwarder took without IP fragments when this endpoint was
-    /// opened, as far as the kernel knew (RFC 1191, RFC 8201); `None` over other transports, or where it did not
-    /// know. By IPv4 it is no longer than it would be by IPv6, so that what is cut to it does not depend on that.
-    #[must_use]
-    pub fn datagram_len_max(&self) -> Option<usize> {
-        self.common.datagram_len_max
     }
 
     /// Whether the last datagram to the forwarder was refused: nobody has its port.

@@ -50,7 +50,7 @@ pub(super) struct Options {
     /// Go on into other file systems that are mounted within the directory
     #[arg(long)]
     other_file_systems: bool,
-    /// Content bytes in each segment [default: 8192, over UDP what the path takes whole]
+    /// Content bytes in each segment [default: 8192, over UDP what fits a frame]
     #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     segment_size: Option<u64>,
     /// FreshnessPeriod of the segments
