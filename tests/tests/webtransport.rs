@@ -72,7 +72,9 @@ fn a_forwarder_fetches_from_another_by_a_face_that_an_operator_makes() {
     }
     let _ = Peer::Namewire.fetch(&transport, prefix, branch.directory());
     assert!(counter(&gateway, "sent_streams") > 0);
-    assert_eq!(counter(&gateway, "sent_streams"), counter(&branch, "received_streams"));
+    wait_until("all streams to arrive", || {
+        (counter(&gateway, "sent_streams") == counter(&branch, "received_streams")).then_some(())
+    });
     let channels = gateway.output(&["nfdc", "channel", "list"]);
     assert!(channels.contains(&format!("quic://127.0.0.1:{}", gateway.port())), "{channels}");
 
@@ -224,7 +226,8 @@ fn a_page_in_a_browser_reads_streams() {
     let received = said.strip_prefix(&object).and_then(|rest| rest.strip_suffix(" by streams"));
     let received: u64 = received.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
     assert!(received > 0);
-    assert_eq!(received, counter(&forwarder, "sent_streams"));
+    // A packet that was asked for again may come when the page has all.
+    assert!(received <= counter(&forwarder, "sent_streams"));
 }
 
 /// Begins to open so many sessions.

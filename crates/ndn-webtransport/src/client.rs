@@ -23,7 +23,7 @@ use wtransport::{ClientConfig, Endpoint};
 use crate::certificate::CertificateHash;
 use crate::counters::Counters;
 use crate::path::PathMtu;
-use crate::session::{Session, transport_config};
+use crate::session::{Session, Timeouts, transport_config};
 use crate::verifier::{Objection, Verifier};
 use crate::{PATH, PORT};
 
@@ -171,7 +171,7 @@ pub async fn attach(target: &Target, idle_timeout: Duration) -> Result<Attached,
     let (reader, writer) = tokio::io::split(near);
     let target = target.clone();
     let end = tokio::spawn(async move {
-        let end = session.carry(reader, writer, &Counters::default()).await;
+        let end = session.carry(reader, writer, &Counters::default(), Timeouts::default()).await;
         tracing::debug!(%target, %end, "a WebTransport session has ended");
     });
     Ok(Attached { stream, mtu, end })

@@ -15,7 +15,7 @@ use wtransport::quinn::{self, Endpoint, EndpointConfig, Incoming, ServerConfig, 
 use crate::certificate::Identity;
 use crate::counters::Counters;
 use crate::path::PathMtu;
-use crate::session::{Session, transport_config};
+use crate::session::{Session, Timeouts, transport_config};
 
 /// The path that clients ask for, as with other forwarders.
 pub const PATH: &str = "/ndn";
@@ -73,6 +73,7 @@ pub(crate) struct Server {
     rules: Rules,
     pub(crate) counters: Arc<Counters>,
     places: Arc<Mutex<Places>>,
+    timeouts: Timeouts,
     on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
 }
 
@@ -105,9 +106,10 @@ impl Server {
     pub(crate) fn new(
         rules: Rules,
         counters: Arc<Counters>,
+        timeouts: Timeouts,
         on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
     ) -> Self {
-        Self { rules, counters, places: Arc::default(), on_accepted }
+        Self { rules, counters, places: Arc::default(), timeouts, on_accepted }
     }
 
     /// How connections are made with this certificate.
@@ -174,7 +176,7 @@ impl Server {
         let (remote, mtu) = (session.remote, session.mtu.clone());
         (self.on_accepted)(Accepted { stream: far, remote, local, mtu, origin });
         let (reader, writer) = near.into_split();
-        let end = session.carry(reader, writer, &self.counters).await;
+        let end = session.carry(reader, writer, &self.counters, self.timeouts).await;
         self.counters.ended.increment();
         tracing::debug!(%peer, %end, "a WebTransport session has ended");
     }

@@ -19,7 +19,7 @@ use crate::client::{self, Target};
 use crate::counters::Counters;
 use crate::rotation::Rotation;
 use crate::server::{Accepted, Rules, Server, stream_pair};
-use crate::session::END_TIMEOUT;
+use crate::session::{END_TIMEOUT, Timeouts};
 
 /// How often to look whether a certificate is to be renewed.
 const LOOK: Duration = Duration::from_secs(600);
@@ -74,15 +74,20 @@ impl Service {
     /// # Errors
     /// No thread, or no certificate can be made, or the sockets cannot be used.
     pub fn start(listen: Option<Listen>) -> io::Result<Self> {
+        Self::start_with(listen, Timeouts::default())
+    }
+
+    fn start_with(listen: Option<Listen>, timeouts: Timeouts) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (commands, requests) = unbounded_channel();
         let (counters, hashes) = (Arc::<Counters>::default(), Arc::default());
         let listening = {
             let _entered = runtime.enter();
-            listen.map(|listen| Listening::new(listen, &counters, &hashes)).transpose()?
+            let listening = |listen| Listening::new(listen, timeouts, &counters, &hashes);
+            listen.map(listening).transpose()?
         };
         let of_clients = Arc::clone(&counters);
-        let run = move || runtime.block_on(serve(listening, requests, of_clients));
+        let run = move || runtime.block_on(serve(listening, requests, of_clients, timeouts));
         let thread = std::thread::Builder::new().name("webtransport".to_owned()).spawn(run)?;
         Ok(Self { commands: Some(commands), counters, hashes, thread: Some(thread) })
     }
@@ -137,11 +142,12 @@ struct Listening {
 impl Listening {
     fn new(
         listen: Listen,
+        timeouts: Timeouts,
         counters: &Arc<Counters>,
         hashes: &Arc<Mutex<Vec<CertificateHash>>>,
     ) -> io::Result<Self> {
         let Listen { sockets, identity, kept_in, rules, on_accepted } = listen;
-        let server = Arc::new(Server::new(rules, Arc::clone(counters), on_accepted));
+        let server = Arc::new(Server::new(rules, Arc::clone(counters), timeouts, on_accepted));
         let rotation = match identity {
             Some(_) => None,
             None => Some(Rotation::new(kept_in, now_s()).map_err(io::Error::other)?),
@@ -201,6 +207,7 @@ async fn serve(
     mut listening: Option<Listening>,
     mut commands: UnboundedReceiver<Command>,
     counters: Arc<Counters>,
+    timeouts: Timeouts,
 ) {
     for endpoint in listening.iter().flat_map(|listening| &listening.endpoints) {
         let server = listening.as_ref().map(|listening| Arc::clone(&listening.server));
@@ -221,7 +228,9 @@ async fn serve(
             command = commands.recv() => match command {
                 Some(Command::Connect(target, idle_timeout, on_connected)) => {
                     let counters = Arc::clone(&counters);
-                    clients.spawn(run_client(target, idle_timeout, on_connected, counters));
+                    let client =
+                        run_client(target, idle_timeout, on_connected, counters, timeouts);
+                    clients.spawn(client);
                 }
                 Some(Command::SetIdentity(identity)) => {
                     if let Some(listening) = &mut listening {
@@ -247,6 +256,7 @@ async fn run_client(
     idle_timeout: Duration,
     on_connected: OnConnected,
     counters: Arc<Counters>,
+    timeouts: Timeouts,
 ) {
     let session = match client::connect(&target, idle_timeout).await {
         Ok(session) => session,
@@ -259,7 +269,7 @@ async fn run_client(
     let (remote, local, mtu) = (session.remote, session.local, session.mtu.clone());
     on_connected(Ok(Accepted { stream: far, remote, local, mtu, origin: None }));
     let (reader, writer) = near.into_split();
-    let end = session.carry(reader, writer, &counters).await;
+    let end = session.carry(reader, writer, &counters, timeouts).await;
     tracing::debug!(%target, %end, "a WebTransport session has ended");
 }
 

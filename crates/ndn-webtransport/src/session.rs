@@ -34,15 +34,26 @@ const CONTROL_STREAMS_MAX: u32 = 8;
 /// Longest frame in the stream: a packet and its link header.
 pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
-/// How long the last datagrams of a session may take to leave.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a peer may take to read what it has received, before the end of a session takes that from it.
-const LINGER: Duration = Duration::from_millis(200);
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// How often to look at the path. QUIC asks it for longer datagrams at the beginning, and every ten minutes.
 const PATH_LOOK: Duration = Duration::from_secs(1);
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
+
+/// How long the parts of a session's end may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// What is on its way, and `linger` with it; the peer's answer to the end once more.
+    pub drain: Duration,
+    /// The peer, to read what it has received, before the end takes that from it.
+    pub linger: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { drain: Duration::from_millis(500), linger: Duration::from_millis(200) }
+    }
+}
 
 /// A session with a peer, as client or server.
 pub struct Session {
@@ -127,6 +138,7 @@ impl Session {
         reader: impl AsyncRead + Unpin,
         writer: impl AsyncWrite + Unpin,
         counters: &Counters,
+        timeouts: Timeouts,
     ) -> End {
         let mut outgoing = Outgoing::new(&self.connection, counters);
         let end = tokio::select! {
@@ -137,16 +149,15 @@ impl Session {
         if matches!(end, End::Closed) {
             let drained = async {
                 tokio::join!(self.drain(), outgoing.drain());
-                if self.connection.quic_connection().close_reason().is_none() {
-                    tokio::time::sleep(LINGER).await;
-                }
+                let closed = self.connection.quic_connection().closed();
+                let _ = tokio::time::timeout(timeouts.linger, closed).await;
             };
-            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+            let _ = tokio::time::timeout(timeouts.drain, drained).await;
         }
         drop(outgoing);
         self.connection.close(VarInt::from_u32(0), b"");
         if let Some(endpoint) = &self.endpoint {
-            let _ = tokio::time::timeout(DRAIN_TIMEOUT, endpoint.wait_idle()).await;
+            let _ = tokio::time::timeout(timeouts.drain, endpoint.wait_idle()).await;
         }
         end
     }

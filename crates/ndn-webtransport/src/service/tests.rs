@@ -21,7 +21,18 @@ struct Listener {
     accepted: Receiver<Accepted>,
 }
 
+/// Ends of sessions that are as patient as the tests.
+const PATIENT: Timeouts = Timeouts { drain: PATIENCE, linger: PATIENCE };
+
 fn listen(sessions_max: usize, admits: fn(Option<&str>) -> bool) -> Listener {
+    listen_with(sessions_max, admits, Timeouts::default())
+}
+
+fn listen_with(
+    sessions_max: usize,
+    admits: fn(Option<&str>) -> bool,
+    timeouts: Timeouts,
+) -> Listener {
     let socket = crate::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = socket.local_addr().unwrap();
     let (sender, accepted) = channel();
@@ -29,7 +40,7 @@ fn listen(sessions_max: usize, admits: fn(Option<&str>) -> bool) -> Listener {
     let on_accepted = Box::new(move |session| drop(sender.send(session)));
     let listen =
         Listen { sockets: vec![socket], identity: None, kept_in: None, rules, on_accepted };
-    Listener { service: Service::start(Some(listen)).unwrap(), address, accepted }
+    Listener { service: Service::start_with(Some(listen), timeouts).unwrap(), address, accepted }
 }
 
 impl Listener {

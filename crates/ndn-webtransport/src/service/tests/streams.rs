@@ -38,7 +38,7 @@ fn read_frames(mut stream: &UnixStream, count: usize) -> Vec<(u8, usize)> {
 fn long_packets_go_whole_between_peers_that_read_streams() {
     const COUNT: u8 = 200;
     let listener = listen(8, |_| true);
-    let clients = Service::start(None).unwrap();
+    let clients = Service::start_with(None, PATIENT).unwrap();
     let near = connect(&clients, &listener.target()).unwrap();
     let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
     wait_until(|| reads_streams(&near.mtu) && reads_streams(&far.mtu));
@@ -67,7 +67,7 @@ fn long_packets_go_whole_between_peers_that_read_streams() {
     }
     // Whoever ends the session waits for what is on its way.
     let got = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read_frames(&far, usize::MAX));
+        let reader = scope.spawn(|| read_frames(&far, usize::from(COUNT)));
         for at in 0..COUNT {
             (&near).write_all(&frame(length(at), at)).unwrap();
         }
@@ -165,7 +165,7 @@ fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
 #[test]
 fn the_end_of_a_session_waits_for_what_is_on_its_way() {
     const COUNT: u8 = 8;
-    let listener = listen(8, |_| true);
+    let listener = listen_with(8, |_| true, PATIENT);
     // It does nothing but while a test waits for it.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let session = runtime.block_on(client::connect(&listener.target(), IDLE)).unwrap();
@@ -185,14 +185,21 @@ fn the_end_of_a_session_waits_for_what_is_on_its_way() {
     wait_until(|| listener.target() != earlier);
     let arrived = runtime.block_on(async {
         let mut arrived = 0;
-        while let Ok(mut stream) = session.connection().accept_uni().await {
+        while arrived < COUNT
+            && let Ok(mut stream) = session.connection().accept_uni().await
+        {
             let mut bytes = vec![0; 8000];
+            // The first is what the listener says of itself.
             arrived += u8::from(stream.read_exact(&mut bytes).await.is_ok());
+        }
+        // It waits for this end, which has all, and no longer.
+        session.connection().close(VarInt::from_u32(0), b"");
+        while counters.ended.value() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         arrived
     });
     assert_eq!(arrived, COUNT);
-    wait_until(|| counters.ended.value() == 1);
     assert_eq!(counters.lost_streams.value(), 0);
 }
 
