@@ -89,7 +89,7 @@ pub(crate) enum End {
     /// The stream was closed.
     #[error("it was closed here")]
     Closed,
-    /// The stream has failed.
+    /// The stream could not be read to its end.
     #[error("its stream has failed: {0}")]
     Failed(io::Error),
     /// What came by it is no sequence of TLV elements.
@@ -146,7 +146,8 @@ impl Session {
             end = self.send(reader, &mut outgoing, counters) => end,
             end = self.announce_and_follow_path() => end,
         };
-        if matches!(end, End::Closed) {
+        // A stream may have failed because what came by it was not read to its end.
+        if matches!(end, End::Closed | End::Failed(_)) {
             let drained = async {
                 tokio::join!(self.drain(), outgoing.drain());
                 let closed = self.connection.quic_connection().closed();
@@ -190,33 +191,27 @@ impl Session {
         self.peer_reads_streams.load(Ordering::Relaxed)
     }
 
-    async fn receive(&self, mut writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
+    async fn receive(&self, writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
+        let mut taker = Taker(Some(writer));
         let mut incoming = Incoming::default();
         let mut streams_come = true;
         loop {
-            let written = tokio::select! {
+            tokio::select! {
                 datagram = self.connection.receive_datagram() => match datagram {
-                    Ok(datagram) if is_frame(&datagram) => writer.write_all(&datagram).await,
-                    Ok(_) => {
-                        counters.malformed_datagrams.increment();
-                        continue;
-                    }
+                    Ok(datagram) if is_frame(&datagram) => taker.take(&datagram).await,
+                    Ok(_) => counters.malformed_datagrams.increment(),
                     Err(error) => {
-                        let end = End::Peer(error.to_string());
-                        return self.receive_rest(writer, incoming, counters).await.unwrap_or(end);
+                        self.receive_rest(taker, incoming, counters).await;
+                        return End::Peer(error.to_string());
                     }
                 },
                 stream = self.connection.accept_uni(), if streams_come => {
                     // Datagrams tell the end.
                     streams_come = stream.map(|stream| incoming.add(stream)).is_ok();
-                    continue;
                 }
                 Some(frame) = incoming.next(counters) => {
-                    self.write_frame(&frame, &mut writer, counters).await
+                    self.take_frame(&frame, &mut taker, counters).await;
                 }
-            };
-            if let Err(error) = written {
-                return End::Failed(error);
             }
         }
     }
@@ -224,35 +219,32 @@ impl Session {
     /// What came by streams before the peer has ended the session.
     async fn receive_rest(
         &self,
-        mut writer: impl AsyncWrite + Unpin,
+        mut taker: Taker<impl AsyncWrite + Unpin>,
         mut incoming: Incoming,
         counters: &Counters,
-    ) -> Option<End> {
+    ) {
         while let Ok(stream) = self.connection.accept_uni().await {
             incoming.add(stream);
         }
         while let Some(frame) = incoming.next(counters).await {
-            if let Err(error) = self.write_frame(&frame, &mut writer, counters).await {
-                return Some(End::Failed(error));
-            }
+            self.take_frame(&frame, &mut taker, counters).await;
         }
-        None
     }
 
     /// Takes what came by a stream of its own.
-    async fn write_frame(
+    async fn take_frame(
         &self,
         frame: &[u8],
-        writer: &mut (impl AsyncWrite + Unpin),
+        taker: &mut Taker<impl AsyncWrite + Unpin>,
         counters: &Counters,
-    ) -> io::Result<()> {
+    ) {
         if *frame == ANNOUNCEMENT {
             self.peer_reads_streams.store(true, Ordering::Relaxed);
             self.tell_length();
-            return Ok(());
+            return;
         }
         counters.received_streams.increment();
-        writer.write_all(frame).await
+        taker.take(frame).await;
     }
 
     async fn send(
@@ -324,6 +316,20 @@ impl Session {
     #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
+    }
+}
+
+/// Who takes the frames that come, until there is nobody any more. What has been written to the stream before is sent
+/// all the same, so that this does not end the session.
+struct Taker<W>(Option<W>);
+
+impl<W: AsyncWrite + Unpin> Taker<W> {
+    async fn take(&mut self, frame: &[u8]) {
+        if let Some(writer) = &mut self.0
+            && writer.write_all(frame).await.is_err()
+        {
+            self.0 = None;
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Packets longer than a datagram.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ndn_packet::tlv::frame_len;
 use wtransport::VarInt;
 
@@ -73,6 +75,43 @@ fn long_packets_go_whole_between_peers_that_read_streams() {
         }
         drop(near);
         reader.join().unwrap().len()
+    });
+    assert_eq!(got, usize::from(COUNT));
+    drop(far);
+    wait_until(|| listener.service.counters().ended.value() == 1);
+    assert_eq!(clients.counters().lost_streams.value(), 0);
+}
+
+/// What nobody reads here any more, and input that was never read, are no reason to drop what is on its way.
+#[test]
+fn what_was_written_before_the_end_arrives_while_the_peer_speaks() {
+    const COUNT: u8 = 100;
+    let listener = listen(8, |_| true);
+    let clients = Service::start_with(None, PATIENT).unwrap();
+    let near = connect(&clients, &listener.target()).unwrap();
+    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| reads_streams(&near.mtu));
+    let (mut near, far) = (stream(near), stream(far));
+    let done = AtomicBool::new(false);
+    let got = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let frames = read_frames(&far, usize::from(COUNT));
+            done.store(true, Ordering::Relaxed);
+            frames.len()
+        });
+        scope.spawn(|| {
+            // Until the session has ended.
+            while !done.load(Ordering::Relaxed) && (&far).write_all(&frame(300, 0xff)).is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // The peer speaks.
+        near.read_exact(&mut [0; 300]).unwrap();
+        for at in 0..COUNT {
+            near.write_all(&frame(8000, at)).unwrap();
+        }
+        drop(near);
+        reader.join().unwrap()
     });
     assert_eq!(got, usize::from(COUNT));
     drop(far);
