@@ -19,10 +19,10 @@ use crate::config::ByteSize;
 
 /// A link with rate, delay, queue, loss, reordering and duplication, between UDP sockets
 ///
-/// What comes to the near end goes on to the far end, and the answers back. The link is that of `bench
-/// distance`, in real time: with the same seed, the same datagrams have the same fate. Lengths are those
-/// of datagrams without the headers of UDP and IP. It relays until it is interrupted, and then says what
-/// became of the datagrams.
+/// What comes to the near end goes on to the far end, and the answers back. The link is that of
+/// `bench distance`, in real time: with the same seed, the same datagrams have the same fate.
+/// Lengths are those of datagrams without the headers of UDP and IP. It relays until it is
+/// interrupted, and then says what became of the datagrams.
 ///
 ///   namewire bench link --listen 127.0.0.1:7000 --to 127.0.0.1:6363 --rate 1Gbit --delay 5ms --loss 1%
 ///   namewire get --transport udp://127.0.0.1:7000 /x/file -o file

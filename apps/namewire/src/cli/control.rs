@@ -1,5 +1,6 @@
 //! How commands find the control socket of a running forwarder.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,28 +103,56 @@ fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
 fn default_paths() -> Outcome<Vec<PathBuf>> {
     let candidates =
         Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
-    let paths: Vec<PathBuf> = candidates
-        .addresses
-        .into_iter()
-        .filter_map(|address| match address {
-            ForwarderAddress::Unix(socket) => beside(socket),
-            ForwarderAddress::Tcp { .. }
-            | ForwarderAddress::Udp { .. }
-            | ForwarderAddress::Memif(_)
-            | ForwarderAddress::WebTransport(_) => None,
-        })
-        .collect();
-    // A forwarder named by host and port has its control socket where nothing was said about one.
-    Ok(if paths.is_empty() {
-        Config::default().control_socket_path().into_iter().collect()
-    } else {
-        paths
-    })
+    let sockets = candidates.addresses.iter().filter_map(|address| match address {
+        ForwarderAddress::Unix(socket) => beside(socket.clone()),
+        ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. }
+        | ForwarderAddress::Memif(_)
+        | ForwarderAddress::WebTransport(_) => None,
+    });
+    let paths: Vec<PathBuf> = sockets.collect();
+    if !paths.is_empty() {
+        return Ok(paths);
+    }
+    // One of this host that was named otherwise has its control socket where nothing was said about it.
+    match candidates.addresses.iter().find(|address| !is_of_this_host(address)) {
+        None => Ok(Config::default().control_socket_path().into_iter().collect()),
+        Some(address) => Err(Failure::Usage(format!(
+            "{address} ({source}) may be on another host, and this is told by the control socket, on the \
+             forwarder's host: for one that runs here, name its Unix socket with --transport, or the control \
+             socket with --control",
+            source = candidates.source
+        ))),
+    }
+}
+
+fn is_of_this_host(address: &ForwarderAddress) -> bool {
+    let host = match address {
+        ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) => return true,
+        ForwarderAddress::Tcp { host, .. } | ForwarderAddress::Udp { host, .. } => host,
+        ForwarderAddress::WebTransport(target) => &target.host,
+    };
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_are_told_from_this_one() {
+        for (uri, is_here) in [
+            ("unix:///run/nfd/nfd.sock", true),
+            ("tcp://127.0.0.1", true),
+            ("tcp6://[::1]:7000", true),
+            ("udp://localhost", true),
+            ("tcp://192.0.2.77", false),
+            ("udp4://router.example", false),
+            ("https://router.example:6367/ndn", false),
+        ] {
+            assert_eq!(is_of_this_host(&uri.parse().unwrap()), is_here, "{uri}");
+        }
+    }
 
     #[test]
     fn a_time_is_a_duration_or_a_number_of_seconds() {

@@ -249,6 +249,14 @@ fn routes_and_faces_without_their_key_are_refused() {
             "is on a link that is not said",
         ),
         (
+            "[[static_faces]]\nuri = \"udp4://239.1.1.1\"\n",
+            "`static_faces.uri`: udp4://239.1.1.1:56363 is a group, and no peer: `[listeners.multicast]` has groups",
+        ),
+        (
+            "[[static_routes]]\nprefix = \"/a\"\nface = \"udp6://[ff02::1234%eth0]\"\n",
+            "is a group, and no peer",
+        ),
+        (
             "[[static_routes]]\nprefix = \"/a\"\nface = \"udp4://192.0.2.1:6363\"\ncost = 1\n\
              [[static_routes]]\nprefix = \"/a\"\nface = \"udp4://192.0.2.1:6363\"\ncost = 2\n",
             "/a by udp4://192.0.2.1:6363 has two routes that differ; see line 2",

@@ -88,13 +88,23 @@ fn read_static_routes(root: &mut Section<'_>, config: &mut Config) {
 
 fn read_static_route(mut section: Section<'_>) -> Option<StaticRoute> {
     let prefix = section.read_required_checked("prefix", check_depth);
-    let face = section.read_required_checked("face", check_zone);
+    let face = section.read_required_checked("face", check_peer);
     let (mut cost, mut child_inherit, mut capture) = (0, true, false);
     section.read("cost", &mut cost);
     section.read("child_inherit", &mut child_inherit);
     section.read("capture", &mut capture);
     section.finish();
     Some(StaticRoute { prefix: prefix?, face: face?, cost, child_inherit, capture })
+}
+
+/// A peer is one host, not a group.
+fn check_peer(uri: &FaceUri) -> Result<(), String> {
+    match uri.socket_address() {
+        Some(address) if address.ip().is_multicast() => {
+            Err(format!("{uri} is a group, and no peer: `[listeners.multicast]` has groups"))
+        }
+        _ => check_zone(uri),
+    }
 }
 
 /// A link-local peer is one of a link.
@@ -132,7 +142,7 @@ fn check_quotas(root: &mut Section<'_>, config: &Config) {
 }
 
 fn read_static_face(mut section: Section<'_>) -> Option<StaticFace> {
-    let uri: Option<FaceUri> = section.read_required_checked("uri", check_zone);
+    let uri: Option<FaceUri> = section.read_required_checked("uri", check_peer);
     let mut interface = None;
     section.read_optional("interface", &mut interface);
     let is_ethernet = uri.as_ref().is_some_and(|uri| uri.scheme() == "ether");

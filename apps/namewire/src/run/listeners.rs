@@ -229,7 +229,11 @@ impl Listeners {
             let _ = writeln!(text, "listening on {}", transport_uri(&line));
         }
         if config.ethernet.enabled {
-            let _ = writeln!(text, "listening on Ethernet, on {}", config.ethernet.where_it_is());
+            let _ = writeln!(
+                text,
+                "Ethernet faces: on {} (`namewire status` tells which are there)",
+                config.ethernet.where_it_is()
+            );
         }
         if text.is_empty() {
             text.push_str("listening on nothing: every listener is switched off\n");
