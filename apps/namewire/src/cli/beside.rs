@@ -2,10 +2,14 @@
 //! and open to this user; else nothing.
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_packet::Name;
+use rustix::io::Errno;
 
 use crate::control_socket::{
     ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
@@ -48,13 +52,29 @@ pub(super) fn face_limit(endpoint: &Endpoint) -> Option<FaceLimit> {
     connect(endpoint)?.call(&Request::FaceLimit).ok()
 }
 
+/// Of these addresses, that which a connection would go to, if it is of a forwarder that has as many faces as it may.
+/// Whether the others have room does not matter.
+pub(super) fn full_among(
+    addresses: Vec<ForwarderAddress>,
+) -> Option<(ForwarderAddress, FaceLimit)> {
+    let reached = addresses.into_iter().find(is_there)?;
+    let limit = is_full(&reached)?;
+    Some((reached, limit))
+}
+
+/// Whether somebody has this address who could be connected to, as far as that shows without a connection: one would be
+/// a face over there, if only for a moment.
+fn is_there(address: &ForwarderAddress) -> bool {
+    let ForwarderAddress::Unix(path) = address else { return true };
+    // A socket of another type cannot be connected to a stream's, and hears so only if that one is somebody's.
+    let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    tried.map_or_else(|error| Errno::from_io_error(&error) == Some(Errno::PROTOTYPE), |()| true)
+}
+
 /// Whether the forwarder at this address has as many faces as it may. It is asked for a moment only: it may be
 /// one that hangs.
 pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
-    let ForwarderAddress::Unix(path) = address else { return None };
-    let mut client = ControlClient::connect(&path.with_extension("control.sock")).ok()?;
-    let limit: FaceLimit = client.call_within(&Request::FaceLimit, PATIENCE).ok()?;
-    limit.is_reached().then_some(limit)
+    ask_soon(address, Request::FaceLimit)?.ok().filter(FaceLimit::is_reached)
 }
 
 /// Asks a forwarder that has as many faces as it may to let the next connection of this process in all the same.
@@ -62,11 +82,30 @@ pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
 /// # Errors
 /// Why not, in words.
 pub(super) fn let_in(address: &ForwarderAddress) -> Result<(), String> {
-    let ForwarderAddress::Unix(path) = address else { return Err(String::new()) };
-    let client = ControlClient::connect(&path.with_extension("control.sock"));
-    let asked =
-        client.and_then(|mut client| client.call_within::<FaceLimit>(&Request::LetIn, PATIENCE));
-    asked.map(drop).map_err(|error| error.to_string())
+    ask_soon(address, Request::LetIn).unwrap_or_else(|| Err(String::new())).map(drop)
+}
+
+/// Asks the forwarder at this address about its limit of faces. None if there is no control socket, or nothing has
+/// come by the end of [`PATIENCE`]: even to connect to a socket takes for ever where nobody accepts.
+fn ask_soon(address: &ForwarderAddress, request: Request) -> Option<Result<FaceLimit, String>> {
+    let ForwarderAddress::Unix(path) = address else { return None };
+    let path = path.with_extension("control.sock");
+    if !path.exists() {
+        return None;
+    }
+    let (told, answer) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = told.send(ask(&path, &request));
+    });
+    answer.recv_timeout(PATIENCE).ok()
+}
+
+fn ask(path: &Path, request: &Request) -> Result<FaceLimit, String> {
+    let client = ControlClient::connect(path);
+    client
+        .and_then(|mut client| client.call_within(request, PATIENCE))
+        .map_err(|error| error.to_string())
 }
 
 /// What the memif listener does, if there is one.
@@ -86,4 +125,82 @@ pub(super) fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> 
 pub(super) fn waiting_faces(endpoint: &Endpoint) -> Vec<WaitingFace> {
     let client = connect(endpoint);
     client.and_then(|mut client| client.call(&Request::WaitingFaces).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+    use super::*;
+
+    #[test]
+    fn somebody_is_there_who_has_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nfd.sock");
+        let address = ForwarderAddress::Unix(path.clone());
+        assert!(!is_there(&address), "no file");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert!(is_there(&address));
+        assert!(listener.accept().is_err(), "nobody has connected");
+        drop(listener);
+        assert!(path.exists() && !is_there(&address), "a socket that was left behind");
+    }
+
+    /// A forwarder's sockets, and an answer about its faces for whoever asks.
+    fn with_faces(directory: &Path, faces: u64) -> UnixListener {
+        std::fs::create_dir(directory).unwrap();
+        let control = UnixListener::bind(directory.join("nfd.control.sock")).unwrap();
+        std::thread::spawn(move || {
+            let limit = FaceLimit { faces, faces_max: 3, refused: 0 };
+            let answer = serde_json::json!({ "result": limit });
+            for stream in control.incoming() {
+                let mut stream = stream.unwrap();
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+                stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            }
+        });
+        UnixListener::bind(directory.join("nfd.sock")).unwrap()
+    }
+
+    #[test]
+    fn only_the_forwarder_that_would_be_reached_is_asked_for_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let [absent, room, full] =
+            ["absent", "room", "full"].map(|name| directory.path().join(name));
+        let _listeners = (with_faces(&room, 2), with_faces(&full, 3));
+        let found = |order: &[&Path]| {
+            let address = |directory: &&Path| ForwarderAddress::Unix(directory.join("nfd.sock"));
+            let found = full_among(order.iter().map(address).collect());
+            found.map(|(address, _)| address.to_string())
+        };
+        let of_full = Some(format!("unix://{}/nfd.sock", full.display()));
+        assert_eq!(found(&[&room, &full]), None);
+        assert_eq!(found(&[&full, &room]), of_full);
+        assert_eq!(found(&[&absent, &full]), of_full);
+        assert_eq!(found(&[&absent, &room, &full]), None);
+        std::fs::remove_file(room.join("nfd.control.sock")).unwrap();
+        assert_eq!(found(&[&room, &full]), None, "it may be full: nobody tells");
+    }
+
+    /// A stopped forwarder whose backlog is full: to connect would take for ever.
+    #[test]
+    fn a_socket_that_takes_nobody_any_more_holds_nothing_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nfd.control.sock");
+        let flags = SocketFlags::CLOEXEC;
+        let socket = || {
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+        };
+        let (listener, client) = (socket(), socket());
+        let address = SocketAddrUnix::new(&path).unwrap();
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        rustix::net::connect(&client, &address).unwrap();
+        assert!(is_full(&ForwarderAddress::Unix(directory.path().join("nfd.sock"))).is_none());
+    }
 }

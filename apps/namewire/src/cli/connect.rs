@@ -93,8 +93,7 @@ impl ConnectOptions {
             Some(address) => Candidates::given(address.clone()),
             None => Candidates::from_environment().map_err(OpenError::Address)?,
         };
-        let full = |address: ForwarderAddress| Some((address.clone(), beside::is_full(&address)?));
-        Ok(candidates.addresses.into_iter().find_map(full))
+        Ok(beside::full_among(candidates.addresses))
     }
 
     /// As [`Self::open`], for what programs of NFD did: they sign with the default identity.
