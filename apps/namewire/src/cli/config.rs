@@ -56,11 +56,9 @@ pub(super) fn run(command: &Command) -> Outcome {
 /// Reads a configuration file and asks what it comes to here. What is wrong with the file does not keep what is wrong
 /// with this machine from being told.
 fn check(file: &Path) -> Outcome<(Config, Source)> {
-    let (config, error) =
-        config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)))?;
+    let (config, source, error) = load_leniently(file)?;
     let faults = Plan::new(&config).err().unwrap_or_default();
     let Some(error) = error else {
-        let source = Source::File(file.to_owned());
         return match faults.is_empty() {
             true => Ok((config, source)),
             false => Err(Failure::Usage(source.describe_all(&faults))),
@@ -165,6 +163,12 @@ pub(super) fn load(file: &Path) -> Outcome<(Config, Source)> {
     Ok((config, Source::File(file.to_owned())))
 }
 
+/// As [`load`], but what can be made of it comes beside what is wrong with it.
+pub(super) fn load_leniently(file: &Path) -> Outcome<(Config, Source, Option<ConfigError>)> {
+    let read = config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)));
+    read.map(|(config, error)| (config, Source::File(file.to_owned()), error))
+}
+
 /// Reads an nfd.conf; what of it has no effect is told on standard error.
 pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
     let read = nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -183,12 +187,36 @@ pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
 }
 
 /// The problems, drawn into the lines of the file on a terminal, one per line otherwise.
-fn describe(error: &ConfigError) -> String {
+pub(super) fn describe(error: &ConfigError) -> String {
     if std::io::stderr().is_terminal() {
         let colour = std::env::var_os("NO_COLOR").is_none();
         format!("the configuration is not usable\n{}", error.render(colour))
     } else {
         // Each line says which program speaks; the first says so anyway.
         error.to_string().replace('\n', "\nnamewire: ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn what_is_not_in_the_file_has_no_place_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("namewire.toml");
+        std::fs::write(&file, "# first\nunknown = 1\n").unwrap();
+        let (_, error) = config::load_leniently(&file).unwrap();
+        let keys = vec!["control.path"];
+        let fault = Contradiction { keys, reason: "control.path: it cannot be".to_owned() };
+        let error = error.unwrap().with(&[fault]);
+        let (told, path) = (error.to_string(), file.display());
+        let lines: Vec<_> = told.lines().collect();
+        assert!(lines[0].starts_with(&format!("{path}:2:1: ")), "{told}");
+        assert_eq!(lines[1], format!("{path}: control.path: it cannot be"));
+        let drawn = error.render(false);
+        assert!(drawn.contains(&format!("{path}: control.path")), "{drawn}");
+        assert_eq!(drawn.matches("── here").count(), 1, "{drawn}");
     }
 }

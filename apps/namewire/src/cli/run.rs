@@ -8,7 +8,9 @@ use clap::Args;
 
 use super::config::Source;
 use super::failure::{Failure, Outcome};
-use crate::config::{Config, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module};
+use crate::config::{
+    Config, ConfigError, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module,
+};
 use crate::logging::LogFile;
 use crate::run::{ConfigSource, Plan};
 
@@ -82,8 +84,7 @@ fn workers(text: &str) -> Result<WorkerCount, String> {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let (config, source) = configuration(options)?;
-    let plan = options.plan(&config, &source)?;
+    let (config, plan) = options.prepare()?;
     let again = options.clone();
     let has_file = options.config.is_some() || options.nfd_conf.is_some();
     let read = move || {
@@ -102,18 +103,36 @@ fn open_log(path: &Path) -> Outcome<LogFile> {
 }
 
 impl Options {
-    /// What a configuration comes to on this machine; what cannot be is told with the option or the line.
-    fn plan(&self, config: &Config, source: &Source) -> Outcome<Plan> {
-        Plan::new(config).map_err(|faults| self.refuse(&faults, source))
+    /// The configuration, and what it comes to on this machine. What is wrong with the file does not keep what is wrong
+    /// with the options, or with this machine, from being told.
+    fn prepare(&self) -> Outcome<(Config, Plan)> {
+        let Settings { config, source, problems } = self.settings()?;
+        let planned = Plan::new(&config);
+        let Some((error, of_file)) = problems else {
+            let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
+            super::config::tell(config.remarks(), &source);
+            return Ok((config, plan));
+        };
+        let faults = planned.err().unwrap_or_default();
+        let more = faults.into_iter().filter(|fault| !of_file.contains(fault));
+        let (of_options, more): (Vec<_>, Vec<_>) =
+            more.partition(|fault| self.option_of(fault).is_some());
+        let mut told = vec![super::config::describe(&error.with(&more))];
+        told.extend(of_options.iter().map(|fault| self.describe(fault, &source)));
+        Err(Failure::Usage(super::config::lines(&told)))
     }
 
     /// What cannot be, each with the option or the line.
     fn refuse(&self, faults: &[Contradiction], source: &Source) -> Failure {
-        let told = faults.iter().map(|fault| match self.option_of(fault) {
+        let told: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
+        Failure::Usage(super::config::lines(&told))
+    }
+
+    fn describe(&self, fault: &Contradiction, source: &Source) -> String {
+        match self.option_of(fault) {
             Some(option) => format!("{option}: {fault}"),
             None => source.describe(fault),
-        });
-        Failure::Usage(super::config::lines(&told.collect::<Vec<_>>()))
+        }
     }
 
     /// The option by which a setting that is at fault was given, if it was.
@@ -169,50 +188,71 @@ impl Options {
         arguments.extend(given.map(|(name, _)| OsString::from(name)));
         arguments
     }
+
+    /// The configuration file's settings, or the defaults, as the options change them.
+    fn settings(&self) -> Outcome<Settings> {
+        let (mut config, source, error) = match (&self.config, &self.nfd_conf) {
+            (Some(file), _) => super::config::load_leniently(file)?,
+            (None, Some(file)) => {
+                let (config, source) = super::config::load_nfd_conf(file)?;
+                (config, source, None)
+            }
+            (None, None) => (Config::default(), Source::Defaults, None),
+        };
+        let problems = error.map(|error| (error, config.faults()));
+        let listeners = &mut config.listeners;
+        if let Some(path) = &self.socket {
+            listeners.unix.path = Some(path.clone());
+            listeners.unix.enabled = true;
+        }
+        if let Some(port) = self.port {
+            listeners.udp.port = port;
+            listeners.tcp.port = port;
+        }
+        if !self.address.is_empty() {
+            listeners.udp.addresses.clone_from(&self.address);
+            listeners.tcp.addresses.clone_from(&self.address);
+        }
+        listeners.unix.enabled &= !self.no_unix;
+        listeners.tcp.enabled &= !self.no_tcp;
+        listeners.udp.enabled &= !self.no_udp;
+        if let Some(workers) = self.workers {
+            config.forwarder.workers = workers;
+        }
+        if let Some(cpu) = self.cpu {
+            config.forwarder.cpus = vec![cpu];
+        }
+        if let Some(path) = &self.control {
+            config.control.path = Some(path.clone());
+            config.control.enabled = true;
+        }
+        if let Some(capacity) = self.cs_capacity {
+            config.tables.cs.capacity_packets = capacity;
+        }
+        if let Some(user) = &self.user {
+            config.privileges.user = Some(user.clone());
+        }
+        for directive in &self.log {
+            apply_log(&mut config, directive)
+                .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
+        }
+        Ok(Settings { config, source, problems })
+    }
 }
 
-/// The configuration file's settings, or the defaults, as the options change them.
+/// The settings that a forwarder runs with.
+struct Settings {
+    config: Config,
+    source: Source,
+    /// What is wrong with the file by itself, and which of its settings do not go together, which is told there.
+    problems: Option<(ConfigError, Vec<Contradiction>)>,
+}
+
+/// The configuration file's settings, or the defaults, as the options change them, without a look at this machine.
 fn configuration(options: &Options) -> Outcome<(Config, Source)> {
-    let (mut config, source) = match (&options.config, &options.nfd_conf) {
-        (Some(file), _) => super::config::load(file)?,
-        (None, Some(file)) => super::config::load_nfd_conf(file)?,
-        (None, None) => (Config::default(), Source::Defaults),
-    };
-    let listeners = &mut config.listeners;
-    if let Some(path) = &options.socket {
-        listeners.unix.path = Some(path.clone());
-        listeners.unix.enabled = true;
-    }
-    if let Some(port) = options.port {
-        listeners.udp.port = port;
-        listeners.tcp.port = port;
-    }
-    if !options.address.is_empty() {
-        listeners.udp.addresses.clone_from(&options.address);
-        listeners.tcp.addresses.clone_from(&options.address);
-    }
-    listeners.unix.enabled &= !options.no_unix;
-    listeners.tcp.enabled &= !options.no_tcp;
-    listeners.udp.enabled &= !options.no_udp;
-    if let Some(workers) = options.workers {
-        config.forwarder.workers = workers;
-    }
-    if let Some(cpu) = options.cpu {
-        config.forwarder.cpus = vec![cpu];
-    }
-    if let Some(path) = &options.control {
-        config.control.path = Some(path.clone());
-        config.control.enabled = true;
-    }
-    if let Some(capacity) = options.cs_capacity {
-        config.tables.cs.capacity_packets = capacity;
-    }
-    if let Some(user) = &options.user {
-        config.privileges.user = Some(user.clone());
-    }
-    for directive in &options.log {
-        apply_log(&mut config, directive)
-            .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
+    let Settings { config, source, problems } = options.settings()?;
+    if let Some((error, _)) = problems {
+        return Err(Failure::Usage(super::config::describe(&error)));
     }
     let faults = config.faults();
     if !faults.is_empty() {
@@ -295,14 +335,41 @@ mod tests {
     #[test]
     fn an_option_that_is_at_fault_is_named() {
         let options = Program::parse_from(["run", "--cpu", "4000"]).options;
-        let (config, source) = configuration(&options).unwrap();
-        let told = options.plan(&config, &source).unwrap_err().to_string();
+        let Err(failure) = options.prepare() else { panic!("there is no such processor") };
+        let told = failure.to_string();
         assert!(told.starts_with("--cpu: ") && told.contains("processor 4000"), "{told}");
         let Err(failure) = configured(&["--cs-capacity", "99999999999"]) else {
             panic!("it is too large")
         };
         let told = failure.to_string();
         assert!(told.starts_with("--cs-capacity: tables.cs.capacity_packets: "), "{told}");
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("namewire.toml");
+        let text = "unknown = 1\n[forwarder]\ncpus = [4000]\n[control]\npath = \"/dev/null/control.sock\"\n";
+        std::fs::write(&file, text).unwrap();
+        let path = file.to_str().unwrap();
+        let told = |more: &[&str]| {
+            let arguments = [&["run", "--config", path], more].concat();
+            let Err(failure) = Program::parse_from(arguments).options.prepare() else {
+                panic!("nothing of it can be")
+            };
+            failure.to_string()
+        };
+        let of_file = told(&[]);
+        let places: Vec<_> =
+            of_file.lines().map(|line| line.contains(&format!("{path}:"))).collect();
+        assert_eq!(places, [true; 3], "{of_file}");
+        for what in ["`unknown`", "processor 4000", "/dev/null"] {
+            assert!(of_file.contains(what), "{what}: {of_file}");
+        }
+        let with_option = told(&["--user", "no-such-user-here"]);
+        assert_eq!(with_option.lines().count(), 4, "{with_option}");
+        assert!(with_option.contains("namewire: --user: "), "{with_option}");
+        assert!(with_option.starts_with(&of_file), "{with_option}");
     }
 
     #[test]

@@ -336,7 +336,7 @@ mod tests {
             let [problem] = error.problems() else {
                 panic!("one problem is told as several: {error}")
             };
-            let spans = problem.beside.iter().chain([&problem.span]);
+            let spans = problem.beside.iter().chain(&problem.span);
             spans.map(|span| error.position(span.start).0).collect()
         };
         let text = "[overload]\nmark_after = \"20ms\"\n\nshed_after = \"10ms\"\n";

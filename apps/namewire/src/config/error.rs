@@ -12,8 +12,8 @@ use super::Contradiction;
 /// One thing wrong with a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Bytes of the file at fault.
-    pub span: Range<usize>,
+    /// Bytes of the file at fault; none if it is a setting that the file does not have.
+    pub span: Option<Range<usize>>,
     /// Bytes of other settings that this one does not go together with.
     pub beside: Vec<Range<usize>>,
     /// What is wrong, without the place.
@@ -22,11 +22,18 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
+impl Problem {
+    /// Where it stands among others.
+    fn order(&self) -> usize {
+        self.span.as_ref().map_or(usize::MAX, |span| span.start)
+    }
+}
+
 /// Said of a file without a byte.
 pub(super) const FILE_IS_EMPTY: &str = "the file is empty: whatever was to write it has failed";
 
 /// A configuration that was refused. Its `Display` form has one line per problem:
-/// `file:line:column: reason`.
+/// `file:line:column: reason`, or `file: reason` for what has no place in the file.
 #[derive(Debug)]
 pub struct ConfigError {
     origin: String,
@@ -57,7 +64,7 @@ impl ConfigError {
         match super::place::find_first(text, keys) {
             None => Self::whole_file(origin, message),
             Some(span) => {
-                let problem = Problem { span, beside: Vec::new(), message, help: None };
+                let problem = Problem { span: Some(span), beside: Vec::new(), message, help: None };
                 Self::rejected(origin, text, vec![problem])
             }
         }
@@ -67,12 +74,12 @@ impl ConfigError {
     #[must_use]
     pub fn with(mut self, faults: &[Contradiction]) -> Self {
         self.problems.extend(faults.iter().map(|fault| Problem {
-            span: super::place::find_first(&self.text, &fault.keys).unwrap_or(0..0),
+            span: super::place::find_first(&self.text, &fault.keys),
             beside: Vec::new(),
             message: fault.reason.clone(),
             help: None,
         }));
-        self.problems.sort_by_key(|problem| problem.span.start);
+        self.problems.sort_by_key(Problem::order);
         self
     }
 
@@ -90,17 +97,17 @@ impl ConfigError {
     }
 
     pub(super) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.span.start);
+        problems.sort_by_key(Problem::order);
         problems.dedup();
         Self { origin: origin.to_owned(), text: text.to_owned(), problems }
     }
 
     fn whole_file(origin: &str, message: String) -> Self {
-        let problem = Problem { span: 0..0, beside: Vec::new(), message, help: None };
+        let problem = Problem { span: None, beside: Vec::new(), message, help: None };
         Self { origin: origin.to_owned(), text: String::new(), problems: vec![problem] }
     }
 
-    /// The problems in the order of their place in the file.
+    /// The problems in the order of their place in the file; those without one come last.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -121,7 +128,8 @@ impl ConfigError {
         let source = NamedSource::new(&self.origin, self.text.clone());
         let mut rendered = String::new();
         for problem in &self.problems {
-            let report = Located { problem, source: &source, in_file: !self.text.is_empty() };
+            let span = problem.span.clone().filter(|_| !self.text.is_empty());
+            let report = Located { problem, source: &source, span };
             // Writing into a string fails only if the handler does; then the plain line stands in.
             if handler.render_report(&mut rendered, &report).is_err() {
                 rendered.push_str(&problem.message);
@@ -137,11 +145,14 @@ impl fmt::Display for ConfigError {
             if index > 0 {
                 formatter.write_str("\n")?;
             }
-            if self.text.is_empty() {
-                write!(formatter, "{}: {}", self.origin, problem.message)?;
-            } else {
-                let (line, column) = self.position(problem.span.start);
-                write!(formatter, "{}:{line}:{column}: {}", self.origin, problem.message)?;
+            write!(formatter, "{}:", self.origin)?;
+            let span = problem.span.as_ref().filter(|_| !self.text.is_empty());
+            if let Some(span) = span {
+                let (line, column) = self.position(span.start);
+                write!(formatter, "{line}:{column}:")?;
+            }
+            write!(formatter, " {}", problem.message)?;
+            if span.is_some() {
                 for beside in &problem.beside {
                     write!(formatter, "; see line {}", self.position(beside.start).0)?;
                 }
@@ -161,12 +172,13 @@ impl std::error::Error for ConfigError {}
 struct Located<'a> {
     problem: &'a Problem,
     source: &'a NamedSource<String>,
-    in_file: bool,
+    /// Its place, if it has one.
+    span: Option<Range<usize>>,
 }
 
 impl fmt::Display for Located<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.in_file {
+        if self.span.is_none() {
             write!(formatter, "{}: ", self.source.name())?;
         }
         formatter.write_str(&self.problem.message)
@@ -181,16 +193,17 @@ impl Diagnostic for Located<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.in_file.then_some(self.source as &dyn SourceCode)
+        self.span.is_some().then_some(self.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = self.span.as_ref()?;
         let label = |text: &str, span: &Range<usize>| {
             LabeledSpan::new_with_span(Some(text.to_owned()), span.clone())
         };
         let beside = self.problem.beside.iter().map(|span| label("and here", span));
         let mut labels: Vec<_> = beside.collect();
-        labels.push(label("here", &self.problem.span));
-        self.in_file.then(|| Box::new(labels.into_iter()) as Box<dyn Iterator<Item = LabeledSpan>>)
+        labels.push(label("here", span));
+        Some(Box::new(labels.into_iter()))
     }
 }

@@ -33,7 +33,12 @@ pub(super) struct Value {
 
 impl Findings {
     pub(super) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
-        self.problems.borrow_mut().push(Problem { span, beside: Vec::new(), message, help });
+        self.problems.borrow_mut().push(Problem {
+            span: Some(span),
+            beside: Vec::new(),
+            message,
+            help,
+        });
     }
 
     /// Settings that do not go together are one problem, told where it shows, with the places of the others.
@@ -41,7 +46,12 @@ impl Findings {
         let mut beside = spans;
         beside.sort_by_key(|span| span.start);
         if let Some(span) = beside.pop() {
-            self.problems.borrow_mut().push(Problem { span, beside, message, help: None });
+            self.problems.borrow_mut().push(Problem {
+                span: Some(span),
+                beside,
+                message,
+                help: None,
+            });
         }
     }
 
