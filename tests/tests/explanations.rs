@@ -143,6 +143,12 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
         }
         std::fs::set_permissions(&closed, before).unwrap();
     }
+    // Nor can one be made where only others may write.
+    let open = home.path().join("open");
+    std::fs::create_dir_all(open.join(".ndn")).unwrap();
+    std::fs::set_permissions(open.join(".ndn"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let refused = run_to_end(as_nobody(at_home(&open, &["key", "gen", "/of/mine"])));
+    assert!(!refused.status.success() && said(&refused).contains("no rights"), "{refused:?}");
 }
 
 /// As a user without rights for what is closed, which root would have.

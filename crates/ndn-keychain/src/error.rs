@@ -1,6 +1,7 @@
 //! Errors; each names the file or the name that it is about.
 
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ndn_security::{CertificateError, KeyError};
@@ -121,7 +122,7 @@ impl KeyChainError {
             match source.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
                 Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
-                Some(ErrorCode::CannotOpen) => Self::NoRights(path),
+                Some(ErrorCode::CannotOpen) if is_closed(&path) => Self::NoRights(path),
                 _ => Self::Database { path, source },
             }
         }
@@ -130,4 +131,19 @@ impl KeyChainError {
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { path: path.to_owned(), source }
     }
+}
+
+/// Whether it is for want of rights that a file cannot be opened, or made. SQLite says the same of directories, and
+/// where there are no descriptors left.
+fn is_closed(path: &Path) -> bool {
+    let opened = File::open(path).or_else(|error| {
+        if error.kind() != ErrorKind::NotFound {
+            return Err(error);
+        }
+        let made = OpenOptions::new().write(true).create_new(true).open(path)?;
+        // An empty one would be a key chain.
+        let _ = std::fs::remove_file(path);
+        Ok(made)
+    });
+    opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }

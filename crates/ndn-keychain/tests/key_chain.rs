@@ -265,3 +265,16 @@ fn a_key_chain_that_cannot_be_written_is_named() {
     assert!(matches!(deleted, Err(KeyChainError::ReadOnly(_))), "{deleted:?}");
     assert_eq!(key_files(directory.path()).len(), 1);
 }
+
+/// SQLite has one code for all that keeps a file from being opened.
+#[test]
+fn only_a_want_of_rights_is_told_as_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let locations = Locations::in_directory(directory.path());
+    fs::create_dir(directory.path().join("pib.db")).unwrap();
+    for access in [Access::Read, Access::Write] {
+        let error = KeyChain::open(locations.clone(), access).unwrap_err();
+        assert!(matches!(error, KeyChainError::Database { .. }), "{error}");
+        assert!(error.to_string().contains("pib.db: "), "{error}");
+    }
+}
