@@ -75,7 +75,7 @@ struct Refused<'a> {
 /// What Namewire would do with an interface.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
-    /// Those that it can use now, the one that it would pick first.
+    /// Those that it can use now, the one that it would pick first; AF_XDP where a forwarder uses it already, too.
     usable: Vec<Driver>,
     /// The one that it would pick.
     pick: Option<Driver>,
@@ -108,7 +108,9 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     let holder = link.xdp_program.zip(found.holder.as_ref());
     if let Some((program, holder)) = holder.filter(|(_, holder)| holder.is_own()) {
         let why = holder_for_people(program, holder);
-        return Choice { usable: usable.clone(), pick: Some(Driver::AfXdp), why };
+        // By that forwarder, which has it.
+        usable.insert(0, Driver::AfXdp);
+        return Choice { usable, pick: Some(Driver::AfXdp), why };
     }
     let with = |pick: Driver, why: &str| Choice {
         usable: usable.clone(),
@@ -412,6 +414,10 @@ mod tests {
             found.holder = Some(XdpHolder { program: program.map(str::to_owned), process });
             let choice = choose(&found, Refused::default());
             let value = json_of(&found, &choice, Refused::default());
+            let is_usable = choice.usable.contains(&Driver::AfXdp);
+            assert_eq!(is_usable, choice.pick == Some(Driver::AfXdp), "{choice:?}");
+            assert_eq!(choice.usable.first(), choice.pick.as_ref(), "the picked one comes first");
+            assert_eq!(value["af_xdp"]["usable"], is_usable);
             (choice.pick, choice.why, value["af_xdp"]["process"].clone())
         };
         let (pick, why, process) = taken(Some("namewire_xdp"), Some("namewire"));
