@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ndn_packet::tlv::frame_len;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinSet;
 use wtransport::quinn::{self, WriteError};
 use wtransport::stream::RecvStream;
@@ -26,6 +26,8 @@ pub(crate) const INCOMING_MAX: u32 = 128;
 pub(crate) const WINDOW: u32 = 1024 * 1024;
 /// Bytes of one stream that wait to be read: a frame and what stands before it.
 pub(crate) const STREAM_WINDOW: u32 = 16 * 1024;
+/// Bytes of the first buffer of a stream.
+const FIRST_BUFFER: usize = 64;
 /// How long a stream may take until its end.
 const OVERDUE: Duration = Duration::from_secs(10);
 /// What may be on its way in streams beyond what the path takes; more waits where the face sees it and marks packets.
@@ -180,33 +182,57 @@ impl Incoming {
 
 /// Reads the frame of a stream.
 async fn read(mut stream: RecvStream, overdue: Duration) -> Result<BytesMut, Refused> {
-    let read = tokio::time::timeout(overdue, read_frame(&mut stream)).await;
+    let mut frame = BytesMut::new();
+    let read = tokio::time::timeout(overdue, read_frame(&mut stream, &mut frame)).await;
     let read = read.unwrap_or(Err(Refused::Overdue));
     if read.is_err() {
         stream.stop(REFUSED);
     }
-    read
+    read.map(|()| frame)
 }
 
-/// Copies what comes: a few bytes of a stream would hold the whole buffer that they were received with.
-async fn read_frame(stream: &mut RecvStream) -> Result<BytesMut, Refused> {
-    let mut frame = BytesMut::new();
+/// Copies what comes: a few bytes of a stream would hold the whole buffer that they were received with. The copy grows
+/// with what has come, whatever length that announces.
+async fn read_frame(
+    stream: &mut (impl AsyncRead + Unpin),
+    frame: &mut BytesMut,
+) -> Result<(), Refused> {
     loop {
-        let length = match frame_len(&frame) {
+        let length = match frame_len(frame) {
             Ok(length) => length.unwrap_or(FRAME_LENGTH_MAX),
             Err(_) => return Err(Refused::Malformed),
         };
         if length > FRAME_LENGTH_MAX || frame.len() > length {
             return Err(Refused::Malformed);
         }
-        // One byte more, to see that nothing follows.
-        frame.reserve(length + 1 - frame.len());
-        match stream.read_buf(&mut frame).await {
-            Ok(0) if is_frame(&frame) => return Ok(frame),
+        if frame.len() == frame.capacity() {
+            frame.reserve(frame.len().max(FIRST_BUFFER));
+        }
+        match stream.read_buf(frame).await {
+            Ok(0) if is_frame(frame) => return Ok(()),
             Ok(0) => return Err(Refused::Malformed),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotConnected => return Err(Refused::Ended),
             Err(_) => return Err(Refused::Malformed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Streams that have hardly begun take hardly any memory, whatever they announce.
+    #[tokio::test]
+    async fn a_buffer_is_no_longer_than_twice_what_has_come() {
+        let whole = [&[6, 0xfd, 0x1f, 0x3c][..], &[7; 0x1f3c]].concat();
+        for length in (0..200).chain((200..whole.len()).step_by(97)).chain([whole.len()]) {
+            let mut frame = BytesMut::new();
+            let read = read_frame(&mut &whole[..length], &mut frame).await;
+            let expected = if length == whole.len() { Ok(()) } else { Err(Refused::Malformed) };
+            assert_eq!((read, &frame[..]), (expected, &whole[..length]));
+            let most = (2 * length).max(FIRST_BUFFER);
+            assert!(frame.capacity() <= most, "{} for {length}", frame.capacity());
         }
     }
 }
