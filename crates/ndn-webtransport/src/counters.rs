@@ -43,7 +43,7 @@ pub struct Counters {
     pub received_streams: Count,
     /// Packets that were sent so.
     pub sent_streams: Count,
-    /// Packets sent so that the peer did not take, or not before the session ended.
+    /// Packets sent so that the peer's QUIC did not take, or did not confirm before the session ended.
     pub lost_streams: Count,
     /// Received streams that are not one whole TLV element, or were taken back. They are dropped.
     pub malformed_streams: Count,

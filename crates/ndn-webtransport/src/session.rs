@@ -247,6 +247,8 @@ impl Session {
         taker.take(frame).await;
     }
 
+    /// Sends what is written to the stream, until its end. That the peer is gone does not end this before: what came from
+    /// it may still be on its way to the stream, and its reader may wait until it has written.
     async fn send(
         &self,
         mut reader: impl AsyncRead + Unpin,
@@ -274,6 +276,7 @@ impl Session {
                 let sent = self.send_frame(&head, &buffer[..length], outgoing, counters).await;
                 buffer.advance(length);
                 if let Err(reason) = sent {
+                    discard(reader, buffer).await;
                     return End::Peer(reason);
                 }
             }
@@ -330,6 +333,14 @@ impl<W: AsyncWrite + Unpin> Taker<W> {
         {
             self.0 = None;
         }
+    }
+}
+
+/// Reads what nobody gets any more.
+async fn discard(mut reader: impl AsyncRead + Unpin, mut buffer: BytesMut) {
+    buffer.clear();
+    while let Ok(1..) = reader.read_buf(&mut buffer).await {
+        buffer.clear();
     }
 }
 

@@ -119,6 +119,35 @@ fn what_was_written_before_the_end_arrives_while_the_peer_speaks() {
     assert_eq!(clients.counters().lost_streams.value(), 0);
 }
 
+/// The first that notices that the peer is gone is who wants to send, while what came from it waits to be read.
+#[test]
+fn what_came_before_the_peer_went_is_handed_on() {
+    const COUNT: u8 = 120;
+    let listener = listen(8, |_| true);
+    let clients = Service::start(None).unwrap();
+    let counters = listener.service.counters();
+    let (runtime, session, far) = plain_client(&listener);
+    let mut far = stream(far);
+    runtime.block_on(async {
+        for at in 0..COUNT {
+            send_stream(&session, &frame(8000, at)).await;
+        }
+    });
+    // More than the stream of the session takes, which nobody reads: the rest waits.
+    session.connection().close(VarInt::from_u32(0), b"");
+    // The listener hears of that before somebody else gets a session, and by the next of what is to be sent.
+    let _other = connect(&clients, &listener.target()).unwrap();
+    far.write_all(&frame(300, 1)).unwrap();
+    let _another = connect(&clients, &listener.target()).unwrap();
+    assert_eq!(counters.ended.value(), 0);
+    let waiting = counters.received_streams.value();
+    let got = u64::try_from(read_frames(&far, usize::MAX).len()).unwrap();
+    wait_until(|| counters.ended.value() == 1);
+    assert_eq!(got, counters.received_streams.value());
+    assert!(got > waiting && waiting > 1, "{waiting} of {got}");
+    drop(runtime);
+}
+
 /// A session whose client says nothing has the longest datagrams that QUIC looks for, which loopback takes.
 #[test]
 fn frames_become_longer_where_the_path_takes_them() {
