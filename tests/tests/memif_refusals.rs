@@ -113,6 +113,26 @@ fn a_forwarder_says_the_secret_of_a_server_and_hears_its_refusal() {
 }
 
 #[test]
+fn a_client_hears_that_there_are_as_many_faces_as_there_may_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memif.sock");
+    let mut forwarder = listening(&path, "[limits]\nfaces = 3\nfaces_per_peer = 1\n").start();
+    // The face of management is one.
+    let held = [forwarder.connect(), forwarder.connect()];
+    wait_until("them to have faces", || {
+        let limit = &forwarder.json(&["status"])["face_limit"];
+        (limit["faces"].as_u64() >= limit["faces_max"].as_u64()).then_some(())
+    });
+    let transport = format!("memif://{}", path.display());
+    let output = attach(&forwarder, &transport, "", &["peek", "/any/name"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = said(&output);
+    assert!(said.contains("it refuses: \"there are as many faces as there may be\""), "{said}");
+    forwarder.assert_healthy();
+    drop(held);
+}
+
+#[test]
 fn clients_share_so_much_memory_together() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");

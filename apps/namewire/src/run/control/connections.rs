@@ -24,6 +24,8 @@ use crate::run::names::{self, Answer};
 
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
+/// What memif clients hear at the limit of faces, as from a worker that finds it reached.
+const FULL: &str = "there are as many faces as there may be";
 /// How long `faces/create` tries to connect (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -45,6 +47,10 @@ impl Control {
                         });
                     if is_full && !is_let_in {
                         self.full.connection_refused(now, self.config.limits.faces);
+                        if matches!(listener.local, LocalEnd::Memif(_)) {
+                            // Its end alone looks as if no forwarder were there.
+                            ndn_memif::turn_away(accepted.stream.as_fd(), FULL);
+                        }
                         continue;
                     }
                     let scope = listener.local.scope(accepted.peer);
