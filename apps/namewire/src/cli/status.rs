@@ -266,30 +266,17 @@ impl Found {
     }
 
     fn print_json(&self) -> Outcome {
-        let Self {
-            status,
-            faces,
-            channels,
-            cs,
-            workers,
-            discarded,
-            waiting,
-            memif,
-            limit,
-            down,
-            ethernet,
-        } = self;
-        let counters = &status.counters;
+        let counters = &self.status.counters;
         Ok(output::print_json(&json!({
-            "version": status.version,
-            "start_timestamp_ms": status.start_timestamp_ms,
-            "current_timestamp_ms": status.current_timestamp_ms,
-            "face_count": faces.len(),
-            "fib_entries": status.fib_entries,
-            "pit_entries": status.pit_entries,
-            "cs_entries": status.cs_entries,
-            "name_tree_entries": status.name_tree_entries,
-            "measurements_entries": status.measurements_entries,
+            "version": self.status.version,
+            "start_timestamp_ms": self.status.start_timestamp_ms,
+            "current_timestamp_ms": self.status.current_timestamp_ms,
+            "face_count": self.faces.len(),
+            "fib_entries": self.status.fib_entries,
+            "pit_entries": self.status.pit_entries,
+            "cs_entries": self.status.cs_entries,
+            "name_tree_entries": self.status.name_tree_entries,
+            "measurements_entries": self.status.measurements_entries,
             "counters": {
                 "in_interests": counters.in_interests,
                 "in_data": counters.in_data,
@@ -300,15 +287,15 @@ impl Found {
                 "satisfied_interests": counters.satisfied_interests,
                 "unsatisfied_interests": counters.unsatisfied_interests,
             },
-            "cs": super::cs::json(cs),
-            "channels": channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
-            "workers": workers,
-            "discarded_by_faces": discarded,
-            "waiting_faces": waiting,
-            "ethernet": ethernet,
-            "memif": memif,
-            "face_limit": limit,
-            "down_faces": down.iter().map(|DownFace { face_id, remote_uri, down }| json!({
+            "cs": super::cs::json(&self.cs),
+            "channels": self.channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
+            "workers": self.workers,
+            "discarded_by_faces": self.discarded,
+            "waiting_faces": self.waiting,
+            "ethernet": self.ethernet,
+            "memif": self.memif,
+            "face_limit": self.limit,
+            "down_faces": self.down.iter().map(|DownFace { face_id, remote_uri, down }| json!({
                 "face_id": face_id,
                 "remote_uri": remote_uri,
                 "reason": down.reason,
