@@ -31,8 +31,8 @@ pub(crate) fn without_numbers(reason: &str) -> String {
     words
 }
 
-/// The URI by which programs reach what listens at a local face URI: of WebTransport that of its page, as
-/// `--transport` takes it.
+/// Where something listens, of which this is the local face URI: of WebTransport that of its page.
+/// Where it listens on all addresses, and where the certificate has to be known by its hash, that is not enough.
 pub(crate) fn transport_uri(local: &str) -> String {
     match local.strip_prefix("quic://") {
         Some(address) => format!("https://{address}{}", ndn_webtransport::PATH),
