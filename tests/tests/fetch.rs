@@ -128,10 +128,21 @@ fn is_at_rest(program: &Process) -> bool {
     others.iter().chain(&first).all(|thread| sleeps(thread))
 }
 
+/// Whether this process, and those that it starts, ignore SIGHUP.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
+}
+
 #[test]
 fn an_interrupted_fetch_goes_on() {
     let bed = Bed::new();
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
+        if signal == Signal::HUP && is_hangup_ignored() {
+            // By whoever has started the tests, such as nohup: a fetch goes on then.
+            continue;
+        }
         bed.interrupt(signal);
         assert_eq!(fs::metadata(&bed.part).unwrap().len(), (GAP * SEGMENT_LEN) as u64);
         let report = bed.forwarder.json(&bed.get(&[]));
