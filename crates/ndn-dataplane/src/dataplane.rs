@@ -15,6 +15,7 @@ use ndn_forwarding::{
 };
 use ndn_packet::NameRef;
 use ndn_ring::{PagePreference, PoolError};
+use ndn_sys::cpu;
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{
@@ -30,6 +31,7 @@ use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
+use crate::threads::{Host, Hosted, Load, Policy, Threads};
 use crate::view::WorkerView;
 use crate::worker::Crew;
 
@@ -61,6 +63,8 @@ pub struct DataplaneOptions {
     pub on_demand: OnDemandOptions,
     /// How long to poll without waiting after the last packet.
     pub spin: Duration,
+    /// Which threads the workers run on. Pinned ones have their own in any case.
+    pub threads: ThreadUse,
     /// How queues of Interests are kept short.
     pub overload: OverloadOptions,
     /// Random.
@@ -69,6 +73,16 @@ pub struct DataplaneOptions {
     pub interest_lifetime_max: Duration,
     /// HopLimit of Interests that come without; 0 for none.
     pub default_hop_limit: u8,
+}
+
+/// Which threads workers run on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ThreadUse {
+    /// One for all, as long as it keeps up or more would not forward more.
+    #[default]
+    AsNeeded,
+    /// One each.
+    Each,
 }
 
 /// What differs from worker to worker.
@@ -166,6 +180,9 @@ pub struct Dataplane {
     /// None if there is only one worker.
     balancer: Option<Balancer>,
     hasher: NameHasher,
+    threads: Arc<Threads>,
+    /// Which of them are used; none if each worker has its own all the time.
+    policy: Option<Policy>,
 }
 
 impl Dataplane {
@@ -192,6 +209,7 @@ impl Dataplane {
         assert!(roles.iter().any(|one| one.servers), "somebody has the faces of servers");
         let shared = SharedTables::over(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
+        let options_threads = options.threads;
         let parts = Parts {
             event_waker: Arc::new(Waker::new()?),
             next_face_id: Arc::new(AtomicU64::new(FIRST_FACE_ID)),
@@ -223,9 +241,18 @@ impl Dataplane {
                 prepare_on(worker.cpu, || parts.prepare(number, worker, crew, sharers))
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let sleepers = prepared.iter().map(|(worker, ..)| worker.sleeper()).collect();
+        let is_pinned = prepared.iter().any(|(_, cpu, _)| cpu.is_some());
+        let (threads, inboxes) = Threads::new(sleepers);
+        let shares = count > 1 && !is_pinned && options_threads == ThreadUse::AsNeeded;
+        if shares {
+            threads.gather(true);
+        }
         let mut views = Vec::with_capacity(count);
-        for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
-            view.thread = Some(spawn(number, worker, cpu)?);
+        let prepared = prepared.into_iter().zip(inboxes).enumerate();
+        for (number, ((worker, cpu, mut view), inbox)) in prepared {
+            let host = Host::new(Hosted::new(worker, number, &threads), &threads, inbox);
+            view.thread = Some(spawn(number, host, cpu)?);
             views.push(view);
         }
         let Parts { event_waker, next_face_id, shared, options, .. } = parts;
@@ -240,6 +267,8 @@ impl Dataplane {
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
             hasher: options.shard.hasher,
+            policy: shares.then(Policy::new),
+            threads,
         })
     }
 
@@ -434,6 +463,44 @@ impl Dataplane {
             })
         };
         balancer.balance(now, load_of, |shard| pending_until(workers, shard, now))
+    }
+
+    /// Looks at what there is to do, and has the workers share a thread or not. Says which, if that is
+    /// something else than before.
+    ///
+    /// # Errors
+    /// When the kernel does not tell how busy the processors are.
+    pub fn share_threads(&mut self, now: Timestamp) -> io::Result<Option<bool>> {
+        let Self { policy: Some(policy), threads, workers, .. } = self else { return Ok(None) };
+        let mut load = Load { at: now, ..Load::default() };
+        for worker in workers.iter() {
+            let waited_ns = worker.worker_counters.waited_until(now);
+            load.busy += Duration::from_nanos(now.as_nanos().saturating_sub(waited_ns));
+            load.packets += worker.counters.in_interests.value() + worker.counters.in_data.value();
+        }
+        for thread in threads.thread_ids() {
+            load.waiting += cpu::thread_wait(thread)?;
+        }
+        load.idle = cpu::idle_time(&cpu::allowed_cpus()?)?;
+        let change = policy.look(load);
+        if let Some(are_together) = change {
+            threads.gather(are_together);
+        }
+        Ok(change)
+    }
+
+    /// Has one thread run all workers from now on, or each its own. Pinned ones keep theirs. Nothing is lost by it, and nobody
+    /// waits for it.
+    pub fn gather(&mut self, are_together: bool) {
+        if self.policy.is_some() {
+            self.threads.gather(are_together);
+        }
+    }
+
+    /// The thread that runs a worker: the number of the worker that it was started for.
+    #[must_use]
+    pub fn thread_of(&self, worker: usize) -> usize {
+        self.threads.host_of(worker)
     }
 
     /// Gives an entry of the dispatch table to a shard.

@@ -5,6 +5,7 @@
 //! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and when one wakes another |
 //! | `overload` | which Interests give way when a worker cannot keep up |
+//! | `threads` | which thread runs which worker |
 //! | `peers` | which worker has the face of which UDP peer |
 //! | [`Strangers`] | how many faces each peer has that nobody asked for |
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
@@ -25,6 +26,7 @@ mod placement;
 mod queue;
 mod start;
 mod strangers;
+mod threads;
 mod view;
 mod worker;
 
@@ -33,7 +35,7 @@ pub use command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
 };
 pub use dataplane::{
-    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, WorkerOptions,
+    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, ThreadUse, WorkerOptions,
 };
 pub use event::{Event, FaceCreated};
 pub use exchange::{

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
+use ndn_dataplane::{
+    Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles, ThreadUse,
+};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
 use ndn_forwarding::{Counter, FaceProperties, FaceScope, Histogram, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
@@ -38,8 +40,9 @@ fn fetch(uri: &str, nonce: u32, consumer: &mut UnixStream, producer: &mut UnixSt
 
 #[test]
 fn names_of_all_shards_cross_between_faces_of_all_workers() {
-    for workers in [2, 3] {
-        let mut bed = bed(workers);
+    let threads = [ThreadUse::Each, ThreadUse::AsNeeded];
+    for (workers, threads) in [2, 3].into_iter().flat_map(|count| threads.map(|one| (count, one))) {
+        let mut bed = Bed::with_threads(workers, 64, threads);
         let mut applications: Vec<_> = (0..4).map(|_| bed.application()).collect();
         let (producer_face, mut producer) = applications.pop().unwrap();
         let owners = applications.iter().map(|(face, _)| face.index.slot() % 2).max();

@@ -13,7 +13,7 @@
 //! records that were still alive had to be overwritten the list grows, and for one lifetime a
 //! lookup also reads the line where a record would have been before. An idle list is small again.
 
-use ndn_ring::{advise_huge_pages, prefetch_slice};
+use ndn_ring::{HUGE_PAGE_BYTES, advise_huge_pages, prefetch_slice};
 
 use crate::Timestamp;
 
@@ -69,9 +69,12 @@ impl DeadNonceList {
         let lines = (records_max * 2).div_ceil(LINE_RECORDS).next_power_of_two() as u64;
         let lines_max = lines.max(LINES_MIN);
         let line_count = usize::try_from(lines_max).unwrap_or(usize::MAX / 64);
-        let words = vec![0; (line_count + 1) * LINE_RECORDS];
-        advise_huge_pages(&words);
-        let origin = words.as_ptr().align_offset(64).min(LINE_RECORDS);
+        // A list of whole huge pages lies on them: that of one of several shards would else have half of them.
+        let alignment = if line_count * 64 >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 64 };
+        let spare = alignment / size_of::<u64>();
+        let words = vec![0; line_count * LINE_RECORDS + spare];
+        let origin = words.as_ptr().align_offset(alignment).min(spare);
+        advise_huge_pages(&words[origin..]);
         Self {
             words,
             origin,

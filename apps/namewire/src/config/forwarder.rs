@@ -25,6 +25,15 @@ impl std::fmt::Display for WorkerCount {
     }
 }
 
+/// Which threads workers run on. Those that are pinned to processors have their own in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One for all, as long as that keeps up, or more would not forward more.
+    AsNeeded,
+    /// One each.
+    Each,
+}
+
 /// Worker threads and their processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarder {
@@ -38,6 +47,8 @@ pub struct Forwarder {
     pub placement: Option<Arrangement>,
     /// Processors to pin the workers to, one each; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
+    /// Which threads the workers run on.
+    pub threads: Threads,
     /// How long a worker that has run out of packets keeps polling before it sleeps in the kernel.
     pub spin: Duration,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ndn_management::FaceUri;
 use ndn_packet::Name;
 
-pub use super::forwarder::{Forwarder, WorkerCount};
+pub use super::forwarder::{Forwarder, Threads, WorkerCount};
 pub use super::listeners::*;
 use super::{Access, ByteSize, InterfaceRule, MemifSecret};
 

@@ -18,6 +18,10 @@ pub(super) struct BalanceSchedule {
     next: Timestamp,
     /// Packets forwarded at the last look.
     packets: u64,
+    /// Workers have threads of their own although they could share one.
+    are_apart: bool,
+    /// It was told that the kernel does not say how busy it is.
+    has_complained: bool,
 }
 
 impl BalanceSchedule {
@@ -35,11 +39,32 @@ impl BalanceSchedule {
         let workers = dataplane.workers().iter();
         let packets = workers.map(|worker| worker.worker_counters().packets.value()).sum();
         let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
+        let is_silent = std::mem::replace(&mut self.packets, packets) == packets;
         // Without traffic there is nothing to learn.
-        if std::mem::replace(&mut self.packets, packets) == packets && is_settled {
+        if is_silent && is_settled && !self.are_apart {
             return;
         }
+        self.share_threads(now, dataplane);
         report(dataplane.balance(now));
+    }
+
+    /// Has the workers share a thread, or not.
+    fn share_threads(&mut self, now: Timestamp, dataplane: &mut Dataplane) {
+        match dataplane.share_threads(now) {
+            Ok(None) => {}
+            Ok(Some(are_together)) => {
+                self.are_apart = !are_together;
+                let threads = if are_together { "one thread" } else { "a thread each" };
+                tracing::debug!(threads, "workers have other threads");
+            }
+            Err(error) if !std::mem::replace(&mut self.has_complained, true) => {
+                tracing::warn!(
+                    %error,
+                    "cannot tell how busy the processors are: workers keep their threads"
+                );
+            }
+            Err(_) => {}
+        }
     }
 }
 

@@ -69,6 +69,7 @@ const KEPT: &[Kept] = kept![
     forwarder.cpus,
     forwarder.io_workers,
     forwarder.placement,
+    forwarder.threads,
     forwarder.spin,
     overload.mark_after,
     overload.shed_after,

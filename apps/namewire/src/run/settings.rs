@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ndn_dataplane::{
-    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, WorkerOptions,
+    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, ThreadUse, WorkerOptions,
 };
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
@@ -69,6 +69,10 @@ pub(super) fn dataplane_options(
             idle_timeout: config.faces.idle_timeout,
             pit_tokens: PitTokenPolicy::WhenSeen,
             per_peer_max: config.limits.faces_per_peer,
+        },
+        threads: match config.forwarder.threads {
+            config::Threads::AsNeeded => ThreadUse::AsNeeded,
+            config::Threads::Each => ThreadUse::Each,
         },
         spin: config.forwarder.spin,
         overload: overload_options(&config.overload),

@@ -1,4 +1,4 @@
-//! The run loop of one worker.
+//! One worker: what it has, and what it does in a round.
 //!
 //! Each round waits for something to be ready (in the kernel, once nothing has come for a while),
 //! reads the clock once, and then moves packets: every ready socket is read once, what it gave goes
@@ -14,9 +14,11 @@ mod management_share;
 mod overload;
 mod ports;
 mod room;
+mod round;
 mod sink;
 mod timing;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +33,7 @@ use ndn_forwarding::{
 };
 use ndn_ring::PacketPool;
 use ndn_sys::clock;
-use ndn_sys::poll::{Event as PollEvent, Events};
+use ndn_sys::poll::Event as PollEvent;
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
 
 use crate::command::{Command, StationOptions};
@@ -42,6 +44,7 @@ use crate::faces::FaceNumbers;
 use crate::peers::Party;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
+use crate::threads::Hosted;
 
 pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
@@ -102,6 +105,8 @@ pub(crate) struct Worker {
     pub(crate) service_times: Arc<ServiceTimes>,
     /// Measures how long packets take, while somebody wants to know.
     pub(crate) timer: Option<Box<ServiceTimer>>,
+    /// In a round of a worker that shares its thread: those that it shares it with.
+    pub(crate) partners: VecDeque<Box<Hosted>>,
 }
 
 /// What one round leaves to the next.
@@ -134,126 +139,6 @@ pub(crate) struct RoundState {
 }
 
 impl Worker {
-    /// Runs until [`Command::Stop`].
-    pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
-        while !self.state.stopping {
-            self.round(&mut events);
-        }
-        self.finish();
-    }
-
-    fn round(&mut self, events: &mut Events) {
-        let before = Timestamp::from_nanos(clock::now());
-        let timeout = self.timeout(before);
-        self.idle.begin(before);
-        self.management_share.begin_round(before, self.state.packets > 0);
-        self.counters.rounds.increment();
-        let (mut is_idle, mut has_asked) = (false, true);
-        // Everyone who was ready is read before anyone is read again.
-        if self.state.next_event >= events.len() {
-            is_idle = !self.is_behind();
-            if timeout != Some(Duration::ZERO) {
-                self.counters.waiting_since_ns.set(before.as_nanos());
-            }
-            has_asked = match self.wait(before, events, timeout) {
-                Ok(has_asked) => has_asked,
-                Err(error) => {
-                    // The poller is ours and its arguments are right: nothing sensible is left to do.
-                    tracing::error!(%error, "cannot wait for packets");
-                    self.state.stopping = true;
-                    return;
-                }
-            };
-            self.state.next_event = 0;
-            if has_asked {
-                self.plan(events);
-            }
-        }
-        let now = Timestamp::from_nanos(clock::now());
-        if is_idle {
-            self.counters.waiting_since_ns.set(0);
-            self.counters.waited_ns.add(now.nanos_since(before));
-        }
-        self.state.packets = 0;
-        self.state.starved = false;
-        let left = self.faces.internal_bytes_left();
-        self.faces.set_internal_bytes_left(self.management_share.allowance(now, left));
-        self.pool.reclaim();
-        // Commands first: an answer of management must not overtake the change it speaks of.
-        self.state.has_commands = self.handle_commands(now);
-        self.state.has_crossed = self.trade(now);
-        self.note_room(now);
-        if has_asked {
-            self.receive_ready(now, events);
-        }
-        self.forward(now);
-        // What others have sent meanwhile is written with the rest.
-        if self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting()) {
-            self.state.has_crossed = self.trade(now);
-            // Frames for faces of this worker may have come, and it may sleep next.
-            self.forward(now);
-        }
-        self.erase();
-        let mut sink = RoutedSink {
-            faces: self.faces.sink(now, &self.pool),
-            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
-            pool: &self.pool,
-        };
-        self.state.has_timers = self.shard.poll_timers(now, &mut sink);
-        self.send_crossings(now);
-        // Also says how many PIT entries are left, when no burst comes that would.
-        self.shard.end_burst();
-        self.faces.handle_timeouts(now, &self.pool);
-        self.flush(now);
-        self.report_faces();
-        self.report_learning();
-        self.pool.settle();
-        self.report_quotas(now);
-        self.wake_others_if_due();
-        self.events.wake();
-        if self.state.held_back && self.state.packets == 0 {
-            self.let_others_run(now);
-        }
-        if self.state.packets > 0 {
-            self.idle.note_packets(now);
-            if self.idle.may_poll() {
-                self.idle.rest(Timestamp::from_nanos(clock::now()));
-            }
-        }
-    }
-
-    /// How long the next wait may last; `None` for as long as it takes.
-    fn timeout(&self, now: Timestamp) -> Option<Duration> {
-        if self.state.starved {
-            return Some(NO_BLOCK_PAUSE);
-        }
-        if self.is_behind() || self.idle.polls(now) {
-            return Some(Duration::ZERO);
-        }
-        self.time_to_next(now)
-    }
-
-    /// How long there is nothing to do, if nothing comes; `None` for ever.
-    fn time_to_next(&self, now: Timestamp) -> Option<Duration> {
-        let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
-        let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
-        // The control thread empties the event queue without saying so.
-        let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
-        let quotas = self.shard.has_quota_refusals();
-        let quotas = quotas.then(|| self.state.next_quota_report.since(now));
-        let portion = self.faces.has_unread_internals();
-        let portion = portion.then(|| self.management_share.next_portion().since(now));
-        [until, retry, quotas, portion].into_iter().flatten().min()
-    }
-
-    /// Whether there is something to do, whatever comes.
-    fn is_behind(&self) -> bool {
-        let state = &self.state;
-        let has_work = state.has_commands || state.has_timers || state.has_crossed;
-        has_work || state.held_back || !state.erasures.is_empty()
-    }
-
     /// Reads once what `event` says is there, and forwards it in bursts.
     fn receive(&mut self, now: Timestamp, event: &PollEvent) {
         let mut sink = IngressSink {
@@ -355,7 +240,7 @@ impl Worker {
     }
 
     /// Wakes the other workers that sleep and were sent something.
-    fn wake_others(&mut self) {
+    pub(crate) fn wake_others(&mut self) {
         if let Some(crew) = &mut self.crew {
             crew.exchange.outbound.wake();
         }
@@ -458,7 +343,7 @@ impl Worker {
     }
 
     /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         let now = Timestamp::from_nanos(clock::now());
         self.flush(now);
         self.burst.release(&self.pool);

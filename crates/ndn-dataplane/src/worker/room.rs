@@ -52,9 +52,13 @@ impl Worker {
         now.since(*self.state.crowded_since.get_or_insert(now)) < PATIENCE
     }
 
-    /// After a round in which there was no room for more: lets others run.
+    /// After a round in which there was no room for more: lets others run. Those that share the thread are
+    /// next anyway.
     pub(super) fn let_others_run(&mut self, now: Timestamp) {
         self.wake_others();
+        if !self.partners.is_empty() {
+            return;
+        }
         pause(self.state.crowded_since.map_or(Duration::ZERO, |since| now.since(since)));
     }
 
@@ -88,13 +92,26 @@ impl Worker {
             self.pool.settle();
             self.wake_others();
             self.state.has_crossed |= self.trade(at);
+            // Nobody else lets those run that share the thread.
+            for partner in &mut self.partners {
+                partner.worker.take_crossings(at);
+            }
             if self.has_burst_room(kind) {
                 self.state.crowded_since = None;
                 return;
             }
-            pause(at.since(begin));
+            if self.partners.is_empty() {
+                pause(at.since(begin));
+            }
             at = Timestamp::from_nanos(clock::now());
         }
+    }
+
+    /// Takes what waits from others, in the middle of a round of one that shares the thread.
+    fn take_crossings(&mut self, now: Timestamp) {
+        self.pool.reclaim();
+        self.state.has_crossed |= self.trade(now);
+        self.pool.settle();
     }
 
     fn has_burst_room(&self, kind: PacketKind) -> bool {

@@ -1,0 +1,154 @@
+//! Which thread runs which worker.
+//!
+//! Each worker has a thread of its own. Where one thread does for all, the first one's runs all of them and
+//! the others sleep: a packet that crosses between two workers of one thread wakes nobody and stays in the
+//! cache of one processor. Workers notice nothing of it but that somebody else waits for them.
+//!
+//! A worker belongs to the thread that runs it, wherever that is. It is sent on by that thread between two
+//! rounds, by a queue, so that no two threads ever touch it.
+
+mod host;
+mod policy;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::exchange::Sleeper;
+use crate::worker::Worker;
+
+pub(crate) use host::Host;
+pub(crate) use policy::{Load, Policy};
+
+/// What a thread is sent.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// To run this worker from now on.
+    Worker(Box<Hosted>),
+    /// Its own worker has ended, wherever it ran.
+    End,
+}
+
+/// A worker, wherever it runs.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    pub(crate) worker: Worker,
+    /// Behind the worker, since fields are dropped in order.
+    ticket: Ticket,
+}
+
+impl Hosted {
+    pub(crate) fn new(worker: Worker, number: usize, threads: &Arc<Threads>) -> Box<Self> {
+        let ticket = Ticket { number, threads: Arc::clone(threads) };
+        Box::new(Self { worker, ticket })
+    }
+
+    /// Number of the worker, and of its own thread.
+    pub(crate) fn number(&self) -> usize {
+        self.ticket.number
+    }
+
+    /// Ends the worker in an orderly way.
+    fn finish(self) {
+        self.worker.finish();
+    }
+}
+
+/// Tells the thread of a worker when that is gone, also by a panic of whoever ran it.
+#[derive(Debug)]
+struct Ticket {
+    number: usize,
+    threads: Arc<Threads>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // If the thread has ended before, it need not know.
+        let _ = self.threads.send(self.number, Mail::End);
+    }
+}
+
+/// The threads, as all of them and the control thread see them.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    seats: Box<[Seat]>,
+}
+
+/// One thread, and the worker that it was started for. Nothing of it changes on the packet path.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Seat {
+    /// The thread that is to run the worker.
+    wanted: AtomicUsize,
+    /// The thread that runs it.
+    present: AtomicUsize,
+    /// The thread has mail.
+    has_mail: AtomicBool,
+    mail: Sender<Mail>,
+    /// The kernel's number of the thread; 0 before it runs.
+    thread_id: AtomicU32,
+    /// Of the worker; none of a single one.
+    sleeper: Option<Arc<Sleeper>>,
+}
+
+impl Threads {
+    /// As many threads as there are sleepers, each with its worker, and where they find their mail.
+    pub(crate) fn new(sleepers: Vec<Option<Arc<Sleeper>>>) -> (Arc<Self>, Vec<Receiver<Mail>>) {
+        let mut inboxes = Vec::new();
+        let seats = (0..).zip(sleepers).map(|(number, sleeper)| {
+            let (mail, inbox) = channel();
+            inboxes.push(inbox);
+            let has_mail = AtomicBool::new(false);
+            let (wanted, present) = (AtomicUsize::new(number), AtomicUsize::new(number));
+            Seat { wanted, present, has_mail, mail, thread_id: AtomicU32::new(0), sleeper }
+        });
+        (Arc::new(Self { seats: seats.collect() }), inboxes)
+    }
+
+    /// Has all workers run by the thread of the first one, or each by its own.
+    pub(crate) fn gather(&self, are_together: bool) {
+        for (number, seat) in self.seats.iter().enumerate() {
+            seat.wanted.store(if are_together { 0 } else { number }, Ordering::Release);
+            // Whichever thread sleeps in its stead.
+            seat.wake();
+        }
+    }
+
+    /// The thread that runs a worker.
+    pub(crate) fn host_of(&self, worker: usize) -> usize {
+        self.seats[worker].present.load(Ordering::Acquire)
+    }
+
+    /// The kernel's numbers of the threads.
+    pub(crate) fn thread_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        let ids = self.seats.iter().map(|seat| seat.thread_id.load(Ordering::Acquire));
+        ids.filter(|id| *id != 0)
+    }
+
+    /// The thread that is to run a worker.
+    #[inline]
+    fn wanted(&self, worker: usize) -> usize {
+        self.seats[worker].wanted.load(Ordering::Acquire)
+    }
+
+    /// Sends mail to a thread. It comes back if that thread has ended.
+    fn send(&self, thread: usize, mail: Mail) -> Result<(), Mail> {
+        let seat = &self.seats[thread];
+        seat.mail.send(mail).map_err(|error| error.0)?;
+        // Release: who sees this finds the mail.
+        seat.has_mail.store(true, Ordering::Release);
+        seat.wake();
+        Ok(())
+    }
+}
+
+impl Seat {
+    fn wake(&self) {
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! One round of a worker: on a thread of its own it waits first, on one that it shares with others the
+//! thread waits for all of them ([`crate::threads`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_sys::clock;
+use ndn_sys::poll::Events;
+use ndn_table::Timestamp;
+
+use super::{NO_BLOCK_PAUSE, Worker};
+use crate::exchange::{RoutedSink, Sleeper};
+
+impl Worker {
+    /// Waits for something to do, and does it. Of a worker that has its thread for itself.
+    pub(crate) fn round(&mut self, events: &mut Events) {
+        let before = Timestamp::from_nanos(clock::now());
+        let timeout = self.timeout(before);
+        self.begin_round(before);
+        let (mut is_idle, mut has_asked) = (false, true);
+        // Everyone who was ready is read before anyone is read again.
+        if self.state.next_event >= events.len() {
+            is_idle = !self.is_behind();
+            if timeout != Some(Duration::ZERO) {
+                self.counters.waiting_since_ns.set(before.as_nanos());
+            }
+            has_asked = match self.wait(before, events, timeout) {
+                Ok(has_asked) => has_asked,
+                Err(error) => return self.give_up(&error),
+            };
+            self.state.next_event = 0;
+            if has_asked {
+                self.plan(events);
+            }
+        }
+        let now = Timestamp::from_nanos(clock::now());
+        if is_idle {
+            self.counters.waiting_since_ns.set(0);
+            self.counters.waited_ns.add(now.nanos_since(before));
+        }
+        self.work(now, events, has_asked);
+    }
+
+    /// Does what there is to do, without waiting. Of a worker whose thread runs others, too, and has heard
+    /// that some of its sockets are ready, or not. The time until its next round is not its own.
+    pub(crate) fn shared_round(&mut self, events: &mut Events, is_ready: bool) {
+        let now = Timestamp::from_nanos(clock::now());
+        self.end_pause(now);
+        self.begin_round(now);
+        let mut has_asked = true;
+        if self.state.next_event >= events.len() {
+            has_asked = match self.look(events, is_ready) {
+                Ok(has_asked) => has_asked,
+                Err(error) => return self.give_up(&error),
+            };
+            self.state.next_event = 0;
+            if has_asked {
+                self.plan(events);
+            }
+        }
+        self.work(now, events, has_asked);
+        self.begin_pause(Timestamp::from_nanos(clock::now()));
+    }
+
+    /// It does nothing from now on.
+    pub(crate) fn begin_pause(&self, now: Timestamp) {
+        self.counters.waiting_since_ns.set(now.as_nanos());
+    }
+
+    /// It does something from now on.
+    pub(crate) fn end_pause(&self, now: Timestamp) {
+        self.counters.waited_ns.set(self.counters.waited_until(now));
+        self.counters.waiting_since_ns.set(0);
+    }
+
+    /// The poller is ours and its arguments are right: nothing sensible is left to do.
+    #[cold]
+    fn give_up(&mut self, error: &std::io::Error) {
+        tracing::error!(%error, "cannot wait for packets");
+        self.state.stopping = true;
+    }
+
+    /// How it is woken by others, if there are any.
+    pub(crate) fn sleeper(&self) -> Option<Arc<Sleeper>> {
+        self.crew.as_ref().map(|crew| Arc::clone(crew.exchange.sleeper()))
+    }
+
+    /// Whether it was told to stop.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.stopping
+    }
+
+    #[inline]
+    fn begin_round(&mut self, now: Timestamp) {
+        self.idle.begin(now);
+        self.management_share.begin_round(now, self.state.packets > 0);
+        self.counters.rounds.increment();
+    }
+
+    #[inline]
+    fn work(&mut self, now: Timestamp, events: &Events, has_asked: bool) {
+        self.state.packets = 0;
+        self.state.starved = false;
+        let left = self.faces.internal_bytes_left();
+        self.faces.set_internal_bytes_left(self.management_share.allowance(now, left));
+        self.pool.reclaim();
+        // Commands first: an answer of management must not overtake the change it speaks of.
+        self.state.has_commands = self.handle_commands(now);
+        self.state.has_crossed = self.trade(now);
+        self.note_room(now);
+        if has_asked {
+            self.receive_ready(now, events);
+        }
+        self.forward(now);
+        // What others have sent meanwhile is written with the rest.
+        if self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting()) {
+            self.state.has_crossed = self.trade(now);
+            // Frames for faces of this worker may have come, and it may sleep next.
+            self.forward(now);
+        }
+        self.erase();
+        let mut sink = RoutedSink {
+            faces: self.faces.sink(now, &self.pool),
+            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
+            pool: &self.pool,
+        };
+        self.state.has_timers = self.shard.poll_timers(now, &mut sink);
+        self.send_crossings(now);
+        // Also says how many PIT entries are left, when no burst comes that would.
+        self.shard.end_burst();
+        self.faces.handle_timeouts(now, &self.pool);
+        self.flush(now);
+        self.report_faces();
+        self.report_learning();
+        self.pool.settle();
+        self.report_quotas(now);
+        self.wake_others_if_due();
+        self.events.wake();
+        if self.state.held_back && self.state.packets == 0 {
+            self.let_others_run(now);
+        }
+        if self.state.packets > 0 {
+            self.idle.note_packets(now);
+            if self.idle.may_poll() {
+                self.idle.rest(Timestamp::from_nanos(clock::now()));
+            }
+        }
+    }
+
+    /// How long the next wait may last; `None` for as long as it takes.
+    pub(crate) fn timeout(&self, now: Timestamp) -> Option<Duration> {
+        if self.state.starved {
+            return Some(NO_BLOCK_PAUSE);
+        }
+        if self.is_behind() || self.idle.polls(now) {
+            return Some(Duration::ZERO);
+        }
+        self.time_to_next(now)
+    }
+
+    /// How long there is nothing to do, if nothing comes; `None` for ever.
+    pub(super) fn time_to_next(&self, now: Timestamp) -> Option<Duration> {
+        let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
+        let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
+        // The control thread empties the event queue without saying so.
+        let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
+        let quotas = self.shard.has_quota_refusals();
+        let quotas = quotas.then(|| self.state.next_quota_report.since(now));
+        let portion = self.faces.has_unread_internals();
+        let portion = portion.then(|| self.management_share.next_portion().since(now));
+        [until, retry, quotas, portion].into_iter().flatten().min()
+    }
+
+    /// Whether there is something to do, whatever comes.
+    pub(super) fn is_behind(&self) -> bool {
+        let state = &self.state;
+        let has_work = state.has_commands || state.has_timers || state.has_crossed;
+        has_work || state.held_back || !state.erasures.is_empty()
+    }
+
+    /// Whether it has something to do although none of its sockets is ready. `event_count` events were ready
+    /// when it looked last.
+    pub(crate) fn has_work(&self, now: Timestamp, event_count: usize) -> bool {
+        self.is_behind()
+            || self.has_crossings()
+            || self.state.starved
+            || self.state.next_event < event_count
+            || self.faces.has_polled_rings()
+            || self.time_to_next(now) == Some(Duration::ZERO)
+    }
+
+    /// Whether others have sent something, or what it has sent is not written yet.
+    pub(crate) fn has_crossings(&self) -> bool {
+        self.state.unflushed > 0
+            || self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting())
+    }
+}
