@@ -122,7 +122,7 @@ fn by_two_workers(directory: &Path, host: usize) -> String {
         "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.multicast]\nenabled = false\n[listeners.ethernet]\nenabled = true\n\
          interfaces = [\"eth1\"]\nring = \"256KiB\"\ndriver = \"xdp\"\nudp_interfaces = [\"eth1\"]\n\
-         [forwarder]\nworkers = 2\n",
+         [forwarder]\nworkers = 2\nthreads = \"each\"\n",
         directory.display()
     );
     let path = directory.join(format!("host{host}.toml"));

@@ -15,6 +15,7 @@ use ndn_memif::Address;
 use super::dumb::PRODUCER_SUFFIX;
 use super::link::{Link, Side};
 use super::{Transport, clock, testpmd};
+use crate::Threads;
 
 /// The cache of every program where nothing else is said, in packets.
 pub(crate) const CS_CAPACITY: u32 = 65_536;
@@ -94,8 +95,8 @@ pub(crate) struct Addresses {
     pub(crate) settings: &'static str,
     /// What the program's Content Store holds, packets.
     pub(crate) cs_packets: u32,
-    /// Workers of this project's forwarder.
-    pub(crate) workers: usize,
+    /// Workers of this project's forwarder, and their threads.
+    pub(crate) workers: (usize, Threads),
 }
 
 impl Addresses {

@@ -9,6 +9,8 @@ use anyhow::Context;
 
 use ndn_traffic::io::Calls;
 
+use crate::Threads;
+
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
@@ -37,6 +39,7 @@ const RING_POLLING: Duration = Duration::from_micros(100);
 struct Subject {
     program: Program,
     workers: usize,
+    threads: Threads,
     /// Processors that it runs on.
     cpus: Vec<usize>,
     running: Running,
@@ -91,9 +94,10 @@ pub(super) fn run_layout(
         let rows = run_case(options, layout, shape, &mut subjects)?;
         for row in &rows {
             progress(&format!(
-                "{:<20} workers {} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
+                "{:<20} workers {}{} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
                 row.case,
                 row.workers,
+                row.threads.map_or_else(String::new, |threads| format!(" threads {threads}")),
                 row.window,
                 row.faces,
                 if row.mixed { " mixed" } else { "" },
@@ -119,12 +123,13 @@ fn start(
     number: u8,
     contender: &Contender,
 ) -> anyhow::Result<Subject> {
-    let Contender { program, ref executable, workers } = *contender;
+    let Contender { program, ref executable, workers, threads } = *contender;
     let folder = std::env::temp_dir().join(format!(
-        "namewire-relay-{}-{}-{}-{workers}",
+        "namewire-relay-{}-{}-{}-{workers}-{}",
         std::process::id(),
         layout.transport.name(),
-        program.name()
+        program.name(),
+        threads.name()
     ));
     fs::create_dir_all(&folder)?;
     // The ports of one program: its own and those that the dumb relay binds per consumer, the
@@ -145,7 +150,7 @@ fn start(
             .map(Arc::new),
         settings: "",
         cs_packets: options.cs_packets,
-        workers,
+        workers: (workers, threads),
     };
     let cpus = forwarder_cpus(options, workers)?;
     let running = Running::start(program, executable, &addresses, &cpus)?;
@@ -164,6 +169,7 @@ fn start(
     Ok(Subject {
         program,
         workers,
+        threads,
         cpus,
         running,
         _link: link,
@@ -296,6 +302,7 @@ fn row(
         case: format!("{}-{}-{}", subject.program.name(), layout.transport.name(), shape.payload),
         program: subject.program.name(),
         workers: subject.workers,
+        threads: (subject.workers > 1).then_some(subject.threads.name()),
         cpus: subject.cpus.clone(),
         fib_entries: layout.prefixes,
         cs_packets: options.cs_packets,

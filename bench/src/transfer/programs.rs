@@ -13,6 +13,7 @@ use ndn_security::{KeyType, PrivateKey};
 use super::CpuByProcess;
 use super::cases::{Case, Mode, What};
 use super::folder::Served;
+use crate::Threads;
 use crate::relay::Transport;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
@@ -242,7 +243,7 @@ pub(super) fn forwarder(
         link: None,
         settings: "",
         cs_packets,
-        workers: 1,
+        workers: (1, Threads::Each),
     };
     let socket = addresses.socket();
     let _ = fs::remove_file(&socket);

@@ -497,12 +497,6 @@ impl Dataplane {
         }
     }
 
-    /// The thread that runs a worker: the number of the worker that it was started for.
-    #[must_use]
-    pub fn thread_of(&self, worker: usize) -> usize {
-        self.threads.host_of(worker)
-    }
-
     /// Gives an entry of the dispatch table to a shard.
     ///
     /// # Errors

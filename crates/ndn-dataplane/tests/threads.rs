@@ -11,9 +11,10 @@ use ndn_dataplane::{Dataplane, ThreadUse};
 use support::{Bed, PATIENCE, data, expect, interest};
 
 /// Waits until the workers run by these threads.
-fn wait_for(dataplane: &Dataplane, threads: &[usize]) {
+fn wait_for(dataplane: &Dataplane, threads: &[u64]) {
     let deadline = Instant::now() + PATIENCE;
-    while (0..threads.len()).any(|worker| dataplane.thread_of(worker) != threads[worker]) {
+    let present = || dataplane.workers().iter().map(|one| one.worker_counters().thread.value());
+    while !present().eq(threads.iter().copied()) {
         assert!(Instant::now() < deadline, "the workers never run by {threads:?}");
         std::thread::sleep(Duration::from_millis(1));
     }

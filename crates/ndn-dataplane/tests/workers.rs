@@ -62,7 +62,9 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
         let counters = bed.dataplane.counters();
         assert_eq!((counters.in_interests.value(), counters.cs_hits.value()), (120, 60));
         assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
-        assert!(exchanged(&bed.dataplane, |counters| &counters.sent) > 0);
+        // Workers of one thread need none.
+        let messages = exchanged(&bed.dataplane, |counters| &counters.sent);
+        assert!(messages > 0 || threads == ThreadUse::AsNeeded);
         let dropped = exchanged(&bed.dataplane, |counters| &counters.dropped_data)
             + exchanged(&bed.dataplane, |counters| &counters.dropped_interests);
         assert_eq!(dropped, 0);

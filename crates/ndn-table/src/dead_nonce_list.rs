@@ -95,11 +95,15 @@ impl DeadNonceList {
         (self.mask + 1) * LINE_RECORDS as u64
     }
 
-    /// Asks for the line that [`Self::contains`] is going to read.
+    /// Asks for the lines that [`Self::contains`] is going to read.
     #[inline(always)]
     pub fn prefetch(&self, name_hash: u64, nonce: u32, now: Timestamp) {
         if now <= self.last_until {
-            prefetch_slice(&self.words, self.line(mix(name_hash, nonce), self.mask));
+            let mixed = mix(name_hash, nonce);
+            prefetch_slice(&self.words, self.line(mixed, self.mask));
+            if now <= self.old_until {
+                prefetch_slice(&self.words, self.line(mixed, self.old_mask));
+            }
         }
     }
 

@@ -10,9 +10,10 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use namewire_bench::{
     Arrival, CpuOfWorkers, DistanceOptions, IdleOptions, IdleReport, PipelineOptions,
-    PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions, SkewReport, TraceReport,
-    TransferOptions, Transport, enter_namespace, relay_tcp, relay_udp, relay_unix, run_distance,
-    run_idle, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost, run_transfer,
+    PipelineReport, RelayOptions, RelayReport, ShardsReport, SkewOptions, SkewReport, Threads,
+    TraceReport, TransferOptions, Transport, enter_namespace, relay_tcp, relay_udp, relay_unix,
+    run_distance, run_idle, run_pipeline, run_relay, run_shards, run_skew, run_trace_cost,
+    run_transfer,
 };
 
 use super::bench_files;
@@ -89,6 +90,10 @@ enum Bench {
         /// routes in every program
         #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with = "filter")]
         workers: Option<List<usize>>,
+        /// With --workers, which threads several of them run on: as-needed (one for all, until more would forward
+        /// more), each (one each); both if not given
+        #[arg(long, value_delimiter = ',', value_name = "WHICH", requires = "workers")]
+        threads: Vec<Threads>,
         /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
         /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
         ///
@@ -235,6 +240,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             cpus,
             first_port,
             workers,
+            threads,
             transport,
             payload,
             window,
@@ -254,6 +260,10 @@ pub(super) fn run(options: &Options) -> Outcome {
                 cpus: processors_of::<2>(cpus)?.into(),
                 first_port: *first_port,
                 workers: values(workers.as_ref()),
+                threads: match &threads[..] {
+                    [] => RelayOptions::default().threads,
+                    given => given.to_vec(),
+                },
                 transports: transport.clone(),
                 payloads: payloads(payload.as_ref()),
                 windows: values(window.as_ref()),
@@ -448,6 +458,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
     let headings = [
         "CASE",
         ">WORKERS",
+        "THREADS",
         ">WINDOW",
         ">FACES",
         "NAMES",
@@ -468,6 +479,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
         table.row(vec![
             case.case.clone(),
             case.workers.to_string(),
+            case.threads.unwrap_or("one").to_owned(),
             case.window.to_string(),
             case.faces.to_string(),
             if case.mixed { "mixed" } else { "equal" }.to_owned(),
@@ -485,9 +497,9 @@ fn print_relay(report: &RelayReport) -> Outcome {
         ]);
     }
     table.print("no case matches the filter")?;
-    for CpuOfWorkers { window, workers, ratio } in &report.cpu_of_workers {
+    for CpuOfWorkers { window, workers, threads, ratio } in &report.cpu_of_workers {
         output::print_line(&format!(
-            "window {window}: {workers} workers take {:.2} of the CPU time per exchange of one (half of \
+            "window {window}: {workers} workers (threads {threads}) take {:.2} of the CPU time per exchange of one (half of \
              {} pairs between {:.2} and {:.2})",
             ratio.median, ratio.count, ratio.lower, ratio.upper
         ))?;

@@ -30,8 +30,8 @@ const QUEUES: [(&str, Queue); 3] = [
 
 /// Show what each worker of a running forwarder does
 ///
-/// Figures are those of an interval: how busy the worker was, how many packets it forwarded in bursts
-/// of what length, what its sockets moved, what crossed between it and the others and how many waited
+/// Figures are those of an interval: how busy the worker was (several may share a thread), how many packets it
+/// forwarded in bursts of what length, what its sockets moved, what crossed between it and the others and how many waited
 /// (queued) when it looked, and why packets were dropped.
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -185,6 +185,7 @@ fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {
 fn print(workers: &[Interval]) -> Outcome {
     let mut table = Table::new(&[
         "worker",
+        ">thread",
         ">busy",
         ">packets/s",
         ">per burst",
@@ -201,6 +202,7 @@ fn print(workers: &[Interval]) -> Outcome {
     for (number, worker) in workers.iter().enumerate() {
         table.row(vec![
             number.to_string(),
+            worker.after.thread.map_or_else(String::new, |thread| thread.to_string()),
             format!("{:.1} %", worker.busy() * 100.0),
             format!("{:.0}", worker.rate(|one| one.packets)),
             format!("{:.1}", worker.burst()),
@@ -267,6 +269,7 @@ fn print_json(workers: &[Interval]) -> Outcome {
     let rows = workers.iter().enumerate().map(|(number, worker)| {
         json!({
             "worker": number,
+            "thread": worker.after.thread,
             "seconds": worker.seconds,
             "busy": worker.busy(),
             "packets_per_second": worker.rate(|one| one.packets),

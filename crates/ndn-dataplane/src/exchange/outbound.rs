@@ -64,7 +64,8 @@ impl Outbound {
         }
     }
 
-    pub(super) fn own(&self) -> usize {
+    #[inline]
+    pub(crate) fn own(&self) -> usize {
         self.own
     }
 
@@ -188,7 +189,12 @@ impl Outbound {
     }
 
     /// Sends a packet to the worker that has its face.
-    fn send_by_face(&mut self, face: FaceIndex, packet: &TxPacket<'_>, pool: &PacketPool) {
+    pub(crate) fn send_by_face(
+        &mut self,
+        face: FaceIndex,
+        packet: &TxPacket<'_>,
+        pool: &PacketPool,
+    ) {
         let handle = match packet.handle {
             Some(handle) if packet.prefix_announcement.is_empty() => Some(pool.retain(handle)),
             Some(_) | None => self.copy(packet.wire, packet.prefix_announcement, pool),

@@ -31,7 +31,9 @@ pub(crate) struct Host {
 impl Host {
     /// The thread of a worker, which it runs at first.
     pub(crate) fn new(worker: Box<Hosted>, threads: &Arc<Threads>, inbox: Receiver<Mail>) -> Self {
-        let (own, hosted) = (worker.number(), VecDeque::from([worker]));
+        let own = worker.number();
+        worker.worker.counters.thread.set(own as u64);
+        let hosted = VecDeque::from([worker]);
         Self { own, threads: Arc::clone(threads), inbox, hosted, has_ended: false }
     }
 
@@ -84,7 +86,7 @@ impl Host {
     fn take(&mut self, mail: Mail) {
         match mail {
             Mail::Worker(hosted) => {
-                self.threads.seats[hosted.number()].present.store(self.own, Ordering::Release);
+                hosted.worker.counters.thread.set(self.own as u64);
                 self.hosted.push_back(hosted);
             }
             Mail::End => self.has_ended = true,

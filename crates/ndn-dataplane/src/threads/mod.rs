@@ -80,8 +80,6 @@ pub(crate) struct Threads {
 struct Seat {
     /// The thread that is to run the worker.
     wanted: AtomicUsize,
-    /// The thread that runs it.
-    present: AtomicUsize,
     /// The thread has mail.
     has_mail: AtomicBool,
     mail: Sender<Mail>,
@@ -99,8 +97,8 @@ impl Threads {
             let (mail, inbox) = channel();
             inboxes.push(inbox);
             let has_mail = AtomicBool::new(false);
-            let (wanted, present) = (AtomicUsize::new(number), AtomicUsize::new(number));
-            Seat { wanted, present, has_mail, mail, thread_id: AtomicU32::new(0), sleeper }
+            let (wanted, thread_id) = (AtomicUsize::new(number), AtomicU32::new(0));
+            Seat { wanted, has_mail, mail, thread_id, sleeper }
         });
         (Arc::new(Self { seats: seats.collect() }), inboxes)
     }
@@ -112,11 +110,6 @@ impl Threads {
             // Whichever thread sleeps in its stead.
             seat.wake();
         }
-    }
-
-    /// The thread that runs a worker.
-    pub(crate) fn host_of(&self, worker: usize) -> usize {
-        self.seats[worker].present.load(Ordering::Acquire)
     }
 
     /// The kernel's numbers of the threads.

@@ -15,6 +15,7 @@ mod overload;
 mod ports;
 mod room;
 mod round;
+mod shared;
 mod sink;
 mod timing;
 
@@ -197,6 +198,9 @@ impl Worker {
         self.overload.mark_data(&mut self.burst);
         if self.timer.is_some() {
             return self.forward_traced(now);
+        }
+        if !self.partners.is_empty() {
+            return self.forward_shared(now);
         }
         if let Some(crew) = &mut self.crew {
             crew.dispatch(&mut self.burst, &self.pool);
