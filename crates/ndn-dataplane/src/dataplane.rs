@@ -63,7 +63,7 @@ pub struct DataplaneOptions {
     pub on_demand: OnDemandOptions,
     /// How long to poll without waiting after the last packet.
     pub spin: Duration,
-    /// Which threads the workers run on. Pinned ones have their own in any case.
+    /// Which threads the workers run on. Pinned and dedicated ones have their own in any case.
     pub threads: ThreadUse,
     /// How queues of Interests are kept short.
     pub overload: OverloadOptions,
@@ -244,7 +244,8 @@ impl Dataplane {
         let sleepers = prepared.iter().map(|(worker, ..)| worker.sleeper()).collect();
         let is_pinned = prepared.iter().any(|(_, cpu, _)| cpu.is_some());
         let (threads, inboxes) = Threads::new(sleepers);
-        let shares = count > 1 && !is_pinned && options_threads == ThreadUse::AsNeeded;
+        let are_alike = roles.iter().all(|one| *one == Roles::default());
+        let shares = count > 1 && are_alike && !is_pinned && options_threads == ThreadUse::AsNeeded;
         if shares {
             threads.gather(true);
         }

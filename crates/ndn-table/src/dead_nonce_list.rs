@@ -37,6 +37,9 @@ const GROWTH: u64 = 8;
 /// Living records overwritten since the list last grew that make it grow again.
 const LOSSES_MAX: u64 = 8;
 
+/// Insertions that wait for their lines, so that several come from memory at a time.
+const PENDING_MAX: usize = 16;
+
 /// Bounded memory of (name, nonce) pairs. Each is forgotten after the lifetime (up to 1/64 late),
 /// or before if the list is at its full size and overloaded.
 #[derive(Debug)]
@@ -55,6 +58,10 @@ pub struct DeadNonceList {
     /// When the newest record is forgotten.
     last_until: Timestamp,
     losses: u64,
+    /// Pairs to be inserted, mixed, and the time at which they were.
+    pending: [u64; PENDING_MAX],
+    pending_count: usize,
+    pending_at: Timestamp,
 }
 
 impl DeadNonceList {
@@ -86,6 +93,9 @@ impl DeadNonceList {
             step_nanos: lifetime_nanos.div_ceil(LIFETIME_STEPS),
             last_until: Timestamp::ZERO,
             losses: 0,
+            pending: [0; PENDING_MAX],
+            pending_count: 0,
+            pending_at: Timestamp::ZERO,
         }
     }
 
@@ -110,7 +120,10 @@ impl DeadNonceList {
     /// Whether the pair was inserted within the lifetime.
     #[must_use]
     #[inline]
-    pub fn contains(&self, name_hash: u64, nonce: u32, now: Timestamp) -> bool {
+    pub fn contains(&mut self, name_hash: u64, nonce: u32, now: Timestamp) -> bool {
+        if self.pending_count > 0 {
+            self.settle();
+        }
         if now > self.last_until {
             return false;
         }
@@ -122,6 +135,9 @@ impl DeadNonceList {
     /// Remembers a pair, from now on for the lifetime.
     #[inline]
     pub fn insert(&mut self, name_hash: u64, nonce: u32, now: Timestamp) {
+        if self.pending_count == PENDING_MAX || self.pending_at != now {
+            self.settle();
+        }
         if now > self.last_until {
             // Nothing is alive: records of any size may be ignored.
             self.mask = LINES_MIN - 1;
@@ -130,13 +146,25 @@ impl DeadNonceList {
         }
         self.last_until = now.plus_nanos(self.lifetime_nanos + self.step_nanos);
         let mixed = mix(name_hash, nonce);
-        let line = self.line(mixed, self.mask);
-        let record = fingerprint(mixed) | self.step(now);
-        let place = match self.position(mixed, self.mask, now) {
-            Some(place) => place,
-            None => self.oldest(line, now),
-        };
-        self.words[place] = record;
+        prefetch_slice(&self.words, self.line(mixed, self.mask));
+        self.pending[self.pending_count % PENDING_MAX] = mixed;
+        self.pending_count += 1;
+        self.pending_at = now;
+    }
+
+    /// Writes what was to be inserted, whose lines have come from memory meanwhile.
+    fn settle(&mut self) {
+        let (now, count) = (self.pending_at, std::mem::take(&mut self.pending_count));
+        for pending in 0..count.min(PENDING_MAX) {
+            let mixed = self.pending[pending];
+            let line = self.line(mixed, self.mask);
+            let record = fingerprint(mixed) | self.step(now);
+            let place = match self.position(mixed, self.mask, now) {
+                Some(place) => place,
+                None => self.oldest(line, now),
+            };
+            self.words[place] = record;
+        }
     }
 
     /// A slot for a new record: the one that is forgotten first, or long since.
@@ -261,6 +289,7 @@ mod tests {
             }
             now = now.plus_nanos(LIFETIME);
         }
+        list.settle();
         assert!(list.capacity() > 32 * small);
         let kept = (0..200_000_u64)
             .filter(|i| list.contains((3 << 32 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now))
@@ -282,6 +311,7 @@ mod tests {
         while list.capacity() == small {
             i += 1;
             list.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now);
+            list.settle();
             if list.losses == LOSSES_MAX - 1 {
                 list.insert(pair.0, pair.1, now);
             }

@@ -71,8 +71,11 @@ pub(super) fn dataplane_options(
             per_peer_max: config.limits.faces_per_peer,
         },
         threads: match config.forwarder.threads {
-            config::Threads::AsNeeded => ThreadUse::AsNeeded,
-            config::Threads::Each => ThreadUse::Each,
+            // Who has a port of DPDK polls all the time.
+            config::Threads::AsNeeded if config.listeners.dpdk.ports.is_empty() => {
+                ThreadUse::AsNeeded
+            }
+            config::Threads::AsNeeded | config::Threads::Each => ThreadUse::Each,
         },
         spin: config.forwarder.spin,
         overload: overload_options(&config.overload),

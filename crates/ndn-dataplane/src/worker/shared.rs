@@ -58,6 +58,9 @@ impl Worker {
             let to = usize::from(crew.dispatcher.dispatch(burst, index, pool));
             chosen[to % SHARDS_MAX] |= 1 << index;
         }
+        for partner in partners.iter_mut() {
+            partner.worker.overload.mark_data(burst);
+        }
         if chosen[own] != 0 {
             let outbound = &mut crew.exchange.outbound;
             let faces = faces.sink(now, pool);

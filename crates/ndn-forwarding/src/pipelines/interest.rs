@@ -95,7 +95,7 @@ impl<'a> Context<'a> {
 
     /// Whether the Nonce was here before, and where it was found.
     #[inline]
-    fn find_loop(&self, rx: &RxPacket<'_>, pending: Option<PitIndex>) -> Option<DropReason> {
+    fn find_loop(&mut self, rx: &RxPacket<'_>, pending: Option<PitIndex>) -> Option<DropReason> {
         let nonce = rx.descriptor.nonce;
         if self.tables.dead_nonces.contains(rx.descriptor.name_hash, nonce, self.now) {
             return Some(DropReason::DeadNonce);
