@@ -10,6 +10,7 @@ mod bench_files;
 mod bench_link;
 mod bench_management;
 mod bench_overload;
+mod bench_relay;
 mod beside;
 mod capture;
 mod cert;

@@ -205,8 +205,9 @@ impl Host {
                 asked = now;
             }
             let polls = self.hosted.iter().any(|one| one.worker.polls(now));
-            let has_work = |one: &Box<Hosted>| one.worker.has_work(now, events[one.number()].len());
-            if !ready.is_empty() || !polls || self.hosted.iter().any(has_work) {
+            let mut hosted = self.hosted.iter();
+            let has_work = hosted.any(|one| one.worker.has_work(now, events[one.number()].len()));
+            if !ready.is_empty() || !polls || has_work {
                 return Ok(());
             }
             self.hosted.iter_mut().for_each(|one| one.worker.wake_others());

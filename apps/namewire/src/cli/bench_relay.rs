@@ -1,0 +1,178 @@
+//! `namewire bench relay`.
+
+use std::time::Duration;
+
+use clap::Args;
+use namewire_bench::{
+    CpuOfWorkers, RelayOptions, RelayReport, Threads, Transport, enter_namespace, run_relay,
+};
+
+use super::bench::{at_least_one, print_json};
+use super::connect::positive_duration;
+use super::failure::{Failure, Outcome};
+use super::list::{List, numbers, processors_of};
+use super::output::{self, Table, grouped};
+
+/// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
+const PAYLOAD_MAX: usize = 8600;
+
+/// Whole forwarders between real sockets: this one, a dumb relay, and those found on PATH
+///
+/// The forwarder runs on one processor, the load generator on another. Forwarders called `nfd` and
+/// `ndnd` are measured too if they are found.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Only cases whose name contains this, such as unix-100
+    #[arg(long)]
+    filter: Option<String>,
+    /// Length of one measured stretch
+    #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
+    stretch: Duration,
+    /// Measured stretches per case and program
+    #[arg(long, default_value_t = RelayOptions::default().rounds, value_parser = at_least_one())]
+    rounds: usize,
+    /// The forwarder's processor and the generator's
+    #[arg(long, value_name = "FORWARDER,GENERATOR", default_value_t = List(vec![0, 1]))]
+    cpus: List<usize>,
+    /// First of the UDP ports to use on the loopback interface
+    #[arg(long, default_value_t = RelayOptions::default().first_port)]
+    first_port: u16,
+    /// Instead of the cases, this forwarder with so many workers each, such as 1,2, and 10,000
+    /// routes in every program
+    #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with = "filter")]
+    workers: Option<List<usize>>,
+    /// With --workers, which threads several of them run on: as-needed (one for all, until more would forward
+    /// more), each (one each); both if not given
+    #[arg(long, value_delimiter = ',', value_name = "WHICH", requires = "workers")]
+    threads: Vec<Threads>,
+    /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
+    /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
+    ///
+    /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
+    #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
+    transport: Vec<Transport>,
+    /// Bytes of content in a Data, with --transport (100,1200,8000 if not given)
+    #[arg(long, value_name = "BYTES", value_parser = numbers(0..=PAYLOAD_MAX), requires = "transport")]
+    payload: Option<List<usize>>,
+    /// Exchanges in flight, with --transport (256 if not given) or --workers (256,4096)
+    #[arg(long, value_name = "NUMBERS", value_parser = numbers(1..=65_536_u32))]
+    window: Option<List<u32>>,
+    /// With --transport, add cases with names, and so packets, of different lengths
+    #[arg(long, requires = "transport")]
+    mixed: bool,
+    /// What the Content Store of each forwarder holds, packets
+    #[arg(long, default_value_t = RelayOptions::default().cs_packets, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    cs_packets: u32,
+    /// Says that this process has a network namespace to itself
+    #[arg(long, hide = true)]
+    in_namespace: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let Options { workers, transport, window, .. } = options;
+    if !options.in_namespace && transport.iter().any(|transport| transport.needs_devices()) {
+        return Err(Failure::from(enter_namespace()));
+    }
+    check_window(window.is_some(), workers.is_some() || !transport.is_empty())?;
+    let relay = RelayOptions {
+        filter: options.filter.clone(),
+        stretch: options.stretch,
+        rounds: options.rounds,
+        cpus: processors_of::<2>(&options.cpus)?.into(),
+        first_port: options.first_port,
+        workers: values(workers.as_ref()),
+        threads: threads_or_all(&options.threads),
+        transports: transport.clone(),
+        payloads: payloads(options.payload.as_ref()),
+        windows: values(window.as_ref()),
+        mixed: options.mixed,
+        cs_packets: options.cs_packets,
+    };
+    let report = run_relay(&relay, |line| output::note(&line))?;
+    if options.json { print_json(&report) } else { print_relay(&report) }
+}
+
+/// Only some kinds of `bench relay` have a window that can be said.
+fn check_window(is_given: bool, has_effect: bool) -> Outcome {
+    match is_given && !has_effect {
+        true => {
+            let reason = "--window has no effect without --transport or --workers";
+            Err(Failure::Usage(reason.to_owned()))
+        }
+        false => Ok(()),
+    }
+}
+
+fn payloads(given: Option<&List<usize>>) -> Vec<usize> {
+    given.map_or_else(|| RelayOptions::default().payloads, |list| list.0.clone())
+}
+
+/// Those that were asked for, or else all.
+fn threads_or_all(given: &[Threads]) -> Vec<Threads> {
+    if given.is_empty() { RelayOptions::default().threads } else { given.to_vec() }
+}
+
+fn values<T: Clone>(list: Option<&List<T>>) -> Vec<T> {
+    list.map(|list| list.0.clone()).unwrap_or_default()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, shown as a whole number"
+)]
+fn print_relay(report: &RelayReport) -> Outcome {
+    let headings = [
+        "CASE",
+        ">WORKERS",
+        "THREADS",
+        ">WINDOW",
+        ">FACES",
+        "NAMES",
+        ">EXCH/S",
+        ">Gbit/s",
+        ">CPU µs",
+        ">OF DUMB",
+        ">PKT/READ",
+        ">PKT/WRITE",
+        ">LOSS",
+        ">p50 µs",
+        ">p99 µs",
+        ">MiB",
+        "NOTE",
+    ];
+    let mut table = Table::new(&headings);
+    for case in &report.cases {
+        table.row(vec![
+            case.case.clone(),
+            case.workers.to_string(),
+            case.threads.unwrap_or("one").to_owned(),
+            case.window.to_string(),
+            case.faces.to_string(),
+            if case.mixed { "mixed" } else { "equal" }.to_owned(),
+            grouped(case.exchanges_per_s as u64),
+            format!("{:.2}", case.data_gbit_per_s),
+            format!("{:.2}", case.cpu_us_per_exchange),
+            case.share_of_dumb.map_or_else(String::new, |share| format!("{:.0}%", share * 100.0)),
+            case.packets_per_read.map_or_else(String::new, |packets| format!("{packets:.1}")),
+            case.packets_per_write.map_or_else(String::new, |packets| format!("{packets:.1}")),
+            format!("{:.3}%", case.loss * 100.0),
+            format!("{:.1}", case.p50_us),
+            format!("{:.1}", case.p99_us),
+            format!("{:.0}", case.resident_mib),
+            if case.generator_bound { "generator bound" } else { "" }.to_owned(),
+        ]);
+    }
+    table.print("no case matches the filter")?;
+    for CpuOfWorkers { window, workers, threads, ratio } in &report.cpu_of_workers {
+        output::print_line(&format!(
+            "window {window}: {workers} workers (threads {threads}) take {:.2} of the CPU time per exchange of one (half of \
+             {} pairs between {:.2} and {:.2})",
+            ratio.median, ratio.count, ratio.lower, ratio.upper
+        ))?;
+    }
+    Ok(())
+}
