@@ -1,6 +1,8 @@
 //! The control thread's end of the data plane.
 
+mod dispatch;
 mod ports;
+mod threads;
 
 use std::collections::HashMap;
 use std::io;
@@ -13,16 +15,12 @@ use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions, Persistency, Po
 use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
-use ndn_packet::NameRef;
 use ndn_ring::{PagePreference, PoolError};
-use ndn_sys::cpu;
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{
-    FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX, Timestamp,
-};
+use ndn_table::{FaceIndex, FibSnapshot, NameHasher, SHARDS_MAX, Timestamp};
 
-use crate::balance::{Balanced, Balancer, EntryLoad};
+use crate::balance::Balancer;
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
@@ -31,16 +29,15 @@ use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
-use crate::threads::{Host, Hosted, Load, Policy, Threads};
+use crate::threads::{Host, Hosted, Policy, Threads};
 use crate::view::WorkerView;
 use crate::worker::Crew;
 
 use ports::PortWorkers;
+pub use threads::ThreadUse;
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
-/// How long a packet may take from where it is dispatched into a PIT.
-const ON_THE_WAY: Duration = Duration::from_millis(200);
 
 /// What a data plane is made of.
 #[derive(Debug)]
@@ -73,16 +70,6 @@ pub struct DataplaneOptions {
     pub interest_lifetime_max: Duration,
     /// HopLimit of Interests that come without; 0 for none.
     pub default_hop_limit: u8,
-}
-
-/// Which threads workers run on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ThreadUse {
-    /// One for all, as long as it keeps up or more would not forward more.
-    #[default]
-    AsNeeded,
-    /// One each.
-    Each,
 }
 
 /// What differs from worker to worker.
@@ -434,85 +421,6 @@ impl Dataplane {
         Counters::total(self.workers.iter().map(|worker| &*worker.counters))
     }
 
-    /// Which worker's shard a name belongs to, and the load of the shards; none if there is only
-    /// one.
-    #[must_use]
-    pub fn balancer(&self) -> Option<&Balancer> {
-        self.balancer.as_ref()
-    }
-
-    /// The entry of the dispatch table that a name belongs to; none if there is only one worker,
-    /// or the name is longer than any that is forwarded.
-    #[must_use]
-    pub fn dispatch_entry(&self, name: NameRef<'_>) -> Option<usize> {
-        let mut hashes = [0; PREFIX_HASHES_MAX];
-        let count = self.hasher.hash_prefixes(name, &mut hashes)?;
-        let route = self.balancer.as_ref()?.ndt().find(name, &hashes[..count]);
-        Some(usize::from(route.entry))
-    }
-
-    /// Looks at the load of the shards, and moves names between them if it is uneven. With a
-    /// single worker, nothing happens.
-    pub fn balance(&mut self, now: Timestamp) -> Balanced {
-        let Self { balancer, workers, .. } = self;
-        let Some(balancer) = balancer else { return Balanced::default() };
-        let load_of = |entry| {
-            let loads = workers.iter().filter_map(|worker| worker.loads.as_deref());
-            loads.fold(EntryLoad::default(), |sum, load| EntryLoad {
-                count: sum.count.wrapping_add(load.count(entry)),
-                components: sum.components.max(load.components(entry)),
-            })
-        };
-        balancer.balance(now, load_of, |shard| pending_until(workers, shard, now))
-    }
-
-    /// Looks at what there is to do, and has the workers share a thread or not. Says which, if that is
-    /// something else than before.
-    ///
-    /// # Errors
-    /// When the kernel does not tell how busy the processors are.
-    pub fn share_threads(&mut self, now: Timestamp) -> io::Result<Option<bool>> {
-        let Self { policy: Some(policy), threads, workers, .. } = self else { return Ok(None) };
-        let mut load = Load { at: now, ..Load::default() };
-        for worker in workers.iter() {
-            let waited_ns = worker.worker_counters.waited_until(now);
-            load.busy += Duration::from_nanos(now.as_nanos().saturating_sub(waited_ns));
-            load.packets += worker.counters.in_interests.value() + worker.counters.in_data.value();
-        }
-        for thread in threads.thread_ids() {
-            load.waiting += cpu::thread_wait(thread)?;
-        }
-        load.idle = cpu::idle_time(&cpu::allowed_cpus()?)?;
-        let change = policy.look(load);
-        if let Some(are_together) = change {
-            threads.gather(are_together);
-        }
-        Ok(change)
-    }
-
-    /// Has one thread run all workers from now on, or each its own. Pinned ones keep theirs. Nothing is lost by it, and nobody
-    /// waits for it.
-    pub fn gather(&mut self, are_together: bool) {
-        if self.policy.is_some() {
-            self.threads.gather(are_together);
-        }
-    }
-
-    /// Gives an entry of the dispatch table to a shard.
-    ///
-    /// # Errors
-    /// See [`NdtError`]; with a single worker, [`NdtError::NoSuchEntry`].
-    pub fn set_dispatch(
-        &mut self,
-        entry: usize,
-        shard: u8,
-        now: Timestamp,
-    ) -> Result<(), NdtError> {
-        let Self { balancer, workers, .. } = self;
-        let balancer = balancer.as_mut().ok_or(NdtError::NoSuchEntry)?;
-        balancer.set(entry, shard, |shard| pending_until(workers, shard, now))
-    }
-
     /// Ends the workers and waits for them.
     ///
     /// # Errors
@@ -525,13 +433,6 @@ impl Dataplane {
         let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
     }
-}
-
-/// When nothing is pending any more in a shard that is pending now, or on its way there.
-fn pending_until(workers: &[WorkerView], shard: u8, now: Timestamp) -> Timestamp {
-    let latest =
-        workers.get(usize::from(shard)).map(|worker| worker.counters.latest_expiry_ns.value());
-    Timestamp::from_nanos(latest.unwrap_or(0)).max(now).plus(ON_THE_WAY)
 }
 
 /// One tap for the frames of several workers.

@@ -142,6 +142,3 @@ impl Seat {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -176,16 +176,16 @@ mod tests {
         load: Load,
         are_together: bool,
         /// Packets per second: offered, and what the workers forward together and apart at most.
-        offered: f64,
-        together: f64,
-        apart: f64,
+        offered: u32,
+        together: u32,
+        apart: u32,
         /// Idle processors while the workers are together, and apart.
         idle: (f64, f64),
         changes: u32,
     }
 
     impl Machine {
-        fn new(offered: f64, together: f64, apart: f64, idle: (f64, f64)) -> Self {
+        fn new(offered: u32, together: u32, apart: u32, idle: (f64, f64)) -> Self {
             let load = Load { at: Timestamp::from_millis(1000), ..Load::default() };
             let mut policy = Policy::new();
             assert_eq!(policy.look(load), None);
@@ -197,12 +197,12 @@ mod tests {
                 let limit = if self.are_together { self.together } else { self.apart };
                 let rate = self.offered.min(limit);
                 // Threads of their own take half as much again.
-                let cost = if self.are_together { 1.0 } else { 1.5 } / self.together;
+                let cost = if self.are_together { 1.0 } else { 1.5 } / f64::from(self.together);
                 let idle = if self.are_together { self.idle.0 } else { self.idle.1 };
                 let load = &mut self.load;
                 load.at = load.at.plus(PERIOD);
-                load.packets += (rate * PERIOD.as_secs_f64()) as u64;
-                load.busy += PERIOD.mul_f64((rate * cost).min(2.0));
+                load.packets += u64::from(rate / 2);
+                load.busy += PERIOD.mul_f64((f64::from(rate) * cost).min(2.0));
                 load.idle += PERIOD.mul_f64(idle);
                 let is_short = !self.are_together && idle <= IDLE_MAX;
                 load.waiting += PERIOD.mul_f64(if is_short { 0.5 } else { 0.0 });
@@ -216,18 +216,18 @@ mod tests {
 
     #[test]
     fn little_is_one_threads_work() {
-        let mut machine = Machine::new(5e5, 1e6, 2e6, (1.5, 1.3));
+        let mut machine = Machine::new(500_000, 1_000_000, 2_000_000, (1.5, 1.3));
         machine.run(60);
         assert!(machine.are_together && machine.changes == 0);
     }
 
     #[test]
     fn much_is_everybodys_as_long_as_it_is_much() {
-        let mut machine = Machine::new(1e7, 1e6, 1.4e6, (1.0, 0.3));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_400_000, (1.0, 0.3));
         machine.run(60);
         assert!(!machine.are_together);
         assert_eq!(machine.changes, 1);
-        machine.offered = 3e5;
+        machine.offered = 300_000;
         machine.run(10);
         assert!(machine.are_together);
         assert_eq!(machine.changes, 2);
@@ -235,14 +235,14 @@ mod tests {
 
     #[test]
     fn without_an_idle_processor_nobody_spreads() {
-        let mut machine = Machine::new(1e7, 1e6, 1.4e6, (0.7, 0.0));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_400_000, (0.7, 0.0));
         machine.run(60);
         assert!(machine.are_together && machine.changes == 0);
     }
 
     #[test]
     fn what_does_not_pay_is_tried_less_and_less() {
-        let mut machine = Machine::new(1e7, 1e6, 1.2e6, (0.9, 0.0));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_200_000, (0.9, 0.0));
         machine.run(60);
         let changes = machine.changes;
         assert!(machine.are_together && (2..=8).contains(&changes), "{changes}");
@@ -252,15 +252,15 @@ mod tests {
 
     #[test]
     fn who_waits_for_processors_goes_together_if_that_forwards_as_much() {
-        let mut machine = Machine::new(1e7, 1e6, 1.4e6, (1.0, 0.5));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_400_000, (1.0, 0.5));
         machine.run(30);
         assert!(!machine.are_together);
         // Other programs need the processors now.
-        (machine.apart, machine.idle) = (0.9e6, (0.0, 0.0));
+        (machine.apart, machine.idle) = (900_000, (0.0, 0.0));
         machine.run(30);
         assert!(machine.are_together, "{:?}", machine.policy);
         // And where being apart still is better, it stays, but for tries.
-        let mut machine = Machine::new(1e7, 1e6, 1.4e6, (1.0, 0.0));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_400_000, (1.0, 0.0));
         machine.run(300);
         let mut apart = 0;
         for _ in 0..100 {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_nobody_looked_at_is_not_judged() {
-        let mut machine = Machine::new(1e7, 1e6, 1.4e6, (1.0, 0.5));
+        let mut machine = Machine::new(10_000_000, 1_000_000, 1_400_000, (1.0, 0.5));
         machine.load.at = machine.load.at.plus(Duration::from_secs(60));
         assert_eq!(machine.policy.look(machine.load), None);
         machine.run(1);
