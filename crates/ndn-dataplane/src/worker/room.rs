@@ -100,9 +100,7 @@ impl Worker {
                 self.state.crowded_since = None;
                 return;
             }
-            if self.partners.is_empty() {
-                pause(at.since(begin));
-            }
+            pause(at.since(begin));
             at = Timestamp::from_nanos(clock::now());
         }
     }

@@ -3,6 +3,7 @@
 
 mod access;
 mod data;
+mod in_place;
 mod interest;
 mod limits;
 mod nack;
