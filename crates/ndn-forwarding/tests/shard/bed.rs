@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
     InterestAccount, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions,
-    RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
+    RxFace, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -16,6 +16,7 @@ use ndn_table::{
 };
 
 pub use crate::recorder::{Recorder, Sent, SentKind};
+use crate::timing::Timing;
 
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
 use crate::wire::{Name, name_value};
@@ -79,32 +80,6 @@ pub struct Bed {
     /// thread.
     is_in_place: bool,
     pub sent: Recorder,
-}
-
-/// Every other burst is measured: that changes nothing of what is sent.
-#[derive(Debug)]
-struct Timing {
-    timer: ServiceTimer,
-    is_measured: bool,
-}
-
-impl Timing {
-    fn process(
-        &mut self,
-        shard: &mut Shard,
-        now: Timestamp,
-        burst: &mut Burst,
-        pool: &PacketPool,
-        sent: &mut Recorder,
-    ) {
-        self.is_measured = !self.is_measured;
-        if !self.is_measured {
-            return shard.process_burst(now, burst, pool, sent);
-        }
-        self.timer.begin();
-        shard.process_burst_timed(now, burst, pool, sent, &mut self.timer);
-        self.timer.finish_forwarding();
-    }
 }
 
 impl Drop for Bed {
@@ -175,10 +150,7 @@ impl Bed {
             dispatcher: Dispatcher::new(Arc::clone(&shared.ndt), 0),
             shared,
             crossings: VecDeque::new(),
-            timing: Timing {
-                timer: ServiceTimer::new(Arc::default(), || 1_000_000_000),
-                is_measured: false,
-            },
+            timing: Timing::default(),
             is_in_place: false,
             sent: Recorder::default(),
         }

@@ -9,6 +9,7 @@ mod disorder;
 mod model;
 mod random;
 mod recorder;
+mod timing;
 mod traffic;
 mod wire;
 mod world;
