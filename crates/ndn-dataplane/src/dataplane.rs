@@ -36,6 +36,8 @@ use crate::worker::Crew;
 use ports::PortWorkers;
 pub use threads::ThreadUse;
 
+/// Workers that share a thread at most: each look at what there is to do looks at all rings between them.
+const SHARING_MAX: usize = 8;
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
 
@@ -230,16 +232,18 @@ impl Dataplane {
             .collect::<Result<Vec<_>, _>>()?;
         let sleepers = prepared.iter().map(|(worker, ..)| worker.sleeper()).collect();
         let is_pinned = prepared.iter().any(|(_, cpu, _)| cpu.is_some());
-        let (threads, inboxes) = Threads::new(sleepers);
+        let threads = Threads::new(sleepers);
         let are_alike = roles.iter().all(|one| *one == Roles::default());
-        let shares = count > 1 && are_alike && !is_pinned && options_threads == ThreadUse::AsNeeded;
+        let shares = (2..=SHARING_MAX).contains(&count)
+            && are_alike
+            && !is_pinned
+            && options_threads == ThreadUse::AsNeeded;
         if shares {
             threads.gather(true);
         }
         let mut views = Vec::with_capacity(count);
-        let prepared = prepared.into_iter().zip(inboxes).enumerate();
-        for (number, ((worker, cpu, mut view), inbox)) in prepared {
-            let host = Host::new(Hosted::new(worker, number, &threads), &threads, inbox);
+        for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
+            let host = Host::new(Hosted::new(worker, number, &threads), &threads);
             view.thread = Some(spawn(number, host, cpu)?);
             views.push(view);
         }

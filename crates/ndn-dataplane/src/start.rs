@@ -137,6 +137,7 @@ impl Parts {
             agenda: Agenda::new(),
             management_share: ManagementShare::default(),
             partners: VecDeque::new(),
+            mailbox: None,
         };
         Ok((prepared, worker.cpu, view))
     }

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use ndn_dataplane::{Dataplane, ThreadUse};
+use ndn_packet::{InterestBuilder, Name};
 
 use support::{Bed, PATIENCE, data, expect, interest};
 
@@ -131,25 +132,78 @@ fn workers_end_wherever_they_are() {
     }
 }
 
-/// A read brings more for another worker than a ring has room for, and that worker runs by the same thread.
+/// Messages between workers that were dropped for want of room.
+fn dropped(dataplane: &Dataplane) -> u64 {
+    let all = dataplane.workers().iter().filter_map(|one| one.exchange_counters());
+    all.map(|counters| counters.dropped_total()).sum()
+}
+
+/// Short names with CanBePrefix, all of the shard of one worker, which asks the other stores for each: messages
+/// between workers of one thread, none of which is the one that reads.
 #[test]
-fn a_worker_makes_room_for_the_one_that_shares_its_thread() {
-    let mut bed = Bed::with_threads(2, 64, ThreadUse::AsNeeded);
-    let (_, mut first) = bed.application();
-    let (_, mut second) = bed.application();
-    wait_for(&bed.dataplane, &[0, 0]);
-    // No route: each comes back as nothing, but is counted where its name belongs. The same name each time, so
-    // that all belong to one worker, which is not that of one of the applications.
-    let one = interest("/a/b", 7);
-    let many: Vec<u8> = one.iter().copied().cycle().take(one.len() * 20_000).collect();
-    for application in [&mut first, &mut second] {
-        application.write_all(&many).unwrap();
-    }
+fn workers_of_one_thread_make_room_for_each_other() {
+    const WORKERS: usize = 8;
+    const INTERESTS: u64 = 4000;
+    let mut bed = Bed::with_threads(WORKERS, 64, ThreadUse::AsNeeded);
+    wait_for(&bed.dataplane, &[0; WORKERS]);
+    let (face, mut consumer) = bed.application();
+    let shard = (face.index.slot() as usize + 3) % WORKERS;
+    let names = (0_u32..).filter_map(|number| {
+        let name = Name::from_uri(&format!("/{number}")).unwrap();
+        let entry = bed.dataplane.dispatch_entry(name.as_ref()).unwrap();
+        (entry % WORKERS == shard).then_some((number, name))
+    });
+    let wires = names.take(INTERESTS as usize).map(|(nonce, name)| {
+        InterestBuilder::new(&name).can_be_prefix(true).nonce(nonce).to_vec().unwrap()
+    });
+    let wire: Vec<u8> = wires.flatten().collect();
+    consumer.write_all(&wire).unwrap();
     let mut deadline = Deadline::new();
-    while bed.dataplane.counters().in_interests.value() < 40_000 {
+    while bed.dataplane.counters().in_interests.value() < INTERESTS {
         deadline.wait("all Interests to arrive");
     }
-    let dropped = bed.dataplane.workers().iter().filter_map(|one| one.exchange_counters());
-    assert_eq!(dropped.map(|counters| counters.dropped_total()).sum::<u64>(), 0);
+    let sent = || -> u64 {
+        let all = bed.dataplane.workers().iter().filter_map(|one| one.exchange_counters());
+        all.map(|counters| counters.sent.value()).sum()
+    };
+    while sent() + dropped(&bed.dataplane) < INTERESTS * WORKERS as u64 {
+        deadline.wait("all tours to end");
+    }
+    assert_eq!(dropped(&bed.dataplane), 0);
     bed.dataplane.stop().unwrap();
+}
+
+/// One that waits for room for what it has read may wait for one that is on its way to its thread.
+#[test]
+fn a_worker_on_its_way_is_let_in_by_the_one_that_waits_for_it() {
+    let mut bed = Bed::with_threads(2, 64, ThreadUse::AsNeeded);
+    let (face, application) = bed.application();
+    let own = face.index.slot() as usize % 2;
+    // There is no route, and all names are of the other worker.
+    let foreign = (0..).find(|number| {
+        let name = Name::from_uri(&format!("/{number}/b")).unwrap();
+        bed.dataplane.dispatch_entry(name.as_ref()).unwrap() % 2 != own
+    });
+    let one = interest(&format!("/{}/b", foreign.unwrap()), 7);
+    let many: Vec<u8> = one.iter().copied().cycle().take(one.len() * 100_000).collect();
+    let mut reading = application.try_clone().unwrap();
+    let mut writing = application;
+    let nacks = std::thread::spawn(move || {
+        let mut bytes = [0; 1 << 16];
+        while reading.read(&mut bytes).is_ok_and(|length| length > 0) {}
+    });
+    let flood = std::thread::spawn(move || {
+        writing.write_all(&many).unwrap();
+        writing
+    });
+    let (mut deadline, mut changes) = (Deadline::new(), 0);
+    while bed.dataplane.counters().in_interests.value() < 100_000 {
+        changes += 1;
+        bed.dataplane.gather(changes % 2 == 0);
+        (0..5).for_each(|_| deadline.wait("all Interests to arrive"));
+    }
+    assert_eq!(dropped(&bed.dataplane), 0, "after {changes} changes");
+    drop(flood.join().unwrap());
+    bed.dataplane.stop().unwrap();
+    nacks.join().unwrap();
 }

@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use ndn_sys::clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::Timestamp;
 
-use super::{Hosted, Mail, Threads};
+use super::{Hosted, Mail, Mailbox, Threads};
 use crate::worker::EVENTS_PER_ROUND;
 
 /// How often the kernel is asked while the thread polls.
@@ -22,7 +21,7 @@ pub(crate) struct Host {
     /// Its number: that of the worker that it was started for.
     own: usize,
     threads: Arc<Threads>,
-    inbox: Receiver<Mail>,
+    mailbox: Arc<Mailbox>,
     hosted: VecDeque<Box<Hosted>>,
     /// The worker that it was started for has ended.
     has_ended: bool,
@@ -30,11 +29,13 @@ pub(crate) struct Host {
 
 impl Host {
     /// The thread of a worker, which it runs at first.
-    pub(crate) fn new(worker: Box<Hosted>, threads: &Arc<Threads>, inbox: Receiver<Mail>) -> Self {
+    pub(crate) fn new(worker: Box<Hosted>, threads: &Arc<Threads>) -> Self {
         let own = worker.number();
-        worker.worker.counters.thread.set(own as u64);
-        let hosted = VecDeque::from([worker]);
-        Self { own, threads: Arc::clone(threads), inbox, hosted, has_ended: false }
+        let mailbox = Arc::clone(&threads.seats[own].mailbox);
+        let (threads, hosted) = (Arc::clone(threads), VecDeque::new());
+        let mut host = Self { own, threads, mailbox, hosted, has_ended: false };
+        host.take(Mail::Worker(worker));
+        host
     }
 
     /// Runs workers until its own has ended, and all others that it has.
@@ -49,17 +50,17 @@ impl Host {
             self.take_mail();
             self.send_away();
             match self.hosted.len() {
-                0 if self.has_ended => return,
-                0 => match self.inbox.recv() {
-                    Ok(mail) => self.take(mail),
-                    // Nobody is left who could send any.
-                    Err(_) => return,
-                },
+                0 if self.has_ended => {
+                    if self.mailbox.close() {
+                        return;
+                    }
+                }
+                0 => self.mailbox.wait(),
                 1 => self.run_one(&mut events),
                 _ => {
                     if let Err(error) = self.run_several(&mut events) {
                         tracing::error!(%error, "cannot wait for several workers at once");
-                        self.threads.gather(false);
+                        self.threads.never_gather();
                     }
                 }
             }
@@ -69,24 +70,23 @@ impl Host {
     /// Whether a worker has come, or one of its own is to go.
     #[inline]
     fn has_news(&self) -> bool {
-        let Self { own, threads, hosted, .. } = self;
-        threads.seats[*own].has_mail.load(Ordering::Relaxed)
-            || hosted.iter().any(|one| threads.wanted(one.number()) != *own)
+        let Self { own, threads, mailbox, hosted, .. } = self;
+        mailbox.has_mail() || hosted.iter().any(|one| threads.wanted(one.number()) != *own)
     }
 
     fn take_mail(&mut self) {
-        // Acquire: the mail was sent before.
-        if self.threads.seats[self.own].has_mail.swap(false, Ordering::Acquire) {
-            while let Ok(mail) = self.inbox.try_recv() {
-                self.take(mail);
-            }
+        while self.mailbox.has_mail()
+            && let Some(mail) = self.mailbox.take()
+        {
+            self.take(mail);
         }
     }
 
     fn take(&mut self, mail: Mail) {
         match mail {
-            Mail::Worker(hosted) => {
+            Mail::Worker(mut hosted) => {
                 hosted.worker.counters.thread.set(self.own as u64);
+                hosted.worker.mailbox = Some(Arc::clone(&self.mailbox));
                 self.hosted.push_back(hosted);
             }
             Mail::End => self.has_ended = true,
@@ -120,8 +120,14 @@ impl Host {
         while !self.has_news() {
             let Some(hosted) = self.hosted.front_mut() else { return };
             hosted.worker.round(events);
-            if hosted.worker.is_stopping() {
+            // Those that it has let in while it waited for them.
+            let come = std::mem::take(&mut hosted.worker.partners);
+            let is_stopping = hosted.worker.is_stopping();
+            come.into_iter().for_each(|hosted| self.take(Mail::Worker(hosted)));
+            if is_stopping {
                 self.hosted.pop_front().into_iter().for_each(|hosted| hosted.finish());
+            }
+            if is_stopping || self.hosted.len() > 1 {
                 return;
             }
         }
@@ -136,9 +142,11 @@ impl Host {
             poller.add(hosted.worker.faces.poller(), token, Interest::Readable)?;
         }
         let now = Timestamp::from_nanos(clock::now());
-        self.hosted.iter().for_each(|one| one.worker.begin_pause(now));
+        self.hosted.iter_mut().for_each(|one| one.worker.begin_pause(now));
         let mut ready = Events::with_capacity(self.hosted.len());
-        while !self.has_news() && self.hosted.len() > 1 {
+        let count = self.hosted.len();
+        // Some end, and others are let in by one that waits for them.
+        while !self.has_news() && self.hosted.len() == count {
             self.wait(&poller, &mut ready, events)?;
             self.pass(&ready, events);
         }

@@ -8,26 +8,19 @@
 //! rounds, by a queue, so that no two threads ever touch it.
 
 mod host;
+mod mailbox;
 mod policy;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::exchange::Sleeper;
 use crate::worker::Worker;
 
 pub(crate) use host::Host;
+use mailbox::Mail;
+pub(crate) use mailbox::Mailbox;
 pub(crate) use policy::{Load, Policy};
-
-/// What a thread is sent.
-#[derive(Debug)]
-pub(crate) enum Mail {
-    /// To run this worker from now on.
-    Worker(Box<Hosted>),
-    /// Its own worker has ended, wherever it ran.
-    End,
-}
 
 /// A worker, wherever it runs.
 #[derive(Debug)]
@@ -72,6 +65,8 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub(crate) struct Threads {
     seats: Box<[Seat]>,
+    /// Workers cannot be waited for together.
+    cannot_share: AtomicBool,
 }
 
 /// One thread, and the worker that it was started for. Nothing of it changes on the packet path.
@@ -80,9 +75,7 @@ pub(crate) struct Threads {
 struct Seat {
     /// The thread that is to run the worker.
     wanted: AtomicUsize,
-    /// The thread has mail.
-    has_mail: AtomicBool,
-    mail: Sender<Mail>,
+    mailbox: Arc<Mailbox>,
     /// The kernel's number of the thread; 0 before it runs.
     thread_id: AtomicU32,
     /// Of the worker; none of a single one.
@@ -90,26 +83,29 @@ struct Seat {
 }
 
 impl Threads {
-    /// As many threads as there are sleepers, each with its worker, and where they find their mail.
-    pub(crate) fn new(sleepers: Vec<Option<Arc<Sleeper>>>) -> (Arc<Self>, Vec<Receiver<Mail>>) {
-        let mut inboxes = Vec::new();
+    /// As many threads as there are sleepers, each with its worker.
+    pub(crate) fn new(sleepers: Vec<Option<Arc<Sleeper>>>) -> Arc<Self> {
         let seats = (0..).zip(sleepers).map(|(number, sleeper)| {
-            let (mail, inbox) = channel();
-            inboxes.push(inbox);
-            let has_mail = AtomicBool::new(false);
             let (wanted, thread_id) = (AtomicUsize::new(number), AtomicU32::new(0));
-            Seat { wanted, has_mail, mail, thread_id, sleeper }
+            Seat { wanted, mailbox: Arc::default(), thread_id, sleeper }
         });
-        (Arc::new(Self { seats: seats.collect() }), inboxes)
+        Arc::new(Self { seats: seats.collect(), cannot_share: AtomicBool::new(false) })
     }
 
     /// Has all workers run by the thread of the first one, or each by its own.
     pub(crate) fn gather(&self, are_together: bool) {
+        let are_together = are_together && !self.cannot_share.load(Ordering::Relaxed);
         for (number, seat) in self.seats.iter().enumerate() {
             seat.wanted.store(if are_together { 0 } else { number }, Ordering::Release);
             // Whichever thread sleeps in its stead.
             seat.wake();
         }
+    }
+
+    /// Has each worker run by its own thread, and never again all by one.
+    pub(crate) fn never_gather(&self) {
+        self.cannot_share.store(true, Ordering::Relaxed);
+        self.gather(false);
     }
 
     /// The kernel's numbers of the threads.
@@ -127,9 +123,7 @@ impl Threads {
     /// Sends mail to a thread. It comes back if that thread has ended.
     fn send(&self, thread: usize, mail: Mail) -> Result<(), Mail> {
         let seat = &self.seats[thread];
-        seat.mail.send(mail).map_err(|error| error.0)?;
-        // Release: who sees this finds the mail.
-        seat.has_mail.store(true, Ordering::Release);
+        seat.mailbox.put(mail)?;
         seat.wake();
         Ok(())
     }

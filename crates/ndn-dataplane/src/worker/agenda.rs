@@ -175,7 +175,10 @@ impl Worker {
         self.agenda.read_at = 0;
         self.state.held_back = false;
         let seen = self.state.packets + self.burst.len();
-        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+        // Those that share the thread may have answers, too.
+        let most =
+            if self.partners.is_empty() { PACKETS_PER_ROUND } else { self.agenda.portion.packets };
+        while self.state.next_event < events.len() && self.state.packets < most {
             let place = self.state.next_event;
             let event = events.event(self.agenda.event(place));
             self.state.next_event += 1;

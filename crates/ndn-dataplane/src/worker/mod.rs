@@ -45,7 +45,7 @@ use crate::faces::FaceNumbers;
 use crate::peers::Party;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
-use crate::threads::Hosted;
+use crate::threads::{Hosted, Mailbox};
 
 pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
@@ -108,6 +108,8 @@ pub(crate) struct Worker {
     pub(crate) timer: Option<Box<ServiceTimer>>,
     /// In a round of a worker that shares its thread: those that it shares it with.
     pub(crate) partners: VecDeque<Box<Hosted>>,
+    /// That of the thread that runs it.
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
 }
 
 /// What one round leaves to the next.
@@ -230,6 +232,11 @@ impl Worker {
     fn count_unflushed(&mut self, now: Timestamp, count: usize) {
         self.state.packets += count;
         self.state.unflushed += count;
+        self.flush_if_due(now);
+    }
+
+    /// Writes what was sent, if it is much.
+    fn flush_if_due(&mut self, now: Timestamp) {
         if self.state.unflushed >= PACKETS_PER_FLUSH {
             self.flush(now);
         }

@@ -77,7 +77,7 @@ impl Worker {
     /// brought packets of this kind last.
     #[inline]
     pub(super) fn make_room(&mut self, kind: PacketKind) {
-        if !self.has_burst_room(kind) {
+        if !self.have_burst_room(kind) {
             self.wait_for_room(kind);
         }
     }
@@ -92,11 +92,13 @@ impl Worker {
             self.pool.settle();
             self.wake_others();
             self.state.has_crossed |= self.trade(at);
+            // A worker that is to share the thread comes only if it is let in.
+            self.let_in();
             // Nobody else lets those run that share the thread.
             for partner in &mut self.partners {
                 partner.worker.take_crossings(at);
             }
-            if self.has_burst_room(kind) {
+            if self.have_burst_room(kind) {
                 self.state.crowded_since = None;
                 return;
             }
@@ -105,11 +107,30 @@ impl Worker {
         }
     }
 
+    /// Lets in a worker that is to share the thread, in the middle of a round.
+    fn let_in(&mut self) {
+        let come = self.mailbox.as_ref().and_then(|mailbox| mailbox.take_worker());
+        if let Some(mut hosted) = come {
+            hosted.worker.counters.thread.set(self.counters.thread.value());
+            hosted.worker.mailbox.clone_from(&self.mailbox);
+            self.partners.push_back(hosted);
+        }
+    }
+
     /// Takes what waits from others, in the middle of a round of one that shares the thread.
     fn take_crossings(&mut self, now: Timestamp) {
         self.pool.reclaim();
         self.state.has_crossed |= self.trade(now);
+        // Frames for faces of this worker may have come.
+        self.forward(now);
         self.pool.settle();
+    }
+
+    /// Whether others have room for what a burst may cause, in this shard and in those of the workers that
+    /// share the thread.
+    fn have_burst_room(&self, kind: PacketKind) -> bool {
+        let partners = &mut self.partners.iter().map(|one| &one.worker);
+        self.has_burst_room(kind) && partners.all(|worker| worker.has_burst_room(kind))
     }
 
     fn has_burst_room(&self, kind: PacketKind) -> bool {

@@ -46,7 +46,7 @@ impl Worker {
     pub(crate) fn shared_round(&mut self, events: &mut Events, is_ready: bool) {
         let now = Timestamp::from_nanos(clock::now());
         self.end_pause(now);
-        self.begin_round(now);
+        self.counters.rounds.increment();
         let mut has_asked = true;
         if self.state.next_event >= events.len() {
             has_asked = match self.look(events, is_ready) {
@@ -59,11 +59,14 @@ impl Worker {
             }
         }
         self.work(now, events, has_asked);
-        self.begin_pause(Timestamp::from_nanos(clock::now()));
+        let now = Timestamp::from_nanos(clock::now());
+        self.begin_pause(now);
+        self.management_share.begin_round(now, self.state.packets > 0);
     }
 
     /// It does nothing from now on.
-    pub(crate) fn begin_pause(&self, now: Timestamp) {
+    pub(crate) fn begin_pause(&mut self, now: Timestamp) {
+        self.idle.begin(now);
         self.counters.waiting_since_ns.set(now.as_nanos());
     }
 

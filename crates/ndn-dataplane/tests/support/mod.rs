@@ -100,7 +100,7 @@ impl Bed {
             shard: ShardConfig {
                 shard: 0,
                 hasher,
-                pcct: PcctConfig::with_capacity(256, 1024, now),
+                pcct: PcctConfig::with_capacity(8192, 1024, now),
                 dead_nonce_lifetime_ms: 6000,
                 dead_nonce_capacity: 512,
                 strategy_timer_capacity: 256,
