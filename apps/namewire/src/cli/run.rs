@@ -52,7 +52,7 @@ pub(super) struct Options {
     /// Data packets in the Content Store
     #[arg(long, value_name = "PACKETS")]
     cs_capacity: Option<usize>,
-    /// Worker threads, or `auto`: as many as physical cores
+    /// Workers, or `auto`: as many as physical cores
     #[arg(long, value_name = "NUMBER", value_parser = workers)]
     workers: Option<WorkerCount>,
     /// Processor to pin the worker to, of which there is one then

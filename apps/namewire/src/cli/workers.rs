@@ -32,7 +32,9 @@ const QUEUES: [(&str, Queue); 3] = [
 ///
 /// Figures are those of an interval: how busy the worker was (several may share a thread), how many packets it
 /// forwarded in bursts of what length, what its sockets moved, what crossed between it and the others and how many waited
-/// (queued) when it looked, and why packets were dropped.
+/// (queued) when it looked, and why packets were dropped. `thread` is the one that runs it at the end of the
+/// interval, called after the worker that it was made for. Workers that share a thread take packets where they lie, so
+/// that nothing crosses between them.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval

@@ -54,13 +54,15 @@ impl BalanceSchedule {
             Ok(None) => {}
             Ok(Some(are_together)) => {
                 self.are_apart = !are_together;
-                let threads = if are_together { "one thread" } else { "a thread each" };
-                tracing::debug!(threads, "workers have other threads");
+                match are_together {
+                    true => tracing::info!("the workers share a thread"),
+                    false => tracing::info!("each worker has a thread of its own"),
+                }
             }
             Err(error) if !std::mem::replace(&mut self.has_complained, true) => {
                 tracing::warn!(
                     %error,
-                    "cannot tell how busy the processors are: workers keep their threads"
+                    "cannot tell how busy the processors are: each worker has a thread of its own"
                 );
             }
             Err(_) => {}
