@@ -9,6 +9,7 @@ mod machine;
 mod overload;
 mod pipeline;
 mod relay;
+mod started;
 mod transfer;
 
 pub use config_text::Threads;
@@ -29,6 +30,7 @@ pub use relay::{
     RelayCase, RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp,
     relay_unix, run_management, run_relay,
 };
+pub use started::end_started;
 pub use transfer::{
     CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport, run_transfer,
 };

@@ -226,3 +226,43 @@ fn an_idle_forwarder_uses_no_processor_and_little_memory() {
     let used = ticks() - before;
     assert!(used <= 2, "{used} ticks of processor time in 3 s");
 }
+
+/// Processes that were told of a file below this directory: by an argument or a variable.
+fn processes_of(directory: &Path) -> usize {
+    let below = format!("{}/", directory.display());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let told = processes.filter(|process| {
+        let read = |file| std::fs::read(process.path().join(file)).unwrap_or_default();
+        let told = [read("cmdline"), read("environ")].concat();
+        String::from_utf8_lossy(&told).contains(&below)
+    });
+    told.count()
+}
+
+/// Programs that are not being measured are stopped: they would stay for ever.
+#[test]
+fn benches_that_are_interrupted_leave_nothing_behind() {
+    let relay = ["relay", "--transport", "unix", "--payload", "100", "--window", "1"];
+    let relay = [&relay[..], &["--cs-packets", "256", "--stretch", "1h", "--cpus", "0,0"]].concat();
+    let skew = ["skew", "--duration", "1h"];
+    let idle = ["idle", "--duration", "1h", "--faces", "1"];
+    for (arguments, programs, signal) in
+        [(&relay[..], 2, Signal::TERM), (&skew[..], 3, Signal::INT), (&idle[..], 1, Signal::HUP)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let temporary = directory.path().join("temporary");
+        std::fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(program());
+        command.arg("bench").args(arguments).env("TMPDIR", &temporary);
+        let mut bench = Process::start("bench", command, directory.path());
+        wait_until("the programs of the bench", || {
+            assert!(bench.is_running(), "{}", bench.everything());
+            (processes_of(&temporary) >= programs).then_some(())
+        });
+        bench.signal(signal);
+        assert_eq!(bench.wait().code(), Some(130), "{}", bench.everything());
+        assert_eq!(bench.stderr().lines().last(), Some("namewire: interrupted"));
+        wait_until("its programs to end", || (processes_of(&temporary) == 0).then_some(()));
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{arguments:?}");
+    }
+}

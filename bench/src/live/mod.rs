@@ -7,13 +7,14 @@ mod skew;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 use crate::relay::clock;
+use crate::started::{Folder, Process};
 
 pub use idle::{IdleOptions, IdleReport, run_idle};
 pub use skew::{SkewCase, SkewOptions, SkewReport, run_skew};
@@ -25,8 +26,9 @@ const START_TIMEOUT_NS: u64 = 10_000_000_000;
 #[derive(Debug)]
 struct Live {
     executable: PathBuf,
-    folder: PathBuf,
-    forwarder: Child,
+    forwarder: Process,
+    /// Removed after the forwarder has ended.
+    folder: Folder,
 }
 
 /// Interests that a worker's shard has had.
@@ -39,11 +41,10 @@ struct Interests {
 impl Live {
     /// Starts a forwarder of so many workers.
     fn start(workers: usize) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("namewire-live-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
+        let folder = Folder::new(&format!("namewire-live-{}", std::process::id()))?;
         let executable = std::env::current_exe()?;
-        let config = folder.join("namewire.toml");
-        let socket = folder.join("forwarder.sock");
+        let config = folder.path().join("namewire.toml");
+        let socket = folder.path().join("forwarder.sock");
         let text = format!(
             "[forwarder]\nworkers = {workers}\n[log]\nlevel = \"warn\"\n\
              [listeners.unix]\npath = {socket:?}\n\
@@ -53,8 +54,8 @@ impl Live {
         fs::write(&config, text)?;
         let mut command = Command::new(&executable);
         command.arg("run").arg("--config").arg(config);
-        let forwarder = spawn(&mut command, &folder, "forwarder")?;
-        let mut live = Self { executable, folder, forwarder };
+        let forwarder = spawn(&mut command, folder.path(), "forwarder")?;
+        let mut live = Self { executable, forwarder, folder };
         let begin = clock::monotonic_ns();
         while UnixStream::connect(live.socket()).is_err() {
             ensure!(live.forwarder.try_wait()?.is_none(), "the forwarder ended at once");
@@ -68,7 +69,7 @@ impl Live {
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.join("forwarder.sock")
+        self.folder.path().join("forwarder.sock")
     }
 
     /// A command of the program that uses the forwarder.
@@ -81,7 +82,7 @@ impl Live {
 
     /// The same, started.
     fn spawn(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Process> {
-        spawn(&mut self.command(arguments), &self.folder, name).map(Process)
+        spawn(&mut self.command(arguments), self.folder.path(), name)
     }
 
     /// Interests that each shard has forwarded so far, those that it passed on left out.
@@ -104,32 +105,10 @@ impl Live {
     }
 }
 
-impl Drop for Live {
-    fn drop(&mut self) {
-        end(&mut self.forwarder);
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A process that ends when dropped.
-#[derive(Debug)]
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
 /// What the process prints goes to files.
-fn spawn(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<Child> {
+fn spawn(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<Process> {
     command.stdin(Stdio::null());
     command.stdout(fs::File::create(folder.join(format!("{name}.out")))?);
     command.stderr(fs::File::create(folder.join(format!("{name}.err")))?);
-    command.spawn().with_context(|| format!("cannot start {command:?}"))
+    Process::spawn(command).with_context(|| format!("cannot start {command:?}"))
 }

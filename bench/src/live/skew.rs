@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Live;
 use crate::Machine;
 use crate::relay::clock;
+use crate::started::Process;
 
 /// Prefixes of the Zipf case.
 const PREFIXES: usize = 1000;
@@ -115,7 +116,7 @@ struct PatternFound {
 
 fn run_case(name: &str, patterns: &str, options: &SkewOptions) -> anyhow::Result<SkewCase> {
     let live = Live::start(options.workers)?;
-    let scenario = live.folder.join("scenario.toml");
+    let scenario = live.folder.path().join("scenario.toml");
     fs::write(&scenario, patterns)?;
     let _producer =
         live.spawn("producer", &["traffic", "producer", "/skew", "--payload", "100"])?;
@@ -139,8 +140,8 @@ fn run_case(name: &str, patterns: &str, options: &SkewOptions) -> anyhow::Result
             "--json",
         ],
     )?;
-    let samples = sample(&live, &mut consumer.0, options.interval)?;
-    let text = fs::read_to_string(live.folder.join("consumer.out"))?;
+    let samples = sample(&live, &mut consumer, options.interval)?;
+    let text = fs::read_to_string(live.folder.path().join("consumer.out"))?;
     let found: Found = serde_json::from_str(&text)?;
     let sum = |figure: fn(&PatternFound) -> u64| found.patterns.iter().map(figure).sum();
     let intervals = samples.windows(2).map(|pair| imbalance(&pair[0].1, &pair[1].1));
@@ -168,7 +169,7 @@ fn has_route(live: &Live) -> anyhow::Result<bool> {
 /// Seconds since the first Interests, and what each shard has had then, until the consumer ends.
 fn sample(
     live: &Live,
-    consumer: &mut std::process::Child,
+    consumer: &mut Process,
     interval: Duration,
 ) -> anyhow::Result<Vec<(f64, Vec<u64>)>> {
     let before = live.interests()?;

@@ -1,6 +1,5 @@
 //! A forwarder, and the Interests that it is offered.
 
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -23,6 +22,7 @@ use crate::relay::clock::{monotonic_ns, pause, steal_ns};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
 use crate::relay::statistics::ask_workers;
 use crate::relay::wire::PREFIX;
+use crate::started::Folder;
 
 /// Shorter than by default, so that a consumer need not remember too many.
 const LIFETIME_MS: u32 = 500;
@@ -49,13 +49,8 @@ pub(super) struct Subject<'a> {
     addresses: Addresses,
     /// Of the next names.
     seed: u64,
-}
-
-impl Drop for Subject<'_> {
-    fn drop(&mut self) {
-        // A leftover folder under the temporary directory is no reason to fail.
-        let _ = fs::remove_dir_all(&self.addresses.folder);
-    }
+    /// Removed after the program has ended.
+    _folder: Folder,
 }
 
 /// What came of one offer.
@@ -118,13 +113,11 @@ impl<'a> Subject<'a> {
         answers_first: bool,
     ) -> anyhow::Result<Self> {
         let number = u16::from(!answers_first);
-        let folder =
-            std::env::temp_dir().join(format!("namewire-overload-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder)?;
+        let folder = Folder::new(&format!("namewire-overload-{}-{number}", std::process::id()))?;
         let consumers = u16::try_from(options.cpus.len() - workers - 1)?;
         let first = options.first_port + number * 512;
         let addresses = Addresses {
-            folder,
+            folder: folder.path().to_owned(),
             udp_port: first,
             producer_port: first + 1,
             consumer_ports: (0..consumers * FACES_PER_CONSUMER)
@@ -143,7 +136,7 @@ impl<'a> Subject<'a> {
         let operator = UnixStream::connect(addresses.socket())?;
         register_udp_face(&operator, addresses.producer_port)?;
         let seed = u64::from(number) << 32;
-        Ok(Self { options, payload, workers, running, addresses, seed })
+        Ok(Self { options, payload, workers, running, addresses, seed, _folder: folder })
     }
 
     /// The processors of the consumers.

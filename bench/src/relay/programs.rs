@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::dumb::PRODUCER_SUFFIX;
 use super::link::{Link, Side};
 use super::{Transport, clock, testpmd};
 use crate::Threads;
+use crate::started::Process;
 
 /// The cache of every program where nothing else is said, in packets.
 pub(crate) const CS_CAPACITY: u32 = 65_536;
@@ -171,10 +172,10 @@ impl Addresses {
     }
 }
 
-/// A started program; ended when dropped.
+/// A started program; asked to end when dropped, and killed if it does not.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
+    child: Process,
     log: PathBuf,
 }
 
@@ -223,7 +224,7 @@ impl Running {
         let out = fs::File::create(&log)?;
         // Some end when their input does.
         command.stdin(Stdio::piped()).stdout(out.try_clone()?).stderr(out);
-        let child = pinned(cpus, || command.spawn())?;
+        let child = pinned(cpus, || Process::spawn(&mut command))?;
         Ok(Self { child, log })
     }
 
@@ -327,8 +328,6 @@ impl Drop for Running {
             }
             clock::pause(Duration::from_millis(5));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

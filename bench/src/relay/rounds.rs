@@ -1,6 +1,5 @@
 //! Starts the programs of one layout and measures its cases in turn.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use anyhow::Context;
 use ndn_traffic::io::Calls;
 
 use crate::Threads;
+use crate::started::Folder;
 
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
@@ -46,18 +46,11 @@ struct Subject {
     /// Ended after the program.
     _link: Option<Arc<Link>>,
     generator: Generator,
-    folder: PathBuf,
+    _folder: Folder,
     /// Where it tells its figures.
     statistics: Option<PathBuf>,
     /// Bytes of content in the Data that its cache is full of.
     cached_payload: usize,
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        // A leftover folder under the temporary directory is no reason to fail.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
 }
 
 /// What one round of one program gave.
@@ -124,20 +117,19 @@ fn start(
     contender: &Contender,
 ) -> anyhow::Result<Subject> {
     let Contender { program, ref executable, workers, threads } = *contender;
-    let folder = std::env::temp_dir().join(format!(
+    let folder = Folder::new(&format!(
         "namewire-relay-{}-{}-{}-{workers}-{}",
         std::process::id(),
         layout.transport.name(),
         program.name(),
         threads.name()
-    ));
-    fs::create_dir_all(&folder)?;
+    ))?;
     // The ports of one program: its own and those that the dumb relay binds per consumer, the
     // producer's, the consumers'.
     let first = options.first_port + u16::from(number) * 512;
     let faces = u16::try_from(layout.faces)?;
     let addresses = Addresses {
-        folder: folder.clone(),
+        folder: folder.path().to_owned(),
         udp_port: first,
         producer_port: first + 200,
         consumer_ports: (0..faces).map(|face| first + 201 + face).collect(),
@@ -174,7 +166,7 @@ fn start(
         running,
         _link: link,
         generator,
-        folder,
+        _folder: folder,
         statistics,
         cached_payload,
     })

@@ -10,9 +10,9 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use namewire_bench::{
     Arrival, DistanceOptions, IdleOptions, IdleReport, PipelineOptions, PipelineReport,
-    ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions, relay_tcp, relay_udp,
-    relay_unix, run_distance, run_idle, run_pipeline, run_shards, run_skew, run_trace_cost,
-    run_transfer,
+    ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions, end_started, relay_tcp,
+    relay_udp, relay_unix, run_distance, run_idle, run_pipeline, run_shards, run_skew,
+    run_trace_cost, run_transfer,
 };
 
 use super::bench_files;
@@ -21,7 +21,7 @@ use super::bench_management;
 use super::bench_overload;
 use super::bench_relay;
 use super::connect::positive_duration;
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, INTERRUPTED, Outcome};
 use super::interrupt::on_interrupt;
 use super::list::{List, numbers, processors};
 use super::output::{self, Table, grouped};
@@ -205,11 +205,13 @@ pub(super) fn run(options: &Options) -> Outcome {
                 duration: *duration,
                 ..SkewOptions::default()
             };
+            end_when_interrupted()?;
             let report = run_skew(&skew, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_skew(&report) }
         }
         Bench::Idle { workers, faces, duration, json } => {
             let idle = IdleOptions { workers: *workers, faces: *faces, duration: *duration };
+            end_when_interrupted()?;
             let report = run_idle(&idle)?;
             if *json { print_json(&report) } else { print_idle(&report) }
         }
@@ -226,6 +228,15 @@ pub(super) fn run(options: &Options) -> Outcome {
             ended.map_err(|error| Failure::Failed(format!("the dumb relay ended: {error}")))
         }
     }
+}
+
+/// Has an interrupt end the bench and the programs that it has started, at once.
+pub(super) fn end_when_interrupted() -> Outcome {
+    on_interrupt(|| {
+        end_started();
+        output::note(&format_args!("namewire: {}", Failure::Interrupted));
+        std::process::exit(INTERRUPTED.into());
+    })
 }
 
 /// How often something is measured.

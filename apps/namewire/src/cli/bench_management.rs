@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use namewire_bench::{Change, ManagementOptions, ManagementReport, run_management};
 
-use super::bench::print_json;
+use super::bench::{end_when_interrupted, print_json};
 use super::connect::positive_duration;
 use super::failure::Outcome;
 use super::list::{List, processors_of};
@@ -61,6 +61,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         hostile_rate: options.hostile_rate,
         first_port: options.port,
     };
+    end_when_interrupted()?;
     let report = run_management(&management, |line| output::note(&line))?;
     if options.json { print_json(&report) } else { print_management(&report) }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use namewire_bench::{OverloadOptions, OverloadReport, plot, run_overload};
 
-use super::bench::print_json;
+use super::bench::{end_when_interrupted, print_json};
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::list::{List, numbers, processors};
@@ -68,6 +68,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         cpus: processors(&options.cpus)?,
         first_port: options.first_port,
     };
+    end_when_interrupted()?;
     let report = run_overload(&overload, |line| output::note(&line))?;
     if let Some(path) = svg {
         std::fs::write(path, plot(&report)).map_err(|error| {

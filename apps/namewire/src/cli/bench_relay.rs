@@ -7,7 +7,7 @@ use namewire_bench::{
     CpuOfWorkers, RelayOptions, RelayReport, Threads, Transport, enter_namespace, run_relay,
 };
 
-use super::bench::{at_least_one, print_json};
+use super::bench::{at_least_one, end_when_interrupted, print_json};
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::list::{List, numbers, processors_of};
@@ -91,6 +91,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         mixed: options.mixed,
         cs_packets: options.cs_packets,
     };
+    end_when_interrupted()?;
     let report = run_relay(&relay, |line| output::note(&line))?;
     if options.json { print_json(&report) } else { print_relay(&report) }
 }

@@ -18,6 +18,9 @@ pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 2
     5    what was fetched could not be verified\n  \
     130  interrupted";
 
+/// The status of a command that was asked to stop before its end.
+pub(super) const INTERRUPTED: u8 = 130;
+
 /// Why a command did not do what it was asked to. Every text names the input it is about.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -49,7 +52,7 @@ impl Failure {
             Self::Unreachable(_) => 3,
             Self::NoAnswer(_) => 4,
             Self::Unverified(_) => 5,
-            Self::Interrupted => 130,
+            Self::Interrupted => INTERRUPTED,
             Self::OutputClosed => 0,
         })
     }

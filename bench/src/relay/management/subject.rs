@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use super::super::wire::{PREFIX, split_tlv};
 use super::super::{Transport, attach, clock};
 use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
 use crate::Threads;
+use crate::started::Folder;
 
 /// Commands on their way while the tables are filled.
 const FILL_WINDOW: u32 = 200;
@@ -32,18 +32,12 @@ pub(super) const HOSTILE_PREFIX: &str = "hostile";
 #[derive(Debug)]
 pub(super) struct Subject {
     running: Running,
-    folder: PathBuf,
     pub(super) addresses: Addresses,
     /// Whose face the FIB entries lead to: without it they would go.
     operator: Option<UnixStream>,
     fib_entries: u32,
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        // A leftover folder under the temporary directory is no reason to fail.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+    /// Removed after the program has ended.
+    _folder: Folder,
 }
 
 impl Subject {
@@ -79,12 +73,10 @@ impl Subject {
         cpus: [usize; 2],
         port_offset: u16,
     ) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir()
-            .join(format!("namewire-management-{}-{label}", std::process::id()));
-        fs::create_dir_all(&folder)?;
+        let folder = Folder::new(&format!("namewire-management-{}-{label}", std::process::id()))?;
         let port = options.first_port + port_offset;
         let addresses = Addresses {
-            folder: folder.clone(),
+            folder: folder.path().to_owned(),
             udp_port: port,
             producer_port: port,
             consumer_ports: Vec::new(),
@@ -94,14 +86,14 @@ impl Subject {
             cs_packets: CS_CAPACITY,
             workers: (1, Threads::Each),
         };
-        fs::write(folder.join("root.cert"), anchor()?)?;
-        let config = folder.join("namewire.toml");
+        fs::write(folder.path().join("root.cert"), anchor()?)?;
+        let config = folder.path().join("namewire.toml");
         fs::write(&config, configuration(cpus[0], &addresses))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("run").arg("--config").arg(config);
-        let running = Running::spawn(command, folder.join("namewire.log"), &cpus)?;
+        let running = Running::spawn(command, folder.path().join("namewire.log"), &cpus)?;
         let fib_entries = options.fib_entries;
-        let mut subject = Self { running, folder, addresses, operator: None, fib_entries };
+        let mut subject = Self { running, addresses, operator: None, fib_entries, _folder: folder };
         subject.running.await_listening(Program::Namewire, &subject.addresses)?;
         subject.operator = Some(subject.fill(options)?);
         Ok(subject)

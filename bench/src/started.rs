@@ -1,0 +1,112 @@
+//! Programs and folders of a bench. They go away with what holds them, or all at once with
+//! [`end_started`] where the bench is interrupted.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// What is there now.
+static STARTED: Mutex<Started> = Mutex::new(Started { processes: Vec::new(), folders: Vec::new() });
+
+struct Started {
+    /// By number. A descriptor means the same process when the number has become another's.
+    processes: Vec<(u32, OwnedFd)>,
+    folders: Vec<PathBuf>,
+}
+
+fn started() -> MutexGuard<'static, Started> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends all programs that benches of this process have started, those that are stopped, too, and removes
+/// their folders. This process is to exit then: a thread that starts or ends another program waits for
+/// ever, so that it does not tell that they have ended.
+pub fn end_started() {
+    let started = started();
+    for (_, process) in &started.processes {
+        // One that has ended by itself needs no signal.
+        let _ = pidfd_send_signal(process, Signal::KILL);
+    }
+    for folder in &started.folders {
+        // A leftover folder under the temporary directory is no reason to fail.
+        let _ = fs::remove_dir_all(folder);
+    }
+    std::mem::forget(started);
+}
+
+/// A started program; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
+        let mut started = started();
+        let mut child = command.spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let opened = pid.ok_or_else(|| io::Error::other("a process without a number"));
+        match opened.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?)) {
+            Ok(descriptor) => {
+                started.processes.push((child.id(), descriptor));
+                Ok(Self(child))
+            }
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mut started = started();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let own = self.0.id();
+        started.processes.retain(|(process, _)| *process != own);
+    }
+}
+
+/// A folder under the temporary directory; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder of this name. It has to differ between processes.
+    pub(crate) fn new(name: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(name);
+        let mut started = started();
+        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        started.folders.push(path.clone());
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let mut started = started();
+        // A leftover folder under the temporary directory is no reason to fail.
+        let _ = fs::remove_dir_all(&self.0);
+        started.folders.retain(|folder| *folder != self.0);
+    }
+}
