@@ -262,12 +262,28 @@ fn options_of_benches_without_effect_or_use_are_refused() {
         (&["relay", "--payload", "100"][..], "--transport"),
         (&["relay", "--window", "16"], "--window has no effect without --transport or --workers"),
         (&["relay", "--workers", "2,0"], "0 is not from 1 to 64"),
+        (&["relay", "--workers", "2,1,2"], "--workers: 2 is listed twice"),
+        (&["relay", "--workers", "2", "--threads", "each,each"], "--threads: each is listed twice"),
+        (&["relay", "--threads", "each"], "--threads has no effect without --workers"),
+        (
+            &["relay", "--transport", "unix", "--threads", "each"],
+            "--threads has no effect without --workers",
+        ),
+        (&["relay", "--workers", "1", "--mixed"], "--mixed has no effect without --transport"),
+        (
+            &["relay", "--filter", "unix", "--payload", "100"],
+            "--payload has no effect without --transport",
+        ),
         (&["relay", "--cpus", "0,4000"], "--cpus: processor 4000 cannot be used here"),
         (&["relay", "--cpus", "0"], "--cpus: 2 processors are needed, not 1"),
         (&["transfer", "--cpus", "4000"], "--cpus: processor 4000 cannot be used here"),
         (&["overload", "--cpus", "4000"], "--cpus: processor 4000 cannot be used here"),
         (&["management", "--cpus", "0,0,0,4000"], "--cpus: processor 4000 cannot be used here"),
         (&["idle", "--workers", "0"], "--workers"),
+        (&["idle", "--workers", "65"], "--workers"),
+        (&["skew", "--workers", "1"], "--workers"),
+        (&["skew", "--workers", "65"], "--workers"),
+        (&["skew", "--duration", "5s"], "six seconds at least"),
         (&["pipeline", "--shards", "0"], "0 is not from 1 to 64"),
     ] {
         let mut bench = Command::new(program());

@@ -58,7 +58,10 @@ impl Live {
         let mut live = Self { executable, forwarder, folder };
         let begin = clock::monotonic_ns();
         while UnixStream::connect(live.socket()).is_err() {
-            ensure!(live.forwarder.try_wait()?.is_none(), "the forwarder ended at once");
+            if live.forwarder.try_wait()?.is_some() {
+                let said = fs::read_to_string(live.folder.path().join("forwarder.err"));
+                bail!("the forwarder ended at once: {}", said.unwrap_or_default().trim());
+            }
             ensure!(
                 clock::monotonic_ns() - begin < START_TIMEOUT_NS,
                 "the forwarder does not listen"

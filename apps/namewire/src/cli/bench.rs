@@ -107,13 +107,13 @@ enum Bench {
     /// the mean, in Interests. Nothing may be lost while names move.
     Skew {
         /// Workers of the forwarder
-        #[arg(long, default_value_t = SkewOptions::default().workers, value_parser = at_least_two)]
+        #[arg(long, default_value_t = SkewOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(2..=64))]
         workers: usize,
         /// Interests in flight
         #[arg(long, default_value_t = SkewOptions::default().window)]
         window: usize,
-        /// Time for each case, more than five seconds
-        #[arg(long, default_value = "8s", value_parser = positive_duration)]
+        /// Time for each case, six seconds at least
+        #[arg(long, default_value = "8s", value_parser = six_seconds_at_least)]
         duration: Duration,
         /// Print JSON
         #[arg(long)]
@@ -122,7 +122,7 @@ enum Bench {
     /// What a forwarder costs that has nothing to do, with applications connected that are silent
     Idle {
         /// Workers of the forwarder
-        #[arg(long, default_value_t = IdleOptions::default().workers, value_parser = at_least_one())]
+        #[arg(long, default_value_t = IdleOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
         workers: usize,
         /// Silent faces
         #[arg(long, default_value_t = IdleOptions::default().faces)]
@@ -256,10 +256,15 @@ pub(super) fn print_json(report: &impl serde::Serialize) -> Outcome {
     Ok(output::print_json(&value)?)
 }
 
-fn at_least_two(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 2..) => Ok(count),
-        _ => Err("it takes at least 2 workers".to_owned()),
+/// Enough that several intervals are left of it after the first five seconds, which have a figure of their own.
+fn six_seconds_at_least(text: &str) -> Result<Duration, String> {
+    let duration = positive_duration(text)?;
+    match duration >= Duration::from_secs(6) {
+        true => Ok(duration),
+        false => {
+            Err("it takes six seconds at least: workers are compared after the first five"
+                .to_owned())
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use namewire_bench::{
 use super::bench::{at_least_one, end_when_interrupted, print_json};
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
-use super::list::{List, numbers, processors_of};
+use super::list::{List, numbers, processors_of, repeated};
 use super::output::{self, Table, grouped};
 
 /// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
@@ -43,7 +43,7 @@ pub(super) struct Options {
     workers: Option<List<usize>>,
     /// With --workers, which threads several of them run on: as-needed (one for all, until more would forward
     /// more), each (one each); both if not given
-    #[arg(long, value_delimiter = ',', value_name = "WHICH", requires = "workers")]
+    #[arg(long, value_delimiter = ',', value_name = "WHICH")]
     threads: Vec<Threads>,
     /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
     /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
@@ -52,13 +52,13 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
     transport: Vec<Transport>,
     /// Bytes of content in a Data, with --transport (100,1200,8000 if not given)
-    #[arg(long, value_name = "BYTES", value_parser = numbers(0..=PAYLOAD_MAX), requires = "transport")]
+    #[arg(long, value_name = "BYTES", value_parser = numbers(0..=PAYLOAD_MAX))]
     payload: Option<List<usize>>,
     /// Exchanges in flight, with --transport (256 if not given) or --workers (256,4096)
     #[arg(long, value_name = "NUMBERS", value_parser = numbers(1..=65_536_u32))]
     window: Option<List<u32>>,
     /// With --transport, add cases with names, and so packets, of different lengths
-    #[arg(long, requires = "transport")]
+    #[arg(long)]
     mixed: bool,
     /// What the Content Store of each forwarder holds, packets
     #[arg(long, default_value_t = RelayOptions::default().cs_packets, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
@@ -73,10 +73,11 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let Options { workers, transport, window, .. } = options;
+    check_effect(options)?;
+    check_repeats(options)?;
     if !options.in_namespace && transport.iter().any(|transport| transport.needs_devices()) {
         return Err(Failure::from(enter_namespace()));
     }
-    check_window(window.is_some(), workers.is_some() || !transport.is_empty())?;
     let relay = RelayOptions {
         filter: options.filter.clone(),
         stretch: options.stretch,
@@ -96,14 +97,32 @@ pub(super) fn run(options: &Options) -> Outcome {
     if options.json { print_json(&report) } else { print_relay(&report) }
 }
 
-/// Only some kinds of `bench relay` have a window that can be said.
-fn check_window(is_given: bool, has_effect: bool) -> Outcome {
-    match is_given && !has_effect {
-        true => {
-            let reason = "--window has no effect without --transport or --workers";
-            Err(Failure::Usage(reason.to_owned()))
+/// Refuses options of another kind of `bench relay` than the one that was asked for. clap's `requires` lets
+/// an option pass if what it requires conflicts with something that is there.
+fn check_effect(options: &Options) -> Outcome {
+    let (workers, transport) = (options.workers.is_some(), !options.transport.is_empty());
+    let given = [
+        ("--window", options.window.is_some(), workers || transport, "--transport or --workers"),
+        ("--threads", !options.threads.is_empty(), workers, "--workers"),
+        ("--payload", options.payload.is_some(), transport, "--transport"),
+        ("--mixed", options.mixed, transport, "--transport"),
+    ];
+    match given.iter().find(|(_, is_given, has_effect, _)| *is_given && !has_effect) {
+        Some((option, _, _, needed)) => {
+            Err(Failure::Usage(format!("{option} has no effect without {needed}")))
         }
-        false => Ok(()),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what would have one forwarder run twice at the same time, with the same files.
+fn check_repeats(options: &Options) -> Outcome {
+    let workers = options.workers.as_ref().and_then(|list| repeated(&list.0));
+    let threads = repeated(&options.threads).map(|threads| threads.name().to_owned());
+    let wrong = [("--workers", workers.map(usize::to_string)), ("--threads", threads)];
+    match wrong.into_iter().find_map(|(option, value)| Some((option, value?))) {
+        Some((option, value)) => Err(Failure::Usage(format!("{option}: {value} is listed twice"))),
+        None => Ok(()),
     }
 }
 

@@ -45,6 +45,12 @@ where
     }
 }
 
+/// The first value that is there twice.
+pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+    let mut numbered = values.iter().enumerate();
+    numbered.find_map(|(number, value)| values[..number].contains(value).then_some(value))
+}
+
 /// The processors of `--cpus`, all of which can be used here.
 pub(super) fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
     match placement::unusable(&list.0) {
@@ -74,6 +80,12 @@ mod tests {
         }
         let told = numbers(1..=64_usize)("2,0").unwrap_err();
         assert_eq!(told, "0 is not from 1 to 64");
+    }
+
+    #[test]
+    fn values_that_are_there_twice_are_found() {
+        assert_eq!(repeated(&[1, 2, 3, 2, 1]), Some(&2));
+        assert_eq!(repeated(&[1, 2, 3]), None);
     }
 
     #[test]
