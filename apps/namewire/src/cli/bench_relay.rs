@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use clap::Args;
 use namewire_bench::{
-    CpuOfWorkers, RelayOptions, RelayReport, Threads, Transport, enter_namespace, run_relay,
+    CpuOfWorkers, Quartiles, RelayOptions, RelayReport, Threads, Transport, enter_namespace,
+    run_relay,
 };
 
 use super::bench::{at_least_one, end_when_interrupted, print_json};
 use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::list::{List, numbers, processors_of, repeated};
-use super::output::{self, Table, grouped};
+use super::output::{self, Table, counted, grouped};
 
 /// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
 const PAYLOAD_MAX: usize = 8600;
@@ -189,10 +190,31 @@ fn print_relay(report: &RelayReport) -> Outcome {
     table.print("no case matches the filter")?;
     for CpuOfWorkers { window, workers, threads, ratio } in &report.cpu_of_workers {
         output::print_line(&format!(
-            "window {window}: {workers} workers (threads {threads}) take {:.2} of the CPU time per exchange of one (half of \
-             {} pairs between {:.2} and {:.2})",
-            ratio.median, ratio.count, ratio.lower, ratio.upper
+            "window {window}: {workers} workers (threads {threads}) take {:.2} of the CPU time per exchange of one ({})",
+            ratio.median,
+            spread(ratio)
         ))?;
     }
     Ok(())
+}
+
+/// How far the figures of pairs are apart, if there are enough to say so.
+fn spread(ratio: &Quartiles) -> String {
+    let Quartiles { lower, upper, count, .. } = *ratio;
+    match count {
+        0..3 => counted(count as u64, "pair"),
+        3.. => format!("half of {count} pairs between {lower:.2} and {upper:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_pairs_have_no_spread() {
+        let of = |count| spread(&Quartiles { lower: 1.0, median: 1.5, upper: 2.0, count });
+        assert_eq!([of(1), of(2)], ["1 pair", "2 pairs"]);
+        assert_eq!(of(3), "half of 3 pairs between 1.00 and 2.00");
+    }
 }
