@@ -137,6 +137,39 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
 }
 
 #[test]
+fn what_was_measured_is_told_when_the_forwarder_ends_first() {
+    for threads in ["1", "2"] {
+        let forwarder = Settings::new().start();
+        let threads = ["--threads", threads, "--faces", threads];
+        let spawn = |name: &str, arguments: &[&str]| {
+            forwarder.spawn(
+                name,
+                &[&["traffic", name, "/load", "--json"], &threads[..], arguments].concat(),
+            )
+        };
+        let mut producer = spawn("producer", &[]);
+        namewire_tests::wait_until("the routes", || {
+            forwarder.output(&["route", "list"]).contains("/load").then_some(())
+        });
+        let mut consumer = spawn("consumer", &["--window", "8", "--duration", "10min"]);
+        namewire_tests::wait_until("Interests", || {
+            let workers = forwarder.json(&["workers", "--seconds", "0.01"]);
+            let entered = workers[0]["total"]["interests"]["entered"].as_u64().unwrap();
+            (entered > 50).then_some(())
+        });
+        forwarder.process.signal(Signal::KILL);
+        for (process, key) in [(&mut consumer, "satisfied"), (&mut producer, "data")] {
+            assert_eq!(process.wait().code(), Some(1), "{}", process.everything());
+            let told = process.stderr();
+            assert!(told.contains("the connection to the forwarder: "), "{told}");
+            let found: Value = serde_json::from_str(&process.stdout()).unwrap();
+            assert!(sum(&found, key) > 0, "{found}");
+            assert!(found["seconds"].as_f64().unwrap() > 0.0, "{found}");
+        }
+    }
+}
+
+#[test]
 fn nobody_to_answer_is_a_failure_with_its_own_status() {
     let forwarder = Settings::new().start();
     let refused = forwarder.run(&["traffic", "consumer", "/nobody", "--count", "10", "--json"]);

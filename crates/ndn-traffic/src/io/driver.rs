@@ -50,6 +50,23 @@ impl RunFigures {
     }
 }
 
+/// A socket failed, or the forwarder closed it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct RunError {
+    /// What went wrong.
+    pub error: io::Error,
+    /// What the run took until then.
+    pub figures: RunFigures,
+}
+
+impl From<io::Error> for RunError {
+    /// Before anything was sent.
+    fn from(error: io::Error) -> Self {
+        Self { error, figures: RunFigures::default() }
+    }
+}
+
 /// All faces of one generator.
 struct Faces {
     endpoints: Vec<Endpoint>,
@@ -107,13 +124,23 @@ impl Faces {
         self.endpoints.iter().map(Endpoint::calls).fold(Calls::default(), Calls::plus)
     }
 
-    fn figures(&self, start_ns: u64, cpu_start: Duration) -> io::Result<RunFigures> {
-        Ok(RunFigures {
+    /// What a run took that began then and has ended like this.
+    fn figures(
+        &self,
+        start_ns: u64,
+        cpu_start: Duration,
+        ended: io::Result<()>,
+    ) -> Result<RunFigures, RunError> {
+        let figures = RunFigures {
             wall: Duration::from_nanos(clock::now() - start_ns),
             cpu: CpuTimes::of_thread()?.total().saturating_sub(cpu_start),
             calls: self.calls(),
             receive_drops: self.endpoints.iter().map(Endpoint::receive_drops).sum(),
-        })
+        };
+        match ended {
+            Ok(()) => Ok(figures),
+            Err(error) => Err(RunError { error, figures }),
+        }
     }
 }
 
@@ -127,10 +154,22 @@ pub fn run_consumer(
     endpoints: Vec<Endpoint>,
     end_ns: Option<u64>,
     stop: &AtomicBool,
-    mut progress: impl FnMut(&Consumer),
-) -> io::Result<RunFigures> {
+    progress: impl FnMut(&Consumer),
+) -> Result<RunFigures, RunError> {
     let mut faces = Faces::new(endpoints)?;
     let (start, cpu_start) = (clock::now(), CpuTimes::of_thread()?.total());
+    let ended = ask(consumer, &mut faces, (start, end_ns), stop, progress);
+    faces.figures(start, cpu_start, ended)
+}
+
+/// Sends Interests from the first of these times to the second, and takes what comes back.
+fn ask(
+    consumer: &mut Consumer,
+    faces: &mut Faces,
+    (start, end_ns): (u64, Option<u64>),
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&Consumer),
+) -> io::Result<()> {
     let (mut now, mut next_progress) = (start, start + PROGRESS_INTERVAL_NS);
     loop {
         if stop.load(Ordering::Relaxed) || end_ns.is_some_and(|end| end <= now) {
@@ -138,7 +177,7 @@ pub fn run_consumer(
         }
         consumer.handle_timeout(now);
         if consumer.is_done() {
-            return faces.figures(start, cpu_start);
+            return Ok(());
         }
         let all_made = make_interests(consumer, &mut faces.endpoints, now);
         faces.flush()?;
@@ -147,7 +186,7 @@ pub fn run_consumer(
         let deadline = end_ns.filter(|&end| end > now).map_or(deadline, |end| deadline.min(end));
         faces.wait(if all_made { deadline.saturating_sub(now) } else { 0 })?;
         now = clock::now();
-        let Faces { endpoints, events, .. } = &mut faces;
+        let Faces { endpoints, events, .. } = &mut *faces;
         for event in events.iter().filter(|event| event.readable || event.closed) {
             let face = usize::try_from(event.token).unwrap_or(usize::MAX);
             let Some(endpoint) = endpoints.get_mut(face) else { continue };
@@ -188,14 +227,26 @@ pub fn run_producer(
     producer: &mut Producer,
     endpoints: Vec<Endpoint>,
     stop: &AtomicBool,
-    mut progress: impl FnMut(&Producer),
-) -> io::Result<RunFigures> {
+    progress: impl FnMut(&Producer),
+) -> Result<RunFigures, RunError> {
     let mut faces = Faces::new(endpoints)?;
     let (start, cpu_start) = (clock::now(), CpuTimes::of_thread()?.total());
+    let ended = answer(producer, &mut faces, start, stop, progress);
+    faces.figures(start, cpu_start, ended)
+}
+
+/// Answers what comes, from `start` on.
+fn answer(
+    producer: &mut Producer,
+    faces: &mut Faces,
+    start: u64,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&Producer),
+) -> io::Result<()> {
     let mut next_progress = start + PROGRESS_INTERVAL_NS;
     while !stop.load(Ordering::Relaxed) {
         faces.wait(WAIT_MAX_NS)?;
-        let Faces { endpoints, events, .. } = &mut faces;
+        let Faces { endpoints, events, .. } = &mut *faces;
         for event in events.iter().filter(|event| event.readable || event.closed) {
             let face = usize::try_from(event.token).unwrap_or(usize::MAX);
             // Who does not read its answers gets no others.
@@ -213,5 +264,5 @@ pub fn run_producer(
             progress(producer);
         }
     }
-    faces.figures(start, cpu_start)
+    Ok(())
 }

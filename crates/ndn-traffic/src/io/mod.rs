@@ -8,6 +8,6 @@ mod frames;
 mod memif;
 mod threads;
 
-pub use driver::{RunFigures, run_consumer, run_producer};
+pub use driver::{RunError, RunFigures, run_consumer, run_producer};
 pub use endpoint::{Calls, Endpoint, Output};
 pub use threads::{divide, run_consumers, run_producers};

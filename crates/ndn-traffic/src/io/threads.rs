@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::driver::{RunFigures, run_consumer, run_producer};
+use super::driver::{RunError, RunFigures, run_consumer, run_producer};
 use super::endpoint::Endpoint;
 use crate::{Consumer, ConsumerTotals, Producer};
 
@@ -61,7 +61,7 @@ pub fn run_consumers(
     end_ns: Option<u64>,
     stop: &AtomicBool,
     mut progress: impl FnMut(&ConsumerTotals) + Send,
-) -> io::Result<RunFigures> {
+) -> Result<RunFigures, RunError> {
     let sum =
         |all: &[ConsumerTotals]| all.iter().fold(ConsumerTotals::default(), |a, b| a.plus(*b));
     let board = Board::new(consumers.len(), |all: &[ConsumerTotals]| progress(&sum(all)));
@@ -83,7 +83,7 @@ pub fn run_producers(
     producers: Vec<(&mut Producer, Vec<Endpoint>)>,
     stop: &AtomicBool,
     mut progress: impl FnMut(u64) + Send,
-) -> io::Result<RunFigures> {
+) -> Result<RunFigures, RunError> {
     let board = Board::new(producers.len(), |all: &[u64]| progress(all.iter().sum()));
     side_by_side(producers, stop, |number, (producer, endpoints)| {
         let interests =
@@ -100,8 +100,8 @@ pub fn run_producers(
 fn side_by_side<T: Send>(
     parts: Vec<T>,
     stop: &AtomicBool,
-    run: impl Fn(usize, T) -> io::Result<RunFigures> + Sync,
-) -> io::Result<RunFigures> {
+    run: impl Fn(usize, T) -> Result<RunFigures, RunError> + Sync,
+) -> Result<RunFigures, RunError> {
     let run = &run;
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -114,17 +114,50 @@ fn side_by_side<T: Send>(
                 result
             }));
         }
-        let joined = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
-        });
-        let figures: io::Result<Vec<RunFigures>> = joined.collect();
-        Ok(figures?.into_iter().fold(RunFigures::default(), RunFigures::beside))
+        let panicked = || RunError::from(io::Error::other("a thread has panicked"));
+        let joined =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+        joined.fold(Ok(RunFigures::default()), beside)
     })
+}
+
+/// The figures of both, and the first error.
+fn beside(
+    one: Result<RunFigures, RunError>,
+    other: Result<RunFigures, RunError>,
+) -> Result<RunFigures, RunError> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.beside(other)),
+        (Err(RunError { error, figures: one }), Ok(other))
+        | (Ok(one), Err(RunError { error, figures: other }))
+        | (Err(RunError { error, figures: one }), Err(RunError { figures: other, .. })) => {
+            Err(RunError { error, figures: one.beside(other) })
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn the_figures_of_all_threads_count_when_one_fails() {
+        let took = |milliseconds| RunFigures {
+            wall: Duration::from_millis(milliseconds),
+            cpu: Duration::from_millis(milliseconds),
+            ..RunFigures::default()
+        };
+        let failed = |text, milliseconds| {
+            Err(RunError { error: io::Error::other(text), figures: took(milliseconds) })
+        };
+        let all = [Ok(took(1)), failed("first", 2), Ok(took(3)), failed("second", 4)];
+        let RunError { error, figures } =
+            all.into_iter().fold(Ok(RunFigures::default()), beside).unwrap_err();
+        assert_eq!(error.to_string(), "first");
+        assert_eq!((figures.wall.as_millis(), figures.cpu.as_millis()), (4, 10));
+    }
 
     #[test]
     fn the_sum_is_told_each_second_whichever_thread_is_done_first() {

@@ -21,7 +21,7 @@ use super::super::connect::{name, positive_duration};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::lifetime;
-use super::{check_named, faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
 
 const WINDOW_DEFAULT: u32 = 64;
 const OUTSTANDING_DEFAULT: u32 = 1 << 16;
@@ -167,14 +167,13 @@ pub(super) fn run(options: &Options) -> Outcome {
     let end = options.duration.map(|time| start.saturating_add(nanoseconds(time)));
     let progress = indicatif::ProgressBar::new_spinner();
     let running = consumers.iter_mut().zip(parts).collect();
-    let figures = run_consumers(running, end, &stop, |totals| {
+    let ended = run_consumers(running, end, &stop, |totals| {
         progress.set_message(live_line(totals));
         progress.tick();
-    })
-    .map_err(|error| io_failure(&error))?;
+    });
     progress.finish_and_clear();
     let found = Found::of(&consumers);
-    report(options, &scenario, &found, &figures)?;
+    report_all(ended, |figures| report(options, &scenario, &found, figures))?;
     if found.patterns.iter().all(|counters| counters.satisfied == 0) {
         return Err(Failure::NoAnswer("no Interest was answered with Data".to_owned()));
     }

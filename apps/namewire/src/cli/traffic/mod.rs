@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
 use ndn_traffic::ScenarioError;
+use ndn_traffic::io::{RunError, RunFigures};
 use serde::de::DeserializeOwned;
 
 use super::connect::positive_duration;
@@ -75,8 +76,19 @@ fn wrong_scenario(error: &ScenarioError) -> Failure {
     Failure::Usage(error.to_string())
 }
 
-fn io_failure(error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("the connection to the forwarder: {error}"))
+/// Reports what was measured, also where the forwarder did not last until the end.
+fn report_all(
+    ended: Result<RunFigures, RunError>,
+    report: impl FnOnce(&RunFigures) -> Outcome,
+) -> Outcome {
+    match ended {
+        Ok(figures) => report(&figures),
+        Err(RunError { error, figures }) => {
+            // That it failed is more than that nobody reads how far it came.
+            let _ = report(&figures);
+            Err(Failure::Failed(format!("the connection to the forwarder: {error}")))
+        }
+    }
 }
 
 /// CPU time per packet in microseconds, and other ratios.

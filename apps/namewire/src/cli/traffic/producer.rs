@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use ndn_client::ForwarderAddress;
 use ndn_packet::Name;
-use ndn_traffic::io::{Endpoint, divide, run_producers};
+use ndn_traffic::io::{Endpoint, RunFigures, divide, run_producers};
 use ndn_traffic::{Producer, ProducerCounters, ProducerPattern, ProducerScenario};
 use serde::Deserialize;
 use serde_json::json;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::connect::{duration, name, published_name};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
-use super::{check_named, faces, io_failure, ratio, read_file, stop_flag, wrong_scenario};
+use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
 
 /// Answer the Interests of a traffic consumer
 ///
@@ -106,15 +106,23 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     let progress = indicatif::ProgressBar::new_spinner();
     let running = producers.iter_mut().zip(divide(endpoints, options.threads)).collect();
-    let figures = run_producers(running, &stop, |interests| {
+    let ended = run_producers(running, &stop, |interests| {
         progress.set_message(counted(interests, "Interest"));
         progress.tick();
     });
     progress.finish_and_clear();
     drop(routes);
-    let figures = figures.map_err(|error| io_failure(&error))?;
+    report_all(ended, |figures| report(options, &patterns, &producers, figures))
+}
+
+fn report(
+    options: &Options,
+    patterns: &[ProducerPattern],
+    producers: &[Producer],
+    figures: &RunFigures,
+) -> Outcome {
     let mut found = vec![ProducerCounters::default(); patterns.len()];
-    for producer in &producers {
+    for producer in producers {
         found.iter_mut().zip(producer.counters()).for_each(|(sum, one)| *sum = sum.plus(*one));
     }
     let interests: u64 = found.iter().map(|one| one.interests).sum();
