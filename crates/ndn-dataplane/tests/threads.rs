@@ -143,7 +143,7 @@ fn dropped(dataplane: &Dataplane) -> u64 {
 #[test]
 fn workers_of_one_thread_make_room_for_each_other() {
     const WORKERS: usize = 8;
-    const INTERESTS: u64 = 4000;
+    const INTERESTS: usize = 4000;
     let mut bed = Bed::with_threads(WORKERS, 64, ThreadUse::AsNeeded);
     wait_for(&bed.dataplane, &[0; WORKERS]);
     let (face, mut consumer) = bed.application();
@@ -153,20 +153,20 @@ fn workers_of_one_thread_make_room_for_each_other() {
         let entry = bed.dataplane.dispatch_entry(name.as_ref()).unwrap();
         (entry % WORKERS == shard).then_some((number, name))
     });
-    let wires = names.take(INTERESTS as usize).map(|(nonce, name)| {
+    let wires = names.take(INTERESTS).map(|(nonce, name)| {
         InterestBuilder::new(&name).can_be_prefix(true).nonce(nonce).to_vec().unwrap()
     });
     let wire: Vec<u8> = wires.flatten().collect();
     consumer.write_all(&wire).unwrap();
     let mut deadline = Deadline::new();
-    while bed.dataplane.counters().in_interests.value() < INTERESTS {
+    while bed.dataplane.counters().in_interests.value() < INTERESTS as u64 {
         deadline.wait("all Interests to arrive");
     }
     let sent = || -> u64 {
         let all = bed.dataplane.workers().iter().filter_map(|one| one.exchange_counters());
         all.map(|counters| counters.sent.value()).sum()
     };
-    while sent() + dropped(&bed.dataplane) < INTERESTS * WORKERS as u64 {
+    while sent() + dropped(&bed.dataplane) < (INTERESTS * WORKERS) as u64 {
         deadline.wait("all tours to end");
     }
     assert_eq!(dropped(&bed.dataplane), 0);

@@ -144,15 +144,20 @@ impl Host {
         let now = Timestamp::from_nanos(clock::now());
         self.hosted.iter_mut().for_each(|one| one.worker.begin_pause(now));
         let mut ready = Events::with_capacity(self.hosted.len());
-        let count = self.hosted.len();
+        let numbers = self.numbers();
         // Some end, and others are let in by one that waits for them.
-        while !self.has_news() && self.hosted.len() == count {
+        while !self.has_news() && self.numbers() == numbers {
             self.wait(&poller, &mut ready, events)?;
             self.pass(&ready, events);
         }
         let now = Timestamp::from_nanos(clock::now());
         self.hosted.iter().for_each(|one| one.worker.end_pause(now));
         Ok(())
+    }
+
+    /// The workers that it has, a bit each.
+    fn numbers(&self) -> u64 {
+        self.hosted.iter().fold(0, |set, one| set | 1 << one.number())
     }
 
     /// A round of each worker that has something to do.
