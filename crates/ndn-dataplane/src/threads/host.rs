@@ -27,6 +27,13 @@ pub(crate) struct Host {
     has_ended: bool,
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Also by a panic: workers on their way here end, too, and their threads hear of it.
+        drop(self.mailbox.shut());
+    }
+}
+
 impl Host {
     /// The thread of a worker, which it runs at first.
     pub(crate) fn new(worker: Box<Hosted>, threads: &Arc<Threads>) -> Self {
@@ -99,13 +106,14 @@ impl Host {
             let Some(hosted) = self.hosted.pop_front() else { return };
             let number = hosted.number();
             let to = self.threads.wanted(number);
-            let sent = match to == self.own {
-                true => Err(Mail::Worker(hosted)),
-                false => self.threads.send(to, Mail::Worker(hosted)),
-            };
-            if let Err(Mail::Worker(hosted)) = sent {
-                // That thread has ended, if it was not this one.
-                self.threads.seats[number].wanted.store(self.own, Ordering::Release);
+            if to == self.own {
+                self.hosted.push_back(hosted);
+                continue;
+            }
+            if let Err(Mail::Worker(hosted)) = self.threads.send(to, Mail::Worker(hosted)) {
+                // That thread has ended. What was wanted since then is looked at again.
+                let wanted = &self.threads.seats[number].wanted;
+                let _ = wanted.compare_exchange(to, self.own, Ordering::AcqRel, Ordering::Acquire);
                 self.hosted.push_back(hosted);
             }
         }

@@ -84,6 +84,14 @@ impl Mailbox {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Takes no more mail; gives what there is. To be dropped by who does not hold the mailbox: it may bring
+    /// about mail.
+    pub(super) fn shut(&self) -> VecDeque<Mail> {
+        let mut content = self.content();
+        content.is_closed = true;
+        std::mem::take(&mut content.queue)
+    }
+
     /// Takes no more mail, unless there is some already; says whether that was so.
     pub(super) fn close(&self) -> bool {
         let mut content = self.content();

@@ -178,7 +178,9 @@ impl Worker {
         // Those that share the thread may have answers, too.
         let most =
             if self.partners.is_empty() { PACKETS_PER_ROUND } else { self.agenda.portion.packets };
-        while self.state.next_event < events.len() && self.state.packets < most {
+        // What others have sent before does not count.
+        let begun = if self.partners.is_empty() { 0 } else { self.state.packets };
+        while self.state.next_event < events.len() && self.state.packets - begun < most {
             let place = self.state.next_event;
             let event = events.event(self.agenda.event(place));
             self.state.next_event += 1;

@@ -35,7 +35,10 @@ impl Worker {
     /// Notes at the beginning of a round whether others have room.
     pub(super) fn note_room(&mut self, now: Timestamp) {
         let Some(crew) = &self.crew else { return };
-        if crew.exchange.is_crowded(&KINDS) {
+        // A partner's ring, too, is waited for for a second at most.
+        let have_room =
+            self.partners.iter().all(|one| one.worker.has_burst_room(PacketKind::Interest));
+        if crew.exchange.is_crowded(&KINDS) || !have_room {
             self.state.crowded_since.get_or_insert(now);
         } else {
             self.state.crowded_since = None;
@@ -123,6 +126,7 @@ impl Worker {
         self.state.has_crossed |= self.trade(now);
         // Frames for faces of this worker may have come.
         self.forward(now);
+        self.wake_others();
         self.pool.settle();
     }
 

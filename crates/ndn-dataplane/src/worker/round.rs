@@ -179,7 +179,8 @@ impl Worker {
     pub(super) fn is_behind(&self) -> bool {
         let state = &self.state;
         let has_work = state.has_commands || state.has_timers || state.has_crossed;
-        has_work || state.held_back || !state.erasures.is_empty()
+        let has_rest = state.unflushed > 0 || !self.burst.is_empty();
+        has_work || has_rest || state.held_back || !state.erasures.is_empty()
     }
 
     /// Whether it has something to do although none of its sockets is ready. `event_count` events were ready
@@ -193,9 +194,8 @@ impl Worker {
             || self.time_to_next(now) == Some(Duration::ZERO)
     }
 
-    /// Whether others have sent something, or what it has sent is not written yet.
+    /// Whether others have sent something.
     pub(crate) fn has_crossings(&self) -> bool {
-        self.state.unflushed > 0
-            || self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting())
+        self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting())
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{Burst, PacketKind, TxPacket, TxSink};
+use ndn_forwarding::{Burst, TxPacket, TxSink};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, SHARDS_MAX, Timestamp};
 
@@ -91,8 +91,6 @@ impl Worker {
         for partner in &mut self.partners {
             partner.worker.flush_if_due(now);
         }
-        // What came of it goes by the rings of partners, too.
-        self.make_room(PacketKind::Interest);
     }
 
     /// Takes some packets of a burst that a partner has received through this shard.
