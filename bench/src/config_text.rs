@@ -6,7 +6,7 @@ use std::path::Path;
 /// Which threads the workers of this project's forwarder run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
-    /// As they are by default: one for all, until more would forward more.
+    /// As they are by default: one for all, until one each would forward a third more.
     AsNeeded,
     /// One each.
     Each,

@@ -13,7 +13,7 @@ use crate::view::WorkerView;
 /// Which threads workers run on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ThreadUse {
-    /// One for all, as long as it keeps up or more would not forward more.
+    /// One for all, as long as it keeps up or one each would not forward a third more; one each of more than eight.
     #[default]
     AsNeeded,
     /// One each.
