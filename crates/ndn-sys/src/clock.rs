@@ -1,8 +1,104 @@
-//! Clocks. Everything else in the workspace takes the time as an argument.
+//! Clocks. Everything else in the workspace takes the time, or a [`Clock`], as an argument.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// A source of time: the kernel's clocks, or one that advances only when the program sets it.
+///
+/// Clones read the same time. A component that needs the time outside of a call that passes it keeps a
+/// clone, so that a simulation runs the same code on virtual time.
+#[derive(Debug, Clone, Default)]
+pub enum Clock {
+    /// The kernel's monotonic and real-time clocks.
+    #[default]
+    System,
+    /// Virtual time.
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// Nanoseconds on the monotonic clock, from an arbitrary origin. Clones have the same origin.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        match self {
+            Self::System => now(),
+            Self::Manual(clock) => clock.now_ns(),
+        }
+    }
+
+    /// Time since the Unix epoch.
+    #[must_use]
+    pub fn unix_time(&self) -> Duration {
+        match self {
+            Self::System => wall_clock(),
+            Self::Manual(clock) => clock.unix_time(),
+        }
+    }
+
+    /// Whether this is virtual time, which does not pass while a thread waits.
+    #[inline]
+    #[must_use]
+    pub fn is_manual(&self) -> bool {
+        matches!(self, Self::Manual(_))
+    }
+}
+
+/// Virtual time, shared by all clones.
+#[derive(Debug, Clone)]
+pub struct ManualClock {
+    now_ns: Arc<AtomicU64>,
+    /// Unix time at monotonic time zero. Not shared: hosts of a simulation may disagree about it.
+    unix_origin: Duration,
+}
+
+impl ManualClock {
+    /// A clock that shows this time on the monotonic clock, where the Unix time at monotonic time zero is
+    /// `unix_origin`.
+    #[must_use]
+    pub fn new(now_ns: u64, unix_origin: Duration) -> Self {
+        Self { now_ns: Arc::new(AtomicU64::new(now_ns)), unix_origin }
+    }
+
+    /// A clock with the same monotonic time and another Unix time.
+    #[must_use]
+    pub fn with_unix_origin(&self, unix_origin: Duration) -> Self {
+        Self { now_ns: Arc::clone(&self.now_ns), unix_origin }
+    }
+
+    /// Nanoseconds on the monotonic clock.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Acquire)
+    }
+
+    /// Time since the Unix epoch.
+    #[must_use]
+    pub fn unix_time(&self) -> Duration {
+        self.unix_origin + Duration::from_nanos(self.now_ns())
+    }
+
+    /// Sets the monotonic time. An earlier time than the present one has no effect.
+    pub fn advance_to(&self, now_ns: u64) {
+        self.now_ns.fetch_max(now_ns, Ordering::AcqRel);
+    }
+
+    /// Advances both clocks.
+    pub fn advance(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.advance_to(self.now_ns().saturating_add(nanos));
+    }
+}
+
+impl From<ManualClock> for Clock {
+    fn from(clock: ManualClock) -> Self {
+        Self::Manual(clock)
+    }
+}
 
 /// Nanoseconds on the monotonic clock, from an arbitrary origin that is the same for all threads
 /// of all processes until the next boot.
@@ -36,6 +132,19 @@ mod tests {
         let readings: Vec<_> = (0..1000).map(|_| now()).collect();
         assert!(readings.is_sorted());
         assert!(readings[0] > 0);
+    }
+
+    #[test]
+    fn manual_clock_advances_for_all_clones_and_never_runs_backwards() {
+        let manual = ManualClock::new(5, Duration::from_secs(1_000));
+        let clock = Clock::from(manual.clone());
+        let skewed = Clock::from(manual.with_unix_origin(Duration::ZERO));
+        manual.advance(Duration::from_nanos(10));
+        manual.advance_to(3);
+        assert_eq!((clock.now_ns(), skewed.now_ns()), (15, 15));
+        assert_eq!(clock.unix_time(), Duration::new(1_000, 15));
+        assert_eq!(skewed.unix_time(), Duration::from_nanos(15));
+        assert!(clock.is_manual() && !Clock::default().is_manual());
     }
 
     #[test]
