@@ -45,7 +45,7 @@ demo: build ## Publish and fetch a directory through a forwarder, and show what 
 	scripts/demo "$(BIN)"
 
 .PHONY: bench
-bench: build ## Measure the pipeline and the relay (minutes; docs/benchmarks.md tells how to read it)
+bench: build ## Measure the pipeline and the relay (minutes; docs/internals/benchmarks.md tells how to read it)
 	"$(BIN)" bench pipeline
 	"$(BIN)" bench relay
 
@@ -118,10 +118,10 @@ setup: cargo ## Install what the tests need (Python and npm packages; apt where 
 	scripts/setup-tests
 
 .PHONY: reference
-reference: cargo ## Write docs/configuration.md anew from the program
+reference: cargo ## Write docs/reference/configuration.md anew from the program
 	$(CARGO) build -p namewire
-	target/debug/namewire config reference > docs/configuration.md.new
-	mv docs/configuration.md.new docs/configuration.md
+	target/debug/namewire config reference > docs/reference/configuration.md.new
+	mv docs/reference/configuration.md.new docs/reference/configuration.md
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

@@ -1,4 +1,4 @@
-//! docs/nfd-compatibility.md: what is said to work names a test, and the tests that it names exist.
+//! docs/reference/nfd-compatibility.md: what is said to work names a test, and the tests that it names exist.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn exists(owner: Option<&str>, path: &str) -> bool {
 
 #[test]
 fn what_works_names_its_test_and_the_test_exists() {
-    let table = std::fs::read_to_string(root().join("docs/nfd-compatibility.md")).unwrap();
+    let table = std::fs::read_to_string(root().join("docs/reference/nfd-compatibility.md")).unwrap();
     let (mut rows, mut wrong) = (0, Vec::new());
     let mut has_tests = false;
     for line in table.lines() {

@@ -11,7 +11,7 @@ use namewire_tests::{Process, Topology, now, program, run_to_end, skip_unless_fo
 const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const LINKS: [(&str, &str); 5] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("c", "e")];
 
-/// A neighbour is asked for a sign of life once in 30 s, the least that NLSR allows; docs/routing.md has
+/// A neighbour is asked for a sign of life once in 30 s, the least that NLSR allows; docs/operating/routing.md has
 /// the settings and figures.
 const DEADLINE: Duration = Duration::from_secs(240);
 

@@ -11,7 +11,7 @@ pub const LOG2_RING_SIZE_MAX: u8 = 14;
 /// Size of rings when nothing else is said (that of DPDK and NDN-DPDK).
 pub const LOG2_RING_SIZE_DEFAULT: u8 = 10;
 /// Size of rings of long buffers, so that those of two rings, which are filled one after the other, leave room in
-/// the cache (docs/measurements.md).
+/// the cache (bench/notebook/README.md).
 const LOG2_RING_SIZE_LONG: u8 = 8;
 /// Bytes of a buffer, at least and at most, and when nothing else is said (those of NDN-DPDK).
 pub const BUFFER_LENGTH_MIN: u32 = 512;

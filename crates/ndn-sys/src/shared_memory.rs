@@ -24,7 +24,7 @@ use crate::prefetch::prefetch_line;
 const MEMORY_FILE_SYSTEM: u64 = 0x0102_1994;
 /// Bytes of the words in which ranges are copied.
 const WORD: usize = size_of::<u64>();
-/// Bytes from which on a copy by one instruction is quicker than by words (docs/measurements.md, memif).
+/// Bytes from which on a copy by one instruction is quicker than by words (bench/notebook/README.md, memif).
 const STRING_MIN: usize = 256;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;

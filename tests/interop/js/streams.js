@@ -1,4 +1,4 @@
-// NDN over WebTransport in a page, as docs/webtransport.md says: packets longer than a datagram go by a
+// NDN over WebTransport in a page, as docs/transports/webtransport.md says: packets longer than a datagram go by a
 // unidirectional stream each. A stream with an empty LpPacket tells the forwarder that the page reads them.
 
 import { L3Face, rxFromPacketIterable, Transport } from "@ndn/l3face";

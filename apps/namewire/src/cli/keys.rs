@@ -29,7 +29,7 @@ pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE`,
 `digest` checks packets that are signed by a digest and takes others as they are, for want of their keys. FILE holds \
 a public key (PEM), a certificate (what `ndnsec cert-dump` prints) or a private key; every packet must be signed by \
 that key, and a certificate must be valid. `rules:` names a file of trust anchors and rules \
-(docs/trust.md, or as for ndn-cxx); certificates below the anchors are fetched by name.";
+(docs/data/trust.md, or as for ndn-cxx); certificates below the anchors are fetched by name.";
 
 /// The signer that `--sign` names.
 pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {

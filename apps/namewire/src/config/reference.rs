@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_what_the_program_prints() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
         let page = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             page == reference(),
-            "run `make reference`, which writes docs/configuration.md anew"
+            "run `make reference`, which writes docs/reference/configuration.md anew"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Manifests: one signature for all segments of a version (docs/manifest.md has the format).
+//! Manifests: one signature for all segments of a version (docs/data/manifests.md has the format).
 
 mod build;
 mod disk;
