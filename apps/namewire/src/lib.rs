@@ -5,7 +5,7 @@
 
 pub mod capture;
 pub mod cli;
-pub mod config;
+pub use namewire_config as config;
 pub mod control_socket;
 pub mod frames;
 pub mod logging;

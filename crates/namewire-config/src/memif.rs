@@ -227,7 +227,7 @@ impl FromToml for Secret {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use crate::config::parse;
+    use crate::parse;
 
     #[test]
     fn an_interface_has_its_own_secret_or_that_of_its_socket() {

@@ -40,7 +40,7 @@ impl Contradiction {
     }
 
     /// Why settings cannot be used on this machine.
-    pub(crate) fn about(keys: &[&'static str], error: &anyhow::Error) -> Self {
+    pub fn about(keys: &[&'static str], error: &anyhow::Error) -> Self {
         Self { keys: keys.to_vec(), reason: format!("{error:#}") }
     }
 }
@@ -212,7 +212,7 @@ impl Config {
     }
 
     /// Where the path of a socket is decided: its setting first, then what it follows from.
-    pub(crate) fn keys_of_path(&self, key: &'static str) -> Vec<&'static str> {
+    pub fn keys_of_path(&self, key: &'static str) -> Vec<&'static str> {
         if key == MEMIF_PATH {
             // What has brought the default about, rather than the path of the Unix socket that it is beside.
             let is_default = self.listeners.memif.path.is_none();
@@ -223,7 +223,7 @@ impl Config {
     }
 
     /// The sockets in directories, each with the setting of its path.
-    pub(crate) fn sockets_with_paths(&self) -> Vec<(&'static str, PathBuf)> {
+    pub fn sockets_with_paths(&self) -> Vec<(&'static str, PathBuf)> {
         let memif = &self.listeners.memif;
         let sockets = [
             ("listeners.unix.path", self.socket_path()),
@@ -312,7 +312,7 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::parse;
+    use crate::parse;
 
     fn refused(text: &str) -> String {
         parse("test", text).expect_err(text).to_string()

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::{AuthorizedSigner, Ethernet, InterfaceRule, Multicast, TrustRules};
+use crate::{AuthorizedSigner, Ethernet, InterfaceRule, Multicast, TrustRules};
 
 fn read(text: &str) -> Result<NfdConf, NfdConfError> {
     read_in(Path::new("/etc/ndn"), text)
@@ -393,7 +393,7 @@ fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
         let text = format!("rib {{ auto_prefix_propagate {{\n {key}\n}} }}");
         told(&text, 2).management.propagate
     };
-    let default = crate::config::Propagate { enabled: true, ..crate::config::Propagate::default() };
+    let default = crate::Propagate { enabled: true, ..crate::Propagate::default() };
     assert_eq!(propagate("cost -1").cost, u64::MAX);
     assert_eq!(propagate("timeout 0").timeout, Duration::from_millis(100));
     assert_eq!(propagate("refresh_interval 0").refresh_interval, Duration::from_secs(1));

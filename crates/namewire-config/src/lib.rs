@@ -3,6 +3,7 @@
 //! [`Config`] is plain data: reading it touches no socket and no clock, and nothing starts before
 //! the whole file was accepted. [`parse`] reports every problem of a file at once, each with line
 //! and column. Start with `types.rs`; `schema.rs` maps the keys of the file onto the types.
+#![forbid(unsafe_code)]
 
 mod access;
 mod check;
@@ -21,6 +22,7 @@ mod place;
 mod reader;
 mod reference;
 mod schema;
+pub mod text_file;
 mod to_toml;
 mod together;
 mod types;
@@ -39,15 +41,13 @@ pub use interfaces::InterfaceRule;
 pub use memif::{MemifListener, MemifSecrecy, MemifSecret};
 pub use modules::{LOG_LIBRARIES, LOG_MODULES, check_module};
 pub use origin::Origin;
-#[cfg(test)]
-pub(crate) use reference::keys;
-pub use reference::reference;
+pub use reference::{keys, reference};
 pub use types::*;
 pub use units::{ByteSize, format_duration, parse_duration};
 pub use webtransport::WebTransportListener;
 
 /// The documented sample, which spells out every key with its default.
-pub const SAMPLE: &str = include_str!("../../namewire.sample.toml");
+pub const SAMPLE: &str = include_str!("../namewire.sample.toml");
 
 /// Files larger than this are refused: no configuration written by hand comes near it.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -75,7 +75,7 @@ pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), Conf
     if length > FILE_BYTES_MAX {
         return Err(ConfigError::too_large(&origin, length));
     }
-    let text = crate::text::read(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
+    let text = text_file::read(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
     // A program that was to write it has failed, or the disk was full.
     if text.is_empty() && path.is_file() {
         return Err(ConfigError::empty(&origin));

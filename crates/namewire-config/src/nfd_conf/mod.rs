@@ -73,7 +73,7 @@ pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
         if length > super::FILE_BYTES_MAX {
             return Err(ConfigError::too_large(&origin, length).to_string());
         }
-        crate::text::read(path).map_err(|error| error.to_string())
+        crate::text_file::read(path).map_err(|error| error.to_string())
     };
     let wrong = |reason: &str| NfdConfError { problems: vec![format!("{origin}: {reason}")] };
     let text = read(path).map_err(|reason| wrong(&reason))?;

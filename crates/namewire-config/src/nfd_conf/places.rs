@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndn_security::info::{InfoError, Node};
 
-use crate::config::{Contradiction, TEXT_ORIGIN};
+use crate::{Contradiction, TEXT_ORIGIN};
 
 /// Where settings stand that only the machine, or others, show to be wrong.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use ndn_management::access::PRIVILEGED_MODULES;
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::config::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
+use crate::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
 
 impl Reader<'_> {
     /// As in NFD, nothing that is written here keeps the forwarder from starting.

@@ -48,8 +48,7 @@ pub fn reference() -> String {
 }
 
 /// The keys of all settings, as dotted paths.
-#[cfg(test)]
-pub(crate) fn keys() -> Vec<String> {
+pub fn keys() -> Vec<String> {
     let (_, _, values) = schema::read_with_values(&full_sample());
     values.into_iter().filter(|(_, value)| value.kind.is_some()).map(|(key, _)| key).collect()
 }

@@ -324,7 +324,7 @@ fn write_lists(writer: &mut Writer, config: &Config) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{SAMPLE, parse};
+    use crate::{SAMPLE, parse};
 
     #[test]
     fn defaults_need_no_word() {

@@ -317,10 +317,10 @@ mod tests {
                     group = \"03:00:00:00:00:01\"\ninterfaces = [\"eth*\"]\nexcept = [\"eth9\"]\n\
                     multicast_interfaces = []\nudp_interfaces = [\"eth1\"]\nidle_timeout = \"30s\"\nring = \"1MiB\"\n\
                     driver = \"xdp\"\n";
-        let config = crate::config::parse("test", text).unwrap();
+        let config = crate::parse("test", text).unwrap();
         assert_eq!(config.listeners.ethernet.ring, ByteSize(1 << 20));
         assert_eq!(config.listeners.ethernet.driver, Driver::Xdp);
-        assert_eq!(crate::config::parse("test", &config.to_toml()).unwrap(), config);
+        assert_eq!(crate::parse("test", &config.to_toml()).unwrap(), config);
         for wrong in [
             "group = \"eth0\"",
             "ring = \"1KiB\"",
@@ -329,7 +329,7 @@ mod tests {
             "driver = \"dpdk\"",
         ] {
             let text = format!("[listeners.ethernet]\n{wrong}\n");
-            assert!(crate::config::parse("test", &text).is_err(), "{wrong}");
+            assert!(crate::parse("test", &text).is_err(), "{wrong}");
         }
     }
 }

@@ -113,7 +113,7 @@ fn unreadable(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::parse;
+    use crate::parse;
 
     fn refused(text: &str) -> String {
         let text = format!("[listeners.webtransport]\n{text}");

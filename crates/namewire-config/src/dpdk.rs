@@ -93,13 +93,13 @@ mod tests {
         let text = "[listeners.dpdk]\neal = [\"--in-memory\", \"--vdev=net_null0\"]\n\
                     ports = [\"net_null0\"]\nlisten = false\nmulticast = false\nmtu = 9000\n\
                     descriptors = 64\nbuffers = 4096\n";
-        let config = crate::config::parse("test", text).unwrap();
+        let config = crate::parse("test", text).unwrap();
         assert_eq!(config.listeners.dpdk.eal[1], "--vdev=net_null0");
         assert_eq!(config.listeners.dpdk.mtu, 9000);
-        assert_eq!(crate::config::parse("test", &config.to_toml()).unwrap(), config);
+        assert_eq!(crate::parse("test", &config.to_toml()).unwrap(), config);
         for wrong in ["mtu = 63", "mtu = 16001", "descriptors = 0", "buffers = 1", "eal = \"-l\""] {
             let text = format!("[listeners.dpdk]\n{wrong}\n");
-            assert!(crate::config::parse("test", &text).is_err(), "{wrong}");
+            assert!(crate::parse("test", &text).is_err(), "{wrong}");
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn queues_leave_buffers_to_send() {
         let read = |descriptors: u32, buffers: u32| {
             let keys = format!("descriptors = {descriptors}\nbuffers = {buffers}");
-            crate::config::parse("test", &format!("[listeners.dpdk]\n{keys}\n"))
+            crate::parse("test", &format!("[listeners.dpdk]\n{keys}\n"))
         };
         for (descriptors, enough) in [(1024, 2112), (224, 512), (8192, 16_448)] {
             read(descriptors, enough).unwrap();
@@ -116,7 +116,7 @@ mod tests {
             let both = said.contains("`descriptors`") && said.contains(&enough.to_string());
             assert!(said.contains("buffers") && (both || enough == 512), "{said}");
         }
-        let said = crate::config::parse("test", "listeners.dpdk.descriptors = 8192").unwrap_err();
+        let said = crate::parse("test", "listeners.dpdk.descriptors = 8192").unwrap_err();
         assert!(said.to_string().contains("listeners.dpdk.buffers"), "{said}");
     }
 }

@@ -10,7 +10,7 @@ use ndn_management::FaceUri;
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::config::{
+use crate::{
     BoundFaces, Ethernet, InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast,
     WEBSOCKET_PORT,
 };
@@ -30,7 +30,7 @@ struct Channel {
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { listen: true, port: crate::config::NDN_PORT, ipv4: true, ipv6: true }
+        Self { listen: true, port: crate::NDN_PORT, ipv4: true, ipv6: true }
     }
 }
 
@@ -134,7 +134,7 @@ impl Reader<'_> {
     fn read_unix(&mut self, section: &Node) {
         self.config.listeners.unix.enabled = true;
         // NFD's default holds for everybody, ours only for root.
-        self.config.listeners.unix.path = Some(crate::config::SYSTEM_SOCKET_PATH.into());
+        self.config.listeners.unix.path = Some(crate::SYSTEM_SOCKET_PATH.into());
         for node in &section.children {
             match node.key.as_str() {
                 "path" if node.value.is_empty() => self.refuse(node, "`path` is empty"),
@@ -168,7 +168,7 @@ impl Reader<'_> {
         if channel.port != 0 {
             return;
         }
-        channel.port = crate::config::NDN_PORT;
+        channel.port = crate::NDN_PORT;
         if !channel.listen {
             return self.no_effect(node, "nothing listens");
         }
