@@ -6,9 +6,9 @@ use std::fmt::Debug;
 use ndn_management::{
     AccessControl, Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters,
     ControlResponse, ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity,
-    FaceCapabilities, FaceEventNotification, FacePersistency, FaceProperties, FaceQueryFilter,
-    FaceRecord, FaceScope, FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus,
-    LinkType, Now, RibEntry, StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
+    FaceCapabilities, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceRecord,
+    FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus, LinkType, Now, Persistency,
+    RibEntry, Scope, StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
 };
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest};
@@ -85,14 +85,14 @@ impl Telemetry for Nothing {
     }
 }
 
-fn face(face_id: u64, remote_uri: &str, scope: FaceScope) -> FaceRecord {
+fn face(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
     FaceRecord {
         properties: FaceProperties {
             face_id,
             remote_uri: remote_uri.to_owned(),
             local_uri: "unix:///run/nfd/nfd.sock".to_owned(),
             scope,
-            persistency: FacePersistency::OnDemand,
+            persistency: Persistency::OnDemand,
             link_type: LinkType::PointToPoint,
             flags: 0,
         },
@@ -104,7 +104,7 @@ fn face(face_id: u64, remote_uri: &str, scope: FaceScope) -> FaceRecord {
 }
 
 /// The application that sends the Interests, and a face that commands may name.
-const FACES: [(u64, FaceScope); 2] = [(256, FaceScope::Local), (257, FaceScope::NonLocal)];
+const FACES: [(u64, Scope); 2] = [(256, Scope::Local), (257, Scope::NonLocal)];
 
 /// The network may register what it has certificates for, of which there are none.
 fn access() -> AccessControl {
@@ -170,7 +170,7 @@ fn carry_out(
             }
             Action::CreateFace { ticket, specification } => {
                 let uri = specification.remote.to_string();
-                let record = face(next_face_id, &uri, FaceScope::NonLocal);
+                let record = face(next_face_id, &uri, Scope::NonLocal);
                 next_face_id += 1;
                 state.face_creation_done(now, ticket, Ok(CreatedFace::New(record)));
             }

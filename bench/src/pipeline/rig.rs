@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use ndn_forwarding::{
-    Burst, Counters, Dispatcher, FaceProperties, FaceScope, Ingress, LpFields, PitToken,
-    PitTokenPolicy, RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind,
-    TxPacket, TxSink, UnsolicitedPolicy,
+    Burst, Counters, Dispatcher, FaceProperties, Ingress, LpFields, PitToken, PitTokenPolicy,
+    RxFace, Scope, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket,
+    TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, PagePreference, free_huge_bytes};
@@ -240,7 +240,7 @@ impl Rig {
             Arc::clone(&counters),
             now,
         );
-        let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let pit_tokens =
             if config.with_tokens { PitTokenPolicy::Always } else { PitTokenPolicy::Never };
         let upstream = FaceProperties { face_id: 301, pit_tokens, ..properties };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{
-    Access, AuthorizedSigner, Config, CsPolicy, Persistency, PitTokens, Privilege, Propagate,
-    TrustRules, UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
+    Access, AuthorizedSigner, Config, CsPolicy, PitTokens, Privilege, Propagate, TrustRules,
+    UnsolicitedPolicy, WebSocketListener, WorkerCount, format_duration,
 };
 
 impl Config {
@@ -292,13 +292,7 @@ fn write_lists(writer: &mut Writer, config: &Config) {
         if let Some(interface) = &face.interface {
             writer.line("interface", text(interface));
         }
-        writer.line(
-            "persistency",
-            match face.persistency {
-                Persistency::Persistent => "\"persistent\"",
-                Persistency::Permanent => "\"permanent\"",
-            },
-        );
+        writer.line("persistency", text(face.persistency.as_str()));
         if let Some(mtu) = face.mtu {
             writer.line("mtu", mtu);
         }

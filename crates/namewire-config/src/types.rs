@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ndn_management::FaceUri;
 use ndn_packet::Name;
+pub use ndn_types::Persistency;
 
 pub use super::forwarder::{Forwarder, Threads, WorkerCount};
 pub use super::listeners::*;
@@ -296,7 +297,7 @@ pub struct StaticFace {
     pub uri: FaceUri,
     /// The network interface of an `ether` peer.
     pub interface: Option<String>,
-    /// Whether it survives errors and outlives its peer.
+    /// Persistent or permanent.
     pub persistency: Persistency,
     /// Its MTU in bytes; none takes [`FaceDefaults::mtu`].
     pub mtu: Option<u64>,
@@ -314,15 +315,6 @@ pub struct BoundFaces {
     pub interfaces: Vec<InterfaceRule>,
     /// And on which of those not.
     pub except: Vec<InterfaceRule>,
-}
-
-/// Persistency of a face created at start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persistency {
-    /// Closed on an error.
-    Persistent,
-    /// Never closed; reconnects.
-    Permanent,
 }
 
 /// Whether the forwarder puts PIT tokens of its own on the Interests it sends on a face.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ndn_types::duration_ns;
+
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
@@ -100,7 +102,7 @@ pub fn format_duration(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".to_owned();
     }
-    Shown(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)).to_string()
+    Shown(duration_ns(duration)).to_string()
 }
 
 fn split_number(text: &str) -> (&str, &str) {

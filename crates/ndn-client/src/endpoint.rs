@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_packet::Name;
 use ndn_security::Signer;
+use ndn_types::duration_ms;
 use tokio::sync::watch;
 
 use crate::address::ForwarderAddress;
@@ -35,7 +36,7 @@ impl Common {
 
 /// Milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
-    u64::try_from(ndn_sys::clock::wall_clock().as_millis()).unwrap_or(u64::MAX)
+    duration_ms(ndn_sys::clock::wall_clock())
 }
 
 /// A connection to a forwarder, over which Interests are expressed and served. Cheap to clone; when

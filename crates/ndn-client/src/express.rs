@@ -10,6 +10,7 @@ use ndn_packet::{
 use ndn_security::{
     AntiReplay, SignError, Signer, Verifier, VerifyError, sha256, sign_interest, verify_data,
 };
+use ndn_types::duration_ms;
 use rand::RngExt;
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -207,7 +208,7 @@ impl InterestRequest {
             .must_be_fresh(self.must_be_fresh)
             .forwarding_hint(&hint)
             .nonce(random.random())
-            .lifetime_ms(u64::try_from(self.lifetime.as_millis()).unwrap_or(u64::MAX));
+            .lifetime_ms(duration_ms(self.lifetime));
         if let Some(hop_limit) = self.hop_limit {
             builder = builder.hop_limit(hop_limit);
         }

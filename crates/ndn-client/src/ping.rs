@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ndn_packet::{DataBuilder, NackReason, Name};
 use ndn_security::Signer;
+use ndn_types::duration_ms;
 use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
@@ -115,7 +116,7 @@ impl PingServer {
         let answered = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&answered);
         let payload = payload_len.map_or_else(|| PAYLOAD.to_vec(), |length| vec![b'a'; length]);
-        let freshness_ms = u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX);
+        let freshness_ms = duration_ms(freshness);
         let handler = move |request: Request| {
             let name = request.name();
             let data = DataBuilder::new(name).freshness_ms(freshness_ms).content(&payload);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ndn_packet::tlv::append_name;
 use ndn_packet::{DataBuilder, Interest, MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
+use ndn_types::duration_ms;
 use thiserror::Error;
 
 use crate::content::Content;
@@ -129,8 +130,8 @@ impl SegmentedObject {
             final_segment: content.len().div_ceil(per_segment).saturating_sub(1),
             content,
             segment_len,
-            freshness_ms: millis(options.freshness),
-            metadata_freshness_ms: millis(options.metadata_freshness),
+            freshness_ms: duration_ms(options.freshness),
+            metadata_freshness_ms: duration_ms(options.metadata_freshness),
             signer: Arc::clone(&options.signer),
             segments_served: AtomicU64::new(0),
             bytes_served: AtomicU64::new(0),
@@ -352,8 +353,4 @@ impl Endpoint {
         let registration = self.produce(name, served).await?;
         Ok(PublishedObject { registration, object })
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ndn_management::{ControlParameters, Verb, route_flag};
 use ndn_packet::Name;
+use ndn_types::duration_ms;
 use thiserror::Error;
 use tokio::task::AbortHandle;
 
@@ -172,7 +173,7 @@ async fn renew(endpoint: Endpoint, prefix: Name) {
 
 /// Asks the forwarder for a route to this face.
 async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), CommandError> {
-    let expiration_ms = || u64::try_from(EXPIRATION.as_millis()).unwrap_or(u64::MAX);
+    let expiration_ms = || duration_ms(EXPIRATION);
     let parameters = ControlParameters {
         flags: Some(route_flag::CHILD_INHERIT),
         expiration_period_ms: expires(endpoint).then(expiration_ms),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Event, Roles};
 use ndn_face::{CloseReason, FaceUri, Persistency};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
 use ndn_sys::poll::Events;
@@ -113,7 +113,7 @@ fn a_udp_peer_that_speaks_first_gets_a_face() {
     let face = bed.added();
     assert_eq!(face.remote, FaceUri::Udp(peer.local_addr().unwrap()));
     assert_eq!(face.options.persistency, Persistency::OnDemand);
-    assert_eq!(face.options.properties.scope, FaceScope::NonLocal);
+    assert_eq!(face.options.properties.scope, Scope::NonLocal);
     expect(&mut producer, &interest("/a/1", 1));
     producer.write_all(&data("/a/1")).unwrap();
     let mut datagram = [0; 9000];

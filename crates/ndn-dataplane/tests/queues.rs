@@ -16,7 +16,7 @@ use ndn_dataplane::{
 use ndn_face::{
     CloseReason, FaceOptions, FaceUri, LinkDropReason, Persistency, PortId, PortSocket,
 };
-use ndn_forwarding::{FaceProperties, FaceScope};
+use ndn_forwarding::{FaceProperties, Scope};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
@@ -150,7 +150,7 @@ fn bed() -> (Bed, [Arc<Queue>; 2]) {
 
 fn new_face(bed: &Bed, mac: [u8; 6]) -> Command {
     let face_id = bed.dataplane.allocate_face_id();
-    let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
+    let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
     Command::AddFace(Box::new(NewFace {
         ticket: Some(face_id),
         transport: NewTransport::Station(PORT, mac),

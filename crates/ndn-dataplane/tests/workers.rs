@@ -11,7 +11,7 @@ use ndn_dataplane::{
     Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles, ThreadUse,
 };
 use ndn_face::{FaceOptions, FaceUri, Persistency};
-use ndn_forwarding::{Counter, FaceProperties, FaceScope, Histogram, ServiceTimes};
+use ndn_forwarding::{Counter, FaceProperties, Histogram, Scope, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
@@ -107,7 +107,7 @@ fn a_peer_has_one_face_whichever_socket_it_reaches() {
     for (number, peer) in peers.iter().enumerate() {
         // Made on the worker whose turn it is, not on the one whose socket the kernel chooses.
         let face_id = bed.dataplane.allocate_face_id();
-        let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
+        let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
         let face = || NewFace {
             ticket: Some(face_id),
             transport: NewTransport::Datagram(peer.local_addr().unwrap()),

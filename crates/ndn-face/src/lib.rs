@@ -43,8 +43,9 @@ pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
 pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
+pub use ndn_types::Persistency;
 pub use options::{
-    CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions, Persistency,
+    CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions,
     QUEUE_BYTES_MAX,
 };
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};

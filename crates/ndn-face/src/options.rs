@@ -5,20 +5,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_forwarding::FaceProperties;
+use ndn_types::Persistency;
 
 use crate::ReassemblyLimits;
-
-/// When a face goes away (management: `FacePersistency`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Persistency {
-    /// It was made for a peer that spoke first, and closes on an error or when it has been idle.
-    OnDemand,
-    /// It stays until it is destroyed or its connection fails. A UDP face has no connection: an
-    /// ICMP error is counted and does not close it.
-    Persistent,
-    /// It stays until it is destroyed; a connection that fails is made anew.
-    Permanent,
-}
 
 /// Default of [`LinkOptions::congestion_interval`].
 pub const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);

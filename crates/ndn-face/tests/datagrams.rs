@@ -11,7 +11,7 @@ use ndn_face::{
     ChannelCounters, ChannelId, CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions,
     Heard, LinkDropReason, Persistency,
 };
-use ndn_forwarding::{FaceScope, TxPacket, TxSink};
+use ndn_forwarding::{Scope, TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
 use support::{PATIENCE, Worker, plain, properties, tlv, write_all};
@@ -21,7 +21,7 @@ fn localhost() -> SocketAddr {
 }
 
 fn options(mtu: usize) -> FaceOptions {
-    FaceOptions::datagram(properties(FaceScope::NonLocal), Persistency::OnDemand, mtu)
+    FaceOptions::datagram(properties(Scope::NonLocal), Persistency::OnDemand, mtu)
 }
 
 /// A socket of the worker, its address, and what it counts.

@@ -12,7 +12,7 @@ use ndn_face::{
     CloseReason, ETHER_TYPE, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason,
     Persistency, PortId, PortOptions, PortSocket,
 };
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_sys::netlink::{Link, links};
 use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
@@ -124,7 +124,7 @@ fn settle(links: &[Link; 2]) {
 }
 
 fn options(persistency: Persistency, mtu: u32) -> FaceOptions {
-    FaceOptions::datagram(properties(FaceScope::NonLocal), persistency, mtu as usize)
+    FaceOptions::datagram(properties(Scope::NonLocal), persistency, mtu as usize)
 }
 
 /// A worker with the device of `link`, on which it makes faces for those who speak.

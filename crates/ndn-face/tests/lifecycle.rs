@@ -11,7 +11,7 @@ use ndn_face::{
     CloseReason, Direction, FaceChange, FaceEvent, FaceOptions, FaceSet, FaceSetOptions, FrameTap,
     InternalEnd, LinkDropReason, Persistency, Progress, ReconnectWaits,
 };
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::stream::{self, AcceptError, Listener};
@@ -44,7 +44,7 @@ fn a_permanent_face_gets_its_connection_back() {
     let remote = listener.local_address().unwrap();
     let permanent = FaceOptions {
         reconnect_to: Some(remote),
-        ..FaceOptions::stream(properties(FaceScope::NonLocal), Persistency::Permanent)
+        ..FaceOptions::stream(properties(Scope::NonLocal), Persistency::Permanent)
     };
     let connected = stream::connect_tcp(remote).unwrap();
     let peer = accept(&mut listener);
@@ -98,7 +98,7 @@ fn a_face_that_is_down_closes_when_it_is_no_longer_permanent() {
     let remote = listener.local_address().unwrap();
     let of = |persistency| FaceOptions {
         reconnect_to: Some(remote),
-        ..FaceOptions::stream(properties(FaceScope::NonLocal), persistency)
+        ..FaceOptions::stream(properties(Scope::NonLocal), persistency)
     };
     let connected = stream::connect_tcp(remote).unwrap();
     let peer = accept(&mut listener);
@@ -218,7 +218,7 @@ fn internal(worker: &mut Worker, capacity: usize) -> (FaceIndex, InternalEnd) {
     let index = worker.next_index();
     let options = FaceOptions {
         persistency: Persistency::Permanent,
-        ..FaceOptions::stream(properties(FaceScope::Local), Persistency::Permanent)
+        ..FaceOptions::stream(properties(Scope::Local), Persistency::Permanent)
     };
     worker.faces.add_internal(worker.now, index, near, &options).unwrap();
     (index, far)

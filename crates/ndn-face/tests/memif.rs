@@ -9,7 +9,7 @@ use ndn_face::{
     CloseReason, FOREIGN_TOKEN, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient,
     MemifEnd, Persistency,
 };
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_memif::{
     Address, ClientOptions, Farewell, HandshakeError, Link, Progress, Refusal, Secret,
     ServerHandshake, ServerOptions,
@@ -69,7 +69,7 @@ impl Server {
 }
 
 fn options(persistency: Persistency) -> FaceOptions {
-    let options = FaceOptions::datagram(properties(FaceScope::Local), persistency, 8800);
+    let options = FaceOptions::datagram(properties(Scope::Local), persistency, 8800);
     FaceOptions { idle_timeout: None, ..options }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd, Persistency};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_memif::{
     Farewell, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret, ServerHandshake,
     ServerOptions,
@@ -83,7 +83,7 @@ impl Hostile {
 #[test]
 fn the_peer_is_told_its_fault() {
     let mut interrupter = Interrupter::new().unwrap();
-    let options = FaceOptions::datagram(properties(FaceScope::Local), Persistency::OnDemand, 8800);
+    let options = FaceOptions::datagram(properties(Scope::Local), Persistency::OnDemand, 8800);
     for is_found_on_receipt in [true, false] {
         let mut near = Worker::new();
         let (peer, link) = Hostile::connect();

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ndn_face::{FaceOptions, LinkDropReason, Persistency, PortId, PortOptions, PortSocket};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
 use support::{Worker, properties, tlv};
@@ -91,8 +91,7 @@ fn frames_longer_than_a_block_are_dropped() {
         has_others: false,
     };
     let channel = worker.faces.add_port(PORT, port).unwrap();
-    let options =
-        FaceOptions::datagram(properties(FaceScope::NonLocal), Persistency::Permanent, 9000);
+    let options = FaceOptions::datagram(properties(Scope::NonLocal), Persistency::Permanent, 9000);
     let index = worker.next_index();
     let counters = worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();
     worker.run_until(|_| channel.kernel_drops.value() != 0);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ndn_client::{Endpoint, ForwarderAddress, Handler, RegisterError, Registration, Request};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, Signer};
+use ndn_types::{duration_ms, duration_ns};
 
 use crate::counters::{Counters, Event};
 use crate::manifest::DiskCache;
@@ -169,8 +170,8 @@ impl FileServer {
         let service = Service::new(
             Arc::clone(&options.signer),
             manifests,
-            milliseconds(options.metadata_freshness),
-            u64::try_from(options.stat_validity.as_nanos()).unwrap_or(u64::MAX),
+            duration_ms(options.metadata_freshness),
+            duration_ns(options.stat_validity),
             options.open_files_max.max(1),
             options.listing_bytes_max,
         );
@@ -182,7 +183,7 @@ impl FileServer {
             let limits = PacketLimits {
                 segment_len: mount.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT),
                 packet_len_max: packet_len_max.min(MAX_PACKET_SIZE),
-                freshness_ms: milliseconds(options.freshness),
+                freshness_ms: duration_ms(options.freshness),
             };
             let prefix = mount.prefix.clone();
             let mount = Arc::new(MountPoint { prefix: mount.prefix, root: mount.root, limits });
@@ -315,8 +316,4 @@ fn packet_len_of(endpoint: &Endpoint) -> usize {
         Some(ForwarderAddress::Udp { .. }) => UDP_PACKET_LEN,
         _ => MAX_PACKET_SIZE,
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,28 +1,9 @@
 //! What forwarding knows of a face.
 
 use ndn_table::FaceIndex;
+use ndn_types::{LinkType, Scope};
 
 use crate::Flags;
-
-/// Whether the other end of a face is on this machine (protocol: scope control).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaceScope {
-    /// Packets under `/localhost` may use the face.
-    Local,
-    /// They may not.
-    NonLocal,
-}
-
-/// How many nodes are at the other end of a face.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkType {
-    /// One.
-    PointToPoint,
-    /// Several, which hear each other.
-    MultiAccess,
-    /// Several, which do not all hear each other: a packet may go back to the face it came from.
-    AdHoc,
-}
 
 /// When Interests that leave by a face carry a PIT token of ours.
 ///
@@ -44,7 +25,7 @@ pub struct FaceProperties {
     /// The management protocol's number of the face.
     pub face_id: u64,
     /// Local or not.
-    pub scope: FaceScope,
+    pub scope: Scope,
     /// Who is at the other end.
     pub link_type: LinkType,
     /// When to originate PIT tokens.
@@ -59,7 +40,7 @@ pub struct FaceProperties {
 impl FaceProperties {
     /// A point-to-point face with neither tokens nor local fields.
     #[must_use]
-    pub fn point_to_point(face_id: u64, scope: FaceScope) -> Self {
+    pub fn point_to_point(face_id: u64, scope: Scope) -> Self {
         Self {
             face_id,
             scope,
@@ -77,7 +58,7 @@ pub struct RxFace {
     /// The face.
     pub index: FaceIndex,
     /// Local or not.
-    pub scope: FaceScope,
+    pub scope: Scope,
     /// Who is at the other end.
     pub link_type: LinkType,
     /// Whether NextHopFaceId is heeded; otherwise it is ignored here.
@@ -96,7 +77,7 @@ impl RxFace {
             link_type: properties.link_type,
             local_fields: properties.local_fields,
             flags: Flags::default()
-                .with(Flags::FROM_LOCAL, properties.scope == FaceScope::Local)
+                .with(Flags::FROM_LOCAL, properties.scope == Scope::Local)
                 .with(Flags::FROM_POINT_TO_POINT, properties.link_type == LinkType::PointToPoint)
                 .with(Flags::FROM_AD_HOC, properties.link_type == LinkType::AdHoc),
         }

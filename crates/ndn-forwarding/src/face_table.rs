@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ndn_table::FaceIndex;
 
-use crate::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use crate::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 
 /// What the pipelines ask about a face, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +23,7 @@ impl FaceFlags {
     fn new(properties: &FaceProperties) -> Self {
         let mut flags = Self::EXISTS;
         let mut set = |flag, condition| flags |= if condition { flag } else { 0 };
-        set(Self::LOCAL, properties.scope == FaceScope::Local);
+        set(Self::LOCAL, properties.scope == Scope::Local);
         set(Self::POINT_TO_POINT, properties.link_type == LinkType::PointToPoint);
         set(Self::AD_HOC, properties.link_type == LinkType::AdHoc);
         set(Self::SENDS_TOKENS, properties.pit_tokens == PitTokenPolicy::Always);
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     fn properties(face_id: u64) -> FaceProperties {
-        FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        FaceProperties::point_to_point(face_id, Scope::NonLocal)
     }
 
     #[test]

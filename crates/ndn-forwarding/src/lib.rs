@@ -53,12 +53,13 @@ pub use dispatch::{
     Answer, Content, Crossing, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel, Sampled, Tour,
 };
 pub use drop_reason::DropReason;
-pub use face::{FaceProperties, FaceScope, LinkType, PitTokenPolicy, RxFace};
+pub use face::{FaceProperties, PitTokenPolicy, RxFace};
 pub use face_table::FaceTable;
 pub use ingress::Ingress;
 pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
+pub use ndn_types::{LinkType, Scope};
 pub use peers::SharedTables;
 pub use producer_regions::ProducerRegions;
 pub use service_times::{

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Counters, FaceProperties, FaceScope, Ingress, LpFields, NackReason,
-    PitToken, PitTokenPolicy, RxFace, Shard, ShardConfig, StrategyTable, TxPacket, TxSink,
+    BURST_SIZE, Burst, Counters, FaceProperties, Ingress, LpFields, NackReason, PitToken,
+    PitTokenPolicy, RxFace, Scope, Shard, ShardConfig, StrategyTable, TxPacket, TxSink,
     UnsolicitedPolicy,
 };
 use ndn_packet::tlv::Writer;
@@ -143,7 +143,7 @@ fn no_packet_allocates() {
     let mut shard = Shard::new(&config, fib, strategies, Arc::clone(&counters), Timestamp::ZERO);
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::Always,
-        ..FaceProperties::point_to_point(300, FaceScope::NonLocal)
+        ..FaceProperties::point_to_point(300, Scope::NonLocal)
     };
     let faces: Vec<RxFace> = (0..6)
         .map(|slot| {

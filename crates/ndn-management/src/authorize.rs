@@ -8,7 +8,7 @@ use ndn_security::trust::{AnchorChange, Validation};
 
 use crate::Now;
 use crate::command::{Command, CommandSignature, TopPrefix};
-use crate::types::FaceScope;
+use crate::types::Scope;
 
 /// Where a command came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Requester {
     /// The face on which the Interest arrived.
     pub face_id: u64,
     /// Whether it reaches only this host.
-    pub scope: FaceScope,
+    pub scope: Scope,
 }
 
 /// What becomes of a command.
@@ -117,7 +117,7 @@ pub(crate) fn ignore_by_scope(
         TopPrefix::Localhop if !is_localhop_enabled => {
             Some(Authorization::Ignore { reason: "/localhop/nfd is not enabled" })
         }
-        TopPrefix::Localhost if requester.scope == FaceScope::NonLocal => {
+        TopPrefix::Localhost if requester.scope == Scope::NonLocal => {
             Some(Authorization::Ignore { reason: "the face is not local" })
         }
         TopPrefix::Localhop | TopPrefix::Localhost => None,

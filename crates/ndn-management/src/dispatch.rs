@@ -12,7 +12,7 @@ use crate::command::{self, Command, CommandError, Module, TopPrefix, Verb};
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::request::AcceptedCommand;
 use crate::response::{ControlResponse, status};
-use crate::types::FaceScope;
+use crate::types::Scope;
 use crate::{Now, PrefixAnnouncement, publisher};
 
 /// A status dataset.
@@ -153,7 +153,7 @@ pub fn dispatch(
     if top_prefix != TopPrefix::Localhost {
         return Dispatch::Ignore(IgnoreReason::UnknownName);
     }
-    if requester.scope != FaceScope::Local {
+    if requester.scope != Scope::Local {
         return Dispatch::Ignore(IgnoreReason::NotLocal);
     }
     if (module, verb) == (b"faces", b"events") {

@@ -83,6 +83,6 @@ pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyNa
 pub use time::Now;
 pub use types::{
     CS_ERASE_LIMIT, FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX,
-    FaceDriver, FaceEventKind, FacePersistency, FaceScope, LinkType, MTU_MIN, PREFIX_DEPTH_MAX,
-    cs_flag, face_flag, route_flag, route_origin, route_origin_from_text, route_origin_text,
+    FaceDriver, FaceEventKind, LinkType, MTU_MIN, PREFIX_DEPTH_MAX, Persistency, Scope, cs_flag,
+    face_flag, route_flag, route_origin, route_origin_from_text, route_origin_text,
 };

@@ -32,7 +32,7 @@ pub const LOCAL_URI: u32 = 129;
 pub const CAPACITY: u32 = 131;
 /// `Count` of erased packets.
 pub const COUNT: u32 = 132;
-/// `FacePersistency`.
+/// `Persistency`.
 pub const FACE_PERSISTENCY: u32 = 133;
 /// `BaseCongestionMarkingInterval`, nanoseconds.
 pub const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
@@ -52,7 +52,7 @@ pub const NESTED_RECORD: u32 = 129;
 pub const CHANNEL_STATUS: u32 = 130;
 /// `UriScheme` in a `FaceQueryFilter`.
 pub const URI_SCHEME: u32 = 131;
-/// `FaceScope`.
+/// `Scope`.
 pub const FACE_SCOPE: u32 = 132;
 /// `LinkType`.
 pub const LINK_TYPE: u32 = 134;

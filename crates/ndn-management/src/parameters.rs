@@ -36,7 +36,7 @@ pub struct ControlParameters {
     pub strategy: Option<Name>,
     /// Lifetime of a route, milliseconds.
     pub expiration_period_ms: Option<u64>,
-    /// The number on the wire; [`FacePersistency::from_number`](crate::FacePersistency::from_number).
+    /// The number on the wire; [`Persistency::from_number`](crate::Persistency::from_number).
     pub face_persistency: Option<u64>,
     /// Interval of congestion marking, nanoseconds.
     pub base_congestion_marking_interval_ns: Option<u64>,

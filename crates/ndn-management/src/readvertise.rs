@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ndn_packet::{Interest, Name, NameRef};
+use ndn_types::{duration_ms, duration_ns};
 
 use crate::client::CommandBuilder;
 use crate::command::{TopPrefix, Verb};
@@ -179,15 +180,11 @@ pub struct Readvertise {
     is_signer_busy: bool,
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Readvertise {
     /// For nobody who is there yet.
     #[must_use]
     pub fn new(options: ReadvertiseOptions) -> Self {
-        let timeout_ms = u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = duration_ms(options.timeout);
         Self {
             commands: CommandBuilder::new(options.prefix.clone()).lifetime_ms(timeout_ms),
             options,
@@ -211,7 +208,7 @@ impl Readvertise {
 
     /// The receiver came, or went. One that comes is told everything.
     pub fn set_available(&mut self, now: Now, is_available: bool) {
-        let retry_ns = nanos(self.options.retry_min);
+        let retry_ns = duration_ns(self.options.retry_min);
         if is_available && !self.is_available {
             let prefixes: Vec<Name> = self.entries.keys().cloned().collect();
             for prefix in prefixes {
@@ -241,7 +238,7 @@ impl Readvertise {
         identity: Option<&Name>,
     ) {
         let known = self.entries.get(prefix.value()).map(|entry| entry.is_wanted);
-        let retry_ns = nanos(self.options.retry_min);
+        let retry_ns = duration_ns(self.options.retry_min);
         match known {
             None if is_wanted => {
                 let entry = Entry {
@@ -305,7 +302,7 @@ impl Readvertise {
                 self.failed(now, &prefix);
                 continue;
             };
-            let patience_ns = nanos(self.options.timeout);
+            let patience_ns = duration_ns(self.options.timeout);
             let time_ms = self.time_ms;
             self.update(&prefix, |entry| {
                 entry.unanswered = Some(Unanswered { name, time_ms });
@@ -322,7 +319,7 @@ impl Readvertise {
 
     /// There is no answer, or a bad one, or nobody to sign: it is tried again, later each time.
     fn failed(&mut self, now: Now, prefix: &Name) {
-        let retry_ns_max = nanos(self.options.retry_max);
+        let retry_ns_max = duration_ns(self.options.retry_max);
         self.update(prefix, |entry| {
             entry.unanswered = None;
             entry.at_ns = now.monotonic_ns.saturating_add(entry.retry_ns.max(1));
@@ -359,7 +356,8 @@ impl Readvertise {
         // Replay protection lets the times of a key's commands only grow.
         let is_overtaken = time_ms < self.answered_time_ms && !entry.is_overtaken;
         self.answered_time_ms = self.answered_time_ms.max(time_ms);
-        let (refresh_ns, retry_ns) = (nanos(self.options.refresh), nanos(self.options.retry_min));
+        let (refresh_ns, retry_ns) =
+            (duration_ns(self.options.refresh), duration_ns(self.options.retry_min));
         match (is_ok, is_wanted) {
             (false, _) if is_overtaken => self.update(&prefix, |entry| {
                 entry.unanswered = None;

@@ -6,9 +6,7 @@ use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, TopPrefix, Verb};
 use crate::face_uri::{FaceUri, ZONE_IS_MISSING};
 use crate::response::{ControlResponse, status};
-use crate::types::{
-    FACE_ID_INTERNAL, FaceDriver, FacePersistency, cs_flag, face_flag, route_origin,
-};
+use crate::types::{FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_origin};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.
@@ -54,7 +52,7 @@ pub enum Request {
         /// Canonical.
         local: Option<FaceUri>,
         /// When the face goes away.
-        persistency: FacePersistency,
+        persistency: Persistency,
         /// Its properties.
         options: FaceOptions,
     },
@@ -329,9 +327,8 @@ impl Request {
             .as_deref()
             .map(|text| parse(text, "Non-canonical local URI"))
             .transpose()?;
-        let persistency =
-            parameters.face_persistency.unwrap_or(FacePersistency::Persistent.number());
-        let persistency = FacePersistency::from_number(persistency).ok_or_else(|| {
+        let persistency = parameters.face_persistency.unwrap_or(Persistency::Persistent.number());
+        let persistency = Persistency::from_number(persistency).ok_or_else(|| {
             ControlResponse::new(
                 status::NOT_ACCEPTABLE,
                 format!("Unknown persistency {persistency}"),

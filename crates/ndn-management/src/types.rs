@@ -1,5 +1,8 @@
 //! Enumerations and flag bits of the NFD management protocol.
 
+use ndn_types::wire_enum;
+pub use ndn_types::{LinkType, Persistency, Scope};
+
 /// The face that management itself uses.
 pub const FACE_ID_INTERNAL: u64 = 1;
 /// Names the Content Store as a packet's origin.
@@ -61,48 +64,6 @@ pub mod route_origin {
     pub const NONE: u64 = 65_535;
 }
 
-macro_rules! wire_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal => $text:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $($(#[$vmeta])* $variant),+
-        }
-
-        impl $name {
-            /// The number on the wire.
-            #[must_use]
-            pub const fn number(self) -> u64 {
-                match self { $(Self::$variant => $value),+ }
-            }
-
-            /// The value that a number on the wire stands for.
-            #[must_use]
-            pub const fn from_number(number: u64) -> Option<Self> {
-                match number { $($value => Some(Self::$variant),)+ _ => None }
-            }
-
-            /// The word that NFD's tools print and read.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
-            /// The value that a word of NFD's tools stands for.
-            #[must_use]
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word { $($text => Some(Self::$variant),)+ _ => None }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str(self.as_str())
-            }
-        }
-    };
-}
-
 wire_enum! {
     /// How frames of a network interface reach the forwarder. Not of NFD: see
     /// [`ControlParameters::driver`](crate::ControlParameters::driver).
@@ -111,40 +72,6 @@ wire_enum! {
         Packet = 1 => "packet",
         /// AF_XDP.
         Xdp = 2 => "xdp",
-    }
-}
-
-wire_enum! {
-    /// Whether a face reaches only this host.
-    FaceScope {
-        /// The peer may be another host.
-        NonLocal = 0 => "non-local",
-        /// The peer is an application on this host.
-        Local = 1 => "local",
-    }
-}
-
-wire_enum! {
-    /// When a face goes away.
-    FacePersistency {
-        /// Stays until it fails or is destroyed.
-        Persistent = 0 => "persistent",
-        /// Also closed after an idle period.
-        OnDemand = 1 => "on-demand",
-        /// Stays until it is destroyed; failures are retried.
-        Permanent = 2 => "permanent",
-    }
-}
-
-wire_enum! {
-    /// How many peers a face has.
-    LinkType {
-        /// One peer.
-        PointToPoint = 0 => "point-to-point",
-        /// A group in which everyone hears everyone.
-        MultiAccess = 1 => "multi-access",
-        /// A group in which not everyone hears everyone.
-        AdHoc = 2 => "adhoc",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `timestamp`, `face_index`, `token` | [`Timestamp`], [`FaceIndex`], [`Token`] |
+//! | `face_index`, `token` | [`FaceIndex`], [`Token`]; [`Timestamp`] is that of `ndn-types` |
 //! | `name_hash`, `sip`, `key` | [`NameHasher`], [`InterestKey`], [`DataKey`] |
 //! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
 //! | `pcct` | [`Pcct`]: PIT and Content Store |
@@ -26,7 +26,6 @@ mod ndt;
 mod pcct;
 mod sip;
 mod timer_wheel;
-mod timestamp;
 mod token;
 mod wide_interests;
 
@@ -38,6 +37,7 @@ pub use fib::{
 };
 pub use key::{DataKey, InterestKey};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
+pub use ndn_types::{NANOS_PER_MILLI, Timestamp};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy,
@@ -47,6 +47,5 @@ pub use pcct::{
     PitInsert, PitMatches, PitPhase,
 };
 pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
-pub use timestamp::{NANOS_PER_MILLI, Timestamp};
 pub use token::{TOKEN_LENGTH, Token};
 pub use wide_interests::{WIDE_INTERESTS_MAX, WideInterests, WideInterestsFull};

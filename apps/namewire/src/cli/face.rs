@@ -4,7 +4,7 @@ mod show;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ndn_management::{ControlParameters, FaceDriver, FacePersistency, FaceUri, Verb, face_flag};
+use ndn_management::{ControlParameters, FaceDriver, FaceUri, Persistency, Verb, face_flag};
 use serde_json::json;
 
 use super::beside;
@@ -52,7 +52,7 @@ enum Command {
         /// persistent (ends on an error) or permanent (kept and reconnected; over
         /// https another face takes its place, with its routes)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
-        persistency: FacePersistency,
+        persistency: Persistency,
         /// Of an Ethernet face, the driver that its interface is to have: packet (AF_PACKET) or xdp (AF_XDP)
         #[arg(long, value_parser = driver())]
         driver: Option<FaceDriver>,
@@ -67,7 +67,7 @@ enum Command {
         face: FaceArgument,
         /// persistent, on-demand or permanent
         #[arg(long, value_parser = persistency())]
-        persistency: Option<FacePersistency>,
+        persistency: Option<Persistency>,
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
@@ -120,9 +120,9 @@ impl Settings {
     }
 }
 
-fn persistency() -> impl TypedValueParser<Value = FacePersistency> {
+fn persistency() -> impl TypedValueParser<Value = Persistency> {
     PossibleValuesParser::new(["persistent", "on-demand", "permanent"]).try_map(|word| {
-        FacePersistency::from_word(&word).ok_or_else(|| format!("{word} is no persistency"))
+        Persistency::from_word(&word).ok_or_else(|| format!("{word} is no persistency"))
     })
 }
 
@@ -153,7 +153,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 async fn create(
     (uri, local): (&FaceUri, Option<&FaceUri>),
-    persistency: FacePersistency,
+    persistency: Persistency,
     driver: Option<FaceDriver>,
     settings: &Settings,
     common: &CommonOptions,
@@ -197,7 +197,7 @@ async fn create(
                 local_uri: None,
                 ..parameters
             };
-            let known = face.face_persistency.and_then(FacePersistency::from_number);
+            let known = face.face_persistency.and_then(Persistency::from_number);
             let longer = known.is_none_or(|known| lasts_longer(persistency, known));
             if !longer && asked == ControlParameters::default() {
                 return report(&face, common, "exists already");
@@ -216,23 +216,23 @@ async fn create(
 }
 
 /// Whether a face of the one persistency outlives more than one of the other, as nfdc ranks them.
-fn lasts_longer(one: FacePersistency, other: FacePersistency) -> bool {
+fn lasts_longer(one: Persistency, other: Persistency) -> bool {
     let rank = |persistency| match persistency {
-        FacePersistency::OnDemand => 0,
-        FacePersistency::Persistent => 1,
-        FacePersistency::Permanent => 2,
+        Persistency::OnDemand => 0,
+        Persistency::Persistent => 1,
+        Persistency::Permanent => 2,
     };
     rank(one) > rank(other)
 }
 
 async fn update(
     argument: &FaceArgument,
-    persistency: Option<FacePersistency>,
+    persistency: Option<Persistency>,
     settings: &Settings,
     common: &CommonOptions,
 ) -> Outcome {
     let mut parameters = ControlParameters {
-        face_persistency: persistency.map(FacePersistency::number),
+        face_persistency: persistency.map(Persistency::number),
         ..ControlParameters::default()
     };
     settings.apply(&mut parameters);
@@ -276,14 +276,14 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
 fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
     let face_id = face.face_id.unwrap_or(0);
     let uri = face.uri.as_deref().unwrap_or("its peer");
-    let persistency = face.face_persistency.and_then(FacePersistency::from_number);
+    let persistency = face.face_persistency.and_then(Persistency::from_number);
     if common.json {
         return Ok(output::print_json(&json!({
             "what": what,
             "face_id": face_id,
             "remote_uri": face.uri,
             "local_uri": face.local_uri,
-            "persistency": persistency.map(FacePersistency::as_str),
+            "persistency": persistency.map(Persistency::as_str),
             "flags": face.flags.map(flag_words),
             "mtu_bytes": face.mtu,
         }))?);

@@ -9,6 +9,7 @@ use ndn_keychain::{Access, KeyChain, KeyChainError, Locations};
 use ndn_packet::Name;
 use ndn_security::{DigestSigner, Signer};
 use ndn_sys::clock;
+use ndn_types::duration_ms;
 
 use super::failure::{Failure, Outcome};
 use super::keys::PASSPHRASE_VARIABLE;
@@ -76,7 +77,7 @@ pub(super) fn failure(error: KeyChainError) -> Failure {
 
 /// Milliseconds since 1970.
 pub(super) fn now_unix_ms() -> u64 {
-    u64::try_from(clock::wall_clock().as_millis()).unwrap_or(u64::MAX)
+    duration_ms(clock::wall_clock())
 }
 
 /// Where the passphrase of a SafeBag comes from; never the command line, which others can read.

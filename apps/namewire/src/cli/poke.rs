@@ -7,6 +7,7 @@ use clap::Args;
 use ndn_client::Request;
 use ndn_packet::{Component, Data, DataBuilder, Name};
 use ndn_security::{sha256, sign_data};
+use ndn_types::duration_ms;
 use tokio::sync::Notify;
 
 use super::connect::{
@@ -89,7 +90,7 @@ fn packet(options: &Options) -> Outcome<Vec<u8>> {
     let content = super::peek::read(&options.file)?;
     let mut data = DataBuilder::new(&options.name).content(&content);
     if let Some(freshness) = options.freshness {
-        data = data.freshness_ms(u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX));
+        data = data.freshness_ms(duration_ms(freshness));
     }
     if options.r#final {
         data = data.final_block_id(final_component(&options.name)?);

@@ -8,6 +8,7 @@ use ndn_management::{
     route_origin, route_origin_from_text, route_origin_text,
 };
 use ndn_packet::Name;
+use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
 use super::connect::{block_on, name, positive_duration};
@@ -136,8 +137,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 origin: Some(*origin),
                 cost: Some(*cost),
                 flags: Some(flags),
-                expiration_period_ms: expires
-                    .map(|expires| u64::try_from(expires.as_millis()).unwrap_or(u64::MAX)),
+                expiration_period_ms: expires.map(|expires| duration_ms(expires)),
                 ..ControlParameters::default()
             };
             block_on(add(nexthop, parameters, common))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
 use super::connect::duration;
@@ -47,7 +48,7 @@ const QUANTILES: [(&str, f64); 5] =
 pub(super) fn run(options: &Options) -> Outcome {
     let What::Latency { duration, seconds, control, json } = &options.what;
     let span = span(*duration, *seconds)?;
-    let milliseconds = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let milliseconds = duration_ms(span);
     let mut client = control.connect()?;
     let report: ServiceTimesReport = client.call(&Request::TraceLatency { milliseconds })?;
     let mut total = WorkerServiceTimes::default();

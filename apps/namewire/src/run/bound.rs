@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
+use ndn_types::duration_ns;
 use tracing::{debug, info, warn};
 
 use super::addresses::on_link;
@@ -74,7 +75,7 @@ impl InterfaceFaces {
         if config.bound_faces.is_empty() || now_ns < self.next_look_ns {
             return;
         }
-        self.next_look_ns = now_ns + u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        self.next_look_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -148,7 +149,7 @@ fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) ->
     let face_id = dataplane.allocate_face_id();
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::WhenSeen,
-        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
     let options = FaceOptions {
         link: settings::datagram_link(&config.faces, &config.limits),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ndn_face::FrameTap;
 use ndn_sys::clock;
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::duration_ns;
 
 use super::faces::KnownFace;
 use super::operator;
@@ -105,7 +106,7 @@ impl FrameTap for Tap {
             ndn_face::Direction::In => Direction::Received,
             ndn_face::Direction::Out => Direction::Sent,
         };
-        let unix_ns = u64::try_from(clock::wall_clock().as_nanos()).unwrap_or(u64::MAX);
+        let unix_ns = duration_ns(clock::wall_clock());
         captures.retain(|capture| {
             if capture.filter.face_id.is_some_and(|wanted| wanted != face_id) {
                 return true;

@@ -94,9 +94,7 @@ impl Destinations {
 
 #[cfg(test)]
 mod tests {
-    use ndn_management::{
-        Collaborators, ControlConfig, FaceProperties, FaceRecord, FaceScope, Now,
-    };
+    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord, Now, Scope};
 
     use super::*;
     use crate::run::tables::Catalog;
@@ -123,8 +121,8 @@ mod tests {
                 face_id,
                 local_uri: remote_uri.clone(),
                 remote_uri,
-                scope: FaceScope::NonLocal,
-                persistency: ndn_management::FacePersistency::Permanent,
+                scope: Scope::NonLocal,
+                persistency: ndn_management::Persistency::Permanent,
                 link_type: ndn_management::LinkType::PointToPoint,
                 flags: 0,
             },

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewPort, NewTransport, PortChange};
 use ndn_face::{FaceUri, PortId};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
+use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 #[cfg(feature = "dpdk")]
@@ -124,7 +125,7 @@ impl EthernetPorts {
     /// Interfaces have changed: looks soon.
     pub(super) fn look_soon(&mut self) {
         self.refused.clear();
-        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + nanos(LOOK_AGAIN));
+        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + duration_ns(LOOK_AGAIN));
     }
 
     /// The interfaces that are listened on, as `faces/channels` shows them.
@@ -177,7 +178,7 @@ impl EthernetPorts {
             return;
         }
         self.last_look_ns = context.now_ns;
-        self.next_look_ns = context.now_ns + nanos(LOOK);
+        self.next_look_ns = context.now_ns + duration_ns(LOOK);
         let (all, addresses) = match links().and_then(|all| Ok((all, interfaces()?))) {
             Ok(found) => found,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -224,7 +225,7 @@ impl EthernetPorts {
                 let before = port.mtu();
                 port.follow(name, link, &Found { all, addresses }, context);
                 if port.is_suspended && !port.is_refused {
-                    self.next_look_ns = now_ns + nanos(LOOK_AGAIN);
+                    self.next_look_ns = now_ns + duration_ns(LOOK_AGAIN);
                 }
                 let after = port.mtu();
                 self.resized
@@ -349,9 +350,9 @@ impl EthernetPorts {
         }
         let port = self.ports.get_mut(name).ok_or_else(|| format!("{name} cannot be used"))?;
         let mtu = port.mtu().ok_or_else(|| format!("{name} cannot be used"))?;
-        port.kept_until_ns = context.now_ns + nanos(FACE_IN_THE_MAKING);
+        port.kept_until_ns = context.now_ns + duration_ns(FACE_IN_THE_MAKING);
         let face_id = context.dataplane.allocate_face_id();
-        let properties = wanted.properties(face_id, FaceScope::NonLocal);
+        let properties = wanted.properties(face_id, Scope::NonLocal);
         let mut options = face_options(properties, wanted.persistency, mtu, context.config);
         apply(&wanted.options, &mut options, Some(mtu));
         Ok(NewFace {
@@ -400,10 +401,6 @@ fn as_interface(link: &Link, addresses: &[Interface]) -> Interface {
         mac: link.mac,
         ..with_addresses.cloned().unwrap_or_default()
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
 use ndn_face::{FaceCounters, FaceOptions, FaceUri, LinkOptions, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
-use ndn_management::{FaceCapabilities, FacePersistency, FaceRecord, face_flag};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
+use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::FaceIndex;
+use ndn_types::duration_ns;
 use ndn_webtransport::{Accepted, Target};
 
 use super::control::Excess;
@@ -59,7 +60,7 @@ impl KnownFace {
     pub(super) fn idle_left_ms(&self, now_ns: u64) -> Option<u64> {
         let timeout = self.options.idle_timeout?;
         let idle = now_ns.saturating_sub(self.counters.last_received_ns.value());
-        let left = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).saturating_sub(idle);
+        let left = duration_ns(timeout).saturating_sub(idle);
         (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
     }
 }
@@ -82,14 +83,12 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
             face_id: options.properties.face_id,
             remote_uri: remote.to_string(),
             local_uri: local.to_string(),
-            scope: scope(options.properties.scope),
-            persistency: persistency(options.persistency),
-            link_type: link_type(options.properties.link_type),
+            scope: options.properties.scope,
+            persistency: options.persistency,
+            link_type: options.properties.link_type,
             flags,
         },
-        base_congestion_marking_interval_ns: Some(
-            u64::try_from(options.link.congestion_interval.as_nanos()).unwrap_or(u64::MAX),
-        ),
+        base_congestion_marking_interval_ns: Some(duration_ns(options.link.congestion_interval)),
         default_congestion_threshold: Some(options.link.congestion_threshold as u64),
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
         capabilities: FaceCapabilities {
@@ -106,7 +105,7 @@ pub(super) fn accepted(
     stream: OwnedFd,
     peer: Option<SocketAddr>,
     local: &LocalEnd,
-    scope: FaceScope,
+    scope: Scope,
     config: &Config,
 ) -> NewFace {
     use std::os::fd::AsRawFd;
@@ -132,10 +131,10 @@ pub(super) fn accepted(
     };
     let pit_tokens = match scope {
         // Some applications refuse an Interest with a token.
-        FaceScope::Local => PitTokenPolicy::Never,
-        FaceScope::NonLocal => PitTokenPolicy::WhenSeen,
+        Scope::Local => PitTokenPolicy::Never,
+        Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
-    let is_stranger = scope == FaceScope::NonLocal;
+    let is_stranger = scope == Scope::NonLocal;
     let properties = FaceProperties {
         pit_tokens,
         pending_quota: is_stranger,
@@ -169,7 +168,7 @@ pub(super) fn connected_tcp(
     let local = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
         .map_or(FaceUri::Null, |(local, _)| FaceUri::Tcp(local));
     let is_local = config.listeners.tcp.loopback_is_local && is_loopback(remote);
-    let scope = if is_local { FaceScope::Local } else { FaceScope::NonLocal };
+    let scope = if is_local { Scope::Local } else { Scope::NonLocal };
     let mut options = FaceOptions {
         link: settings::stream_link(&config.faces, &config.limits),
         reconnect_to: Some(remote),
@@ -190,7 +189,7 @@ pub(super) fn accepted_session(
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::WhenSeen,
         pending_quota: true,
-        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
     let options = FaceOptions {
         link: LinkOptions {
@@ -218,7 +217,7 @@ pub(super) fn opened_session(
     wanted: &Wanted,
     config: &Config,
 ) -> NewFace {
-    let properties = wanted.properties(face_id, FaceScope::NonLocal);
+    let properties = wanted.properties(face_id, Scope::NonLocal);
     let mut options = FaceOptions {
         link: LinkOptions {
             mtu: Some(mtu),
@@ -244,7 +243,7 @@ pub(super) fn datagram(
     config: &Config,
 ) -> NewFace {
     let mtu = settings::mtu(&config.faces);
-    let properties = wanted.properties(face_id, FaceScope::NonLocal);
+    let properties = wanted.properties(face_id, Scope::NonLocal);
     let mut options = FaceOptions {
         link: settings::datagram_link(&config.faces, &config.limits),
         idle_timeout: Some(config.faces.idle_timeout),
@@ -278,7 +277,7 @@ impl Wanted {
     /// A face like one that is gone, which nobody waits for.
     pub(super) fn again(options: &FaceOptions) -> Self {
         let FaceOptions { properties, persistency, link, .. } = options;
-        let interval = u64::try_from(link.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
+        let interval = duration_ns(link.congestion_interval);
         Self {
             ticket: None,
             persistency: *persistency,
@@ -296,13 +295,13 @@ impl Wanted {
         }
     }
 
-    pub(super) fn properties(&self, face_id: u64, scope: FaceScope) -> FaceProperties {
+    pub(super) fn properties(&self, face_id: u64, scope: Scope) -> FaceProperties {
         FaceProperties {
             pit_tokens: match scope {
-                FaceScope::Local if self.pit_tokens == PitTokenPolicy::WhenSeen => {
+                Scope::Local if self.pit_tokens == PitTokenPolicy::WhenSeen => {
                     PitTokenPolicy::Never
                 }
-                FaceScope::Local | FaceScope::NonLocal => self.pit_tokens,
+                Scope::Local | Scope::NonLocal => self.pit_tokens,
             },
             local_fields: self.options.local_fields.unwrap_or(false),
             ..FaceProperties::point_to_point(face_id, scope)
@@ -316,8 +315,8 @@ impl Wanted {
 
 /// Makes a face permanent, persistent or on-demand. One that an operator wants to stay is no
 /// stranger's any more, and has no quotas.
-pub(super) fn set_persistency(persistency: FacePersistency, options: &mut FaceOptions) {
-    options.persistency = face_persistency(persistency);
+pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOptions) {
+    options.persistency = persistency;
     if options.persistency != Persistency::OnDemand {
         options.properties.pending_quota = false;
         options.link.interests_per_second = None;
@@ -355,45 +354,12 @@ pub(super) fn apply(
     }
 }
 
-/// The data plane's word for a persistency of management.
-pub(super) fn face_persistency(persistency: FacePersistency) -> Persistency {
-    match persistency {
-        FacePersistency::OnDemand => Persistency::OnDemand,
-        FacePersistency::Persistent => Persistency::Persistent,
-        FacePersistency::Permanent => Persistency::Permanent,
-    }
-}
-
 /// The forwarding word for a setting of the configuration.
 pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
     match pit_tokens {
         PitTokens::Auto => PitTokenPolicy::WhenSeen,
         PitTokens::Always => PitTokenPolicy::Always,
         PitTokens::Never => PitTokenPolicy::Never,
-    }
-}
-
-/// Management's word for a persistency of the data plane.
-pub(super) fn persistency(persistency: Persistency) -> FacePersistency {
-    match persistency {
-        Persistency::OnDemand => FacePersistency::OnDemand,
-        Persistency::Persistent => FacePersistency::Persistent,
-        Persistency::Permanent => FacePersistency::Permanent,
-    }
-}
-
-fn scope(scope: FaceScope) -> ndn_management::FaceScope {
-    match scope {
-        FaceScope::Local => ndn_management::FaceScope::Local,
-        FaceScope::NonLocal => ndn_management::FaceScope::NonLocal,
-    }
-}
-
-fn link_type(link_type: LinkType) -> ndn_management::LinkType {
-    match link_type {
-        LinkType::PointToPoint => ndn_management::LinkType::PointToPoint,
-        LinkType::MultiAccess => ndn_management::LinkType::MultiAccess,
-        LinkType::AdHoc => ndn_management::LinkType::AdHoc,
     }
 }
 

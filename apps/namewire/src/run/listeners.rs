@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
@@ -55,7 +55,7 @@ pub(super) enum LocalEnd {
 impl LocalEnd {
     /// Whether a peer that connects here is a local application. Of a browser, that is not all
     /// there is to know.
-    pub(super) fn scope(&self, peer: Option<SocketAddr>) -> FaceScope {
+    pub(super) fn scope(&self, peer: Option<SocketAddr>) -> Scope {
         let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
         let is_local = match self {
             Self::Unix(_) | Self::Memif(_) => true,
@@ -64,7 +64,7 @@ impl LocalEnd {
                 *loopback_is_local && peer.is_some_and(is_loopback)
             }
         };
-        if is_local { FaceScope::Local } else { FaceScope::NonLocal }
+        if is_local { Scope::Local } else { Scope::NonLocal }
     }
 }
 

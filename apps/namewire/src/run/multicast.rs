@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
+use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 use super::settings;
@@ -69,7 +70,7 @@ impl MulticastFaces {
         if !config.listeners.multicast.enabled || now_ns < self.next_look_ns {
             return;
         }
-        self.next_look_ns = now_ns + u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        self.next_look_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -133,7 +134,7 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
         link_type: if place.ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
         // Everybody on the link would see them, and they are ours alone.
         pit_tokens: PitTokenPolicy::Never,
-        ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+        ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
     let mtu = settings::mtu(&config.faces);
     let options = FaceOptions {

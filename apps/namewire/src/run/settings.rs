@@ -1,7 +1,5 @@
 //! From the configuration to what the data plane is made of.
 
-use std::time::Duration;
-
 use ndn_dataplane::{
     DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, ThreadUse, WorkerOptions,
 };
@@ -11,6 +9,7 @@ use ndn_ring::{BLOCK_SIZE, PagePreference};
 use ndn_sys::clock;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
+use ndn_types::duration_ms;
 
 use crate::config::{self, Config, FaceDefaults, Limits};
 
@@ -136,7 +135,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfi
             },
             ..sized
         },
-        dead_nonce_lifetime_ms: milliseconds(tables.dead_nonce_lifetime),
+        dead_nonce_lifetime_ms: duration_ms(tables.dead_nonce_lifetime),
         dead_nonce_capacity: pit_capacity.saturating_mul(DEAD_NONCES_PER_PIT_ENTRY),
         strategy_timer_capacity: STRATEGY_TIMERS,
         unsolicited: match tables.cs.unsolicited {
@@ -188,10 +187,6 @@ pub(super) fn mtu(faces: &FaceDefaults) -> usize {
 
 fn size(size: config::ByteSize) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn saturate(number: u64) -> u32 {

@@ -8,6 +8,7 @@ use ndn_face::Persistency;
 use ndn_forwarding::PitTokenPolicy;
 use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
 use ndn_packet::Name;
+use ndn_types::duration_ns;
 use tracing::warn;
 
 use super::destinations::Destinations;
@@ -93,20 +94,16 @@ impl StaticSetup {
             next_ticket: FIRST_TICKET,
             returning: VecDeque::new(),
             routes: config.static_routes.clone(),
-            retry_ns_min: nanos(config.faces.reconnect_min),
-            retry_ns_max: nanos(config.faces.reconnect_max),
+            retry_ns_min: duration_ns(config.faces.reconnect_min),
+            retry_ns_max: duration_ns(config.faces.reconnect_max),
         };
         for face in &config.static_faces {
-            let persistency = match face.persistency {
-                crate::config::Persistency::Persistent => Persistency::Persistent,
-                crate::config::Persistency::Permanent => Persistency::Permanent,
-            };
             let pit_tokens = faces::pit_token_policy(face.pit_tokens);
             let local = face
                 .interface
                 .as_ref()
                 .and_then(|name| FaceUri::parse(&format!("dev://{name}")).ok());
-            setup.add((face.uri.clone(), local), persistency, pit_tokens, face.mtu);
+            setup.add((face.uri.clone(), local), face.persistency, pit_tokens, face.mtu);
         }
         for route in &config.static_routes {
             if !setup.faces.values().any(|face| face.remote == route.face) {
@@ -222,7 +219,7 @@ impl StaticSetup {
         face_id: u64,
     ) {
         if let Some(face) = self.face_of(ticket) {
-            state.adopt_face(face_id, faces::persistency(face.wanted.persistency));
+            state.adopt_face(face_id, face.wanted.persistency);
         }
         self.face_added(state, ticket, face_id);
     }
@@ -266,7 +263,8 @@ impl StaticSetup {
         }
         let retry_ns = self.retry_ns_min;
         let state = State::DueAt(now_ns.saturating_add(retry_ns));
-        let lost = Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(nanos(LOST_TRIED)) });
+        let lost =
+            Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(duration_ns(LOST_TRIED)) });
         let (local, away, failure) = (None, Some((face_id, destinations)), None);
         self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
     }
@@ -321,10 +319,6 @@ impl StaticSetup {
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
         self.faces.get_mut(&ticket?)
     }
-}
-
-fn nanos(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

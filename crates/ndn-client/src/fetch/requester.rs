@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ndn_packet::{ContentType, Convention, Data, InterestBuilder, NackReason, Name};
+use ndn_types::duration_ms;
 use rand::RngExt;
 use tokio::time::{Instant, Sleep};
 
@@ -44,7 +45,7 @@ impl Requester {
             start: Instant::now(),
             name: found.prefix.clone(),
             convention: found.convention,
-            lifetime_ms: u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX),
+            lifetime_ms: duration_ms(options.lifetime),
             verification: options.verification.clone(),
             packets: Vec::new(),
         }

@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ndn_forwarding::{
-    Burst, Content, FaceScope, Ingress, LpFields, Parcel, PitToken, RxFace, TxKind,
-};
+use ndn_forwarding::{Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::NameHasher;
@@ -152,7 +150,7 @@ fn parcel(pool: &PacketPool) -> Parcel {
     block.spare_mut()[..wire.len()].copy_from_slice(&wire);
     block.commit(wire.len());
     let mut ingress = Ingress::new(NameHasher::new([7; 16]), Arc::default(), 1);
-    let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+    let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
     let face = RxFace::new(FaceIndex::new(1, 0), &properties);
     let mut burst = Burst::new();
     let fields = LpFields::default();

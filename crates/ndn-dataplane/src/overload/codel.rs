@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ndn_table::Timestamp;
+use ndn_types::duration_ns;
 
 /// A queue that is above its target again so soon after it was (in intervals) goes on signalling at
 /// the rate that it had reached (RFC 8289, section 5.4).
@@ -31,7 +32,7 @@ impl Codel {
     /// A controller of a queue in which packets may wait for `target`, and for longer in bursts that
     /// end within `interval`.
     pub(crate) fn new(target: Duration, interval: Duration) -> Self {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |time: Duration| duration_ns(time);
         Self {
             target_ns: nanos(target),
             interval_ns: nanos(interval).max(1),

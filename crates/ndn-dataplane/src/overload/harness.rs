@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Counters, DropReason, FaceProperties, FaceScope, Ingress, LpFields, RxFace,
+    BURST_SIZE, Burst, Counters, DropReason, FaceProperties, Ingress, LpFields, RxFace, Scope,
     Shard, ShardConfig, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, Name, SignatureInfo, SignatureType};
@@ -112,7 +112,7 @@ impl World {
         let (fib, strategies) = (fib.publish(), Arc::new(strategies));
         let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
         for (face, id) in [(CONSUMER, 300), (PRODUCER, 301)] {
-            let properties = FaceProperties::point_to_point(id, FaceScope::NonLocal);
+            let properties = FaceProperties::point_to_point(id, Scope::NonLocal);
             shard.set_face(face, &properties);
         }
         Self {
@@ -207,7 +207,7 @@ impl World {
         let mut block = self.pool.allocate_block().unwrap();
         block.spare_mut()[..wire.len()].copy_from_slice(&wire);
         block.commit(wire.len());
-        let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let face = RxFace::new(face, &properties);
         let fields = LpFields::default();
         self.ingress

@@ -10,6 +10,7 @@ mod codel;
 use std::time::Duration;
 
 use ndn_table::Timestamp;
+use ndn_types::duration_ns;
 
 pub(crate) use codel::Codel;
 
@@ -76,7 +77,7 @@ pub(crate) struct InterestQueue {
 
 impl InterestQueue {
     pub(crate) fn new(options: &OverloadOptions) -> Self {
-        let shed_after_ns = u64::try_from(options.shed_after.as_nanos()).unwrap_or(u64::MAX);
+        let shed_after_ns = duration_ns(options.shed_after);
         Self {
             marks: Codel::new(options.mark_after, options.interval),
             sheds: Codel::new(options.shed_after, options.interval),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
+use ndn_types::duration_ns;
 
 use super::{COMMAND_TOKEN, CREW_TOKEN, Worker};
 
@@ -59,7 +60,7 @@ impl Idle {
     pub(super) fn note_packets(&mut self, now: Timestamp) {
         let Some(since) = self.since.take() else { return };
         let pause = now.since(since).min(self.polling_max * PAUSE_MAX);
-        let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        let pause_ns = duration_ns(pause);
         self.mean_ns = (self.mean_ns * 7 + pause_ns) / 8;
     }
 
@@ -89,7 +90,7 @@ impl Idle {
     fn note_polling(&mut self, since: Duration) {
         if since >= TAKEN_AWAY {
             let pause = self.polling_max * TAKEN_AWAY_PAUSES;
-            self.mean_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+            self.mean_ns = duration_ns(pause);
             self.until = Timestamp::ZERO;
         }
     }

@@ -30,7 +30,7 @@ use ndn_face::{
     Progress,
 };
 use ndn_forwarding::{
-    Burst, FaceProperties, FaceScope, Ingress, PacketKind, ServiceTimer, ServiceTimes, Shard,
+    Burst, FaceProperties, Ingress, PacketKind, Scope, ServiceTimer, ServiceTimes, Shard,
 };
 use ndn_ring::PacketPool;
 use ndn_sys::clock;
@@ -375,7 +375,7 @@ impl OnDemandOptions {
         let properties = FaceProperties {
             pit_tokens: self.pit_tokens,
             pending_quota: true,
-            ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+            ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };
         FaceOptions {
             link: self.link,

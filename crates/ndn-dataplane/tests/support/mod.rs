@@ -14,7 +14,7 @@ use ndn_dataplane::{
 };
 use ndn_face::{FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{
-    FaceProperties, FaceScope, PitTokenPolicy, ShardConfig, StrategyTable, UnsolicitedPolicy,
+    FaceProperties, PitTokenPolicy, Scope, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
 use ndn_sys::clock;
@@ -174,7 +174,7 @@ impl Bed {
     pub fn new_application(&self, near: UnixStream) -> Command {
         near.set_nonblocking(true).unwrap();
         let face_id = self.dataplane.allocate_face_id();
-        let properties = FaceProperties::point_to_point(face_id, FaceScope::Local);
+        let properties = FaceProperties::point_to_point(face_id, Scope::Local);
         Command::AddFace(Box::new(NewFace {
             ticket: Some(face_id),
             transport: NewTransport::Stream(near.into()),

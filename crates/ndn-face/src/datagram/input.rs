@@ -9,6 +9,7 @@ use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::clock::wall_clock;
 use ndn_sys::udp::ReceiveBatch;
 use ndn_table::FaceIndex;
+use ndn_types::duration_ns;
 
 use crate::datagram::Channel;
 
@@ -222,7 +223,7 @@ impl DatagramInput {
     /// How long a message has waited until it was read. One reading of the clock for each call.
     #[cold]
     fn waited_ns(&mut self, received_at: Duration) -> Option<u64> {
-        let wall_clock = || u64::try_from(wall_clock().as_nanos()).unwrap_or(u64::MAX);
+        let wall_clock = || duration_ns(wall_clock());
         waited_ns(*self.wall_ns.get_or_insert_with(wall_clock), received_at)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{FaceCounters, FaceOptions, FaceSet, FaceSetOptions, Persistency, Progress, RxSink};
-use ndn_forwarding::{FaceProperties, FaceScope, LpFields, RxFace, TxKind, TxPacket, TxSink};
+use ndn_forwarding::{FaceProperties, LpFields, RxFace, Scope, TxKind, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::poll::Events;
 use ndn_sys::stream;
@@ -214,12 +214,12 @@ impl Worker {
     }
 }
 
-pub fn properties(scope: FaceScope) -> FaceProperties {
+pub fn properties(scope: Scope) -> FaceProperties {
     FaceProperties::point_to_point(300, scope)
 }
 
 pub fn local_stream() -> FaceOptions {
-    FaceOptions::stream(properties(FaceScope::Local), Persistency::OnDemand)
+    FaceOptions::stream(properties(Scope::Local), Persistency::OnDemand)
 }
 
 pub fn plain(wire: &[u8]) -> TxPacket<'_> {

@@ -173,7 +173,7 @@ mod tests {
     use ndn_table::FaceIndex;
 
     use super::*;
-    use crate::{FaceProperties, FaceScope, Ingress, LpFields, RxFace};
+    use crate::{FaceProperties, Ingress, LpFields, RxFace, Scope};
 
     /// A packet is the same where it arrives, whatever its name and token need.
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let hasher = NameHasher::new([7; 16]);
         let pool = PacketPool::new(4).unwrap();
         let mut ingress = Ingress::new(hasher, Arc::default(), 1);
-        let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let face = RxFace::new(FaceIndex::new(1, 0), &properties);
         let (mut sent, mut arrived) = (Burst::new(), Burst::new());
         for components in 1..=2 * COMPONENTS_MAX {

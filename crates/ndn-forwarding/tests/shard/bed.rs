@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, FaceScope, Ingress,
-    InterestAccount, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions,
-    RxFace, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
+    Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, Ingress, InterestAccount,
+    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Scope,
+    Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -159,7 +159,7 @@ impl Bed {
     pub fn add_face(&mut self, face: Face, spec: FaceSpec) {
         let properties = FaceProperties {
             face_id: face_id(face),
-            scope: if spec.local { FaceScope::Local } else { FaceScope::NonLocal },
+            scope: if spec.local { Scope::Local } else { Scope::NonLocal },
             link_type: match spec.link {
                 Link::PointToPoint => LinkType::PointToPoint,
                 Link::MultiAccess => LinkType::MultiAccess,

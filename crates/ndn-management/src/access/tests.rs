@@ -15,12 +15,12 @@ use super::*;
 use crate::client::CommandBuilder;
 use crate::command::{self, Verb};
 use crate::testing::name;
-use crate::types::FaceScope;
+use crate::types::Scope;
 use crate::{ControlParameters, Requester};
 
 pub(crate) const NOW: Now = Now { monotonic_ns: 1 << 40, unix_us: 1_700_000_000_000_000 };
-const LOCAL: Requester = Requester { face_id: 300, scope: FaceScope::Local };
-const REMOTE: Requester = Requester { face_id: 301, scope: FaceScope::NonLocal };
+const LOCAL: Requester = Requester { face_id: 300, scope: Scope::Local };
+const REMOTE: Requester = Requester { face_id: 301, scope: Scope::NonLocal };
 
 /// A key with its certificate.
 pub(crate) struct Identity {

@@ -1,7 +1,7 @@
 //! Which fields a command needs, takes and refuses (NFD wiki, one page per module).
 
 use crate::ControlParameters;
-use crate::types::{FacePersistency, route_flag, route_origin};
+use crate::types::{Persistency, route_flag, route_origin};
 
 use super::Verb;
 
@@ -32,8 +32,8 @@ pub enum Field {
     Strategy,
     /// `ExpirationPeriod`.
     ExpirationPeriod,
-    /// `FacePersistency`.
-    FacePersistency,
+    /// `Persistency`.
+    Persistency,
     /// `BaseCongestionMarkingInterval`.
     BaseCongestionMarkingInterval,
     /// `DefaultCongestionThreshold`.
@@ -59,7 +59,7 @@ impl Field {
         Self::Mask,
         Self::Strategy,
         Self::ExpirationPeriod,
-        Self::FacePersistency,
+        Self::Persistency,
         Self::BaseCongestionMarkingInterval,
         Self::DefaultCongestionThreshold,
         Self::Mtu,
@@ -82,7 +82,7 @@ impl Field {
             Self::Mask => parameters.mask.is_some(),
             Self::Strategy => parameters.strategy.is_some(),
             Self::ExpirationPeriod => parameters.expiration_period_ms.is_some(),
-            Self::FacePersistency => parameters.face_persistency.is_some(),
+            Self::Persistency => parameters.face_persistency.is_some(),
             Self::BaseCongestionMarkingInterval => {
                 parameters.base_congestion_marking_interval_ns.is_some()
             }
@@ -136,7 +136,7 @@ impl Verb {
                 Field::LocalUri,
                 Field::Flags,
                 Field::Mask,
-                Field::FacePersistency,
+                Field::Persistency,
                 Field::BaseCongestionMarkingInterval,
                 Field::DefaultCongestionThreshold,
                 Field::Mtu,
@@ -146,7 +146,7 @@ impl Verb {
                 Field::FaceId,
                 Field::Flags,
                 Field::Mask,
-                Field::FacePersistency,
+                Field::Persistency,
                 Field::BaseCongestionMarkingInterval,
                 Field::DefaultCongestionThreshold,
                 Field::Mtu,
@@ -196,7 +196,7 @@ impl Verb {
     pub fn apply_defaults(self, parameters: &mut ControlParameters) {
         match self {
             Self::FaceCreate => {
-                parameters.face_persistency.get_or_insert(FacePersistency::Persistent.number());
+                parameters.face_persistency.get_or_insert(Persistency::Persistent.number());
             }
             Self::FaceUpdate | Self::FibRemoveNextHop => {
                 parameters.face_id.get_or_insert(0);

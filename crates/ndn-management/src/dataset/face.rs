@@ -6,7 +6,7 @@ use ndn_packet::tlv::{self, Tlv};
 use super::DatasetItem;
 use crate::block::{self, OrderedFields};
 use crate::numbers;
-use crate::types::{FacePersistency, FaceScope, LinkType};
+use crate::types::{LinkType, Persistency, Scope};
 
 /// What a face is, without its counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub struct FaceProperties {
     /// Local face URI.
     pub local_uri: String,
     /// Whether the peer is on this host.
-    pub scope: FaceScope,
+    pub scope: Scope,
     /// When the face goes away.
-    pub persistency: FacePersistency,
+    pub persistency: Persistency,
     /// How many peers the face has.
     pub link_type: LinkType,
     /// [`face_flag`](crate::face_flag) bits.
@@ -114,15 +114,15 @@ impl DatasetItem for FaceStatus {
             face_id: fields.number(numbers::FACE_ID)?,
             remote_uri: fields.text(numbers::URI)?,
             local_uri: fields.text(numbers::LOCAL_URI)?,
-            scope: FaceScope::NonLocal,
-            persistency: FacePersistency::Persistent,
+            scope: Scope::NonLocal,
+            persistency: Persistency::Persistent,
             link_type: LinkType::PointToPoint,
             flags: 0,
         };
         let expiration_period_ms = fields.optional_number(numbers::EXPIRATION_PERIOD)?;
-        properties.scope = fields.variant(numbers::FACE_SCOPE, FaceScope::from_number)?;
+        properties.scope = fields.variant(numbers::FACE_SCOPE, Scope::from_number)?;
         properties.persistency =
-            fields.variant(numbers::FACE_PERSISTENCY, FacePersistency::from_number)?;
+            fields.variant(numbers::FACE_PERSISTENCY, Persistency::from_number)?;
         properties.link_type = fields.variant(numbers::LINK_TYPE, LinkType::from_number)?;
         let base_congestion_marking_interval_ns =
             fields.optional_number(numbers::BASE_CONGESTION_MARKING_INTERVAL)?;
@@ -151,7 +151,7 @@ impl DatasetItem for FaceStatus {
     }
 }
 
-/// `FaceScope`, `FacePersistency`, `LinkType`, in this order in every block that has them.
+/// `Scope`, `Persistency`, `LinkType`, in this order in every block that has them.
 pub(super) fn append_kind(out: &mut Vec<u8>, properties: &FaceProperties) {
     tlv::append_number(out, numbers::FACE_SCOPE, properties.scope.number());
     tlv::append_number(out, numbers::FACE_PERSISTENCY, properties.persistency.number());

@@ -7,7 +7,7 @@ use super::DatasetItem;
 use super::face::{FaceProperties, append_kind};
 use crate::block::{self, OrderedFields};
 use crate::numbers;
-use crate::types::{FaceEventKind, FacePersistency, FaceScope, LinkType};
+use crate::types::{FaceEventKind, LinkType, Persistency, Scope};
 
 /// Something happened to a face.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +41,8 @@ impl DatasetItem for FaceEventNotification {
                 face_id: fields.number(numbers::FACE_ID)?,
                 remote_uri: fields.text(numbers::URI)?,
                 local_uri: fields.text(numbers::LOCAL_URI)?,
-                scope: fields.variant(numbers::FACE_SCOPE, FaceScope::from_number)?,
-                persistency: fields
-                    .variant(numbers::FACE_PERSISTENCY, FacePersistency::from_number)?,
+                scope: fields.variant(numbers::FACE_SCOPE, Scope::from_number)?,
+                persistency: fields.variant(numbers::FACE_PERSISTENCY, Persistency::from_number)?,
                 link_type: fields.variant(numbers::LINK_TYPE, LinkType::from_number)?,
                 flags: fields.number(numbers::FLAGS)?,
             },

@@ -8,8 +8,7 @@ use ndn_packet::Name;
 use super::*;
 use crate::testing::{hex, name};
 use crate::types::{
-    FaceEventKind, FacePersistency, FaceScope, LinkType, cs_flag, face_flag, route_flag,
-    route_origin,
+    FaceEventKind, LinkType, Persistency, Scope, cs_flag, face_flag, route_flag, route_origin,
 };
 
 fn assert_wire<T: DatasetItem + PartialEq + Debug>(item: &T, wire: &str) {
@@ -29,8 +28,8 @@ fn application_face() -> FaceStatus {
             face_id: 262,
             remote_uri: "fd://20".to_owned(),
             local_uri: "unix:///run/nfd/nfd.sock".to_owned(),
-            scope: FaceScope::Local,
-            persistency: FacePersistency::OnDemand,
+            scope: Scope::Local,
+            persistency: Persistency::OnDemand,
             link_type: LinkType::PointToPoint,
             flags: face_flag::LOCAL_FIELDS | face_flag::CONGESTION_MARKING,
         },
@@ -118,8 +117,8 @@ fn face_query_filter() {
         uri_scheme: Some("udp4".to_owned()),
         remote_uri: Some("udp4://192.0.2.1:6363".to_owned()),
         local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
-        scope: Some(FaceScope::NonLocal.number()),
-        persistency: Some(FacePersistency::Permanent.number()),
+        scope: Some(Scope::NonLocal.number()),
+        persistency: Some(Persistency::Permanent.number()),
         link_type: Some(LinkType::AdHoc.number()),
     };
     assert_wire(
@@ -148,10 +147,10 @@ fn a_filter_matches_faces_that_agree_in_every_field() {
         !FaceQueryFilter { remote_uri: Some("fd://2".to_owned()), ..filter.clone() }.matches(&face)
     );
     assert!(
-        FaceQueryFilter { scope: Some(FaceScope::Local.number()), ..filter.clone() }.matches(&face)
+        FaceQueryFilter { scope: Some(Scope::Local.number()), ..filter.clone() }.matches(&face)
     );
     let contradiction = FaceQueryFilter {
-        scope: Some(FaceScope::Local.number()),
+        scope: Some(Scope::Local.number()),
         link_type: Some(LinkType::MultiAccess.number()),
         ..filter
     };
@@ -166,8 +165,8 @@ fn face_event_notification() {
             face_id: 300,
             remote_uri: "tcp4://192.0.2.1:6363".to_owned(),
             local_uri: "tcp4://192.0.2.2:40000".to_owned(),
-            scope: FaceScope::NonLocal,
-            persistency: FacePersistency::Permanent,
+            scope: Scope::NonLocal,
+            persistency: Persistency::Permanent,
             link_type: LinkType::PointToPoint,
             flags: 0,
         },

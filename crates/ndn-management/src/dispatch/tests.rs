@@ -13,8 +13,8 @@ use crate::command::Verb;
 use crate::testing::name;
 use crate::{Command, ControlParameters};
 
-const LOCAL: Requester = Requester { face_id: 300, scope: FaceScope::Local };
-const REMOTE: Requester = Requester { face_id: 301, scope: FaceScope::NonLocal };
+const LOCAL: Requester = Requester { face_id: 300, scope: Scope::Local };
+const REMOTE: Requester = Requester { face_id: 301, scope: Scope::NonLocal };
 
 fn run(wire: &[u8], requester: Requester, authorizer: &mut dyn Authorizer) -> Dispatch {
     dispatch(Now::default(), &Interest::parse(wire).unwrap(), requester, authorizer, &[])

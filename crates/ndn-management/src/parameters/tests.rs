@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{hex, name};
-use crate::types::{FacePersistency, face_flag, route_flag, route_origin};
+use crate::types::{Persistency, face_flag, route_flag, route_origin};
 use crate::{ControlResponse, status};
 use crate::{route_origin_from_text, route_origin_text};
 
@@ -31,7 +31,7 @@ fn face_creation() {
     let mut parameters = ControlParameters {
         uri: Some("udp4://192.0.2.1:6363".to_owned()),
         local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
-        face_persistency: Some(FacePersistency::Permanent.number()),
+        face_persistency: Some(Persistency::Permanent.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(1400),

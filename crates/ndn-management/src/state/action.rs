@@ -6,7 +6,7 @@ use crate::dataset::{FaceCounters, FaceProperties, ForwarderCounters};
 use crate::face_uri::FaceUri;
 use crate::request::FaceOptions;
 use crate::rib::FibUpdate;
-use crate::types::FacePersistency;
+use crate::types::Persistency;
 
 /// Names a request to the data plane until its completion comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ pub enum Action {
         /// The face.
         face_id: u64,
         /// New persistency.
-        persistency: Option<FacePersistency>,
+        persistency: Option<Persistency>,
         /// New options.
         options: FaceOptions,
     },
@@ -104,7 +104,7 @@ pub struct FaceSpecification {
     /// Canonical local URI.
     pub local: Option<FaceUri>,
     /// Persistent or permanent.
-    pub persistency: FacePersistency,
+    pub persistency: Persistency,
     /// Properties; `None` means the default of the kind of face.
     pub options: FaceOptions,
 }

@@ -14,8 +14,8 @@ use crate::listing::Listing;
 use crate::request::FaceOptions;
 use crate::response::{ControlResponse, status};
 use crate::types::{
-    FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX, FacePersistency,
-    FaceScope, LinkType, MTU_MIN, face_flag,
+    FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX, LinkType, MTU_MIN,
+    Persistency, Scope, face_flag,
 };
 use crate::{ControlParameters, ControlState, Now, Telemetry};
 
@@ -28,8 +28,8 @@ impl FaceRecord {
                 face_id,
                 remote_uri: uri.to_owned(),
                 local_uri: uri.to_owned(),
-                scope: FaceScope::Local,
-                persistency: FacePersistency::Permanent,
+                scope: Scope::Local,
+                persistency: Persistency::Permanent,
                 link_type: LinkType::PointToPoint,
                 flags: if is_internal { face_flag::LOCAL_FIELDS } else { 0 },
             },
@@ -94,19 +94,19 @@ impl FaceRecord {
         options: &FaceOptions,
     ) -> Option<ControlParameters> {
         let mut conflicts = ControlParameters::default();
-        if options.local_fields == Some(true) && self.properties.scope != FaceScope::Local {
+        if options.local_fields == Some(true) && self.properties.scope != Scope::Local {
             conflicts.set_flag(face_flag::LOCAL_FIELDS, true);
         }
         conflicts.face_persistency = persistency.filter(|number| {
             let unchanged = *number == self.properties.persistency.number();
-            let known = FacePersistency::from_number(*number).is_some();
+            let known = Persistency::from_number(*number).is_some();
             !(unchanged || known && self.capabilities.change_persistency)
         });
         conflicts.mtu = options.mtu.filter(|mtu| !self.capabilities.override_mtu || *mtu < MTU_MIN);
         (conflicts != ControlParameters::default()).then_some(conflicts)
     }
 
-    fn apply(&mut self, persistency: Option<FacePersistency>, options: &FaceOptions) {
+    fn apply(&mut self, persistency: Option<Persistency>, options: &FaceOptions) {
         let properties = &mut self.properties;
         properties.persistency = persistency.unwrap_or(properties.persistency);
         for (bit, wanted) in [
@@ -373,7 +373,7 @@ impl ControlState {
             let response = ControlResponse::new(status::CONFLICT, "Invalid properties specified");
             return Outcome::Reply(response.with_body(&conflicts));
         }
-        let persistency = persistency.and_then(FacePersistency::from_number);
+        let persistency = persistency.and_then(Persistency::from_number);
         face.apply(persistency, &options);
         let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
         // That of management is told of as it is wanted, and stays as it has to be: without the incoming face
@@ -386,9 +386,9 @@ impl ControlState {
 
     /// Keeps a face that a peer brought about as if it had been made on purpose: from now on it has
     /// `persistency`. A face that is not on demand stays as it is.
-    pub fn adopt_face(&mut self, face_id: u64, persistency: FacePersistency) {
+    pub fn adopt_face(&mut self, face_id: u64, persistency: Persistency) {
         let Some(face) = self.faces.change(face_id) else { return };
-        if face.properties.persistency == FacePersistency::OnDemand {
+        if face.properties.persistency == Persistency::OnDemand {
             face.properties.persistency = persistency;
             let (persistency, options) = (Some(persistency), FaceOptions::default());
             self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
@@ -412,7 +412,7 @@ fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
     let is_group = wanted.remote.ethernet_address().is_none_or(|mac| mac[0] & 1 != 0);
     if !is_device {
         Err("Creation of unicast Ethernet faces requires a LocalUri with dev:// scheme".to_owned())
-    } else if wanted.persistency == FacePersistency::OnDemand {
+    } else if wanted.persistency == Persistency::OnDemand {
         Err("Outgoing Ethernet faces do not support on-demand persistency".to_owned())
     } else if is_group {
         Err("Cannot create multicast Ethernet faces".to_owned())
@@ -445,7 +445,7 @@ fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), 
     let is_local = is_tcp && address.is_some_and(|address| address.is_loopback());
     if wanted.local.is_some() {
         Err(format!("Unicast {kind} faces cannot be created with a LocalUri"))
-    } else if wanted.persistency == FacePersistency::OnDemand {
+    } else if wanted.persistency == Persistency::OnDemand {
         Err(format!("Outgoing {kind} faces do not support on-demand persistency"))
     } else if address.is_some_and(|address| address.is_multicast()) {
         Err(format!("Cannot create multicast {kind} faces"))

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_management::{
-    ControlParameters, Dataset, FaceEventKind, FacePersistency, FaceProperties, FaceScope,
-    FaceStatus, FaceUri, Verb, route_origin,
+    ControlParameters, Dataset, FaceEventKind, FaceProperties, FaceStatus, FaceUri, Persistency,
+    Scope, Verb, route_origin,
 };
 use ndn_packet::Name;
 
@@ -56,7 +56,7 @@ impl Options {
             |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         let is_wanted =
             !in_any(&self.blacklist) && (self.whitelist.is_empty() || in_any(&self.whitelist));
-        if face.persistency == FacePersistency::OnDemand && is_wanted {
+        if face.persistency == Persistency::OnDemand && is_wanted {
             prefixes.extend(&self.prefix);
         }
         prefixes
@@ -66,8 +66,8 @@ impl Options {
 /// The address of a peer on another host.
 fn address_of(face: &FaceProperties) -> Option<IpAddr> {
     let uri = FaceUri::parse(&face.remote_uri).ok()?;
-    let is_peer = matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6")
-        && face.scope == FaceScope::NonLocal;
+    let is_peer =
+        matches!(uri.scheme(), "udp4" | "udp6" | "tcp4" | "tcp6") && face.scope == Scope::NonLocal;
     let address = uri.socket_address()?.ip();
     (is_peer && !address.is_multicast()).then_some(address)
 }
@@ -164,12 +164,12 @@ mod tests {
         Program::try_parse_from(words).map(|program| program.options)
     }
 
-    fn face(uri: &str, persistency: FacePersistency) -> FaceProperties {
+    fn face(uri: &str, persistency: Persistency) -> FaceProperties {
         FaceProperties {
             face_id: 300,
             remote_uri: uri.to_owned(),
             local_uri: "udp4://192.0.2.1:6363".to_owned(),
-            scope: FaceScope::NonLocal,
+            scope: Scope::NonLocal,
             persistency,
             link_type: LinkType::PointToPoint,
             flags: 0,
@@ -184,16 +184,15 @@ mod tests {
             let names = options.prefixes_for(&face(uri, persistency));
             names.into_iter().map(Name::to_uri).collect::<Vec<_>>().join(" ")
         };
-        let on_demand = FacePersistency::OnDemand;
+        let on_demand = Persistency::OnDemand;
         assert_eq!(prefixes("udp4://192.0.2.5:6363", on_demand), "/all /a /b");
         assert_eq!(prefixes("tcp4://192.0.2.5:40000", on_demand), "/all /a /b");
         assert_eq!(prefixes("udp4://192.0.2.200:6363", on_demand), "/all");
         assert_eq!(prefixes("udp6://[2001:db8::1]:6363", on_demand), "/all");
-        assert_eq!(prefixes("udp4://192.0.2.5:6363", FacePersistency::Permanent), "/all");
-        assert_eq!(prefixes("udp4://224.0.23.170:56363", FacePersistency::Permanent), "");
+        assert_eq!(prefixes("udp4://192.0.2.5:6363", Persistency::Permanent), "/all");
+        assert_eq!(prefixes("udp4://224.0.23.170:56363", Persistency::Permanent), "");
         assert_eq!(prefixes("fd://20", on_demand), "");
-        let local =
-            FaceProperties { scope: FaceScope::Local, ..face("tcp4://127.0.0.1:5", on_demand) };
+        let local = FaceProperties { scope: Scope::Local, ..face("tcp4://127.0.0.1:5", on_demand) };
         assert!(options.prefixes_for(&local).is_empty());
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::{AddressSource, Candidates, ForwarderAddress};
 use ndn_sys::clock;
+use ndn_types::duration_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::net::sockopt::socket_peercred;
@@ -155,7 +156,7 @@ fn wait_until_ready(
     timeout: Duration,
 ) -> io::Result<Option<ExitStatus>> {
     let mut message = [0; 64];
-    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    let timeout_ns = duration_ns(timeout);
     let deadline_ns = clock::now().saturating_add(timeout_ns);
     loop {
         match ready.recv(&mut message) {

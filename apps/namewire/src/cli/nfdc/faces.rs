@@ -1,8 +1,8 @@
 //! `nfdc face ...`.
 
 use ndn_management::{
-    ControlParameters, Dataset, FacePersistency, FaceQueryFilter, FaceStatus, FaceUri, Verb,
-    face_flag, status,
+    ControlParameters, Dataset, FaceQueryFilter, FaceStatus, FaceUri, Persistency, Verb, face_flag,
+    status,
 };
 
 use super::grammar::{self, Arguments, FaceReference};
@@ -132,7 +132,7 @@ pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<S
         Some(local) => Some(canonical(local, "local FaceUri").await?.to_string()),
         None => None,
     };
-    let persistency = arguments.persistency("persistency").unwrap_or(FacePersistency::Persistent);
+    let persistency = arguments.persistency("persistency").unwrap_or(Persistency::Persistent);
     let parameters = ControlParameters {
         uri: Some(remote.clone()),
         local_uri: local,
@@ -193,14 +193,14 @@ fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
 fn difference(
     existing: &ControlParameters,
     wanted: ControlParameters,
-    persistency: FacePersistency,
+    persistency: Persistency,
 ) -> Option<ControlParameters> {
     let rank = |persistency| match persistency {
-        FacePersistency::OnDemand => 1,
-        FacePersistency::Persistent => 2,
-        FacePersistency::Permanent => 3,
+        Persistency::OnDemand => 1,
+        Persistency::Persistent => 2,
+        Persistency::Permanent => 3,
     };
-    let has = existing.face_persistency.and_then(FacePersistency::from_number).map_or(0, rank);
+    let has = existing.face_persistency.and_then(Persistency::from_number).map_or(0, rank);
     let mut update = ControlParameters {
         face_persistency: (has < rank(persistency)).then(|| persistency.number()),
         mtu: wanted.mtu.filter(|mtu| existing.mtu != Some(*mtu)),
@@ -222,11 +222,11 @@ fn difference(
 
 fn told(what: &str, face: &ControlParameters) -> String {
     let mut line = Attributes::line();
-    let persistency = face.face_persistency.and_then(FacePersistency::from_number);
+    let persistency = face.face_persistency.and_then(Persistency::from_number);
     line.put("id", face.face_id.unwrap_or_default())
         .put("local", face.local_uri.as_deref().unwrap_or_default())
         .put("remote", face.uri.as_deref().unwrap_or_default())
-        .put("persistency", persistency.map_or("none", FacePersistency::as_str));
+        .put("persistency", persistency.map_or("none", Persistency::as_str));
     text::face_settings(&mut line, face);
     format!("{what} {}\n", line.end())
 }

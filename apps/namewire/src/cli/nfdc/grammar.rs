@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ndn_management::{FacePersistency, FaceUri, route_origin_from_text};
+use ndn_management::{FaceUri, Persistency, route_origin_from_text};
 use ndn_packet::Name;
 
 /// What an argument may be.
@@ -166,7 +166,7 @@ enum Value {
     Text(String),
     Name(Name),
     Uri(FaceUri),
-    Persistency(FacePersistency),
+    Persistency(Persistency),
 }
 
 /// A face by its number or by the URI of its peer.
@@ -220,7 +220,7 @@ impl Arguments {
         id.or_else(|| self.uri(name).cloned().map(FaceReference::Uri))
     }
 
-    pub(super) fn persistency(&self, name: &str) -> Option<FacePersistency> {
+    pub(super) fn persistency(&self, name: &str) -> Option<Persistency> {
         if let Some(Value::Persistency(value)) = self.values.get(name) {
             Some(*value)
         } else {
@@ -336,9 +336,9 @@ impl Kind {
                 Err(_) => Value::Uri(parse_uri(text)?),
             },
             Self::Persistency => match text {
-                "persistent" => Value::Persistency(FacePersistency::Persistent),
-                "permanent" => Value::Persistency(FacePersistency::Permanent),
-                _ => return Err(format!("unrecognized FacePersistency '{text}'")),
+                "persistent" => Value::Persistency(Persistency::Persistent),
+                "permanent" => Value::Persistency(Persistency::Permanent),
+                _ => return Err(format!("unrecognized Persistency '{text}'")),
             },
             Self::Origin => {
                 Value::Unsigned(route_origin_from_text(text).ok_or("unknown route origin")?)
@@ -419,7 +419,7 @@ mod tests {
             assert!(!parsed.arguments.flag("capture"));
         }
         let parsed = read("face create udp4://192.0.2.1:6363 permanent reliability on").unwrap();
-        assert_eq!(parsed.arguments.persistency("persistency"), Some(FacePersistency::Permanent));
+        assert_eq!(parsed.arguments.persistency("persistency"), Some(Persistency::Permanent));
         assert_eq!(parsed.arguments.boolean("reliability"), Some(true));
         assert!(read("route add /p 300 capture no-inherit").unwrap().arguments.flag("capture"));
         assert_eq!(read("cs").unwrap().command, "cs info");

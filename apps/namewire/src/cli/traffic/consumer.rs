@@ -14,6 +14,7 @@ use ndn_traffic::{
     Arrivals, Consumer, ConsumerPattern, ConsumerScenario, ConsumerTotals, Load, NackCounts, Names,
     PatternCounters,
 };
+use ndn_types::duration_ns;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -163,7 +164,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         consumers.push(consumer.with_phase(f64::from(number) / threads));
         parts.push(part);
     }
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let nanoseconds = |time: Duration| duration_ns(time);
     let end = options.duration.map(|time| start.saturating_add(nanoseconds(time)));
     let progress = indicatif::ProgressBar::new_spinner();
     let running = consumers.iter_mut().zip(parts).collect();

@@ -12,6 +12,7 @@ use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, NackReason, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
 use ndn_traffic::io::Endpoint;
+use ndn_types::duration_ms;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -192,7 +193,7 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
     name.push_generic(parameters.to_vec());
     let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(rand::random());
     let signature_nonce: [u8; 8] = rand::random();
-    let time_ms = u64::try_from(ndn_sys::clock::wall_clock().as_millis()).unwrap_or(u64::MAX);
+    let time_ms = duration_ms(ndn_sys::clock::wall_clock());
     let anti_replay =
         AntiReplay { nonce: Some(&signature_nonce), time_ms: Some(time_ms), sequence_num: None };
     let interest = sign_interest(&interest, &DigestSigner, &anti_replay)

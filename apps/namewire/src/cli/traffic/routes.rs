@@ -10,6 +10,7 @@ use std::time::Duration;
 use ndn_client::{Endpoint, EndpointOptions, ForwarderAddress, Management};
 use ndn_management::{ControlParameters, Verb, status};
 use ndn_packet::Name;
+use ndn_types::duration_ms;
 use tokio::sync::oneshot;
 
 use super::super::failure::{Failure, Outcome};
@@ -166,7 +167,7 @@ async fn make(management: &Management, targets: &mut [Target]) -> Outcome {
         *face_id =
             Some(found.ok_or_else(|| refused(&format_args!("no face to {local}"), &response))?);
         for prefix in prefixes.iter() {
-            let expiration_ms = u64::try_from(EXPIRATION.as_millis()).unwrap_or(u64::MAX);
+            let expiration_ms = duration_ms(EXPIRATION);
             let parameters = ControlParameters {
                 name: Some(prefix.clone()),
                 face_id: *face_id,

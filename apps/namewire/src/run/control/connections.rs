@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Event};
 use ndn_face::FaceUri;
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket::process_of_peer;
 use ndn_sys::stream::{self, AcceptError};
+use ndn_types::duration_ns;
 use tracing::{debug, error, info, warn};
 
 use super::let_in::of_operator;
@@ -54,7 +55,7 @@ impl Control {
                         continue;
                     }
                     let scope = listener.local.scope(accepted.peer);
-                    let stranger = accepted.peer.filter(|_| scope == FaceScope::NonLocal);
+                    let stranger = accepted.peer.filter(|_| scope == Scope::NonLocal);
                     if let Some(peer) = stranger
                         && !self.strangers.has_room(peer.ip())
                     {
@@ -107,7 +108,7 @@ impl Control {
         }
         // The listener stays readable while connections wait: looking again at once would spin.
         if is_exhausted && self.poller.remove(&listener.socket).is_ok() {
-            let pause_ns = u64::try_from(ACCEPT_PAUSE.as_nanos()).unwrap_or(u64::MAX);
+            let pause_ns = duration_ns(ACCEPT_PAUSE);
             self.paused.push((now.monotonic_ns + pause_ns, at));
         }
         for (stream, peer) in shaking {
@@ -159,7 +160,7 @@ impl Control {
     ) {
         let wanted = Wanted {
             ticket: Some(ticket),
-            persistency: faces::face_persistency(specification.persistency),
+            persistency: specification.persistency,
             pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
             options: specification.options,
         };
@@ -249,7 +250,7 @@ impl Control {
         match started {
             Ok(stream) => {
                 self.next_attempt += 1;
-                let timeout = u64::try_from(CONNECT_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+                let timeout = duration_ns(CONNECT_TIMEOUT);
                 let deadline_ns = now.monotonic_ns + timeout;
                 let attempt = Attempt { stream, remote: address, wanted, deadline_ns };
                 self.attempts.insert(token, attempt);

@@ -17,6 +17,7 @@ use ndn_face::{DatagramPath, FaceUri, PortId};
 use ndn_management::FaceDriver;
 use ndn_sys::netlink::{LinkMonitor, RouteTable};
 use ndn_sys::poll::{Interest, Poller};
+use ndn_types::duration_ns;
 use tracing::debug;
 
 use self::routes::Routes;
@@ -91,7 +92,7 @@ impl DatagramPaths {
 
     /// Looks soon: there is another face.
     pub(super) fn look_soon(&mut self) {
-        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + nanos(LOOK_AGAIN));
+        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + duration_ns(LOOK_AGAIN));
     }
 
     /// Neighbours have changed.
@@ -108,7 +109,7 @@ impl DatagramPaths {
             monitor.reset();
         }
         self.routes.note_change();
-        let soon_ns = self.last_look_ns + nanos(LOOK_AGAIN);
+        let soon_ns = self.last_look_ns + duration_ns(LOOK_AGAIN);
         self.next_look_ns = self.next_look_ns.min(self.routes.next_round_ns().max(soon_ns));
     }
 
@@ -188,7 +189,7 @@ impl Control {
             return;
         }
         paths.is_used = true;
-        (paths.last_look_ns, paths.next_look_ns) = (now_ns, now_ns + nanos(LOOK));
+        (paths.last_look_ns, paths.next_look_ns) = (now_ns, now_ns + duration_ns(LOOK));
         paths.listen(&self.poller);
         let asked = RouteTable::open().and_then(|mut table| Ok((table.neighbours()?, table)));
         let (neighbours, mut table) = match asked {
@@ -216,7 +217,7 @@ impl Control {
             }
         }
         if paths.routes.end() {
-            paths.next_look_ns = now_ns + nanos(LOOK_AGAIN);
+            paths.next_look_ns = now_ns + duration_ns(LOOK_AGAIN);
         }
     }
 
@@ -237,10 +238,6 @@ fn ends(face: &KnownFace) -> Option<(SocketAddr, SocketAddr)> {
         }
         _ => None,
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
 use ndn_face::{CloseReason, FaceOptions, FaceUri};
-use ndn_forwarding::{FaceScope, LearningRequest};
+use ndn_forwarding::{LearningRequest, Scope};
 use ndn_management::state::{CreatedFace, Learning};
 use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
@@ -206,5 +206,5 @@ impl Control {
 
 /// Whether a face is that of an application: they come and go all the time.
 fn is_local(options: &FaceOptions) -> bool {
-    options.properties.scope == FaceScope::Local
+    options.properties.scope == Scope::Local
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifConnection, MemifEnd, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope, PitTokenPolicy};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{Now, status};
 use ndn_memif::{
     Address, ClientHandshake, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal,
@@ -16,6 +16,7 @@ use ndn_memif::{
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
+use ndn_types::duration_ns;
 use tracing::{debug, info, warn};
 
 use super::Control;
@@ -262,7 +263,7 @@ impl Control {
         let properties = FaceProperties {
             // Some applications refuse an Interest with a token.
             pit_tokens: PitTokenPolicy::Never,
-            ..FaceProperties::point_to_point(face_id, FaceScope::Local)
+            ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
         let options = self.memif_options(properties, Persistency::OnDemand);
         self.memif.taken.insert(face_id, remote.clone());
@@ -396,7 +397,7 @@ impl Control {
         let local = FaceUri::Descriptor(local);
         let face_id = self.dataplane.allocate_face_id();
         // Another forwarder, most likely.
-        let properties = wanted.properties(face_id, FaceScope::NonLocal);
+        let properties = wanted.properties(face_id, Scope::NonLocal);
         let mut options = self.memif_options(properties, wanted.persistency);
         wanted.apply(&mut options);
         self.dataplane.send(Command::AddFace(Box::new(NewFace {
@@ -410,7 +411,7 @@ impl Control {
 }
 
 fn deadline(now: Now, timeout: Duration) -> u64 {
-    now.monotonic_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+    now.monotonic_ns.saturating_add(duration_ns(timeout))
 }
 
 /// Whether there is room for one more handshake of a user beside those of these users; else the limit in its way.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_sys::udp::udp_route;
+use ndn_types::duration_ns;
 use tracing::info;
 
 use super::{Control, resize};
@@ -67,7 +68,7 @@ impl Control {
         }
         let length = longest(payload_max, settings::mtu(&self.config.faces));
         if self.paths.faces.is_empty() {
-            self.paths.next_look_ns = now_ns + nanos(LOOK);
+            self.paths.next_look_ns = now_ns + duration_ns(LOOK);
         }
         self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
         Some(length)
@@ -78,7 +79,7 @@ impl Control {
         if self.paths.faces.is_empty() || now_ns < self.paths.next_look_ns {
             return;
         }
-        self.paths.next_look_ns = now_ns + nanos(LOOK);
+        self.paths.next_look_ns = now_ns + duration_ns(LOOK);
         let most = settings::mtu(&self.config.faces);
         let Self { paths, faces, dataplane, state, .. } = self;
         paths.faces.retain(|&face_id, followed| {
@@ -105,10 +106,6 @@ fn longest(payload_max: Option<usize>, most: usize) -> usize {
     // Less than that would be no path for NDN: every packet has to fit 400 fragments.
     const LEAST: usize = 256;
     payload_max.map_or(most, |payload_max| payload_max.max(LEAST).min(most))
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

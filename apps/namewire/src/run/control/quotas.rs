@@ -8,6 +8,7 @@ use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
 use ndn_management::{Handled, Now};
 use ndn_table::FaceIndex;
+use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 use super::Control;
@@ -38,12 +39,12 @@ impl RefusedCommands {
     /// One more; true if the face is to be held from now on.
     fn note(&mut self, now_ns: u64, per_second: NonZeroU32) -> bool {
         let full_at_ns = self.full_at_ns.max(now_ns);
-        if full_at_ns <= now_ns.saturating_add(nanos(REFUSED_AHEAD)) {
+        if full_at_ns <= now_ns.saturating_add(duration_ns(REFUSED_AHEAD)) {
             self.full_at_ns =
-                full_at_ns + nanos(Duration::from_secs(1)) / u64::from(per_second.get());
+                full_at_ns + duration_ns(Duration::from_secs(1)) / u64::from(per_second.get());
             return false;
         }
-        self.held_until_ns.replace(now_ns.saturating_add(nanos(HELD))).is_none()
+        self.held_until_ns.replace(now_ns.saturating_add(duration_ns(HELD))).is_none()
     }
 
     /// Whether the face is to be let go.
@@ -84,7 +85,7 @@ impl Excess {
             management: all.management - told.management,
         };
         self.told = all;
-        self.next_line_ns = now_ns.saturating_add(nanos(PAUSE));
+        self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
         Some(line)
     }
 }
@@ -135,7 +136,7 @@ impl QuotaWatch {
         if now_ns < self.next_look_ns {
             return;
         }
-        self.next_look_ns = now_ns.saturating_add(nanos(PERIOD));
+        self.next_look_ns = now_ns.saturating_add(duration_ns(PERIOD));
         for (face_id, face) in faces {
             if !self.may_tell(now_ns) {
                 return;
@@ -159,7 +160,7 @@ impl QuotaWatch {
 
     fn may_tell(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.pause_ends_ns {
-            (self.pause_ends_ns, self.told) = (now_ns.saturating_add(nanos(PAUSE)), 0);
+            (self.pause_ends_ns, self.told) = (now_ns.saturating_add(duration_ns(PAUSE)), 0);
         }
         self.told < FACES_TOLD_MAX
     }
@@ -221,10 +222,6 @@ const fn is_refused(handled: &Handled) -> bool {
         | Handled::Data { answered: false } => true,
         Handled::Command { .. } | Handled::Data { answered: true } | Handled::Event { .. } => false,
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use ndn_dataplane::{NewFace, NewTransport};
 use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
-use ndn_forwarding::{FaceProperties, FaceScope};
+use ndn_forwarding::{FaceProperties, Scope};
 use ndn_keychain::{Access, KeyChain, Locations};
 use ndn_management::readvertise::ReadvertiseOptions;
 use ndn_management::{
@@ -110,7 +110,7 @@ fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
 pub(super) fn internal_face(end: InternalEnd) -> NewFace {
     let properties = FaceProperties {
         local_fields: true,
-        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, FaceScope::Local)
+        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, Scope::Local)
     };
     let mut options = FaceOptions::stream(properties, Persistency::Permanent);
     options.link.congestion_marking = false;

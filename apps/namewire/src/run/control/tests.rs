@@ -35,7 +35,7 @@ fn control(directory: &std::path::Path) -> Control {
     Control::new(&config, parts).unwrap()
 }
 
-fn record(face_id: u64, scope: ndn_management::FaceScope) -> ndn_management::FaceRecord {
+fn record(face_id: u64, scope: ndn_management::Scope) -> ndn_management::FaceRecord {
     let remote_uri = format!("https://192.0.2.1:{face_id}/ndn");
     ndn_management::FaceRecord {
         properties: ndn_management::FaceProperties {
@@ -43,7 +43,7 @@ fn record(face_id: u64, scope: ndn_management::FaceScope) -> ndn_management::Fac
             local_uri: remote_uri.clone(),
             remote_uri,
             scope,
-            persistency: ndn_management::FacePersistency::Permanent,
+            persistency: ndn_management::Persistency::Permanent,
             link_type: ndn_management::LinkType::PointToPoint,
             flags: 0,
         },
@@ -63,8 +63,8 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
     let mut control = control(directory.path());
     let now = now();
     let names = ["/a", "/b"].map(|uri| Name::from_uri(uri).unwrap());
-    control.state.face_created(now, record(APP, ndn_management::FaceScope::Local));
-    control.state.face_created(now, record(GONE, ndn_management::FaceScope::NonLocal));
+    control.state.face_created(now, record(APP, ndn_management::Scope::Local));
+    control.state.face_created(now, record(GONE, ndn_management::Scope::NonLocal));
     for prefix in &names {
         let route = Route { face_id: GONE, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
         control.state.add_route(prefix.as_ref(), route).unwrap();
@@ -84,7 +84,7 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
     control.work(now);
 
     // The face comes back, and in the same round one of its routes is unregistered.
-    control.state.face_created(now, record(BACK, ndn_management::FaceScope::NonLocal));
+    control.state.face_created(now, record(BACK, ndn_management::Scope::NonLocal));
     control.statics.face_added(&mut control.state, ticket, BACK);
     let parameters = ControlParameters {
         name: Some(names[0].clone()),

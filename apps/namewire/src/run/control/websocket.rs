@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, peer_key};
-use ndn_forwarding::FaceScope;
+use ndn_forwarding::Scope;
 use ndn_management::Now;
 use ndn_sys::poll::Interest;
+use ndn_types::duration_ns;
 use tracing::{debug, warn};
 
 use super::Control;
@@ -62,7 +63,7 @@ impl Control {
             return;
         }
         self.next_handshake += 1;
-        let timeout_ns = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+        let timeout_ns = duration_ns(TIMEOUT);
         let deadline_ns = now.monotonic_ns.saturating_add(timeout_ns);
         let handshake = Handshake::new(stream);
         self.handshakes.insert(token, PendingHandshake { handshake, peer, listener, deadline_ns });
@@ -87,9 +88,9 @@ impl Control {
                 }
                 let scope = match client {
                     Client::Own => listener_of.local.scope(peer),
-                    Client::ForeignPage => FaceScope::NonLocal,
+                    Client::ForeignPage => Scope::NonLocal,
                 };
-                let stranger = peer.filter(|_| scope == FaceScope::NonLocal);
+                let stranger = peer.filter(|_| scope == Scope::NonLocal);
                 if let Some(peer) = stranger
                     && !self.strangers.has_room(peer.ip())
                 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
 use ndn_face::{FaceOptions, FaceUri, Persistency, PortId};
-use ndn_forwarding::{FaceProperties, FaceScope, LinkType, PitTokenPolicy};
+use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
@@ -253,7 +253,7 @@ impl Port {
             link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
             // Everybody on the link would see them, and they are ours alone.
             pit_tokens: PitTokenPolicy::Never,
-            ..FaceProperties::point_to_point(face_id, FaceScope::NonLocal)
+            ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };
         context.dataplane.send(Command::AddFace(Box::new(NewFace {
             ticket: None,

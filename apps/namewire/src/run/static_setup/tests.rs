@@ -2,10 +2,8 @@ use std::sync::Arc;
 
 use ndn_dataplane::FaceCreated;
 use ndn_face::FaceOptions;
-use ndn_forwarding::{FaceProperties, FaceScope};
-use ndn_management::{
-    Action, Collaborators, ControlConfig, FacePersistency, FibUpdate, NextHop, Now,
-};
+use ndn_forwarding::{FaceProperties, Scope};
+use ndn_management::{Action, Collaborators, ControlConfig, FibUpdate, NextHop, Now, Persistency};
 use ndn_table::FaceIndex;
 
 use super::*;
@@ -23,7 +21,7 @@ fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
 }
 
 fn created(face_id: u64) -> FaceCreated {
-    let properties = FaceProperties::point_to_point(face_id, FaceScope::NonLocal);
+    let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
     FaceCreated {
         index: FaceIndex::new(1, 0),
         options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
@@ -110,7 +108,7 @@ fn lost_sessions_are_given_up_after_a_time() {
         setup.connect_failed(at, due[0].2.ticket, "nobody there");
         last_ns = at;
     }
-    let tried = nanos(LOST_TRIED);
+    let tried = duration_ns(LOST_TRIED);
     assert!((tried..tried + 2 * setup.retry_ns_max + 1000).contains(&last_ns), "{last_ns}");
     assert!(setup.faces.is_empty());
 }
@@ -151,7 +149,7 @@ fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
 
     let collaborators = Collaborators::with_strategies(Catalog::default());
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
-    let properties = FaceProperties::point_to_point(300, FaceScope::NonLocal);
+    let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
     let spoke_first = FaceCreated {
         index: FaceIndex::new(1, 0),
         options: FaceOptions::datagram(properties, Persistency::OnDemand, 8800),
@@ -164,11 +162,11 @@ fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
     setup.face_exists(&mut state, wanted.ticket, 300);
 
     let persistency = state.face(300).unwrap().properties.persistency;
-    assert_eq!(persistency, FacePersistency::Permanent);
+    assert_eq!(persistency, Persistency::Permanent);
     let actions: Vec<_> = std::iter::from_fn(|| state.poll_action()).collect();
     assert!(actions.iter().any(|action| matches!(
         action,
-        Action::UpdateFace { face_id: 300, persistency: Some(FacePersistency::Permanent), .. }
+        Action::UpdateFace { face_id: 300, persistency: Some(Persistency::Permanent), .. }
     )));
     let next_hops = vec![NextHop { face_id: 300, cost: 7 }];
     let prefix = Name::from_uri("/a").unwrap();

@@ -61,7 +61,7 @@ fn faces() {
     // Nobody has this one.
     harness.state.face_resized(9, 1452);
     let filter =
-        FaceQueryFilter { scope: Some(FaceScope::NonLocal.number()), ..FaceQueryFilter::default() };
+        FaceQueryFilter { scope: Some(Scope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let faces: Vec<FaceStatus> = decode_dataset(&fetch(&mut harness, &query)).unwrap();
     assert_eq!(faces.len(), 1);
@@ -81,7 +81,7 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
     let mut harness = Harness::new();
     let many = 6000..12_000;
     for face_id in many.clone() {
-        let scope = [FaceScope::Local, FaceScope::NonLocal][usize::from(face_id % 2 == 1)];
+        let scope = [Scope::Local, Scope::NonLocal][usize::from(face_id % 2 == 1)];
         harness.state.face_created(
             harness.now,
             record(face_id, &format!("udp4://192.0.2.1:{face_id}"), scope),
@@ -90,7 +90,7 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
     harness.run();
     harness.sent.clear();
     let filter =
-        FaceQueryFilter { scope: Some(FaceScope::NonLocal.number()), ..FaceQueryFilter::default() };
+        FaceQueryFilter { scope: Some(Scope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
     // Whoever asks again meanwhile asks for the same.
@@ -102,9 +102,7 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
     assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
     // One that was told of already goes, another one comes.
     harness.state.face_destroyed(harness.now, 6001);
-    harness
-        .state
-        .face_created(harness.now, record(20_001, "udp4://192.0.2.2:1", FaceScope::NonLocal));
+    harness.state.face_created(harness.now, record(20_001, "udp4://192.0.2.2:1", Scope::NonLocal));
     harness.run();
     harness.sent.clear();
     let mut slices = 0;
@@ -140,9 +138,9 @@ fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_name
     let mut harness = Harness::new();
     for face_id in 1000..51_000 {
         let uri = format!("udp4://192.0.2.1:{}", face_id / 2);
-        harness.state.face_created(harness.now, record(face_id, &uri, FaceScope::NonLocal));
+        harness.state.face_created(harness.now, record(face_id, &uri, Scope::NonLocal));
     }
-    harness.state.face_created(harness.now, record(60_000, "fd://20", FaceScope::Local));
+    harness.state.face_created(harness.now, record(60_000, "fd://20", Scope::Local));
     harness.run();
     harness.sent.clear();
     let uri = |uri: &str| Some(uri.to_owned());
@@ -166,7 +164,7 @@ fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_name
         assert_eq!(ids, expected);
         assert_eq!(harness.telemetry.face_reads.get(), expected.len());
     }
-    let filter = FaceQueryFilter { scope: Some(FaceScope::Local.number()), ..any };
+    let filter = FaceQueryFilter { scope: Some(Scope::Local.number()), ..any };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
     assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
@@ -371,7 +369,7 @@ fn faces_come_and_go_between_the_slices_of_their_list() {
     let (first, count) = (1000, 10_000);
     for face_id in first..first + count {
         let uri = format!("udp4://192.0.2.2:{face_id}");
-        harness.state.face_created(harness.now, record(face_id, &uri, FaceScope::NonLocal));
+        harness.state.face_created(harness.now, record(face_id, &uri, Scope::NonLocal));
     }
     harness.run();
     harness.sent.clear();
@@ -382,8 +380,8 @@ fn faces_come_and_go_between_the_slices_of_their_list() {
         assert!(harness.telemetry.face_reads.get() < 5000, "and is not most of it");
         // Of what has been encoded, one goes and one changes; one is new; and somebody asks once more.
         harness.state.face_destroyed(harness.now, first + round);
-        harness.state.adopt_face(first + 5 + round, FacePersistency::Permanent);
-        let new = record(first + count + round, "udp4://192.0.2.3:1", FaceScope::NonLocal);
+        harness.state.adopt_face(first + 5 + round, Persistency::Permanent);
+        let new = record(first + count + round, "udp4://192.0.2.3:1", Scope::NonLocal);
         harness.state.face_created(harness.now, new);
         harness.run();
         harness.sent.clear();
@@ -404,7 +402,7 @@ fn faces_come_and_go_between_the_slices_of_their_list() {
         assert!(ids == expected, "they are those of the moment in which it was complete");
         let adopted = faces.iter().find(|face| face.properties.face_id == first + 5 + round);
         let persistency = adopted.unwrap().properties.persistency;
-        assert_eq!(persistency, FacePersistency::Permanent);
+        assert_eq!(persistency, Persistency::Permanent);
     }
     harness.advance(60 * SECOND_NS);
     assert!(!harness.state.faces.listing.is_kept());

@@ -74,7 +74,7 @@ impl Pair {
         let (mut sliced, mut naive) = (Harness::new(), Harness::new());
         for face_id in [302, 303, 304] {
             for harness in [&mut sliced, &mut naive] {
-                let face = record(face_id, &format!("fd://{face_id}"), FaceScope::Local);
+                let face = record(face_id, &format!("fd://{face_id}"), Scope::Local);
                 harness.state.face_created(harness.now, face);
                 harness.run();
                 harness.sent.clear();
@@ -145,7 +145,7 @@ impl Pair {
         let (old, new) = (std::mem::replace(&mut self.faces[face], self.last_face), self.last_face);
         for harness in [&mut self.sliced, &mut self.naive] {
             harness.state.face_destroyed(harness.now, old);
-            let face = record(new, &format!("fd://{new}"), FaceScope::Local);
+            let face = record(new, &format!("fd://{new}"), Scope::Local);
             harness.state.face_created(harness.now, face);
             harness.run();
             harness.sent.clear();
@@ -257,7 +257,7 @@ fn awaited(harness: &mut Harness) -> Vec<bool> {
 
 /// One more application.
 fn create(harness: &mut Harness, face_id: u64) {
-    let face = record(face_id, &format!("fd://{face_id}"), FaceScope::Local);
+    let face = record(face_id, &format!("fd://{face_id}"), Scope::Local);
     harness.state.face_created(harness.now, face);
     harness.run();
     harness.sent.clear();
@@ -279,7 +279,7 @@ fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
     let wire = CommandBuilder::default()
         .digest_signed_interest(Verb::FibAddNextHop, &named("/b"), 9, 9)
         .unwrap();
-    harness.state.face_created(harness.now, record(400, "fd://9", FaceScope::Local));
+    harness.state.face_created(harness.now, record(400, "fd://9", Scope::Local));
     harness.state.handle_interest(harness.now, &wire, 400, &harness.telemetry);
     assert_eq!(awaited(&mut harness), [true], "a command waits for its route");
     let mut rounds = Vec::new();

@@ -36,7 +36,7 @@ fn a_face_is_created_once() {
     parameters.set_flag(face_flag::LP_RELIABILITY, true);
     let (ticket, specification) = begin_creation(&mut harness, &parameters);
     assert_eq!(specification.remote.to_string(), uri);
-    assert_eq!(specification.persistency, FacePersistency::Permanent);
+    assert_eq!(specification.persistency, Persistency::Permanent);
     let options = crate::FaceOptions {
         lp_reliability: Some(true),
         mtu: Some(1400),
@@ -48,7 +48,7 @@ fn a_face_is_created_once() {
     harness.begin(APP, Verb::FaceCreate, &create(uri));
     assert_eq!(harness.take_actions(), []);
 
-    let face = record(400, uri, FaceScope::NonLocal);
+    let face = record(400, uri, Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
     let (event, _) = harness.sent.remove(0);
@@ -59,7 +59,7 @@ fn a_face_is_created_once() {
         uri: Some(uri.to_owned()),
         local_uri: Some("unix:///run/nfd/nfd.sock".to_owned()),
         flags: Some(0),
-        face_persistency: Some(FacePersistency::OnDemand.number()),
+        face_persistency: Some(Persistency::OnDemand.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(8800),
@@ -96,7 +96,7 @@ fn a_face_that_the_data_plane_already_has_is_a_conflict() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
     // Its first packet came in while the command was under way.
-    let face = record(400, "udp4://192.0.2.7:6363", FaceScope::NonLocal);
+    let face = record(400, "udp4://192.0.2.7:6363", Scope::NonLocal);
     harness.state.face_created(harness.now, face.clone());
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::Existing(face)));
     harness.run();
@@ -104,7 +104,7 @@ fn a_face_that_the_data_plane_already_has_is_a_conflict() {
     assert_eq!(harness.response().code, 409);
 
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.8:6363"));
-    let face = record(401, "tcp4://192.0.2.8:6363", FaceScope::NonLocal);
+    let face = record(401, "tcp4://192.0.2.8:6363", Scope::NonLocal);
     harness.state.face_created(harness.now, face.clone());
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
@@ -129,7 +129,7 @@ fn a_face_for_which_nobody_waits_any_more_is_known_nevertheless() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
     harness.advance(100 * SECOND_NS);
-    let face = record(400, "tcp4://192.0.2.7:6363", FaceScope::NonLocal);
+    let face = record(400, "tcp4://192.0.2.7:6363", Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
     assert_eq!(harness.sent.len(), 1, "only the event");
@@ -231,7 +231,7 @@ fn an_application_turns_on_local_fields_for_itself() {
     let expected = ControlParameters {
         face_id: Some(APP),
         flags: Some(face_flag::LOCAL_FIELDS),
-        face_persistency: Some(FacePersistency::OnDemand.number()),
+        face_persistency: Some(Persistency::OnDemand.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(8800),
@@ -252,7 +252,7 @@ fn all_properties_of_a_tunnel_can_be_updated() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters {
         face_id: Some(TUNNEL),
-        face_persistency: Some(FacePersistency::Permanent.number()),
+        face_persistency: Some(Persistency::Permanent.number()),
         base_congestion_marking_interval_ns: Some(1),
         default_congestion_threshold: Some(2),
         mtu: Some(1300),
@@ -398,7 +398,7 @@ fn stations_have_a_face_for_each_interface() {
     let mut make = |device: &str, face_id: u64| {
         let (ticket, specification) = begin_creation(&mut harness, &on(device));
         assert_eq!(specification.local.unwrap().to_string(), device);
-        let mut face = record(face_id, remote, FaceScope::NonLocal);
+        let mut face = record(face_id, remote, Scope::NonLocal);
         face.properties.local_uri = device.to_owned();
         harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
         harness.run();

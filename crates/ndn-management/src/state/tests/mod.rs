@@ -26,7 +26,7 @@ use crate::dispatch::IgnoreReason;
 use crate::rib::NextHop;
 use crate::strategy_name::StrategyList;
 use crate::testing::name;
-use crate::types::{FacePersistency, FaceScope, LinkType};
+use crate::types::{LinkType, Persistency, Scope};
 use crate::{ControlParameters, Verb};
 
 /// The application that most tests speak for.
@@ -87,15 +87,15 @@ struct Harness {
     actions: Vec<Action>,
 }
 
-fn record(face_id: u64, remote_uri: &str, scope: FaceScope) -> FaceRecord {
-    let is_tunnel = scope == FaceScope::NonLocal;
+fn record(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
+    let is_tunnel = scope == Scope::NonLocal;
     FaceRecord {
         properties: FaceProperties {
             face_id,
             remote_uri: remote_uri.to_owned(),
             local_uri: "unix:///run/nfd/nfd.sock".to_owned(),
             scope,
-            persistency: FacePersistency::OnDemand,
+            persistency: Persistency::OnDemand,
             link_type: LinkType::PointToPoint,
             flags: 0,
         },
@@ -130,10 +130,8 @@ impl Harness {
             batches: Vec::new(),
             actions: Vec::new(),
         };
-        harness.state.face_created(now, record(APP, "fd://20", FaceScope::Local));
-        harness
-            .state
-            .face_created(now, record(TUNNEL, "udp4://192.0.2.1:6363", FaceScope::NonLocal));
+        harness.state.face_created(now, record(APP, "fd://20", Scope::Local));
+        harness.state.face_created(now, record(TUNNEL, "udp4://192.0.2.1:6363", Scope::NonLocal));
         harness.run();
         harness.sent.clear();
         harness

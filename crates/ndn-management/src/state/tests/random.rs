@@ -146,8 +146,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn scope_of(face_id: u64) -> FaceScope {
-    if face_id.is_multiple_of(2) { FaceScope::Local } else { FaceScope::NonLocal }
+fn scope_of(face_id: u64) -> Scope {
+    if face_id.is_multiple_of(2) { Scope::Local } else { Scope::NonLocal }
 }
 
 fn complete(harness: &mut Harness, well: bool, open: &mut Vec<Action>) {

@@ -17,7 +17,7 @@ const DAEMON: u64 = 302;
 
 fn harness() -> Harness {
     let mut harness = Harness::new();
-    harness.state.face_created(harness.now, record(DAEMON, "fd://21", FaceScope::Local));
+    harness.state.face_created(harness.now, record(DAEMON, "fd://21", Scope::Local));
     harness.run();
     harness.sent.clear();
     harness

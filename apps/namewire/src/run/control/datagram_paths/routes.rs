@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ndn_sys::netlink::Route;
-
-use super::nanos;
+use ndn_types::duration_ns;
 
 /// For how long a route is taken for true of whose change nothing was told, such as what a path has been found to take.
 const ROUTES_LAST: Duration = Duration::from_secs(10);
@@ -50,7 +49,7 @@ impl Routes {
 
     /// When the next round may begin that a change has asked for.
     pub(super) fn next_round_ns(&self) -> u64 {
-        self.round_began_ns + nanos(ROUTES_LAST_MIN)
+        self.round_began_ns + duration_ns(ROUTES_LAST_MIN)
     }
 
     /// Begins a look, and a round if it is time for that and the last one has ended: thus everybody is asked for
@@ -58,7 +57,7 @@ impl Routes {
     pub(super) fn begin(&mut self, now_ns: u64) {
         (self.requests, self.look) = (0, self.look + 1);
         let was_behind = std::mem::take(&mut self.is_behind);
-        let is_due = now_ns >= self.round_began_ns + nanos(ROUTES_LAST)
+        let is_due = now_ns >= self.round_began_ns + duration_ns(ROUTES_LAST)
             || self.is_changed && now_ns >= self.next_round_ns();
         if is_due && !was_behind {
             (self.round, self.round_began_ns, self.is_changed) = (self.round + 1, now_ns, false);

@@ -1,12 +1,11 @@
-//! Points in time as the caller's clock reads them.
+//! Time: points on the caller's monotonic clock, and durations as integers.
 
 use std::time::Duration;
 
-/// Nanoseconds since an arbitrary origin that the owner of the clock chose.
+/// Nanoseconds on the caller's monotonic clock, since an arbitrary origin.
 ///
-/// The tables never read a clock: every operation that depends on time takes a `Timestamp`, one
-/// reading per burst. Values must not run backwards between calls on one table. Arithmetic
-/// saturates, so a lifetime of centuries is [`Timestamp::MAX`] and not a wrap.
+/// Tables and state machines do not read a clock: an operation that depends on time takes a `Timestamp`, one reading per
+/// burst. Values must not decrease between calls on one object. Arithmetic saturates at [`Timestamp::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -58,7 +57,7 @@ impl Timestamp {
     /// The point `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos_of(duration)))
+        Self(self.0.saturating_add(duration_ns(duration)))
     }
 
     /// The time from `earlier` to `self`, zero when `earlier` is in fact later.
@@ -93,13 +92,26 @@ impl std::ops::Sub for Timestamp {
 
 /// `duration` in nanoseconds, saturating.
 #[must_use]
-pub(crate) fn nanos_of(duration: Duration) -> u64 {
+pub fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `duration` in whole milliseconds, saturating.
+#[must_use]
+pub fn duration_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_become_integers() {
+        let duration = Duration::from_micros(2_500);
+        assert_eq!((duration_ns(duration), duration_ms(duration)), (2_500_000, 2));
+        assert_eq!((duration_ns(Duration::MAX), duration_ms(Duration::MAX)), (u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn arithmetic_saturates() {

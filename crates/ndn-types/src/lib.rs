@@ -1,0 +1,15 @@
+//! Types that the layers of the forwarder share.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
+//! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
+//!
+//! Pure: no I/O, no clock, no threads.
+#![forbid(unsafe_code)]
+
+mod face;
+mod time;
+
+pub use face::{LinkType, Persistency, Scope};
+pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};
