@@ -1,0 +1,17 @@
+//! Capacity model of NDN forwarders, and statistical model checking over it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
+//! | [`smc`] | intervals and decisions from independent traces |
+//! | [`special`] | the special functions behind them |
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numerics: counts and picoseconds below 2^53 go to f64 and back"
+)]
+
+pub mod random;
+pub mod smc;
+pub mod special;
