@@ -3,10 +3,8 @@
 //! The library behind the `namewire` binary; split off so that tests and fuzz targets reach it.
 #![forbid(unsafe_code)]
 
-pub mod capture;
 pub mod cli;
 pub use namewire_config as config;
-pub mod control_socket;
 pub mod frames;
 pub mod logging;
 pub mod run;

@@ -1,8 +1,10 @@
 //! Modules that log.
 
 /// Modules that log.
-pub const LOG_MODULES: [&str; 13] = [
+pub const LOG_MODULES: [&str; 15] = [
     "namewire",
+    "namewire_control",
+    "namewire_daemon",
     "ndn_client",
     "ndn_dataplane",
     "ndn_face",

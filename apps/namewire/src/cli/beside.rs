@@ -11,9 +11,7 @@ use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_packet::Name;
 use rustix::io::Errno;
 
-use crate::control_socket::{
-    ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
-};
+use namewire_control::{ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace};
 
 /// How long an explanation may take.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use super::interrupt::or_interrupted;
 use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
 use crate::config::parse_duration;
-use crate::control_socket::FaceLimit;
+use namewire_control::FaceLimit;
 
 /// The forwarder that was reached. A command has one connection, and what may be wrong where there is no
 /// answer depends on its kind.

@@ -10,7 +10,7 @@ use ndn_client::{Candidates, ForwarderAddress};
 use super::connect::transport;
 use super::failure::{Failure, Outcome};
 use crate::config::Config;
-use crate::control_socket::{ControlClient, ControlError};
+use namewire_control::{ControlClient, ControlError};
 
 /// Which forwarder to talk to.
 #[derive(Args, Debug)]

@@ -14,7 +14,7 @@ use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find
 use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
-use crate::control_socket::WaitingFace;
+use namewire_control::WaitingFace;
 pub(super) use show::down_for_people;
 use show::{flag_words, run_list, show};
 

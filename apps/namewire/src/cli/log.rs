@@ -5,16 +5,17 @@ use clap::Args;
 use super::control::ControlOptions;
 use super::failure::Outcome;
 use super::output;
-use crate::control_socket::{LogLevels, Request};
+use namewire_control::{LogLevels, Request};
 
 /// Show or change the log levels of a running forwarder
 ///
 /// Without directives, the levels in force are printed. `debug` sets the level of the modules that
 /// have none of their own, `ndn_face=debug` that of one, and `ndn_face=default` takes it away again.
-/// Levels: off, error, warn, info, debug, trace. Modules: namewire, ndn_client, ndn_dataplane, ndn_face,
-/// ndn_files, ndn_forwarding, ndn_gateway, ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table,
-/// ndn_webtransport, and parts of them such as ndn_table::fib; and, below info only if they are named,
-/// libraries: h3, quinn, quinn_proto, quinn_udp, rustls, tokio, wtransport.
+/// Levels: off, error, warn, info, debug, trace. Modules: namewire, namewire_control,
+/// namewire_daemon, ndn_client, ndn_dataplane, ndn_face, ndn_files, ndn_forwarding, ndn_gateway,
+/// ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table, ndn_webtransport, and parts of them
+/// such as ndn_table::fib; and, below info only if they are named, libraries: h3, quinn, quinn_proto,
+/// quinn_udp, rustls, tokio, wtransport.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Levels to set, such as `warn` or `ndn_face=debug`

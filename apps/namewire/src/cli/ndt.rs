@@ -8,7 +8,7 @@ use super::connect::name;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, counted, grouped};
-use crate::control_socket::{Dispatch, Request};
+use namewire_control::{Dispatch, Request};
 
 /// Entries that are shown unless all are asked for.
 const ENTRIES_SHOWN: usize = 10;

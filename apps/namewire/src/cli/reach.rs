@@ -10,7 +10,7 @@ use ndn_packet::Name;
 use super::beside;
 use super::face::down_for_people;
 use super::failure::{Failure, Outcome};
-use crate::control_socket::{LinkCounters, WaitingFace};
+use namewire_control::{LinkCounters, WaitingFace};
 
 /// Larger tables are not fetched for an explanation.
 const ENTRIES_MAX: u64 = 10_000;
@@ -89,7 +89,7 @@ mod tests {
     use ndn_management::NextHopRecord;
 
     use super::*;
-    use crate::control_socket::LinkDown;
+    use namewire_control::LinkDown;
 
     fn entry(prefix: &str, faces: &[u64]) -> FibEntry {
         let next_hops = faces.iter().map(|&face_id| NextHopRecord { face_id, cost: 0 });

@@ -10,7 +10,7 @@ use super::connect::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use crate::control_socket::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
+use namewire_control::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
 
 /// Measure how long packets take in a running forwarder
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use clap::Args;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::control_socket::{Request, WebTransportStatus};
+use namewire_control::{Request, WebTransportStatus};
 
 /// Show where a running forwarder listens for WebTransport, and the hash of its certificate
 ///

@@ -11,9 +11,7 @@ use super::connect::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use crate::control_socket::{
-    ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics,
-};
+use namewire_control::{ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics};
 
 /// A number that is counted.
 type Figure = fn(&WorkerStatistics) -> u64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ndn_dataplane::{Balanced, Balancer, Dataplane};
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
-use crate::control_socket::{Dispatch, DispatchAction, DispatchEntry};
+use namewire_control::{Dispatch, DispatchAction, DispatchEntry};
 
 /// Time between two looks at the load.
 const PERIOD: Duration = Duration::from_millis(500);

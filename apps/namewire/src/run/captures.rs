@@ -12,8 +12,8 @@ use ndn_types::duration_ns;
 
 use super::faces::KnownFace;
 use super::operator;
-use crate::capture::{CaptureFilter, CapturedPacket, Direction};
-use crate::control_socket::CaptureStream;
+use namewire_control::CaptureStream;
+use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
 /// One capture.
 #[derive(Debug)]

@@ -75,8 +75,8 @@ pub(crate) use missing::interfaces_missing;
 pub use plan::Plan;
 
 use crate::config::{Config, Contradiction};
-use crate::control_socket::ControlListener;
 use crate::logging::{self, LogFile};
+use namewire_control::ControlListener;
 
 /// Reads the configuration again.
 pub struct ConfigSource {

@@ -14,13 +14,13 @@ use ndn_sys::clock;
 use ndn_sys::poll::Waker;
 use ndn_table::Timestamp;
 
-use crate::capture::{CaptureFilter, CapturedPacket};
-use crate::control_socket::{
+use crate::logging::LogHandle;
+use namewire_control::capture::{CaptureFilter, CapturedPacket};
+use namewire_control::{
     CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, InterestStatistics, LinkCounters,
     MemifStatus, QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
-use crate::logging::LogHandle;
 
 use super::service_times::{TraceSwitch, TracedWorker};
 

@@ -9,7 +9,7 @@ use ndn_sys::clock;
 use ndn_sys::poll::Waker;
 
 use super::operator::OperatorRequest;
-use crate::control_socket::{
+use namewire_control::{
     ServiceTimesBefore, ServiceTimesReport, ServiceTimesTrace, WorkerServiceTimes,
 };
 

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::destinations::Destinations;
 use super::faces::{self, Wanted};
 use crate::config::{Config, StaticRoute};
-use crate::control_socket::WaitingFace;
+use namewire_control::WaitingFace;
 
 /// Tickets of static faces start here, out of the way of those of management.
 const FIRST_TICKET: u64 = 1 << 63;

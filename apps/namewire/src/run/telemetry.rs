@@ -8,7 +8,7 @@ use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 use ndn_sys::clock;
 
 use super::faces::KnownFace;
-use crate::control_socket::{LinkCounters, LinkDown};
+use namewire_control::{LinkCounters, LinkDown};
 
 /// Faces in one answer to an operator, so that it fits a line.
 const LINKS_PER_ANSWER: usize = 100;

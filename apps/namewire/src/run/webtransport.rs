@@ -14,7 +14,7 @@ use super::directory::{self, Access, OwnFile};
 use super::faces::Wanted;
 use super::websocket::Admission;
 use crate::config::{Config, WebTransportListener};
-use crate::control_socket::WebTransportStatus;
+use namewire_control::WebTransportStatus;
 
 /// What is opened before the rights of root are given up.
 #[derive(Debug, Default)]

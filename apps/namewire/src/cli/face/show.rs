@@ -12,7 +12,7 @@ use crate::cli::connect::block_on;
 use crate::cli::failure::Outcome;
 use crate::cli::manage::words_of;
 use crate::cli::output::{self, Table, bytes_for_people, grouped, span_for_people};
-use crate::control_socket::{LinkCounters, LinkDown, WaitingFace};
+use namewire_control::{LinkCounters, LinkDown, WaitingFace};
 
 /// What is known of the links of faces, by FaceId.
 type Links = BTreeMap<u64, LinkCounters>;

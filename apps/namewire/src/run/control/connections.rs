@@ -16,12 +16,12 @@ use tracing::{debug, error, info, warn};
 
 use super::let_in::of_operator;
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
-use crate::control_socket::FaceLimit;
 use crate::run::addresses::{self, NoAddress, words};
 use crate::run::ethernet::Context;
 use crate::run::faces::{self, Wanted};
 use crate::run::listeners::LocalEnd;
 use crate::run::names::{self, Answer};
+use namewire_control::FaceLimit;
 
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;

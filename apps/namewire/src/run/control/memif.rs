@@ -21,10 +21,10 @@ use tracing::{debug, info, warn};
 
 use super::Control;
 use crate::config::{Config, MemifSecrecy};
-use crate::control_socket::MemifStatus;
 use crate::run::faces::Wanted;
 use crate::run::listeners::LocalEnd;
 use crate::run::settings;
+use namewire_control::MemifStatus;
 
 /// Tokens of handshakes begin here.
 pub(super) const TOKEN_MEMIF: u64 = 1 << 49;

@@ -36,7 +36,7 @@ impl Control {
     }
 
     /// What an operator wants to know.
-    pub(super) fn webtransport_status(&self) -> crate::control_socket::WebTransportStatus {
+    pub(super) fn webtransport_status(&self) -> namewire_control::WebTransportStatus {
         self.webtransport.status(&self.config, &self.listeners.webtransport_addresses)
     }
 

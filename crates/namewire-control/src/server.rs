@@ -177,7 +177,8 @@ impl ControlListener {
     }
 
     /// Which one its file is.
-    pub(crate) const fn file(&self) -> FileIdentity {
+    #[must_use]
+    pub const fn file(&self) -> FileIdentity {
         self.file
     }
 

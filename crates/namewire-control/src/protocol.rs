@@ -23,7 +23,7 @@ pub enum Request {
     /// Change log levels: answered with the [`LogLevels`] after it.
     #[serde(rename = "log.set")]
     LogSet {
-        /// As [`crate::logging::LogHandle::set`] reads them.
+        /// `debug` for all modules, `ndn_face=debug` for one, `ndn_face=default` to remove its level; separated by commas.
         directives: String,
     },
     /// What the workers have done since the start: answered with [`Statistics`].
@@ -169,7 +169,7 @@ impl WebTransportStatus {
 /// Log levels in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLevels {
-    /// As [`crate::logging::LogHandle::directives`] writes them.
+    /// In the form that [`Request::LogSet`] takes.
     pub directives: String,
 }
 
