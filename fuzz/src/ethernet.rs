@@ -1,13 +1,12 @@
 //! Ethernet frames: headers, padding behind a packet, several senders in a group, and UDP in IP.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ndn_face::{
     Budget, ETHER_TYPE, FaceCounters, LinkOptions, LinkService, Received, Sender, without_padding,
 };
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_sys::packet::{DatagramHeaders, DatagramReader, Delivery, FrameReader};
+use ndn_sys::packet::{Delivery, FrameReader};
 use ndn_table::Timestamp;
 
 /// Bytes of fragments that may wait; little, so that a short input reaches it.
@@ -37,57 +36,10 @@ fn check_header(frame: &[u8]) {
     assert_eq!(read.delivery, expected);
 }
 
-/// What AF_XDP makes of a frame that may hold UDP, whoever has written it.
-fn check_datagram(frame: &[u8]) {
-    let read = |takes_unfinished| DatagramReader { interface: 1, takes_unfinished }.read(frame);
-    let (strict, lenient) = (read(false), read(true));
-    if let Some(Ok(datagram)) = lenient {
-        // It lies in the frame, behind the headers.
-        let header = 14 + if datagram.source.is_ipv4() { 28 } else { 48 };
-        let payload = frame.get(header..header + datagram.payload.len());
-        assert_eq!(payload, Some(datagram.payload));
-        assert_eq!(datagram.source.is_ipv4(), datagram.destination.is_ipv4());
-        assert!(datagram.source.port() != 0 && !datagram.source.ip().is_unspecified());
-    }
-    // Checksums that need not be finished are all the difference.
-    if strict != lenient {
-        assert!(matches!((strict, lenient), (Some(Err(_)), Some(Ok(_)))));
-    }
-}
-
-/// A datagram that is written is read, cut into pieces and padded as it may be.
-fn check_written_datagram(payload: &[u8]) {
-    let padding = [0xff; 7];
-    let cut = payload.first().map_or(0, |first| usize::from(*first).min(payload.len()));
-    for [source, peer] in
-        [["192.0.2.1:6363", "192.0.2.2:7000"], ["[2001:db8::1]:6363", "[2001:db8::2]:7000"]]
-    {
-        let [Ok(source), Ok(peer)] = [source, peer].map(str::parse::<SocketAddr>) else {
-            unreachable!("they are addresses")
-        };
-        let headers = DatagramHeaders { source, peer };
-        let mut written = [0; DatagramHeaders::LENGTH_MAX];
-        let (first, second) = payload.split_at(cut);
-        let Some(length) = headers.write([first, second], &mut written) else {
-            assert!(payload.len() > 65_000, "{} bytes", payload.len());
-            continue;
-        };
-        let protocol = headers.protocol().to_be_bytes();
-        let frame = [&OWN[..], &OWN, &protocol, &written[..length], payload, &padding].concat();
-        let read = DatagramReader { interface: 1, takes_unfinished: false }.read(&frame);
-        let Some(Ok(read)) = read else { panic!("{read:?}") };
-        assert_eq!((read.source, read.destination), (source, peer));
-        assert!(read.payload == payload);
-        check_datagram(&frame);
-    }
-}
-
 /// Takes the bytes as the payloads of frames that arrive one after the other at the face of a group: for
 /// each, one byte for the sender, two bytes of length, and what the sender wrote.
 pub fn ethernet(mut bytes: &[u8]) {
     check_header(bytes);
-    check_datagram(bytes);
-    check_written_datagram(bytes);
     let counters = Arc::new(FaceCounters::default());
     let mut service = LinkService::new(LinkOptions::datagram(1500), Arc::clone(&counters), 0);
     let mut memory = Budget::new(MEMORY);

@@ -12,13 +12,13 @@ const LINK: &str = "ip link add eth1 numrxqueues 2 numtxqueues 2 address 02:00:0
                     netns $(cat host1.pid) type veth peer name eth1 numrxqueues 2 numtxqueues 2 \
                     address 02:00:00:00:01:02 netns $(cat host2.pid)";
 
-/// The other end of the link: peers of UDP, stations, or stations that speak to the group, each of which asks for
+/// The other end of the link: stations, or stations that speak to the group, each of which asks for
 /// names of a ping server, by either queue in turn: a socket without queueing discipline sends by the queue of its
 /// processor. Prints how often each of them was answered.
 const ASK: &str = r"
 import json, os, select, socket, struct, sys
 kind, first, count, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-OWN, HOST, GROUP = bytes.fromhex('020000000102'), bytes.fromhex('020000000101'), bytes.fromhex('01005e0017aa')
+HOST, SETTLER, GROUP = bytes.fromhex('020000000101'), bytes.fromhex('020000000301'), bytes.fromhex('01005e0017aa')
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 wire.bind(('eth1', 0))
 wire.setsockopt(263, 20, 1)
@@ -27,19 +27,6 @@ by_queue = [[cpu for cpu in cpus if cpu % 2 == queue] for queue in range(2)]
 def emit(frame, queue):
     os.sched_setaffinity(0, by_queue[queue][:1])
     wire.send(frame.ljust(60, b'\0'))
-def checksum(data):
-    data += b'\0' * (len(data) % 2)
-    total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-def datagram(port, payload, source='10.9.8.2'):
-    source, to = socket.inet_aton(source), socket.inet_aton('10.9.8.1')
-    udp = struct.pack('!HHHH', port, 6363, 8 + len(payload), 0) + payload
-    covered = source + to + struct.pack('!BBH', 0, 17, len(udp)) + udp
-    udp = udp[:6] + struct.pack('!H', checksum(covered) or 0xffff) + udp[8:]
-    ip = struct.pack('!BBHHHBBH', 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0) + source + to
-    return HOST + OWN + b'\x08\x00' + ip[:10] + struct.pack('!H', checksum(ip)) + ip[12:] + udp
 def tlv(kind, value):
     return bytes([kind, len(value)]) + value
 def station(number):
@@ -53,42 +40,31 @@ def fragments(packet):
         sequence = tlv(0x51, struct.pack('!Q', 70 + at))
         yield tlv(0x64, sequence + tlv(0x52, bytes([at])) + tlv(0x53, b'\x02') + tlv(0x50, part))
 if kind == 'settle':
-    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    ear.bind(('10.9.8.2', 6999))
+    ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8624))
+    ear.bind(('eth1', 0x8624))
     answered = [False, False]
     for number in range(500):
         for queue in range(2):
-            emit(datagram(6999, interest(queue)), queue)
+            emit(HOST + SETTLER + b'\x86\x24' + interest(queue), queue)
             while select.select([ear], [], [], 0.05)[0]:
-                bytes_in = ear.recv(9000)
+                bytes_in, whence = ear.recvfrom(9000)
+                if whence[2] == socket.PACKET_OUTGOING:
+                    continue
                 for one in range(2):
                     answered[one] |= tlv(8, str(one).encode()) in bytes_in
         if all(answered):
             print('settled')
             break
     sys.exit()
-if kind == 'own':
-    for number in range(rounds):
-        emit(datagram(7100, interest(first + number), '10.9.8.1'), number % 2)
-    sys.exit()
-if kind == 'udp':
-    ears = {}
-    for peer in range(count):
-        ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        ear.bind(('10.9.8.2', 7000 + peer))
-        ears[ear] = peer
-else:
-    ears = {socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8624)): None}
-    next(iter(ears)).bind(('eth1', 0x8624))
+ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8624))
+ear.bind(('eth1', 0x8624))
 answers, number = {}, first
 for turn in range(rounds):
     asked, parts = {}, []
     for peer in range(count):
         number += 1
         asked[b'\x08' + bytes([len(str(number))]) + str(number).encode()] = peer
-        if kind == 'udp':
-            emit(datagram(7000 + peer, interest(number)), (turn + peer) % 2)
-        elif kind == 'stations':
+        if kind == 'stations':
             emit(HOST + station(peer) + b'\x86\x24' + interest(number), (turn + peer) % 2)
         else:
             parts.append([(peer, part) for part in fragments(interest(number))])
@@ -97,22 +73,20 @@ for turn in range(rounds):
         for peer, part in both:
             emit(GROUP + station(peer) + b'\x86\x24' + part, turn % 2)
     while asked:
-        ready, _, _ = select.select(list(ears), [], [], 10)
-        if not ready:
+        if not select.select([ear], [], [], 10)[0]:
             sys.exit('%s: no answer to %s in turn %d' % (kind, asked, turn))
-        for ear in ready:
-            bytes_in, whence = ear.recvfrom(9000)
-            if kind != 'udp' and whence[2] == socket.PACKET_OUTGOING:
-                continue
-            for name, peer in list(asked.items()):
-                if name in bytes_in:
-                    wanted = {'udp': ears[ear] == peer, 'stations': bytes_in[:6] == station(peer), 'group': bytes_in[:6] == GROUP}
-                    assert wanted[kind], (peer, bytes_in)
-                    del asked[name]
-                    answers[peer] = answers.get(peer, 0) + 1
-                    break
-            else:
-                sys.exit('nobody has asked for this: %r' % bytes_in)
+        bytes_in, whence = ear.recvfrom(9000)
+        if whence[2] == socket.PACKET_OUTGOING:
+            continue
+        for name, peer in list(asked.items()):
+            if name in bytes_in:
+                wanted = {'stations': bytes_in[:6] == station(peer), 'group': bytes_in[:6] == GROUP}
+                assert wanted[kind], (peer, bytes_in)
+                del asked[name]
+                answers[peer] = answers.get(peer, 0) + 1
+                break
+        else:
+            sys.exit('nobody has asked for this: %r' % bytes_in)
 print(json.dumps([answers[peer] for peer in range(count)]))
 ";
 
@@ -121,7 +95,7 @@ fn by_two_workers(directory: &Path, host: usize) -> String {
     let text = format!(
         "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.multicast]\nenabled = false\n[listeners.ethernet]\nenabled = true\n\
-         interfaces = [\"eth1\"]\nring = \"256KiB\"\ndriver = \"xdp\"\nudp_interfaces = [\"eth1\"]\n\
+         interfaces = [\"eth1\"]\nring = \"256KiB\"\ndriver = \"xdp\"\n\
          [forwarder]\nworkers = 2\nthreads = \"each\"\n",
         directory.display()
     );
@@ -166,14 +140,6 @@ fn workers(bridge: &Bridge) -> Vec<Value> {
     told.as_array().unwrap_or_else(|| panic!("{told}")).clone()
 }
 
-/// Datagrams that the sockets of the forwarder's kernel have received and sent.
-fn by_sockets(bridge: &Bridge) -> Vec<String> {
-    let text = on(bridge, 1, "cat /proc/net/snmp");
-    let line = text.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
-    let columns: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    vec![columns[1].clone(), columns[4].clone()]
-}
-
 fn has_program(bridge: &Bridge) -> bool {
     let link = on(bridge, 1, "ip link show eth1");
     assert!(link.contains("eth1"), "{link}");
@@ -192,7 +158,6 @@ fn queues_of_an_interface_are_dealt_over_workers() {
     std::fs::write(bridge.path("ask.py"), ASK).unwrap();
     bridge.change(LINK);
     for host in [1, 2] {
-        on(&bridge, host, &format!("ip address add 10.9.8.{host}/24 dev eth1"));
         on(&bridge, host, "ip link set eth1 up");
     }
     wait_until("the program", || has_program(&bridge).then_some(()));
@@ -200,7 +165,6 @@ fn queues_of_an_interface_are_dealt_over_workers() {
     assert!(log.contains("queues_of_workers=[1, 1]"), "{log}");
     let server = bridge.ping_server(1, "/q");
     settle(&bridge);
-    peers(&bridge);
     stations(&bridge);
     group(&bridge);
     drop(server);
@@ -213,43 +177,7 @@ fn settle(bridge: &Bridge) {
     assert_eq!(said.trim(), "settled");
 }
 
-/// Peers of UDP, whose datagrams come by either queue.
-fn peers(bridge: &Bridge) {
-    ask(bridge, "udp", 0, 8, 30);
-    let is_peer = |remote: &str| remote.starts_with("udp4://10.9.8.2:70");
-    let known = faces(bridge, is_peer);
-    assert_eq!(known.len(), 8, "{known:?}");
-    for face in &known {
-        let counters = &face["counters"];
-        assert_eq!((&counters["in_interests"], &counters["out_data"]), (&30.into(), &30.into()));
-    }
-    // Faces of both workers send past the kernel, and are told so.
-    wait_until("their driver", || {
-        let drivers = faces(bridge, is_peer);
-        drivers.iter().all(|face| face["link"]["driver"] == "xdp").then_some(())
-    });
-    // The kernel looks for the neighbour now and then, by what goes through it.
-    let mut first = 10_000;
-    wait_until("nothing to go by the kernel", || {
-        let before = by_sockets(bridge);
-        first += 100;
-        ask(bridge, "udp", first, 8, 10);
-        (by_sockets(bridge) == before).then_some(())
-    });
-    assert_eq!(faces(bridge, is_peer).len(), 8);
-    // Nobody else has an address of this host.
-    let own = || {
-        let told = workers(bridge);
-        let count = |worker: &Value| worker["total"]["own_source_datagrams"].as_u64().unwrap();
-        told.iter().map(count).sum::<u64>()
-    };
-    assert_eq!(own(), 0);
-    on(bridge, 2, "python3 ask.py own 15000 1 10");
-    wait_until("what bears our own address", || (own() == 10).then_some(()));
-    assert!(faces(bridge, |remote| remote.contains("10.9.8.1")).is_empty());
-}
-
-/// The same of Ethernet.
+/// Stations, whose frames come by either queue.
 fn stations(bridge: &Bridge) {
     ask(bridge, "stations", 20_000, 8, 30);
     let known = faces(bridge, |remote| remote.starts_with("ether://[02:00:00:00:02:"));
@@ -283,9 +211,7 @@ fn killed(bridge: &Bridge) {
         wait_until("the program", || has_program(bridge).then_some(()));
         let server = bridge.ping_server(1, "/q");
         settle(bridge);
-        ask(bridge, "udp", 40_000, 4, 10);
         ask(bridge, "stations", 50_000, 4, 10);
-        assert_eq!(faces(bridge, |remote| remote.starts_with("udp4://10.9.8.2:70")).len(), 4);
         drop(server);
     }
 }

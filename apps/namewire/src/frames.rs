@@ -47,19 +47,6 @@ impl Facts {
             Some(_) => (FaceDriver::Xdp, "its driver hands frames over without copying them"),
         }
     }
-
-    /// Why the interface is not to be tried for UDP by AF_XDP, if it is not: an address, which it has in any
-    /// case, and copies are no reasons where somebody has asked for that.
-    #[must_use]
-    pub fn keeps_udp(self) -> Option<&'static str> {
-        match self {
-            Self { is_taken: true, .. } => Some("another XDP program is attached"),
-            Self { has_vlans: true, .. } => {
-                Some("it has VLANs, whose frames AF_XDP may take for its own")
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Whether interfaces of VLANs are on an interface. A driver may take the tags of their frames off before an
@@ -88,19 +75,5 @@ mod tests {
         ] {
             assert_eq!(other.pick().0, FaceDriver::Packet, "{other:?}");
         }
-    }
-
-    #[test]
-    fn udp_is_left_to_the_kernel_where_somebody_else_needs_the_device() {
-        let facts = Facts { xdp: None, has_address: true, has_vlans: false, is_taken: false };
-        assert_eq!(facts.keeps_udp(), None);
-        assert!(
-            Facts { has_vlans: true, ..facts }.keeps_udp().is_some_and(|why| why.contains("VLAN"))
-        );
-        assert!(
-            Facts { is_taken: true, ..facts }
-                .keeps_udp()
-                .is_some_and(|why| why.contains("program"))
-        );
     }
 }

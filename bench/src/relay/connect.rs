@@ -27,7 +27,7 @@ pub(super) fn connect(
     match addresses.transport {
         Transport::Unix => connect_unix(program, addresses, prefixes),
         Transport::Tcp => connect_tcp(program, addresses),
-        Transport::Udp | Transport::UdpVeth | Transport::UdpXdp => connect_udp(program, addresses),
+        Transport::Udp | Transport::UdpVeth => connect_udp(program, addresses),
         Transport::Ether | Transport::Xdp => connect_frames(program, addresses),
         Transport::Memif => connect_memif(program, addresses),
     }

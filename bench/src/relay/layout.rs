@@ -137,7 +137,7 @@ fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
         usize::try_from(length).is_ok_and(|length| length + LINK_HEADER_MAX <= MTU_USUAL)
     };
     let (short, long): (Vec<usize>, Vec<usize>) = match transport {
-        Transport::Xdp | Transport::UdpXdp => options.payloads.iter().partition(is_short),
+        Transport::Xdp => options.payloads.iter().partition(is_short),
         Transport::Unix
         | Transport::Tcp
         | Transport::Udp

@@ -350,7 +350,7 @@ fn dumb_arguments(command: &mut Command, addresses: &Addresses) {
         Transport::Tcp => {
             command.args(["--tcp", &addresses.program_address(Side::Consumer).to_string()]);
         }
-        Transport::Udp | Transport::UdpVeth | Transport::UdpXdp => {
+        Transport::Udp | Transport::UdpVeth => {
             let sockets = addresses.dumb_sockets().into_iter();
             let sockets: Vec<_> = sockets.map(|(own, peer)| format!("{own}-{peer}")).collect();
             command.args(["--udp", &sockets.join(",")]);
@@ -369,7 +369,7 @@ fn namewire_config(addresses: &Addresses) -> String {
     };
     let listening = [listening];
     let (udp, tcp) = match addresses.transport {
-        Transport::Udp | Transport::UdpVeth | Transport::UdpXdp => (&listening[..], &[][..]),
+        Transport::Udp | Transport::UdpVeth => (&listening[..], &[][..]),
         Transport::Tcp => (&[][..], &listening[..]),
         Transport::Unix | Transport::Ether | Transport::Xdp | Transport::Memif => {
             (&[][..], &[][..])
@@ -378,11 +378,6 @@ fn namewire_config(addresses: &Addresses) -> String {
     let faces = match addresses.transport {
         Transport::Ether => "[listeners.ethernet]\ndriver = \"packet\"\n".to_owned(),
         Transport::Xdp => "[listeners.ethernet]\ndriver = \"xdp\"\n".to_owned(),
-        Transport::UdpXdp => {
-            "[listeners.ethernet]\nenabled = true\nlisten = false\nmulticast = false\n\
-                              driver = \"xdp\"\nudp_interfaces = [\"*\"]\n"
-                .to_owned()
-        }
         Transport::Memif => {
             let path = addresses.memif(Program::Namewire, Side::Consumer).socket;
             format!("[listeners.memif]\nenabled = true\npath = \"{}\"\n", path.display())
@@ -402,7 +397,7 @@ fn nfd_config(addresses: &Addresses) -> String {
         Transport::Tcp => {
             format!("  tcp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n  }}\n")
         }
-        Transport::Udp | Transport::UdpVeth | Transport::UdpXdp => format!(
+        Transport::Udp | Transport::UdpVeth => format!(
             "  udp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n    mcast no\n  }}\n"
         ),
         Transport::Ether => {

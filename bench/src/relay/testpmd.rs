@@ -54,7 +54,6 @@ pub(super) fn command(
         | Transport::Tcp
         | Transport::Udp
         | Transport::UdpVeth
-        | Transport::UdpXdp
         | Transport::Ether
         | Transport::Memif => (BUFFERS, BUFFER_LENGTH),
     };
@@ -84,7 +83,6 @@ fn port(addresses: &Addresses, number: usize, side: Side) -> String {
         | Transport::Tcp
         | Transport::Udp
         | Transport::UdpVeth
-        | Transport::UdpXdp
         | Transport::Ether => format!(
             "--vdev=net_af_packet{number},iface={device},\
              blocksz={BLOCK_LENGTH},framesz={FRAME_LENGTH},framecnt={FRAMES}"

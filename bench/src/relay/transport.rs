@@ -15,8 +15,6 @@ pub enum Transport {
     Udp,
     /// UDP over pairs of virtual Ethernet devices.
     UdpVeth,
-    /// The same, and the forwarder takes them by AF_XDP.
-    UdpXdp,
     /// Frames (AF_PACKET) over pairs of virtual Ethernet devices.
     Ether,
     /// The same, and the forwarder takes them by AF_XDP.
@@ -26,12 +24,11 @@ pub enum Transport {
 }
 
 /// Each by its name.
-const NAMES: [(Transport, &str); 8] = [
+const NAMES: [(Transport, &str); 7] = [
     (Transport::Unix, "unix"),
     (Transport::Tcp, "tcp"),
     (Transport::Udp, "udp"),
     (Transport::UdpVeth, "udp-veth"),
-    (Transport::UdpXdp, "udp-xdp"),
     (Transport::Ether, "ether"),
     (Transport::Xdp, "xdp"),
     (Transport::Memif, "memif"),
@@ -49,13 +46,13 @@ impl Transport {
     pub fn needs_devices(self) -> bool {
         match self {
             Self::Unix | Self::Tcp | Self::Udp | Self::Memif => false,
-            Self::UdpVeth | Self::UdpXdp | Self::Ether | Self::Xdp => true,
+            Self::UdpVeth | Self::Ether | Self::Xdp => true,
         }
     }
 
     /// Whether the forwarder takes datagrams.
     pub(crate) fn is_udp(self) -> bool {
-        matches!(self, Self::Udp | Self::UdpVeth | Self::UdpXdp)
+        matches!(self, Self::Udp | Self::UdpVeth)
     }
 
     /// Why a program cannot take part, if so.
@@ -63,17 +60,13 @@ impl Transport {
         match (program, self) {
             (Program::Ndnd, Self::Ether | Self::Xdp) => Some("has no faces over Ethernet"),
             (Program::Nfd, Self::Xdp) => Some("has no AF_XDP"),
-            (Program::Nfd | Program::Ndnd | Program::Dumb, Self::UdpXdp) => {
-                Some("has no UDP by AF_XDP")
-            }
             (Program::Nfd | Program::Ndnd, Self::Memif) => Some("has no shared memory"),
             (Program::Dumb, Self::Ether | Self::Xdp | Self::Memif) => {
                 Some("testpmd takes its place")
             }
-            (
-                Program::Testpmd,
-                Self::Unix | Self::Tcp | Self::Udp | Self::UdpVeth | Self::UdpXdp,
-            ) => Some("the dumb relay takes its place"),
+            (Program::Testpmd, Self::Unix | Self::Tcp | Self::Udp | Self::UdpVeth) => {
+                Some("the dumb relay takes its place")
+            }
             (
                 Program::Namewire | Program::Nfd | Program::Dumb | Program::Testpmd | Program::Ndnd,
                 _,

@@ -7,7 +7,7 @@ use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::{DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX};
 
 use super::{
-    Config, Driver, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
+    Config, Ethernet, Listeners, Multicast, Overload, Shed, TABLE_ENTRIES_MAX, TrustRules,
     format_duration,
 };
 
@@ -64,7 +64,6 @@ impl Config {
             check_overload(&self.overload),
             check_ports(&self.listeners),
             check_ethernet(&self.listeners.ethernet),
-            self.check_udp_interfaces(),
             self.check_socket_paths(),
             self.check_strategies(),
             self.check_privileges(),
@@ -115,18 +114,7 @@ impl Config {
     /// What of it may be meant otherwise.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
-        self.unused_memif_secrets().chain(self.unused_udp_interfaces()).collect()
-    }
-
-    /// UDP by AF_XDP where nothing is done by AF_XDP.
-    fn unused_udp_interfaces(&self) -> Option<Remark> {
-        let ethernet = &self.listeners.ethernet;
-        if ethernet.enabled || ethernet.udp_interfaces.is_empty() {
-            return None;
-        }
-        let key = "listeners.ethernet.udp_interfaces".to_owned();
-        let reason = format!("{key}: it has no effect, as [listeners.ethernet] is not enabled");
-        Some(Remark { key, reason })
+        self.unused_memif_secrets().collect()
     }
 
     /// There is room for all choices, and for an instance of each strategy.
@@ -142,37 +130,6 @@ impl Config {
             if let Err(error) = instances.insert(choice.strategy.as_ref()) {
                 return Contradiction::of(&keys, format!("{}: {error}", choice.prefix));
             }
-        }
-        Ok(())
-    }
-
-    /// UDP by AF_XDP is that of the listener, all of it.
-    fn check_udp_interfaces(&self) -> Result<(), Contradiction> {
-        const KEY: &str = "listeners.ethernet.udp_interfaces";
-        let listeners = &self.listeners;
-        if listeners.ethernet.udp_interfaces.is_empty() || !listeners.ethernet.enabled {
-            return Ok(());
-        }
-        if listeners.ethernet.driver == Driver::Packet {
-            let reason =
-                format!("{KEY}: AF_PACKET leaves UDP to the kernel; it takes `driver = \"xdp\"`");
-            return Contradiction::of(&[KEY, "listeners.ethernet.driver"], reason);
-        }
-        if let Some(name) = listeners.ethernet.udp_left_out() {
-            let reason = format!("{KEY}: `interfaces` and `except` leave {name} out");
-            let others = ["listeners.ethernet.interfaces", "listeners.ethernet.except"];
-            return Contradiction::of(&[KEY, others[0], others[1]], reason);
-        }
-        if !listeners.udp.enabled {
-            let reason = format!("{KEY}: UDP comes for `listeners.udp`, which is turned off");
-            return Contradiction::of(&[KEY, "listeners.udp.enabled"], reason);
-        }
-        if !self.bound_faces.is_empty() {
-            let reason = format!(
-                "{KEY}: `bound_faces` have the same UDP port, and AF_XDP would take what is sent to them; leave one \
-                 of the two out"
-            );
-            return Contradiction::of(&[KEY, "bound_faces"], reason);
         }
         Ok(())
     }
@@ -236,8 +193,7 @@ impl Config {
 
 /// Refuses Ethernet faces that neither hear stations nor a group.
 fn check_ethernet(ethernet: &Ethernet) -> Result<(), Contradiction> {
-    let has_udp = !ethernet.udp_interfaces.is_empty();
-    if !ethernet.enabled || ethernet.listen || ethernet.multicast || has_udp {
+    if !ethernet.enabled || ethernet.listen || ethernet.multicast {
         return Ok(());
     }
     let reason = "listeners.ethernet: with neither `listen` nor `multicast` there is nothing to be \
@@ -319,17 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn udp_interfaces_of_a_listener_that_is_off_are_told() {
-        let told = |text: &str| parse("test", text).expect(text).remarks();
-        let remarks = told("listeners.ethernet.udp_interfaces = [\"eth0\"]");
-        assert_eq!(remarks.len(), 1, "{remarks:?}");
-        assert_eq!(remarks[0].key, "listeners.ethernet.udp_interfaces");
-        assert!(
-            told("listeners.ethernet = { enabled = true, udp_interfaces = [\"eth0\"] }").is_empty()
-        );
-    }
-
-    #[test]
     fn both_lines_of_a_contradiction_are_told() {
         let lines = |text: &str| -> Vec<usize> {
             let error = parse("test", text).expect_err(text);
@@ -393,20 +338,6 @@ mod tests {
         refused("listeners.ethernet = { enabled = true, listen = false, multicast = false }");
         parse("test", "listeners.ethernet = { listen = false, multicast = false }").unwrap();
         parse("test", "listeners.ethernet = { enabled = true, multicast = false }").unwrap();
-        let udp = "enabled = true, udp_interfaces = [\"eth1\"]";
-        parse(
-            "test",
-            &format!("listeners.ethernet = {{ {udp}, listen = false, multicast = false }}"),
-        )
-        .unwrap();
-        refused(&format!("listeners.ethernet = {{ {udp}, driver = \"packet\" }}"));
-        let refusal =
-            refused(&format!("listeners.ethernet = {{ {udp}, interfaces = [\"eth0\"] }}"));
-        assert!(refusal.contains("leave eth1 out"), "{refusal}");
-        refused(&format!("listeners = {{ ethernet = {{ {udp} }}, udp = {{ enabled = false }} }}"));
-        let bound = "bound_faces = [{ remotes = [\"udp4://192.0.2.1:6363\"] }]";
-        refused(&format!("listeners.ethernet = {{ {udp} }}\n{bound}"));
-        parse("test", bound).unwrap();
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub struct Ethernet {
     pub multicast_interfaces: Vec<InterfaceRule>,
     /// And on which of those not.
     pub multicast_except: Vec<InterfaceRule>,
-    /// On which of them UDP to the listener's port comes by AF_XDP, too.
-    pub udp_interfaces: Vec<InterfaceRule>,
     /// After how long without a packet faces of stations that spoke first close.
     pub idle_timeout: Duration,
     /// Memory for received frames of each interface.
@@ -85,7 +83,6 @@ impl Default for Ethernet {
             except: Vec::new(),
             multicast_interfaces: vec![InterfaceRule::Any],
             multicast_except: Vec::new(),
-            udp_interfaces: Vec::new(),
             idle_timeout: Duration::from_secs(600),
             ring: ByteSize(4 << 20),
             driver: Driver::Auto,
@@ -111,14 +108,6 @@ impl Ethernet {
         is_wanted.then_some(self.group.0)
     }
 
-    /// Whether UDP to the listener's port comes by AF_XDP on `interface`, as far as that can be had.
-    #[must_use]
-    pub fn takes_udp_on(&self, interface: &Interface) -> bool {
-        self.enabled
-            && matches(&self.interfaces, &self.except, interface)
-            && matches(&self.udp_interfaces, &[], interface)
-    }
-
     /// On which interfaces, in words.
     #[must_use]
     pub fn where_it_is(&self) -> String {
@@ -135,24 +124,6 @@ impl Ethernet {
         words
     }
 
-    /// The first name in `udp_interfaces` that `interfaces` and `except` leave out for certain: whether patterns, hardware
-    /// addresses and networks find something is not known before there are interfaces.
-    pub(super) fn udp_left_out(&self) -> Option<&str> {
-        let is_certain = self
-            .interfaces
-            .iter()
-            .all(|rule| matches!(rule, InterfaceRule::Any | InterfaceRule::Name(_)));
-        let left_out = |name: &str| {
-            let interface = Interface { name: name.to_owned(), ..Interface::default() };
-            let finds = |rules: &[InterfaceRule]| rules.iter().any(|rule| rule.matches(&interface));
-            finds(&self.except) || is_certain && !finds(&self.interfaces)
-        };
-        self.udp_interfaces.iter().find_map(|rule| {
-            let InterfaceRule::Name(name) = rule else { return None };
-            (!name.contains(['*', '?']) && left_out(name)).then_some(name.as_str())
-        })
-    }
-
     /// Reads `[listeners.ethernet]`.
     pub(super) fn read(&mut self, mut section: Section<'_>) {
         section.read("enabled", &mut self.enabled);
@@ -164,7 +135,6 @@ impl Ethernet {
         section.read("except", &mut self.except);
         section.read("multicast_interfaces", &mut self.multicast_interfaces);
         section.read("multicast_except", &mut self.multicast_except);
-        section.read("udp_interfaces", &mut self.udp_interfaces);
         section.read_in("idle_timeout", &mut self.idle_timeout, Duration::from_secs(1)..=IDLE_MAX);
         section.read_in("ring", &mut self.ring, RING_MIN..=RING_MAX);
         section.read("driver", &mut self.driver);
@@ -184,7 +154,6 @@ impl Ethernet {
             ("except", &self.except, &default.except),
             ("multicast_interfaces", &self.multicast_interfaces, &default.multicast_interfaces),
             ("multicast_except", &self.multicast_except, &default.multicast_except),
-            ("udp_interfaces", &self.udp_interfaces, &default.udp_interfaces),
         ] {
             writer.changed(key, own, default, texts(own));
         }
@@ -269,35 +238,9 @@ mod tests {
         assert_eq!(on(&config, "wlan0"), (false, false));
         let quiet = Ethernet { listen: false, ..config.clone() };
         assert_eq!(on(&quiet, "eth0"), (false, true));
-        assert!(!config.takes_udp_on(&interface("eth1")), "nobody has asked");
-        let fast = Ethernet { udp_interfaces: rules(&["eth1", "eth9"]), ..config.clone() };
-        let takes = |name: &str| fast.takes_udp_on(&interface(name));
-        assert_eq!((takes("eth0"), takes("eth1"), takes("eth9")), (false, true, false));
         assert_eq!(on(&Ethernet { enabled: false, ..config }, "eth0"), (false, false));
         let deaf = Interface { can_multicast: false, ..interface("eth0") };
         assert_eq!(quiet.group_on(&deaf), None);
-    }
-
-    #[test]
-    fn names_that_other_lists_leave_out_are_found() {
-        let left_out = |interfaces: &[&str], except: &[&str], udp: &[&str]| {
-            let rules = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
-            let config = Ethernet {
-                interfaces: rules(interfaces),
-                except: rules(except),
-                udp_interfaces: rules(udp),
-                ..Ethernet::default()
-            };
-            config.udp_left_out().map(str::to_owned)
-        };
-        assert_eq!(left_out(&["eth0"], &[], &["eth0", "eth1"]).as_deref(), Some("eth1"));
-        assert_eq!(left_out(&["*"], &["eth*"], &["eth1"]).as_deref(), Some("eth1"));
-        assert_eq!(left_out(&["*"], &["eth0"], &["eth1"]), None);
-        assert_eq!(left_out(&["eth?"], &[], &["eth1"]), None);
-        // What is behind these is not known here.
-        assert_eq!(left_out(&["eth0", "192.0.2.0/24"], &[], &["eth1"]), None);
-        assert_eq!(left_out(&["*"], &["02:00:00:00:00:01"], &["eth1"]), None);
-        assert_eq!(left_out(&["eth0"], &[], &["eth*", "*"]), None);
     }
 
     #[test]
@@ -315,7 +258,7 @@ mod tests {
     fn what_is_written_reads_the_same() {
         let text = "[listeners.ethernet]\nenabled = true\nlisten = false\nad_hoc = true\n\
                     group = \"03:00:00:00:00:01\"\ninterfaces = [\"eth*\"]\nexcept = [\"eth9\"]\n\
-                    multicast_interfaces = []\nudp_interfaces = [\"eth1\"]\nidle_timeout = \"30s\"\nring = \"1MiB\"\n\
+                    multicast_interfaces = []\nidle_timeout = \"30s\"\nring = \"1MiB\"\n\
                     driver = \"xdp\"\n";
         let config = crate::parse("test", text).unwrap();
         assert_eq!(config.listeners.ethernet.ring, ByteSize(1 << 20));

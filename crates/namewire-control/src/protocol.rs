@@ -218,12 +218,6 @@ pub struct WorkerStatistics {
     /// The same at UDP sockets of one neighbour each.
     #[serde(default)]
     pub own_socket_drops: u64,
-    /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
-    #[serde(default)]
-    pub damaged_datagrams: u64,
-    /// Datagrams past the kernel that bore an address of this host as that of their sender.
-    #[serde(default)]
-    pub own_source_datagrams: u64,
     /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
     #[serde(default)]
     pub bad_foreign_frames: u64,
@@ -369,7 +363,7 @@ pub struct LinkCounters {
     /// Whether it is down, and why.
     #[serde(default)]
     pub down: Option<LinkDown>,
-    /// The driver of its interface, of an Ethernet face; `xdp` of a UDP face that sends past the kernel now.
+    /// The driver of its interface, of an Ethernet face.
     #[serde(default)]
     pub driver: Option<String>,
     /// Frames received.

@@ -1,13 +1,11 @@
 //! What the control thread asks of a worker.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{
-    DatagramPath, FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket,
-};
+use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
@@ -34,15 +32,6 @@ pub enum Command {
         /// The face.
         face_id: u64,
     },
-    /// Let a UDP face that shares the socket of strangers send by a network device from now on, or by that
-    /// socket; answered by [`Event::PathSet`](crate::Event::PathSet). One that is gone already is passed over, and
-    /// one whose worker has no queue of the device sends by the socket.
-    SetPath {
-        /// The face.
-        face_id: u64,
-        /// The way to its peer; none by the socket.
-        path: Option<DatagramPath>,
-    },
     /// Close a face; answered by [`Event::FaceClosed`](crate::Event::FaceClosed).
     RemoveFace {
         /// The face.
@@ -50,8 +39,6 @@ pub enum Command {
     },
     /// Take a network device, for faces on it.
     AddPort(Box<NewPort>),
-    /// This host has these addresses, which nobody's datagrams past the kernel are from.
-    SetHostAddresses(Arc<[IpAddr]>),
     /// Something is different with a network device.
     ChangePort {
         /// The device.

@@ -282,9 +282,6 @@ impl Dataplane {
                 self.workers[number].send(Command::AddFace(face));
             }
             Command::AddPort(port) => self.add_port(*port),
-            Command::SetHostAddresses(addresses) => {
-                self.broadcast(|| Command::SetHostAddresses(Arc::clone(&addresses)));
-            }
             Command::ChangePort { port, change } => self.change_port(port, *change),
             Command::EraseCs { ticket, prefix, limit } => {
                 let command = self.erasures.begin(ticket, prefix, limit);
@@ -314,9 +311,6 @@ impl Dataplane {
             }
             Command::SeparateInput { face_id } => {
                 self.broadcast(|| Command::SeparateInput { face_id });
-            }
-            Command::SetPath { face_id, path } => {
-                self.broadcast(|| Command::SetPath { face_id, path });
             }
             Command::RemoveFace { face_id } => self.broadcast(|| Command::RemoveFace { face_id }),
             Command::SetTables { fib, strategies } => self.broadcast(|| Command::SetTables {

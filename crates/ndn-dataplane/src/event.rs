@@ -53,13 +53,6 @@ pub enum Event {
         /// The face.
         face_id: u64,
     },
-    /// Where a UDP face sends from now on.
-    PathSet {
-        /// The face.
-        face_id: u64,
-        /// By the network device that was named, and not by a socket.
-        by_device: bool,
-    },
     /// A UDP peer got no face, because there are as many faces as there may be, or as many of this
     /// peer. Others may have
     /// been refused since the last event: [`WorkerCounters`](crate::WorkerCounters) has them all.

@@ -182,10 +182,6 @@ pub struct CallCounters {
     pub shared_socket_drops: Counter,
     /// The same at UDP sockets of one face: mostly answers of neighbours.
     pub own_socket_drops: Counter,
-    /// Datagrams past the kernel whose checksum was wrong, or whose headers could not be.
-    pub damaged_datagrams: Counter,
-    /// Datagrams past the kernel that bore an address of this host as that of their sender.
-    pub own_source_datagrams: Counter,
     /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
     pub bad_foreign_frames: Counter,
 }

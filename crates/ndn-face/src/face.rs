@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use ndn_forwarding::RxFace;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, DatagramPath};
+use crate::datagram::ChannelId;
 use crate::ether::PortId;
 use crate::internal::InternalEnd;
 use crate::leaning::Leaning;
@@ -36,8 +36,6 @@ pub(crate) struct Face {
     pub(crate) leaning: Leaning,
     /// A socket that only receives, from its peer alone.
     pub(crate) own_input: Option<ChannelId>,
-    /// Past the kernel to the peer of a UDP face.
-    pub(crate) path: Option<Box<DatagramPath>>,
 }
 
 /// How the frames of a face travel.

@@ -1,6 +1,6 @@
 //! Headers of two layers in one piece, as the output queues take them.
 
-/// Headers that are put together in place: those of IP and UDP, or of a message, and NDNLPv2's of most frames.
+/// Headers that are put together in place: those of a message and of NDNLPv2's of most frames.
 const SHORT: usize = 192;
 
 /// Calls `then` with both headers, the outer one first. Short ones need no memory.

@@ -37,7 +37,7 @@ mod websocket;
 
 pub use budget::Budget;
 pub use counters::{CallCounters, FaceCounters, LinkDropReason};
-pub use datagram::{ChannelCounters, ChannelId, DatagramPath};
+pub use datagram::{ChannelCounters, ChannelId};
 pub use ether::{ETHER_TYPE, PortId, PortOptions, PortSocket, STRANGERS_MAX, without_padding};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;

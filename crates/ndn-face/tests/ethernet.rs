@@ -77,7 +77,6 @@ fn port_socket(link: &Link) -> PortSocket {
         queue_count: 1,
         ring_bytes: 1 << 20,
         mode: None,
-        udp: None,
     };
     // The kernel takes its time to give a queue free.
     let mut attempts = (0..300).map(|_| XdpPort::open(&options));

@@ -70,7 +70,6 @@ fn options(link: &Link, mode: Option<XdpMode>) -> XdpOptions {
         queue_count: queues(&link.name).unwrap_or(link.queues).0,
         ring_bytes: 1 << 20,
         mode,
-        udp: None,
     }
 }
 

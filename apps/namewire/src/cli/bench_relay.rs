@@ -47,7 +47,7 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "WHICH")]
     threads: Vec<Threads>,
     /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
-    /// devices), udp-xdp (AF_XDP takes it), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
+    /// devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
     ///
     /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
     #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]

@@ -96,11 +96,9 @@ impl Interval {
         let mut drops: BTreeMap<String, u64> = drops
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
-        let crossings: [(&str, Figure); 8] = [
+        let crossings: [(&str, Figure); 6] = [
             ("shared_socket_full", |worker| worker.shared_socket_drops),
             ("own_socket_full", |worker| worker.own_socket_drops),
-            ("damaged_datagrams", |worker| worker.damaged_datagrams),
-            ("own_source_datagrams", |worker| worker.own_source_datagrams),
             ("bad_foreign_frames", |worker| worker.bad_foreign_frames),
             ("queue_full_data", |worker| worker.crossings_dropped_data),
             ("queue_full_nacks", |worker| worker.crossings_dropped_nacks),

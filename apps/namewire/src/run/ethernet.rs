@@ -6,7 +6,6 @@ mod port;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,21 +43,15 @@ struct Purpose {
     accepts: bool,
     /// This group is joined and has a face.
     group: Option<[u8; 6]>,
-    /// UDP comes by it, too, if that can be had.
-    udp: bool,
 }
 
 impl Purpose {
     fn of(config: &Ethernet, interface: &Interface) -> Self {
-        Self {
-            accepts: config.listens_on(interface),
-            group: config.group_on(interface),
-            udp: config.takes_udp_on(interface),
-        }
+        Self { accepts: config.listens_on(interface), group: config.group_on(interface) }
     }
 
     fn is_none(self) -> bool {
-        !self.accepts && self.group.is_none() && !self.udp
+        !self.accepts && self.group.is_none()
     }
 }
 
@@ -83,8 +76,6 @@ pub(super) struct EthernetPorts {
     refused: BTreeMap<String, (u32, bool)>,
     next_look_ns: u64,
     last_look_ns: u64,
-    /// What the workers know as the addresses of this host.
-    host_addresses: Vec<IpAddr>,
     /// Interfaces whose MTU has changed, with the earlier one.
     resized: Vec<(String, usize)>,
 }
@@ -145,22 +136,6 @@ impl EthernetPorts {
         Some(if port.own.is_some() { "dpdk" } else { port.driver.as_str() })
     }
 
-    /// The interfaces that take UDP and send it: the kernel's number, ours, and the longest packet.
-    pub(super) fn datagram_ports(&self) -> impl Iterator<Item = (u32, PortId, usize)> + '_ {
-        self.ports.values().filter_map(|port| {
-            port.addresses.as_ref()?;
-            Some((port.device?.index, port.id, port.mtu()?))
-        })
-    }
-
-    /// The interfaces that have got other sockets since this was asked for the last time.
-    pub(super) fn take_new_sockets(&mut self) -> Vec<PortId> {
-        let ports = self.ports.values_mut();
-        let changed =
-            ports.filter_map(|port| std::mem::take(&mut port.has_new_sockets).then_some(port.id));
-        changed.collect()
-    }
-
     /// The interfaces whose MTU has changed since this was asked for the last time.
     pub(super) fn take_resized(&mut self) -> Vec<Resized> {
         let resized = std::mem::take(&mut self.resized).into_iter();
@@ -202,11 +177,6 @@ impl EthernetPorts {
             let interface = as_interface(link, addresses);
             Purpose::of(&context.config.listeners.ethernet, &interface)
         };
-        let host: Vec<IpAddr> = host_addresses(addresses).collect();
-        if self.host_addresses != host {
-            context.dataplane.send(Command::SetHostAddresses(host.as_slice().into()));
-            self.host_addresses = host;
-        }
         let now_ns = context.now_ns;
         let mut removed = Vec::new();
         for (name, port) in &mut self.ports {
@@ -267,7 +237,7 @@ impl EthernetPorts {
     ) -> Result<&mut Port, Refusal> {
         let device = Device::of(link);
         let asked = asked(chosen, context.config);
-        let Opened { sockets, driver, payload_max, addresses } =
+        let Opened { sockets, driver, payload_max } =
             found.request(link, purpose, asked, context).open()?;
         let free = self.free_number();
         let id = free.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
@@ -293,16 +263,13 @@ impl EthernetPorts {
             payload_max,
             is_suspended: false,
             busy_count: 0,
-            has_new_sockets: false,
             is_up,
             group_face: None,
             is_stale: false,
             is_refused: false,
             kept_until_ns: 0,
-            addresses,
             own: None,
         };
-        port.follow_addresses(&link.name, found, context.config);
         port.add_group(&link.name, context);
         Ok(match self.ports.entry(link.name.clone()) {
             Entry::Occupied(mut occupied) => {
@@ -380,15 +347,6 @@ fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
     let whole = all.iter().find(|other| other.index == master);
     let whole = whole.map_or_else(|| format!("interface {master}"), |whole| whole.name.clone());
     Err(format!("{name} is a part of {whole}: make the face on that"))
-}
-
-/// The addresses of this host. A neighbour on another link may have one that means something on a link only.
-fn host_addresses(all: &[Interface]) -> impl Iterator<Item = IpAddr> {
-    let is_everywhere = |address: &IpAddr| match address {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    };
-    all.iter().flat_map(|one| one.addresses.iter().copied()).filter(is_everywhere)
 }
 
 /// An interface as the rules of the configuration see it.

@@ -35,7 +35,6 @@ fn named(config: &Config) -> Vec<(&'static str, &str)> {
             "listeners.ethernet.multicast_interfaces",
             &ethernet.multicast_interfaces,
         ),
-        (ethernet.enabled, "listeners.ethernet.udp_interfaces", &ethernet.udp_interfaces),
     ];
     for bound in &config.bound_faces {
         lists.push((true, "bound_faces.interfaces", &bound.interfaces));
@@ -64,11 +63,11 @@ mod tests {
 
     #[test]
     fn interfaces_count_that_are_named_and_in_use() {
-        let udp = "listeners.ethernet = { enabled = true, udp_interfaces = [\"eth95\", \"eth?\"] }";
-        let config = parse("test", udp).unwrap();
-        assert_eq!(named(&config), [("listeners.ethernet.udp_interfaces", "eth95")]);
+        let text = "listeners.ethernet = { enabled = true, interfaces = [\"eth95\", \"eth?\"] }";
+        let config = parse("test", text).unwrap();
+        assert_eq!(named(&config), [("listeners.ethernet.interfaces", "eth95")]);
         let missing = interfaces_missing(&config);
-        assert_eq!(missing[0].key, "listeners.ethernet.udp_interfaces");
+        assert_eq!(missing[0].key, "listeners.ethernet.interfaces");
         assert!(missing[0].reason.contains("there is no interface eth95"), "{missing:?}");
         let text = "listeners.multicast = { enabled = true, interfaces = [\"eth99\", \"en*\"] }\n\
                     listeners.ethernet = { enabled = false, interfaces = [\"eth98\"] }\n\

@@ -129,8 +129,6 @@ impl WorkerFigures {
             sent_bytes: calls.sent_bytes.value(),
             shared_socket_drops: calls.shared_socket_drops.value(),
             own_socket_drops: calls.own_socket_drops.value(),
-            damaged_datagrams: calls.damaged_datagrams.value(),
-            own_source_datagrams: calls.own_source_datagrams.value(),
             bad_foreign_frames: calls.bad_foreign_frames.value(),
             marked_interests: rounds.marked_interests.value(),
             shed_interests: rounds.shed_interests.value(),

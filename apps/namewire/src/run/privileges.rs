@@ -93,8 +93,7 @@ fn kept(config: &Config) -> Vec<Capability> {
         kept.push(Capability::RawNetwork);
     }
     // With "auto", AF_XDP is used as far as the rights go that are kept for other reasons.
-    let has_udp = ethernet.enabled && !ethernet.udp_interfaces.is_empty();
-    if has_udp || ethernet.driver == Driver::Xdp && (ethernet.enabled || has_stations) {
+    if ethernet.driver == Driver::Xdp && (ethernet.enabled || has_stations) {
         kept.extend([Capability::NetworkAdmin, Capability::Bpf]);
     }
     kept
@@ -208,8 +207,6 @@ mod tests {
         let needed = [Capability::RawNetwork, Capability::NetworkAdmin, Capability::Bpf];
         assert_eq!(kept(xdp), needed);
         assert_eq!(kept("listeners.ethernet.driver = \"xdp\""), [], "it is not used");
-        let udp = "listeners.ethernet = { enabled = true, udp_interfaces = [\"eth1\"] }";
-        assert_eq!(kept(udp), needed);
         let station = "static_faces = [{ uri = \"ether://[2:0:0:0:0:1]\", interface = \"eth1\" }]";
         assert_eq!(kept(station), [Capability::RawNetwork]);
         let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");

@@ -93,7 +93,7 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
 pub(super) fn links(
     faces: &HashMap<u64, KnownFace>,
     after: Option<u64>,
-    driver: impl Fn(u64, &KnownFace) -> Option<&'static str>,
+    driver: impl Fn(&KnownFace) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
     let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
     let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
@@ -101,7 +101,7 @@ pub(super) fn links(
     chosen.truncate(LINKS_PER_ANSWER);
     let counters = chosen.into_iter().map(|face_id| {
         let face = &faces[&face_id];
-        let driver = driver(face_id, face).map(str::to_owned);
+        let driver = driver(face).map(str::to_owned);
         (face_id, LinkCounters { driver, ..link_counters(face) })
     });
     counters.collect()

@@ -73,14 +73,6 @@ impl Worker {
                     self.separate_input(index, face_id);
                 }
             }
-            Command::SetPath { face_id, path } => {
-                if let Some(index) = self.numbers.index(face_id) {
-                    // What was sent before goes before.
-                    self.flush(now);
-                    let by_device = self.faces.set_path(index, path);
-                    self.events.send(Event::PathSet { face_id, by_device });
-                }
-            }
             Command::RemoveFace { face_id } => {
                 if let Some(index) = self.numbers.index(face_id) {
                     self.flush(now);
@@ -90,7 +82,6 @@ impl Worker {
                 }
             }
             Command::AddPort(port) => self.add_port(*port),
-            Command::SetHostAddresses(addresses) => self.faces.set_host_addresses(addresses),
             Command::ChangePort { port, change } => self.change_port(now, port, *change),
             Command::SetTables { fib, strategies } => {
                 if let Some(strategies) = strategies {

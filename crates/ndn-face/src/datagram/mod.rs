@@ -2,7 +2,6 @@
 
 mod input;
 mod output;
-mod path;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,6 @@ use crate::leaning::Leaning;
 
 pub(crate) use input::{DatagramInput, Opened};
 pub(crate) use output::{DatagramQueue, DatagramWriter, Destination, Frame, SendCounters, Target};
-pub use path::DatagramPath;
-pub(crate) use path::{PortQueue, shared_channel};
 pub(crate) use standing::Standing;
 
 /// A UDP socket of a [`FaceSet`](crate::FaceSet).

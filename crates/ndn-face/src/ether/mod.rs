@@ -1,6 +1,5 @@
 //! Ethernet faces: stations and a group behind one network device.
 
-mod host;
 mod padding;
 mod socket;
 
@@ -12,7 +11,6 @@ use ndn_table::FaceIndex;
 use crate::datagram::{ChannelCounters, DatagramQueue};
 use crate::leaning::Leaning;
 
-pub(crate) use host::HostAddresses;
 pub use padding::without_padding;
 pub use socket::PortSocket;
 

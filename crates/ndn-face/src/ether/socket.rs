@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ndn_sys::packet::{Datagram, DatagramFault, Frame, FramePort, PacketSocket};
+use ndn_sys::packet::{Frame, FramePort, PacketSocket};
 use ndn_sys::xdp::XdpPort;
 
 /// What brings the frames of a network device.
@@ -71,24 +71,6 @@ impl PortSocket {
             Self::Packet(socket) => socket.peek(),
             Self::Xdp(port) => port.peek(),
             Self::Own(port) => port.peek(),
-        }
-    }
-
-    /// The UDP datagram in the next frame, if it is a packet of IP. Only a driver brings such that was asked to.
-    #[inline]
-    pub(crate) fn peek_datagram(&self) -> Option<Result<Datagram<'_>, DatagramFault>> {
-        match self {
-            Self::Xdp(port) => port.peek_datagram(),
-            Self::Packet(_) | Self::Own(_) => None,
-        }
-    }
-
-    /// Whether it takes UDP, and so sends it.
-    #[inline]
-    pub(crate) fn takes_datagrams(&self) -> bool {
-        match self {
-            Self::Xdp(port) => port.addresses().is_some(),
-            Self::Packet(_) | Self::Own(_) => false,
         }
     }
 

@@ -4,7 +4,6 @@ mod close;
 mod foreign;
 mod internal;
 mod memif;
-mod path;
 mod port;
 mod read_datagrams;
 mod read_port;
@@ -29,7 +28,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::datagram::{Channel, ChannelCounters, ChannelId, DatagramInput, DatagramWriter};
-use crate::ether::{HostAddresses, Port, PortId, PortSocket};
+use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, StreamTransport, Transport};
 use crate::leaning::Leaning;
 use crate::output::SpareQueues;
@@ -94,7 +93,6 @@ pub struct FaceSet {
     shared_channels: Vec<ChannelId>,
     /// By their number.
     ports: Vec<Option<Box<Port>>>,
-    host_addresses: HostAddresses,
     /// Sockets of network devices that are out of use and not closed yet.
     unused_sockets: Vec<PortSocket>,
     /// The block that streams are read into.
@@ -161,7 +159,6 @@ impl FaceSet {
             channels: Vec::new(),
             shared_channels: Vec::new(),
             ports: Vec::new(),
-            host_addresses: HostAddresses::default(),
             unused_sockets: Vec::new(),
             stream_block: None,
             copy_block: None,
@@ -430,7 +427,6 @@ impl FaceSet {
             listed: false,
             leaning: Leaning::default(),
             own_input: None,
-            path: None,
         }));
         self.arm(index);
         counters

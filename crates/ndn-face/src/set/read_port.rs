@@ -1,17 +1,13 @@
 //! Receiving from network devices.
 
-use std::net::SocketAddr;
-
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::packet::Delivery;
 use ndn_sys::poll::Event;
 use ndn_table::{FaceIndex, Timestamp};
 
 use crate::LinkDropReason;
-use crate::datagram::ChannelId;
 use crate::ether::{Port, PortId, without_padding};
 use crate::link::Sender;
-use crate::set::path::SharedChannels;
 use crate::set::receive::{Origin, Pending, Progress, RxSink, block_with_room};
 use crate::set::{FaceSet, face_in};
 
@@ -28,12 +24,6 @@ pub(super) enum Next {
     Stranger([u8; 6]),
     /// It is for the group, whose face another worker may have.
     Group,
-    /// It is a datagram for a socket, at this address, from a peer that has no face yet.
-    NewPeer(ChannelId, SocketAddr, SocketAddr),
-    /// It is a packet of IP that was not sent so.
-    Damaged,
-    /// It is a datagram that this host would have sent, and has not.
-    OwnSource,
     /// It is for this face, and is no packet.
     Bad(FaceIndex, LinkDropReason),
     /// It is for this face. The packet in it, of so many bytes, has been copied.
@@ -48,13 +38,7 @@ impl Port {
     /// Looks at the next frame once: copies its packet to the end of a block of `place`, so that the ring has
     /// room again whatever becomes of it.
     #[inline]
-    fn next(
-        &mut self,
-        channels: SharedChannels<'_>,
-        place: &mut Option<FillBlock>,
-        pool: &PacketPool,
-        is_full: bool,
-    ) -> Next {
+    fn next(&mut self, place: &mut Option<FillBlock>, pool: &PacketPool, is_full: bool) -> Next {
         let Some(socket) = &mut self.socket else { return Next::Nothing };
         socket.prepare();
         let Some(mut frame) = socket.peek() else {
@@ -67,10 +51,7 @@ impl Port {
             frame = again;
         }
         let (Some(source), 0) = (frame.source, frame.vlan) else {
-            return match socket.peek_datagram() {
-                Some(found) => channels.take(found, place, pool, is_full, self.reported),
-                None => Next::Skip,
-            };
+            return Next::Skip;
         };
         let (face, sender) = match frame.delivery {
             Delivery::Group => (self.group, Some(Sender::Station(source))),
@@ -156,15 +137,14 @@ impl FaceSet {
     ) -> Progress {
         self.pending = None;
         loop {
-            let Self { ports, stream_block, channels, shared_channels: shared, .. } = self;
-            let channels = SharedChannels { channels, shared, host: &self.host_addresses };
+            let Self { ports, stream_block, .. } = self;
             let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
             let Some(port) = port else { return Progress::Done };
             if port.frames_left == 0 {
                 self.has_more = true;
                 return Progress::Done;
             }
-            match port.next(channels, stream_block, pool, sink.is_full()) {
+            match port.next(stream_block, pool, sink.is_full()) {
                 Next::Nothing => {
                     self.has_more = false;
                     return Progress::Done;
@@ -183,21 +163,6 @@ impl FaceSet {
                     port.reported = true;
                     self.pending = Some(Pending::Port(id));
                     return Progress::GroupHeard { port: id };
-                }
-                Next::NewPeer(channel, local, peer) => {
-                    port.reported = true;
-                    self.pending = Some(Pending::Port(id));
-                    return Progress::NewPeer { channel, local, peer };
-                }
-                Next::Damaged => {
-                    self.calls.damaged_datagrams.increment();
-                    port.frames_left -= 1;
-                    port.release();
-                }
-                Next::OwnSource => {
-                    self.calls.own_source_datagrams.increment();
-                    port.frames_left -= 1;
-                    port.release();
                 }
                 Next::Bad(face, reason) => {
                     port.frames_left -= 1;

@@ -9,11 +9,10 @@ use ndn_sys::packet::LinkAddress;
 use ndn_sys::poll::Interest;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{ChannelId, Destination, PortQueue, SendCounters, Target};
+use crate::datagram::{ChannelId, Destination, SendCounters, Target};
 use crate::ether::{Port, PortId, PortSocket};
 use crate::face::{Connection, Face, Transport};
 use crate::output::Flushed;
-use crate::set::path::list_port;
 use crate::set::sinks::{DatagramSink, InternalSink, MemifSink, Nowhere, StreamSink, Tap};
 use crate::set::{FaceSet, channel_token, face_in, port_token, token_of};
 use crate::{CloseReason, ETHER_TYPE, LinkDropReason};
@@ -92,7 +91,7 @@ impl FaceSet {
     pub(super) fn resend(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
         let Self { faces, channels, ports, tap, .. } = self;
         let Some(face) = face_in(faces, index) else { return };
-        let Face { link, transport, listed, path, .. } = face;
+        let Face { link, transport, listed, .. } = face;
         let bytes_max = link.options().queue_bytes_max;
         let tap = Tap { tap: tap.as_deref_mut(), now, face: index };
         match transport {
@@ -114,16 +113,12 @@ impl FaceSet {
                 let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
                 let to = Destination { face: index, target: Target::of(*peer) };
-                let by_port = PortQueue::find(ports, path.as_deref(), *peer);
-                let sink = DatagramSink::new(&mut channel.queue, to, pool, bytes_max, tap);
-                let mut sink = sink.with_port(by_port);
+                let mut sink = DatagramSink::new(&mut channel.queue, to, pool, bytes_max, tap);
                 link.resend(now, &mut sink);
-                let used = sink.used;
-                if used.own && !channel.listed && !channel.waits_writable {
+                if !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     self.unflushed_channels.push(*id);
                 }
-                list_port(ports, &mut self.unflushed_ports, used.port);
             }
             Transport::Ether { port: id, mac } => {
                 let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -239,7 +234,7 @@ impl TxSink for FaceSink<'_> {
         let set = &mut *self.faces;
         // A face may have closed since the shard heard of it: nobody is left to count for.
         let Some(face) = face_in(&mut set.faces, index) else { return };
-        let Face { link, transport, listed, path, .. } = face;
+        let Face { link, transport, listed, .. } = face;
         let bytes_max = link.options().queue_bytes_max;
         let tap = Tap { tap: set.tap.as_deref_mut(), now: self.now, face: index };
         match transport {
@@ -264,16 +259,12 @@ impl TxSink for FaceSink<'_> {
                 let channel = set.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
                 let Some(channel) = channel else { return };
                 let to = Destination { face: index, target: Target::of(*peer) };
-                let by_port = PortQueue::find(&mut set.ports, path.as_deref(), *peer);
-                let sink = DatagramSink::new(&mut channel.queue, to, self.pool, bytes_max, tap);
-                let mut sink = sink.with_port(by_port);
+                let mut sink = DatagramSink::new(&mut channel.queue, to, self.pool, bytes_max, tap);
                 let _ = link.send(self.now, &packet, &mut sink);
-                let used = sink.used;
-                if used.own && !channel.listed && !channel.waits_writable {
+                if !channel.listed && !channel.waits_writable {
                     channel.listed = true;
                     set.unflushed_channels.push(*id);
                 }
-                list_port(&mut set.ports, &mut set.unflushed_ports, used.port);
             }
             Transport::Ether { port: id, mac } => {
                 let port = set.ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);

@@ -3,8 +3,7 @@
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::datagram::{DatagramQueue, Destination, Frame, PortQueue};
-use crate::ether::PortId;
+use crate::datagram::{DatagramQueue, Destination, Frame};
 use crate::headers::with_joined;
 use crate::internal::InternalEnd;
 use crate::memif::MemifTransport;
@@ -87,17 +86,6 @@ pub(super) struct DatagramSink<'a> {
     tap: Tap<'a>,
     /// Length of the first frame of the packet, by which its other fragments travel.
     first_length: Option<usize>,
-    /// What takes datagrams past the kernel, if something does.
-    by_port: Option<PortQueue<'a>>,
-    /// Whether something went to the queue, and to that of the device.
-    pub(super) used: Used,
-}
-
-/// Which queues have got something.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Used {
-    pub(super) own: bool,
-    pub(super) port: Option<PortId>,
 }
 
 impl<'a> DatagramSink<'a> {
@@ -108,21 +96,14 @@ impl<'a> DatagramSink<'a> {
         bytes_max: usize,
         tap: Tap<'a>,
     ) -> Self {
-        let (first_length, by_port, used) = (None, None, Used::default());
-        Self { queue, to, pool, bytes_max, tap, first_length, by_port, used }
-    }
-
-    /// As [`new`](Self::new), for datagrams some of which may go past the kernel.
-    pub(super) fn with_port(self, by_port: Option<PortQueue<'a>>) -> Self {
-        Self { by_port, ..self }
+        Self { queue, to, pool, bytes_max, tap, first_length: None }
     }
 }
 
 impl FrameSink for DatagramSink<'_> {
     #[inline]
     fn queued_bytes(&self) -> usize {
-        let by_port = self.by_port.as_ref().map_or(0, |port| port.queue.pending_bytes());
-        self.queue.pending_bytes() + by_port
+        self.queue.pending_bytes()
     }
 
     #[inline]
@@ -133,18 +114,9 @@ impl FrameSink for DatagramSink<'_> {
         handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
         let length = header.len() + payload.len();
-        match &mut self.by_port {
-            Some(port) if port.takes(length) => {
-                self.used.port = Some(port.port());
-                port.push(self.to.face, header, payload, handle, self.pool, self.bytes_max)?;
-            }
-            Some(_) | None => {
-                let first_length = *self.first_length.get_or_insert(length);
-                let frame = Frame { header, payload, handle, first_length };
-                self.used.own = true;
-                self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
-            }
-        }
+        let first_length = *self.first_length.get_or_insert(length);
+        let frame = Frame { header, payload, handle, first_length };
+        self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
         self.tap.see(header, payload);
         Ok(())
     }

@@ -8,11 +8,8 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
 const LINKS: u32 = 0x1 | 0x10 | 0x100;
-/// `RTMGRP_NEIGH`; `RTMGRP_IPV4_ROUTE` and `RTMGRP_IPV6_ROUTE`.
-const NEIGHBOURS: u32 = 0x4;
-const ROUTES: u32 = 0x40 | 0x400;
 
-/// Readable after a network device or an address of one has come, changed or gone; or a neighbour; or a route.
+/// Readable after a network device or an address of one has come, changed or gone.
 #[derive(Debug)]
 pub struct LinkMonitor {
     socket: OwnedFd,
@@ -24,30 +21,10 @@ impl LinkMonitor {
     /// # Errors
     /// Those of netlink sockets.
     pub fn new() -> io::Result<Self> {
-        Self::of(LINKS)
-    }
-
-    /// Hears of neighbours from now on, and of nothing else.
-    ///
-    /// # Errors
-    /// Those of netlink sockets.
-    pub fn of_neighbours() -> io::Result<Self> {
-        Self::of(NEIGHBOURS)
-    }
-
-    /// Hears of routes from now on, and of nothing else.
-    ///
-    /// # Errors
-    /// Those of netlink sockets.
-    pub fn of_routes() -> io::Result<Self> {
-        Self::of(ROUTES)
-    }
-
-    fn of(groups: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The protocol is NETLINK_ROUTE, which is 0.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
         Ok(Self { socket })
     }
 

@@ -8,13 +8,11 @@ use crate::xdp::program::Instruction;
 /// Commands.
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
-const MAP_DELETE: libc::c_int = 3;
 const PROGRAM_LOAD: libc::c_int = 5;
 const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const INFORMATION: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
-/// A map by hash, one of AF_XDP sockets, a program for frames as they come, and where that is attached.
-const TYPE_HASH: u32 = 1;
+/// A map of AF_XDP sockets, a program for frames as they come, and where that is attached.
 const TYPE_SOCKETS: u32 = 17;
 const TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
@@ -147,52 +145,6 @@ impl SocketMap {
         // SAFETY: key and value are live and have the lengths that the map was made with.
         unsafe { bpf(MAP_UPDATE, &attributes)? };
         Ok(())
-    }
-
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
-    }
-}
-
-/// A set of keys of `LENGTH` bytes.
-#[derive(Debug)]
-pub(super) struct KeySet<const LENGTH: usize> {
-    map: OwnedFd,
-}
-
-impl<const LENGTH: usize> KeySet<LENGTH> {
-    /// With room for so many.
-    pub(super) fn new(entries_max: u32) -> io::Result<Self> {
-        let attributes = MapCreate {
-            kind: TYPE_HASH,
-            key_length: u32::try_from(LENGTH).map_err(|_| io::ErrorKind::InvalidInput)?,
-            value_length: 4,
-            entries_max,
-            flags: 0,
-            inner_map: 0,
-            numa_node: 0,
-            name: cut(*b"namewire_own\0\0\0\0"),
-        };
-        // SAFETY: the attributes are those of the command and hold no pointers.
-        Ok(Self { map: descriptor(unsafe { bpf(MAP_CREATE, &attributes)? }) })
-    }
-
-    /// Adds a key, or takes it away. To do so again changes nothing.
-    pub(super) fn set(&self, key: &[u8; LENGTH], is_in: bool) -> io::Result<()> {
-        let value = 1_u32;
-        let attributes = MapUpdate {
-            map: number(self.map.as_fd()),
-            reserved: 0,
-            key: key.as_ptr().expose_provenance() as u64,
-            value: if is_in { (&raw const value).expose_provenance() as u64 } else { 0 },
-            flags: 0,
-        };
-        let command = if is_in { MAP_UPDATE } else { MAP_DELETE };
-        // SAFETY: key and value are live and have the lengths that the map was made with.
-        match unsafe { bpf(command, &attributes) } {
-            Err(error) if is_in || error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {

@@ -1,4 +1,4 @@
-//! Frames of network devices (AF_XDP), for one EtherType, and UDP to one port.
+//! Frames of network devices (AF_XDP), for one EtherType.
 //!
 //! | file | the concept of the kernel |
 //! |---|---|
@@ -6,7 +6,6 @@
 //! | `open` | what is asked for and got, a socket for each queue |
 //! | `program` | the XDP program, in C and in instructions |
 //! | `bpf` | maps, programs and links |
-//! | `addresses` | to which addresses of the device UDP is taken |
 //! | `umem` | the memory that frames lie in |
 //! | `rings` | the protocol of the rings, on any memory |
 //! | `socket` | a socket, its four rings, and what it is bound to |
@@ -17,7 +16,6 @@
 //! chunks for received frames belong to a queue, since the kernel gives them back in whatever order. A thread sends
 //! by the first of its queues. Threads have the program in common, and the map from queues to sockets.
 
-mod addresses;
 mod bpf;
 mod error;
 mod holder;
@@ -30,9 +28,8 @@ mod socket;
 mod umem;
 
 pub use crate::mapping::PageKind;
-pub use addresses::XdpAddresses;
 pub use bpf::XdpMode;
 pub use error::{XdpError, XdpStep};
 pub use holder::XdpHolder;
-pub use open::{QUEUES_MAX, XdpOptions, XdpSetup, XdpUdp, may_use};
+pub use open::{QUEUES_MAX, XdpOptions, XdpSetup, may_use};
 pub use port::{XdpPort, XdpRefusal, XdpTransmitted};

@@ -30,19 +30,6 @@ pub struct XdpOptions {
     pub ring_bytes: usize,
     /// The only mode to try; none for native, else generic.
     pub mode: Option<XdpMode>,
-    /// UDP to take, too. In generic mode it stays with the kernel, which may have joined datagrams by then.
-    pub udp: Option<XdpUdp>,
-}
-
-/// UDP that is taken: whole datagrams that fit a chunk, by IPv4 without options or IPv6 without extension
-/// headers, to one port of [addresses](super::XdpPort::addresses) of the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XdpUdp {
-    /// The port.
-    pub port: u16,
-    /// The device is virtual: the kernel of the other end leaves the checksum to a card that there is not, so
-    /// that of the addresses and the length alone is as good.
-    pub is_virtual: bool,
 }
 
 /// What was got.
@@ -60,8 +47,6 @@ pub struct XdpSetup {
     pub queue_count: u32,
     /// What the memory is made of.
     pub pages: PageKind,
-    /// UDP is taken as well.
-    pub takes_udp: bool,
 }
 
 /// The queues of one part of a device, and the memory that their frames lie in.
@@ -204,7 +189,7 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Re
 pub fn may_use() -> Result<(), XdpError> {
     socket::open().map_err(XdpStep::Socket.failed())?;
     let map = SocketMap::new(1).map_err(XdpStep::Map.failed())?;
-    let code = program::program(0x8624, map.as_fd(), None);
+    let code = program::program(0x8624, map.as_fd());
     bpf::load(&code, false).map_err(XdpStep::Program.failed())?;
     Ok(())
 }

@@ -1,15 +1,14 @@
 //! A network device by AF_XDP: the program on it, and a socket for each of its queues.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::packet::{Datagram, DatagramFault, DatagramReader, Frame, FrameReader, GroupMembership};
-use crate::xdp::addresses::XdpAddresses;
+use crate::packet::{Frame, FrameReader, GroupMembership};
 use crate::xdp::bpf::{self, SocketMap, XdpMode};
 use crate::xdp::error::{XdpError, XdpStep};
 use crate::xdp::open::{Opened, QUEUES_MAX, XdpOptions, XdpSetup, open_parts, patiently};
-use crate::xdp::program::{self, UdpRules};
+use crate::xdp::program;
 use crate::xdp::receive::Received;
 use crate::xdp::rings::{CONTINUES, Descriptor};
 use crate::xdp::socket::Socket;
@@ -36,7 +35,7 @@ pub struct XdpTransmitted {
     pub is_done: bool,
 }
 
-/// Frames of one EtherType, and UDP to one port if that is asked for, on one network device, with their
+/// Frames of one EtherType on one network device, with their
 /// headers, by AF_XDP: those of all its queues, or a [part](XdpPort::open_parts) of them.
 ///
 /// Other frames go to the kernel as ever. When this is dropped, or the process ends in whatever way, the
@@ -52,8 +51,6 @@ pub struct XdpPort {
     layout: Layout,
     setup: XdpSetup,
     reader: FrameReader,
-    /// With UDP, what reads it, and the addresses that it is sent to.
-    udp: Option<(DatagramReader, Arc<XdpAddresses>)>,
     /// What [`prepare`](Self::prepare) has found.
     received: Received,
     /// Chunks to write frames to.
@@ -119,15 +116,7 @@ impl XdpPort {
         let joined = group.map(|group| GroupMembership::join(interface, group));
         let joined = joined.transpose().map_err(XdpStep::Group.failed())?;
         let map = SocketMap::new(queue_count).map_err(XdpStep::Map.failed())?;
-        let udp = options.udp.filter(|_| mode == XdpMode::Native);
-        let udp = udp.map(|udp| Ok((udp, Arc::new(XdpAddresses::new()?))));
-        let udp = udp.transpose().map_err(XdpStep::Map.failed())?;
-        let rules = udp.as_ref().map(|(udp, addresses)| UdpRules {
-            port: udp.port,
-            payload_max: u16::try_from(chunk_payload_max).unwrap_or(u16::MAX),
-            addresses: addresses.as_fd().as_raw_fd(),
-        });
-        let code = program::program(protocol, map.as_fd(), rules);
+        let code = program::program(protocol, map.as_fd());
         // Kernels before 5.18 know of no fragments.
         let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
         let loaded = loaded.map_err(XdpStep::Program.failed())?;
@@ -153,7 +142,6 @@ impl XdpPort {
                 payload_max,
                 queue_count: u32::try_from(sockets.len()).unwrap_or(u32::MAX),
                 pages: umem.pages(),
-                takes_udp: udp.is_some(),
             };
             Self {
                 _attached: Arc::clone(&attached),
@@ -162,10 +150,6 @@ impl XdpPort {
                 layout,
                 setup,
                 reader,
-                udp: udp.as_ref().map(|(udp, addresses)| {
-                    let takes_unfinished = udp.is_virtual;
-                    (DatagramReader { interface, takes_unfinished }, Arc::clone(addresses))
-                }),
                 received: Received::default(),
                 free: layout.transmit_chunks().collect(),
                 is_pushed: false,
@@ -216,21 +200,6 @@ impl XdpPort {
         Some(frame)
     }
 
-    /// The UDP datagram in the frame that [`prepare`](Self::prepare) has found, if it is a packet of IP. None
-    /// is looked for unless UDP is taken.
-    #[must_use]
-    #[inline]
-    pub fn peek_datagram(&self) -> Option<Result<Datagram<'_>, DatagramFault>> {
-        let (reader, _) = self.udp.as_ref()?;
-        reader.read(self.received.bytes(&self.umem)?)
-    }
-
-    /// The addresses to which UDP is taken: none at the beginning. Nothing if UDP is not taken.
-    #[must_use]
-    pub fn addresses(&self) -> Option<&Arc<XdpAddresses>> {
-        self.udp.as_ref().map(|(_, addresses)| addresses)
-    }
-
     /// Is done with the frame that was found. Without one it does nothing.
     #[inline]
     pub fn release(&mut self) {
@@ -258,24 +227,11 @@ impl XdpPort {
     /// # Errors
     /// Why not now, or never.
     pub fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), XdpRefusal> {
-        self.send_as(self.reader.protocol, to, payload)
-    }
-
-    /// As [`send`](Self::send), for a frame of any EtherType.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn send_as(
-        &mut self,
-        protocol: u16,
-        to: [u8; 6],
-        payload: &[&[u8]],
-    ) -> Result<(), XdpRefusal> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length > self.setup.payload_max {
             return Err(XdpRefusal::TooLong);
         }
-        let header = FrameReader { protocol, ..self.reader }.header(to);
+        let header = self.reader.header(to);
         let whole = (header.len() + length).max(crate::packet::FRAME_MIN);
         let count = whole.div_ceil(self.layout.chunk_length);
         if count > PIECES_MAX {

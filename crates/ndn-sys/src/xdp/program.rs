@@ -24,14 +24,8 @@
 //! ```
 //!
 //! What belongs to a queue without a socket goes on to the kernel, which is what the last argument says.
-//!
-//! With UDP, `udp` has what comes before that of a VLAN.
-
-mod udp;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-
-pub(super) use udp::UdpRules;
 
 /// One instruction (`struct bpf_insn`, `instruction-set.rst` of the kernel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +38,9 @@ pub(super) struct Instruction {
     constant: i32,
 }
 
-/// Operations: loads of a word, of a half word, of a byte, of a 64-bit constant (two instructions).
+/// Operations: loads of a word, of a half word, of a 64-bit constant (two instructions).
 const LOAD_WORD: u8 = 0x61;
 const LOAD_HALF: u8 = 0x69;
-const LOAD_BYTE: u8 = 0x71;
 const LOAD_CONSTANT: u8 = 0x18;
 /// Moves of a register and of a constant, sum and conjunction with a constant, in 64 bits.
 const MOVE: u8 = 0xbf;
@@ -79,16 +72,10 @@ const VLAN_MASK: u16 = 0x0fff;
 enum Target {
     Redirect,
     Pass,
-    /// What is done with IPv4 and IPv6, and the question whether an address is the device's own.
-    Version4,
-    Version6,
-    LookUp,
-    /// What is neither NDN nor IP.
-    Tagged,
 }
 
 /// Targets that there are.
-const TARGETS: usize = 6;
+const TARGETS: usize = 2;
 
 /// Instructions, and jumps whose targets are not known yet.
 #[derive(Debug, Default)]
@@ -139,20 +126,13 @@ fn network(value: u16) -> i32 {
     i32::from(value.to_be())
 }
 
-/// The program for frames of `protocol`, and perhaps for UDP, and the sockets in the map `sockets`.
-pub(super) fn program(
-    protocol: u16,
-    sockets: BorrowedFd<'_>,
-    udp: Option<UdpRules>,
-) -> Vec<Instruction> {
-    assemble(protocol, sockets.as_raw_fd(), udp)
+/// The program for frames of `protocol` and the sockets in the map `sockets`.
+pub(super) fn program(protocol: u16, sockets: BorrowedFd<'_>) -> Vec<Instruction> {
+    assemble(protocol, sockets.as_raw_fd())
 }
 
-fn assemble(protocol: u16, sockets: i32, udp: Option<UdpRules>) -> Vec<Instruction> {
+fn assemble(protocol: u16, sockets: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
-    if udp.is_some() {
-        code.keep_context();
-    }
     code.add(LOAD_WORD, 2, 1, AT_END, 0);
     code.add(LOAD_WORD, 3, 1, AT_DATA, 0);
     code.add(MOVE, 4, 3, 0, 0);
@@ -160,9 +140,6 @@ fn assemble(protocol: u16, sockets: i32, udp: Option<UdpRules>) -> Vec<Instructi
     code.jump(JUMP_GREATER, 4, 2, 0, Target::Pass);
     code.add(LOAD_HALF, 5, 3, 12, 0);
     code.jump(JUMP_EQUAL, 5, 0, network(protocol), Target::Redirect);
-    if let Some(udp) = udp {
-        code.add_udp(udp);
-    }
     code.jump(JUMP_UNEQUAL, 5, 0, network(TAGGED), Target::Pass);
     code.add(ADD, 4, 0, 0, 4);
     code.jump(JUMP_GREATER, 4, 2, 0, Target::Pass);

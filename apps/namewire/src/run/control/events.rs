@@ -22,7 +22,6 @@ impl Control {
     pub(super) fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::FaceAdded { ticket, mut face } => {
-                self.datagram_paths.look_soon();
                 face.local = addresses::near_end(&face.remote, &face.local);
                 self.face_added(now, ticket, &face);
             }
@@ -58,7 +57,6 @@ impl Control {
                     (Some(reason), true) => debug!(face_id, %reason, "face closed"),
                     (None, true) => debug!(face_id, "face destroyed"),
                 }
-                self.datagram_paths.note_set(face_id, false);
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
                 self.webtransport.forget(face_id);
@@ -100,10 +98,6 @@ impl Control {
                     face.down = None;
                 }
                 self.state.face_changed_state(now, face_id, true);
-            }
-            Event::PathSet { face_id, by_device } => {
-                let is_known = self.faces.contains_key(&face_id);
-                self.datagram_paths.note_set(face_id, by_device && is_known);
             }
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");

@@ -3,7 +3,6 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `connecting` | faces that are wanted again while they are being made |
-//! | `datagram_paths` | UDP faces that send past the kernel |
 //! | `connections` | faces to be made: accepted, asked for by management, configured |
 //! | `events` | what the data plane tells |
 //! | `management` | Interests to management, and what comes of them |
@@ -18,7 +17,6 @@
 
 mod connecting;
 mod connections;
-mod datagram_paths;
 mod ethernet;
 mod events;
 mod let_in;
@@ -85,8 +83,6 @@ const TOKEN_LINKS: u64 = 4;
 const TOKEN_KEY_CHAIN: u64 = 5;
 const TOKEN_SESSIONS: u64 = 6;
 const TOKEN_NAMES: u64 = 7;
-const TOKEN_NEIGHBOURS: u64 = 8;
-const TOKEN_ROUTES: u64 = 9;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Attempts to connect have tokens from here on.
@@ -180,7 +176,6 @@ pub(super) struct Control {
     balance: BalanceSchedule,
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
-    datagram_paths: datagram_paths::DatagramPaths,
 }
 
 impl Control {
@@ -252,7 +247,6 @@ impl Control {
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),
-            datagram_paths: datagram_paths::DatagramPaths::default(),
         };
         control.choose_strategies()?;
         control.add_own_ports(own);
@@ -283,8 +277,6 @@ impl Control {
                     TOKEN_KEY_CHAIN => self.key_chain.reset(),
                     TOKEN_SESSIONS => self.take_sessions(now),
                     TOKEN_NAMES => self.take_addresses(now),
-                    TOKEN_NEIGHBOURS => self.datagram_paths.note_neighbours(),
-                    TOKEN_ROUTES => self.datagram_paths.note_routes(),
                     token if token >= memif::TOKEN_MEMIF => self.go_on_memif(now, token),
                     token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
                     attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
@@ -344,8 +336,7 @@ impl Control {
         let ethernet = self.ethernet.next_deadline_ns(&self.config);
         let state = self.state.next_deadline_ns();
         let paths = self.paths.next_deadline_ns();
-        let ways = self.datagram_paths.next_deadline_ns();
-        let others = [state, statics, balance, multicast, bound, quotas, ethernet, paths, ways];
+        let others = [state, statics, balance, multicast, bound, quotas, ethernet, paths];
         let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
         let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
         let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
@@ -385,7 +376,6 @@ impl Control {
         self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
         self.look_at_ethernet(now);
         self.look_at_paths(now.monotonic_ns);
-        self.look_at_datagram_paths(now.monotonic_ns);
         let at = Timestamp::from_nanos(now.monotonic_ns);
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.look_at_quotas(now);

@@ -16,9 +16,8 @@ impl Control {
             let request = match request {
                 OperatorRequest::Capture(request) => request,
                 OperatorRequest::Links(request) => {
-                    let links = telemetry::links(&self.faces, request.after, |face_id, face| {
-                        let by_interface = face.interface().map(|name| self.ethernet.driver(name));
-                        by_interface.unwrap_or_else(|| self.datagram_paths.driver(face_id))
+                    let links = telemetry::links(&self.faces, request.after, |face| {
+                        face.interface().and_then(|name| self.ethernet.driver(name))
                     });
                     // Whoever asked may be gone by now.
                     let _ = request.answer.send(links);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 
 use ndn_face::{ETHER_TYPE, PortSocket};
 use ndn_management::FaceDriver;
@@ -10,7 +9,7 @@ use ndn_sys::interface::queues;
 use ndn_sys::netlink::{Link, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;
-use ndn_sys::xdp::{XdpAddresses, XdpError, XdpMode, XdpOptions, XdpPort, XdpSetup, XdpUdp};
+use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, XdpSetup};
 use tracing::{info, warn};
 
 use crate::config::{Driver, Ethernet};
@@ -27,8 +26,6 @@ pub(super) struct Request<'a> {
     /// Longest payload of a frame that is of use, bytes.
     pub(super) payload_max: usize,
     pub(super) driver: Driver,
-    /// UDP to this port is to come, too.
-    pub(super) udp_port: Option<u16>,
     /// A driver that suits the interface, and is busy, is not to be replaced by another one.
     pub(super) is_patient: bool,
     /// Workers that queues may be dealt over.
@@ -44,8 +41,6 @@ pub(super) struct Opened {
     pub(super) driver: FaceDriver,
     /// Longest payload of a frame that it can carry, bytes.
     pub(super) payload_max: usize,
-    /// The addresses to which it takes UDP, if it does.
-    pub(super) addresses: Option<Arc<XdpAddresses>>,
 }
 
 /// Why there is no socket on an interface.
@@ -83,7 +78,7 @@ impl Request<'_> {
         match self.driver {
             Driver::Packet => self.open_packet(),
             Driver::Xdp => {
-                let (link, opened) = (self.link, self.open_xdp(None)?);
+                let (link, opened) = (self.link, self.open_xdp()?);
                 if has_vlans(link, self.all) {
                     warn!(
                         interface = link.name,
@@ -104,20 +99,9 @@ impl Request<'_> {
         let facts = Facts::of(link, self.all, support, self.has_address);
         // The program that is still attached may be our own one.
         let facts = Facts { is_taken: facts.is_taken && !self.is_patient, ..facts };
-        if self.udp_port.is_some() {
-            match facts.keeps_udp() {
-                Some(why) => warn!(interface = link.name, why, "UDP stays with the kernel"),
-                // Generic mode takes no UDP, and would slow down what else the interface carries.
-                None => match self.open_xdp(Some(XdpMode::Native)) {
-                    Ok(opened) => return Ok(opened),
-                    Err(refusal) if self.is_patient && refusal.is_busy => return Err(refusal),
-                    Err(why) => warn!(interface = link.name, %why, "UDP stays with the kernel"),
-                },
-            }
-        }
         match facts.pick() {
             (FaceDriver::Packet, _) => self.open_packet(),
-            (FaceDriver::Xdp, why) => self.open_xdp(None).or_else(|refusal| {
+            (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
                 if self.is_patient && refusal.is_busy {
                     return Err(refusal);
                 }
@@ -140,12 +124,10 @@ impl Request<'_> {
             ring_bytes: self.ring_bytes(),
         })?;
         let payload_max = self.payload_max;
-        let (sockets, driver, addresses) = (vec![socket.into()], FaceDriver::Packet, None);
-        Ok(Opened { sockets, driver, payload_max, addresses })
+        Ok(Opened { sockets: vec![socket.into()], driver: FaceDriver::Packet, payload_max })
     }
 
-    /// In this mode only, or in either.
-    fn open_xdp(&self, mode: Option<XdpMode>) -> Result<Opened, Refusal> {
+    fn open_xdp(&self) -> Result<Opened, Refusal> {
         let link = self.link;
         raise_locked_memory();
         let (receive_queues, transmit_queues) = queues(&link.name).unwrap_or(link.queues);
@@ -157,18 +139,14 @@ impl Request<'_> {
             payload_max: self.payload_max,
             queue_count: receive_queues,
             ring_bytes: self.ring_bytes(),
-            mode,
-            // A virtual device has a kind.
-            udp: self.udp_port.map(|port| XdpUdp { port, is_virtual: link.kind.is_some() }),
+            mode: None,
         };
         // A worker sends by a queue of its own.
         let workers = u32::try_from(self.workers).unwrap_or(u32::MAX).min(transmit_queues);
         let parts = XdpPort::open_parts(&options, workers)?;
         let Some(first) = parts.first() else { return Err(no_queue().into()) };
-        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, pages, takes_udp, .. } =
-            first.setup();
+        let XdpSetup { mode, zero_copy, multi_buffer, payload_max, pages, .. } = first.setup();
         let queues: Vec<u32> = parts.iter().map(|part| part.setup().queue_count).collect();
-        let addresses = first.addresses().cloned();
         info!(
             interface = link.name,
             ?mode,
@@ -177,7 +155,6 @@ impl Request<'_> {
             payload_max,
             queues_of_workers = ?queues,
             ?pages,
-            takes_udp,
             "AF_XDP"
         );
         if payload_max < self.payload_max {
@@ -187,14 +164,8 @@ impl Request<'_> {
                 "longer frames of others are lost: give their faces, or the interface, that MTU"
             );
         }
-        if self.udp_port.is_some() && !takes_udp {
-            warn!(
-                interface = link.name,
-                "UDP stays with the kernel: the driver runs no XDP programs, or not at this MTU"
-            );
-        }
         let sockets = parts.into_iter().map(PortSocket::from).collect();
-        Ok(Opened { sockets, driver: FaceDriver::Xdp, payload_max, addresses })
+        Ok(Opened { sockets, driver: FaceDriver::Xdp, payload_max })
     }
 }
 

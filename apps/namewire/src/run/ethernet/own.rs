@@ -60,7 +60,7 @@ impl EthernetPorts {
         })));
         let mut port = Port {
             id,
-            purpose: Purpose { accepts, group, udp: false },
+            purpose: Purpose { accepts, group },
             device: Some(Device { index: interface, mtu }),
             mac: Some(mac),
             // Neither: nobody asks, as there is no choice.
@@ -75,8 +75,6 @@ impl EthernetPorts {
             is_refused: false,
             kept_until_ns: 0,
             busy_count: 0,
-            has_new_sockets: false,
-            addresses: None,
             own: Some(probe),
         };
         port.add_group(&name, context);

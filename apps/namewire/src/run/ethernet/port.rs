@@ -1,6 +1,5 @@
 //! One interface in use: what has become of it, and what that means for its socket and faces.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
@@ -9,7 +8,6 @@ use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
-use ndn_sys::xdp::XdpAddresses;
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
@@ -42,8 +40,6 @@ pub(super) struct Port {
     pub(super) is_up: bool,
     /// The face of the group, or the one that an operator has destroyed.
     pub(super) group_face: Option<u64>,
-    /// It has other sockets than when this was asked for the last time.
-    pub(super) has_new_sockets: bool,
     /// The socket has joined another group than it should.
     pub(super) is_stale: bool,
     /// How often the interface was busy since then.
@@ -52,8 +48,6 @@ pub(super) struct Port {
     pub(super) is_refused: bool,
     /// Until then it stays without a face.
     pub(super) kept_until_ns: u64,
-    /// To which addresses its socket takes UDP, if it does.
-    pub(super) addresses: Option<Arc<XdpAddresses>>,
     /// Its driver is of its own, and the kernel does not know the device.
     pub(super) own: Option<LinkProbe>,
 }
@@ -77,22 +71,10 @@ impl<'a> Found<'a> {
         let has_address =
             self.addresses.iter().any(|one| one.index == link.index && !one.addresses.is_empty());
         let payload_max = Device::of(link).mtu;
-        let udp_port = purpose.udp.then_some(config.listeners.udp.port);
         let config = &config.listeners.ethernet;
         let (all, group) = (self.all, purpose.group);
         let is_patient = false;
-        Request {
-            link,
-            all,
-            has_address,
-            group,
-            payload_max,
-            driver,
-            udp_port,
-            is_patient,
-            workers,
-            config,
-        }
+        Request { link, all, has_address, group, payload_max, driver, is_patient, workers, config }
     }
 }
 
@@ -113,12 +95,10 @@ impl Port {
 
     /// Has another socket from now on.
     fn use_socket(&mut self, opened: Opened, device: Device, context: &mut Context<'_>) {
-        let Opened { sockets, driver, payload_max, addresses } = opened;
-        self.addresses = addresses;
+        let Opened { sockets, driver, payload_max } = opened;
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
-        self.has_new_sockets = true;
         let stations = station_options(device.mtu.min(payload_max), context.config);
         change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
     }
@@ -136,7 +116,6 @@ impl Port {
         info!(interface = link.name, %driver, "another driver");
         (self.chosen, self.asked) = (Some(driver), asked);
         self.use_socket(opened, Device::of(link), context);
-        self.follow_addresses(&link.name, found, context.config);
         Ok(())
     }
 
@@ -151,8 +130,6 @@ impl Port {
         change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
         if leaves_group {
             self.group_face = None;
-        }
-        if leaves_group || before.udp != purpose.udp {
             // What is received is bound to the socket: `follow` opens another one.
             self.is_stale = true;
         }
@@ -173,7 +150,6 @@ impl Port {
             change(context.dataplane, self.id, PortChange::Gone);
             (self.device, self.is_up, self.group_face) = (None, false, None);
             self.is_suspended = false;
-            self.addresses = None;
         }
         let Some((link, device)) = link.zip(device) else { return };
         let asked = asked(self.chosen, context.config);
@@ -182,7 +158,6 @@ impl Port {
             if self.gives_up_first(asked) {
                 change(context.dataplane, self.id, PortChange::Suspend);
                 (self.is_stale, self.is_suspended) = (true, true);
-                self.addresses = None;
                 return;
             }
             let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
@@ -209,29 +184,10 @@ impl Port {
         {
             change(context.dataplane, self.id, PortChange::Address(mac));
         }
-        self.follow_addresses(name, found, context.config);
         let is_up = link.state.is_running();
         if std::mem::replace(&mut self.is_up, is_up) != is_up {
             info!(interface = name, state = link.state.name(), "the link of an interface");
             change(context.dataplane, self.id, PortChange::Link(is_up));
-        }
-    }
-
-    /// Has UDP taken that is sent to an address of the interface that the listener is bound to.
-    pub(super) fn follow_addresses(&self, name: &str, found: &Found<'_>, config: &Config) {
-        let (Some(own), Some(mac), Some(device)) = (&self.addresses, self.mac, self.device) else {
-            return;
-        };
-        let listens_at = |address: &IpAddr| {
-            let bound = config.listeners.udp.addresses.iter();
-            let mut bound = bound.filter(|bound| bound.is_ipv4() == address.is_ipv4());
-            bound.any(|bound| bound.is_unspecified() || bound == address)
-        };
-        let interface = found.addresses.iter().find(|one| one.index == device.index);
-        let all = interface.map_or(&[][..], |interface| &interface.addresses);
-        let addresses = all.iter().copied().filter(listens_at);
-        if let Err(error) = own.set(mac, addresses) {
-            warn!(interface = name, %error, "UDP to some addresses goes by the kernel");
         }
     }
 

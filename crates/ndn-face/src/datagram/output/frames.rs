@@ -18,7 +18,7 @@ pub(crate) trait FrameSender {
 
 impl FrameSender for XdpPort {
     fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
-        self.send_as(to.protocol, to.mac, payload)
+        self.send(to.mac, payload)
     }
 
     fn transmit(&mut self) -> io::Result<FrameTransmitted> {
@@ -28,7 +28,6 @@ impl FrameSender for XdpPort {
 
 impl FrameSender for dyn FramePort {
     fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
-        // It has but one EtherType, and nothing else is queued for it.
         FramePort::send(self, to.mac, payload)
     }
 
