@@ -2,6 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
+//! | [`distribution`] | service times and intervals |
 //! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
 //! | [`smc`] | intervals and decisions from independent traces |
 //! | [`special`] | the special functions behind them |
@@ -12,6 +14,8 @@
     reason = "numerics: counts and picoseconds below 2^53 go to f64 and back"
 )]
 
+pub mod bip;
+pub mod distribution;
 pub mod random;
 pub mod smc;
 pub mod special;
