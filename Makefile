@@ -61,7 +61,6 @@ test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build -p namewire
 	$(CARGO) test --workspace --no-fail-fast
 	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --no-fail-fast
-	NAMEWIRE_TEST_WORKERS=2 NAMEWIRE_TEST_THREADS=each $(CARGO) test -p namewire-tests --no-fail-fast
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, documentation; warnings are errors

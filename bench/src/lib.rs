@@ -12,7 +12,6 @@ mod relay;
 mod started;
 mod transfer;
 
-pub use config_text::Threads;
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};

@@ -23,7 +23,6 @@ pub struct Settings {
     webtransport: Option<String>,
     port: Option<u16>,
     workers: Option<usize>,
-    has_thread_each: bool,
     toml: String,
     arguments: Vec<String>,
     environment: Vec<(String, PathBuf)>,
@@ -81,13 +80,6 @@ impl Settings {
     #[must_use]
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count);
-        self
-    }
-
-    /// Has each worker run by a thread of its own, whatever there is to do.
-    #[must_use]
-    pub fn thread_each(mut self) -> Self {
-        self.has_thread_each = true;
         self
     }
 
@@ -297,11 +289,10 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     };
     write!(
         toml,
-        "[forwarder]\nworkers = {}\n{}\
+        "[forwarder]\nworkers = {}\n\
          [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}\
          {webtransport}[listeners.websocket]\n{websocket}{}",
         settings.workers.unwrap_or_else(worker_count),
-        if settings.has_thread_each { "threads = \"each\"\n".to_owned() } else { threads() },
         socket.display(),
         settings.toml
     )
@@ -312,12 +303,6 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
 /// How many workers forwarders have: `NAMEWIRE_TEST_WORKERS`, or one.
 pub(crate) fn worker_count() -> usize {
     std::env::var("NAMEWIRE_TEST_WORKERS").ok().and_then(|count| count.parse().ok()).unwrap_or(1)
-}
-
-/// Which threads the workers have, if not those that they have by default: `NAMEWIRE_TEST_THREADS`.
-pub(crate) fn threads() -> String {
-    let threads = std::env::var("NAMEWIRE_TEST_THREADS");
-    threads.map_or_else(|_| String::new(), |threads| format!("threads = \"{threads}\"\n"))
 }
 
 /// False if the process ends before it announces where it listens, which it does last.

@@ -154,10 +154,9 @@ impl Topology {
     fn start_forwarder_as(&mut self, node: &str, multicast: &str, toml: &str, environment: &str) {
         let config = self.directory.path().join(format!("{node}.toml"));
         let text = format!(
-            "[forwarder]\nworkers = {}\n{}[listeners.unix]\npath = \"{}\"\n\
+            "[forwarder]\nworkers = {}\n[listeners.unix]\npath = \"{}\"\n\
              [listeners.multicast]\n{multicast}\n[control]\nenabled = false\n{toml}\n",
             crate::forwarder::worker_count(),
-            crate::forwarder::threads(),
             self.socket(node).display()
         );
         std::fs::write(config, text).expect("a configuration file");

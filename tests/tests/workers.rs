@@ -61,7 +61,7 @@ fn an_entry_goes_where_it_is_sent() {
 #[test]
 fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
     // On a slow machine, Interests may well wait for longer than is good.
-    let settings = Settings::new().workers(2).thread_each();
+    let settings = Settings::new().workers(2);
     let forwarder = settings.toml("[overload]\nshed = \"never\"").start();
     let transport = ["--transport", &forwarder.unix()];
     let producer = [&["traffic", "producer", "/load"], &transport[..]].concat();
@@ -81,21 +81,6 @@ fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
     for worker in workers.as_array().unwrap() {
         assert!(worker["total"]["crossings_sent"].as_u64().unwrap() > 1000, "{worker}");
         assert_eq!(worker["total"]["crossings_dropped"], 0, "{worker}");
-    }
-}
-
-#[test]
-fn workers_share_a_thread_unless_they_are_told_to_have_their_own() {
-    let threads = |forwarder: &Forwarder| -> Vec<u64> {
-        let workers = forwarder.json(&["workers", "--seconds", "0.01"]);
-        let workers = workers.as_array().unwrap().iter();
-        workers.map(|worker| worker["thread"].as_u64().unwrap()).collect()
-    };
-    let forwarder = Settings::new().workers(3).thread_each().start();
-    assert_eq!(threads(&forwarder), [0, 1, 2]);
-    if std::env::var_os("NAMEWIRE_TEST_THREADS").is_none() {
-        let forwarder = start(3);
-        wait_until("one thread", || (threads(&forwarder) == [0, 0, 0]).then_some(()));
     }
 }
 

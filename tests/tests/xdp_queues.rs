@@ -96,7 +96,7 @@ fn by_two_workers(directory: &Path, host: usize) -> String {
         "[listeners.unix]\npath = \"{0}/host{host}.sock\"\n[listeners.tcp]\nenabled = false\n\
          [listeners.multicast]\nenabled = false\n[listeners.ethernet]\nenabled = true\n\
          interfaces = [\"eth1\"]\nring = \"256KiB\"\ndriver = \"xdp\"\n\
-         [forwarder]\nworkers = 2\nthreads = \"each\"\n",
+         [forwarder]\nworkers = 2\n",
         directory.display()
     );
     let path = directory.join(format!("host{host}.toml"));

@@ -15,7 +15,6 @@ use ndn_traffic::{
 use serde::Deserialize;
 
 use super::{Losses, OverloadOptions};
-use crate::Threads;
 use crate::relay::Transport;
 use crate::relay::attach::register_udp_face;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
@@ -127,8 +126,7 @@ impl<'a> Subject<'a> {
             link: None,
             settings: if answers_first { ANSWERS_FIRST } else { AS_IT_COMES },
             cs_packets: CS_CAPACITY,
-            // What is looked for is what workers do, not when they become threads.
-            workers: (workers, Threads::Each),
+            workers,
         };
         let executable = std::env::current_exe()?;
         let cpus = &options.cpus[..workers];

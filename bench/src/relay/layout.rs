@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use super::link::{MTU_MAX, MTU_USUAL};
 use super::programs::Program;
 use super::{FIB_ENTRIES, RelayOptions, Transport, wire};
-use crate::Threads;
 
 /// A link header takes no more than this in a frame of the bench, bytes.
 const LINK_HEADER_MAX: usize = 32;
@@ -41,8 +40,6 @@ pub(super) struct Contender {
     pub(super) executable: PathBuf,
     /// Workers, of this project's forwarder.
     pub(super) workers: usize,
-    /// Their threads.
-    pub(super) threads: Threads,
 }
 
 impl Contender {
@@ -50,10 +47,7 @@ impl Contender {
     pub(super) fn name(&self) -> String {
         match self.workers {
             1 => self.program.name().to_owned(),
-            workers => {
-                let (name, threads) = (self.program.name(), self.threads.name());
-                format!("{name} with {workers} workers, threads {threads}")
-            }
+            workers => format!("{} with {workers} workers", self.program.name()),
         }
     }
 }
@@ -177,13 +171,9 @@ pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Conten
             // One dumb relay is enough.
             (Some(_), _) if transport.excludes(program).is_some() && program.is_dumb() => {}
             (Some(reason), _) => missing.push(format!("{name} over {over}: {reason}")),
-            (None, Some(path)) => found.extend(counts.iter().flat_map(|&workers| {
-                // One worker has one thread.
-                let threads =
-                    &options.threads[..if workers > 1 { options.threads.len() } else { 1 }];
-                let contender =
-                    |&threads| Contender { program, executable: path.clone(), workers, threads };
-                threads.iter().map(contender).collect::<Vec<_>>()
+            (None, Some(path)) => found.extend(counts.iter().map(|&workers| {
+                let executable = path.clone();
+                Contender { program, executable, workers }
             })),
             (None, None) => {
                 let executable = program.executable_name();

@@ -25,8 +25,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::Threads;
-
 pub use dumb::{relay_tcp, relay_udp, relay_unix};
 pub use link::enter_namespace;
 pub use management::{Change, ManagementCase, ManagementOptions, ManagementReport, run_management};
@@ -49,8 +47,6 @@ pub struct RelayOptions {
     /// Instead of the usual cases, this project's forwarder with so many workers each, and
     /// 10,000 routes in every program.
     pub workers: Vec<usize>,
-    /// Which threads several workers run on, one after the other; at least one.
-    pub threads: Vec<Threads>,
     /// Instead of the usual cases, one consumer over each of these, with `payloads` and `windows`.
     pub transports: Vec<Transport>,
     /// Bytes of content in a Data, where transports are chosen.
@@ -72,7 +68,6 @@ impl Default for RelayOptions {
             cpus: (0, 1),
             first_port: 26_363,
             workers: Vec::new(),
-            threads: vec![Threads::AsNeeded, Threads::Each],
             transports: Vec::new(),
             payloads: vec![100, 1200, 8000],
             windows: Vec::new(),
@@ -99,8 +94,6 @@ pub struct RelayCase {
     pub faces: u32,
     /// Workers of the forwarder; those of other projects have one.
     pub workers: usize,
-    /// Which threads they run on; none of a single one.
-    pub threads: Option<&'static str>,
     /// Processors that the forwarder runs on.
     pub cpus: Vec<usize>,
     /// Routes, with as many prefixes in the names.
@@ -170,8 +163,6 @@ pub struct CpuOfWorkers {
     pub window: u32,
     /// Workers.
     pub workers: usize,
-    /// Which threads they run on.
-    pub threads: &'static str,
     /// CPU time per exchange over that with one worker, by pairs of rounds.
     pub ratio: Quartiles,
 }
@@ -211,8 +202,8 @@ pub fn run_relay(
 /// What the rows of several workers say about those of one.
 fn cpu_of_workers(cases: &[RelayCase]) -> Vec<CpuOfWorkers> {
     let compared = cases.iter().filter_map(|case| {
-        let (ratio, threads) = (case.cpu_of_one_worker?, case.threads?);
-        Some(CpuOfWorkers { window: case.window, workers: case.workers, threads, ratio })
+        let ratio = case.cpu_of_one_worker?;
+        Some(CpuOfWorkers { window: case.window, workers: case.workers, ratio })
     });
     compared.collect()
 }

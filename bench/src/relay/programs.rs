@@ -15,7 +15,6 @@ use ndn_memif::Address;
 use super::dumb::PRODUCER_SUFFIX;
 use super::link::{Link, Side};
 use super::{Transport, clock, testpmd};
-use crate::Threads;
 use crate::started::Process;
 
 /// The cache of every program where nothing else is said, in packets.
@@ -96,8 +95,8 @@ pub(crate) struct Addresses {
     pub(crate) settings: &'static str,
     /// What the program's Content Store holds, packets.
     pub(crate) cs_packets: u32,
-    /// Workers of this project's forwarder, and their threads.
-    pub(crate) workers: (usize, Threads),
+    /// Workers of this project's forwarder.
+    pub(crate) workers: usize,
 }
 
 impl Addresses {

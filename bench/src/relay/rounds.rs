@@ -8,7 +8,6 @@ use anyhow::Context;
 
 use ndn_traffic::io::Calls;
 
-use crate::Threads;
 use crate::started::Folder;
 
 use super::generator::{Generator, Stretch};
@@ -39,7 +38,6 @@ const RING_POLLING: Duration = Duration::from_micros(100);
 struct Subject {
     program: Program,
     workers: usize,
-    threads: Threads,
     /// Processors that it runs on.
     cpus: Vec<usize>,
     running: Running,
@@ -87,10 +85,9 @@ pub(super) fn run_layout(
         let rows = run_case(options, layout, shape, &mut subjects)?;
         for row in &rows {
             progress(&format!(
-                "{:<20} workers {}{} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
+                "{:<20} workers {} window {:>4} faces {:>3}{} {:>9.0}/s {:>6.2} us/exchange",
                 row.case,
                 row.workers,
-                row.threads.map_or_else(String::new, |threads| format!(" threads {threads}")),
                 row.window,
                 row.faces,
                 if row.mixed { " mixed" } else { "" },
@@ -116,13 +113,12 @@ fn start(
     number: u8,
     contender: &Contender,
 ) -> anyhow::Result<Subject> {
-    let Contender { program, ref executable, workers, threads } = *contender;
+    let Contender { program, ref executable, workers } = *contender;
     let folder = Folder::new(&format!(
-        "namewire-relay-{}-{}-{}-{workers}-{}",
+        "namewire-relay-{}-{}-{}-{workers}",
         std::process::id(),
         layout.transport.name(),
-        program.name(),
-        threads.name()
+        program.name()
     ))?;
     // The ports of one program: its own and those that the dumb relay binds per consumer, the
     // producer's, the consumers'.
@@ -142,7 +138,7 @@ fn start(
             .map(Arc::new),
         settings: "",
         cs_packets: options.cs_packets,
-        workers: (workers, threads),
+        workers,
     };
     let cpus = forwarder_cpus(options, workers)?;
     let running = Running::start(program, executable, &addresses, &cpus)?;
@@ -161,7 +157,6 @@ fn start(
     Ok(Subject {
         program,
         workers,
-        threads,
         cpus,
         running,
         _link: link,
@@ -294,7 +289,6 @@ fn row(
         case: format!("{}-{}-{}", subject.program.name(), layout.transport.name(), shape.payload),
         program: subject.program.name(),
         workers: subject.workers,
-        threads: (subject.workers > 1).then_some(subject.threads.name()),
         cpus: subject.cpus.clone(),
         fib_entries: layout.prefixes,
         cs_packets: options.cs_packets,

@@ -13,7 +13,6 @@ use ndn_security::{KeyType, PrivateKey};
 use super::CpuByProcess;
 use super::cases::{Case, Mode, What};
 use super::folder::Served;
-use crate::Threads;
 use crate::relay::Transport;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
@@ -243,7 +242,7 @@ pub(super) fn forwarder(
         link: None,
         settings: "",
         cs_packets,
-        workers: (1, Threads::Each),
+        workers: 1,
     };
     let socket = addresses.socket();
     let _ = fs::remove_file(&socket);

@@ -81,7 +81,6 @@ impl Default for Forwarder {
             placement: None,
             default_hop_limit: 0,
             cpus: Vec::new(),
-            threads: Threads::AsNeeded,
             spin: Duration::from_micros(20),
         }
     }

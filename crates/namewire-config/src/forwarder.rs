@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use ndn_dataplane::Arrangement;
 
-use super::types::WORKERS_MAX;
-
 /// How many worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// As many as there are processors to pin them to; without any, as many as physical cores that
-    /// the process may use.
+    /// One for each processor that they are pinned to; without any, the default of the machine.
     Auto,
     /// So many.
     Fixed(usize),
@@ -23,15 +20,6 @@ impl std::fmt::Display for WorkerCount {
             Self::Fixed(count) => write!(formatter, "{count}"),
         }
     }
-}
-
-/// Which threads workers run on. Those that are pinned to processors have their own in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// One for all, as long as that keeps up, or more would not forward more.
-    AsNeeded,
-    /// One each.
-    Each,
 }
 
 /// Worker threads and their processors.
@@ -47,19 +35,18 @@ pub struct Forwarder {
     pub placement: Option<Arrangement>,
     /// Processors to pin the workers to, one each; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
-    /// Which threads the workers run on.
-    pub threads: Threads,
     /// How long a worker that has run out of packets keeps polling before it sleeps in the kernel.
     pub spin: Duration,
 }
 
 impl Forwarder {
-    /// How many workers there are on a machine on which so many threads can be busy.
+    /// Number of workers on a machine where `default` workers run if neither their number nor their
+    /// processors are set ([`ndn_dataplane::default_worker_count`]).
     #[must_use]
-    pub fn worker_count(&self, parallelism: usize) -> usize {
+    pub fn worker_count(&self, default: usize) -> usize {
         match self.workers {
             WorkerCount::Fixed(count) => count.max(1),
-            WorkerCount::Auto if self.cpus.is_empty() => parallelism.clamp(1, WORKERS_MAX),
+            WorkerCount::Auto if self.cpus.is_empty() => default.max(1),
             WorkerCount::Auto => self.cpus.len(),
         }
     }

@@ -159,7 +159,6 @@ fn read_forwarder(mut section: Section<'_>, forwarder: &mut Forwarder) {
     });
     section.read_in("io_workers", &mut forwarder.io_workers, 0..=WORKERS_MAX - 1);
     section.read_optional("placement", &mut forwarder.placement);
-    section.read("threads", &mut forwarder.threads);
     section.read_in("spin", &mut forwarder.spin, Duration::ZERO..=Duration::from_secs(1));
     let (cpus, workers) = (forwarder.cpus.len(), forwarder.worker_count(1));
     if cpus != 0 && forwarder.placement.is_some() {
@@ -421,7 +420,6 @@ macro_rules! words {
 }
 
 words!(Shed, "nack" => Self::Nack, "drop" => Self::Drop, "never" => Self::Never);
-words!(Threads, "as-needed" => Self::AsNeeded, "each" => Self::Each);
 words!(Pages, "best" => Self::Best, "transparent" => Self::Transparent, "ordinary" => Self::Ordinary);
 words!(CsPolicy, "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo);
 words!(UnsolicitedPolicy, "drop-all" => Self::DropAll, "admit-local" => Self::AdmitLocal,

@@ -196,7 +196,13 @@ fn broken_syntax_is_told_with_its_place() {
 }
 
 #[test]
-fn there_are_as_many_workers_as_cores_unless_told_otherwise() {
+fn threads_is_an_unknown_key() {
+    let found = problems_of("[forwarder]\nthreads = \"each\"\n");
+    assert!(found[0].starts_with("test.toml:2:") && found[0].contains("threads"), "{found:?}");
+}
+
+#[test]
+fn worker_count_is_that_of_the_machine_unless_set() {
     for (text, on_four, on_many) in [
         ("", 4, WORKERS_MAX),
         ("forwarder.workers = \"auto\"", 4, WORKERS_MAX),
@@ -205,7 +211,7 @@ fn there_are_as_many_workers_as_cores_unless_told_otherwise() {
     ] {
         let forwarder = parse("test", text).unwrap().forwarder;
         assert_eq!(forwarder.worker_count(4), on_four, "{text}");
-        assert_eq!(forwarder.worker_count(100), on_many, "{text}");
+        assert_eq!(forwarder.worker_count(WORKERS_MAX), on_many, "{text}");
     }
 }
 

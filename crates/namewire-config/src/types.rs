@@ -10,7 +10,7 @@ use ndn_management::FaceUri;
 use ndn_packet::Name;
 pub use ndn_types::Persistency;
 
-pub use super::forwarder::{Forwarder, Threads, WorkerCount};
+pub use super::forwarder::{Forwarder, WorkerCount};
 pub use super::listeners::*;
 use super::{Access, ByteSize, InterfaceRule, MemifSecret};
 

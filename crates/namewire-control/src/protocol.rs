@@ -183,9 +183,6 @@ pub struct Statistics {
 /// What one worker has done since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatistics {
-    /// The thread that runs it, which may run others, too: the number of the worker that it was started for.
-    #[serde(default)]
-    pub thread: Option<u64>,
     /// Rounds of its loop.
     pub rounds: u64,
     /// Rounds that waited in the kernel.

@@ -2,7 +2,6 @@
 
 mod dispatch;
 mod ports;
-mod threads;
 
 use std::collections::HashMap;
 use std::io;
@@ -29,15 +28,11 @@ use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
-use crate::threads::{Host, Hosted, Policy, Threads};
 use crate::view::WorkerView;
 use crate::worker::Crew;
 
 use ports::PortWorkers;
-pub use threads::ThreadUse;
 
-/// Workers that share a thread at most: each look at what there is to do looks at all rings between them.
-const SHARING_MAX: usize = 8;
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
 
@@ -62,8 +57,6 @@ pub struct DataplaneOptions {
     pub on_demand: OnDemandOptions,
     /// How long to poll without waiting after the last packet.
     pub spin: Duration,
-    /// Which threads the workers run on. Pinned and dedicated ones have their own in any case.
-    pub threads: ThreadUse,
     /// How queues of Interests are kept short.
     pub overload: OverloadOptions,
     /// Random.
@@ -169,9 +162,6 @@ pub struct Dataplane {
     /// None if there is only one worker.
     balancer: Option<Balancer>,
     hasher: NameHasher,
-    threads: Arc<Threads>,
-    /// Which of them are used; none if each worker has its own all the time.
-    policy: Option<Policy>,
 }
 
 impl Dataplane {
@@ -198,7 +188,6 @@ impl Dataplane {
         assert!(roles.iter().any(|one| one.servers), "somebody has the faces of servers");
         let shared = SharedTables::over(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
-        let options_threads = options.threads;
         let parts = Parts {
             event_waker: Arc::new(Waker::new()?),
             next_face_id: Arc::new(AtomicU64::new(FIRST_FACE_ID)),
@@ -230,21 +219,9 @@ impl Dataplane {
                 prepare_on(worker.cpu, || parts.prepare(number, worker, crew, sharers))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let sleepers = prepared.iter().map(|(worker, ..)| worker.sleeper()).collect();
-        let is_pinned = prepared.iter().any(|(_, cpu, _)| cpu.is_some());
-        let threads = Threads::new(sleepers);
-        let are_alike = roles.iter().all(|one| *one == Roles::default());
-        let shares = (2..=SHARING_MAX).contains(&count)
-            && are_alike
-            && !is_pinned
-            && options_threads == ThreadUse::AsNeeded;
-        if shares {
-            threads.gather(true);
-        }
         let mut views = Vec::with_capacity(count);
         for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
-            let host = Host::new(Hosted::new(worker, number, &threads), &threads);
-            view.thread = Some(spawn(number, host, cpu)?);
+            view.thread = Some(spawn(number, worker, cpu)?);
             views.push(view);
         }
         let Parts { event_waker, next_face_id, shared, options, .. } = parts;
@@ -259,8 +236,6 @@ impl Dataplane {
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
             hasher: options.shard.hasher,
-            policy: shares.then(Policy::new),
-            threads,
         })
     }
 

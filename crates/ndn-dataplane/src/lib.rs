@@ -5,7 +5,6 @@
 //! | `worker` | the run loop: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and when one wakes another |
 //! | `overload` | which Interests give way when a worker cannot keep up |
-//! | `threads` | which thread runs which worker |
 //! | `peers` | which worker has the face of which UDP peer |
 //! | [`Strangers`] | how many faces each peer has that nobody asked for |
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
@@ -26,7 +25,6 @@ mod placement;
 mod queue;
 mod start;
 mod strangers;
-mod threads;
 mod view;
 mod worker;
 
@@ -35,7 +33,7 @@ pub use command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
 };
 pub use dataplane::{
-    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, ThreadUse, WorkerOptions,
+    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, WorkerOptions,
 };
 pub use event::{Event, FaceCreated};
 pub use exchange::{
@@ -43,7 +41,9 @@ pub use exchange::{
 };
 pub use faces::OPERATOR_FACES_MAX;
 pub use overload::{OverloadOptions, ShedAction};
-pub use placement::{Arrangement, Place, PlacementError, Workers, plan_placement, plan_roles};
+pub use placement::{
+    Arrangement, Place, PlacementError, Workers, default_worker_count, plan_placement, plan_roles,
+};
 pub use queue::WorkerGone;
 pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;

@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ndn_sys::topology::Topology;
+use ndn_table::SHARDS_MAX;
 
 use crate::Roles;
 
@@ -99,6 +100,16 @@ pub enum PlacementError {
         /// The workers for it.
         workers: usize,
     },
+}
+
+/// Workers where the configuration names neither a number nor processors: one on one or two processors,
+/// where a second thread costs more than it adds, otherwise one for each physical core.
+#[must_use]
+pub fn default_worker_count(topology: &Topology) -> usize {
+    match topology.processors_max() {
+        0..=2 => 1,
+        3.. => topology.parallelism().min(SHARDS_MAX),
+    }
 }
 
 /// The roles of the workers, those with faces first, without a place for any.

@@ -1,6 +1,5 @@
 //! From the options of a data plane to running workers.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,7 +19,6 @@ use crate::faces::{FaceLimit, FaceNumbers};
 use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
 use crate::strangers::Strangers;
-use crate::threads::Host;
 use crate::view::WorkerView;
 use crate::worker::{
     Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Idle, ManagementShare, Overload, RoundState, Worker,
@@ -136,8 +134,6 @@ impl Parts {
             overload,
             agenda: Agenda::new(),
             management_share: ManagementShare::default(),
-            partners: VecDeque::new(),
-            mailbox: None,
         };
         Ok((prepared, worker.cpu, view))
     }
@@ -163,7 +159,11 @@ pub(crate) fn prepare_on<T: Send>(cpu: Option<usize>, prepare: impl FnOnce() -> 
 }
 
 /// Starts the thread of a worker.
-pub(crate) fn spawn(number: usize, host: Host, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(
+    number: usize,
+    worker: Worker,
+    cpu: Option<usize>,
+) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK_BYTES).spawn(
         move || {
             if let Some(cpu) = cpu
@@ -171,7 +171,7 @@ pub(crate) fn spawn(number: usize, host: Host, cpu: Option<usize>) -> io::Result
             {
                 tracing::warn!(cpu, %error, "the worker is not pinned");
             }
-            host.run();
+            worker.run();
         },
     )
 }

@@ -3,16 +3,15 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ndn_dataplane::{
-    Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles, ThreadUse,
-};
+use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
 use ndn_face::{FaceOptions, FaceUri, Persistency};
 use ndn_forwarding::{Counter, FaceProperties, Histogram, Scope, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
+use ndn_sys::clock;
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
 
@@ -40,9 +39,8 @@ fn fetch(uri: &str, nonce: u32, consumer: &mut UnixStream, producer: &mut UnixSt
 
 #[test]
 fn names_of_all_shards_cross_between_faces_of_all_workers() {
-    let threads = [ThreadUse::Each, ThreadUse::AsNeeded];
-    for (workers, threads) in [2, 3].into_iter().flat_map(|count| threads.map(|one| (count, one))) {
-        let mut bed = Bed::with_threads(workers, 64, threads);
+    for workers in [2, 3] {
+        let mut bed = bed(workers);
         let mut applications: Vec<_> = (0..4).map(|_| bed.application()).collect();
         let (producer_face, mut producer) = applications.pop().unwrap();
         let owners = applications.iter().map(|(face, _)| face.index.slot() % 2).max();
@@ -62,9 +60,7 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
         let counters = bed.dataplane.counters();
         assert_eq!((counters.in_interests.value(), counters.cs_hits.value()), (120, 60));
         assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
-        // Workers of one thread need none.
-        let messages = exchanged(&bed.dataplane, |counters| &counters.sent);
-        assert!(messages > 0 || threads == ThreadUse::AsNeeded);
+        assert!(exchanged(&bed.dataplane, |counters| &counters.sent) > 0);
         let dropped = exchanged(&bed.dataplane, |counters| &counters.dropped_data)
             + exchanged(&bed.dataplane, |counters| &counters.dropped_interests);
         assert_eq!(dropped, 0);
@@ -143,7 +139,7 @@ fn a_peer_has_one_face_whichever_socket_it_reaches() {
             resent += 1;
             producer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
             let mut bytes = vec![0; interest(&uri, 0).len()];
-            if std::io::Read::read_exact(&mut producer, &mut bytes).is_ok() {
+            if producer.read_exact(&mut bytes).is_ok() {
                 break bed.added();
             }
             assert!(resent < 100, "the peer never gets a new face");
@@ -238,4 +234,108 @@ fn dedicated_workers_have_faces_or_names() {
     assert!(entered[2] > 0 && entered[3] > 0, "{entered:?}");
     assert_eq!(bed.dataplane.balancer().unwrap().ndt().members(), [2, 3]);
     bed.dataplane.stop().unwrap();
+}
+
+/// Many windows of Interests with names of all shards, from faces of all workers.
+#[test]
+fn concurrent_windows_through_three_workers_lose_nothing() {
+    const EXCHANGES: u32 = 3000;
+    let mut bed = bed(3);
+    let (face, mut producer) = bed.application();
+    let consumers: Vec<_> = (0..3).map(|_| bed.application().1).collect();
+    bed.route("/p", face.index);
+    let producing = std::thread::spawn(move || {
+        let one = interest(&name(0, 0), 0).len();
+        let mut wire = vec![0; one];
+        for _ in 0..EXCHANGES * 3 {
+            producer.read_exact(&mut wire).unwrap();
+            producer.write_all(&answer(&wire)).unwrap();
+        }
+        producer
+    });
+    let consuming: Vec<_> = (0_u32..)
+        .zip(consumers)
+        .map(|(number, mut consumer)| {
+            std::thread::spawn(move || {
+                let mut sent = 0;
+                for next in 0..EXCHANGES {
+                    // Sixteen at a time; their Data come in any order.
+                    while sent < EXCHANGES && sent < next + 16 {
+                        consumer.write_all(&interest(&name(number, sent), sent)).unwrap();
+                        sent += 1;
+                    }
+                    let mut wire = vec![0; data(&name(number, next)).len()];
+                    consumer.read_exact(&mut wire).unwrap();
+                }
+                consumer
+            })
+        })
+        .collect();
+    drop(consuming.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>());
+    drop(producing.join().unwrap());
+    let counters = bed.dataplane.counters();
+    assert_eq!(counters.out_data.value(), u64::from(3 * EXCHANGES));
+    bed.dataplane.stop().unwrap();
+}
+
+/// All names are as long as each other.
+fn name(consumer: u32, number: u32) -> String {
+    format!("/p/{consumer}{number:04}/{number:04}")
+}
+
+/// The Data for an Interest as it arrives.
+fn answer(wire: &[u8]) -> Vec<u8> {
+    let at = wire.windows(2).position(|pair| pair == [8, 5]).unwrap() + 2;
+    let prefix = std::str::from_utf8(&wire[at..at + 5]).unwrap();
+    data(&format!("/p/{prefix}/{}", &prefix[1..]))
+}
+
+/// Messages between workers that were dropped for want of room.
+fn dropped(dataplane: &Dataplane) -> u64 {
+    let all = dataplane.workers().iter().filter_map(|one| one.exchange_counters());
+    all.map(|counters| counters.dropped_total()).sum()
+}
+
+/// Short names with CanBePrefix, all of the shard of one worker, which probes the other Content Stores for each.
+#[test]
+fn workers_that_probe_each_other_make_room_and_drop_nothing() {
+    const WORKERS: usize = 8;
+    const INTERESTS: usize = 4000;
+    let mut bed = bed(WORKERS);
+    let (face, mut consumer) = bed.application();
+    let shard = (face.index.slot() as usize + 3) % WORKERS;
+    let names = (0_u32..).filter_map(|number| {
+        let name = Name::from_uri(&format!("/{number}")).unwrap();
+        let entry = bed.dataplane.dispatch_entry(name.as_ref()).unwrap();
+        (entry % WORKERS == shard).then_some((number, name))
+    });
+    let wires = names.take(INTERESTS).map(|(nonce, name)| {
+        InterestBuilder::new(&name).can_be_prefix(true).nonce(nonce).to_vec().unwrap()
+    });
+    let wire: Vec<u8> = wires.flatten().collect();
+    consumer.write_all(&wire).unwrap();
+    wait_until("all Interests to arrive", || {
+        bed.dataplane.counters().in_interests.value() >= INTERESTS as u64
+    });
+    let sent = || -> u64 {
+        let all = bed.dataplane.workers().iter().filter_map(|one| one.exchange_counters());
+        all.map(|counters| counters.sent.value()).sum()
+    };
+    wait_until("all probes to end", || {
+        sent() + dropped(&bed.dataplane) >= (INTERESTS * WORKERS) as u64
+    });
+    assert_eq!(dropped(&bed.dataplane), 0);
+    bed.dataplane.stop().unwrap();
+}
+
+/// Waits for a condition that nothing announces.
+fn wait_until(what: &str, is_met: impl Fn() -> bool) {
+    let begin = clock::now();
+    while !is_met() {
+        assert!(
+            u128::from(clock::now() - begin) < PATIENCE.as_nanos(),
+            "waited in vain for {what}"
+        );
+        std::thread::yield_now();
+    }
 }

@@ -10,9 +10,6 @@ use crate::descriptor::{Descriptor, Flags};
 use crate::strategy::InterestPacket;
 use crate::{BURST_SIZE, Burst, PacketKind};
 
-/// Packets of a burst are chosen by the bits of a word.
-const _: () = assert!(BURST_SIZE <= u64::BITS as usize);
-
 /// One packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RxPacket<'a> {
@@ -32,20 +29,15 @@ pub(crate) struct RxPackets<'a> {
 }
 
 impl<'a> RxPackets<'a> {
-    /// Borrows from the burst and those of its packets whose positions are set in `chosen`, and shows each of
-    /// them to `visit`.
+    /// Borrows the packets of the burst, and calls `visit` with each of them.
     #[inline]
     pub(crate) fn new(
         burst: &'a Burst,
-        chosen: u64,
         pool: &'a PacketPool,
         mut visit: impl FnMut(usize, &RxPacket<'a>),
     ) -> Self {
         let mut packets = Self { packets: [None; BURST_SIZE], count: burst.len() };
         for (index, place) in packets.packets[..burst.len()].iter_mut().enumerate() {
-            if chosen >> index & 1 == 0 {
-                continue;
-            }
             *place = RxPacket::new(burst, index, pool);
             if let Some(packet) = place {
                 visit(index, packet);

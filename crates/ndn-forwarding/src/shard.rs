@@ -121,20 +121,7 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        self.process_chosen(now, rx, u64::MAX, pool, tx);
-    }
-
-    /// The same as [`process_burst`](Self::process_burst), of those packets only whose positions are set in
-    /// `chosen`; the others are another shard's.
-    pub fn process_chosen(
-        &mut self,
-        now: Timestamp,
-        rx: &mut Burst,
-        chosen: u64,
-        pool: &PacketPool,
-        tx: &mut impl TxSink,
-    ) {
-        let packets = self.fetch_ahead(now, rx, chosen, pool);
+        let packets = self.fetch_ahead(now, rx, pool);
         self.apply(now, &packets, 0..packets.count(), tx);
     }
 
@@ -150,7 +137,7 @@ impl Shard {
         tx: &mut impl TxSink,
         timer: &mut ServiceTimer,
     ) {
-        let packets = self.fetch_ahead(now, rx, u64::MAX, pool);
+        let packets = self.fetch_ahead(now, rx, pool);
         timer.begin_laps();
         for index in 0..packets.count() {
             let Some(kind) = packets.at(index).map(|packet| packet.descriptor.kind) else {
@@ -167,11 +154,10 @@ impl Shard {
         &mut self,
         now: Timestamp,
         rx: &'a Burst,
-        chosen: u64,
         pool: &'a PacketPool,
     ) -> RxPackets<'a> {
         let mut interests = Positions::default();
-        let packets = RxPackets::new(rx, chosen, pool, |index, packet| {
+        let packets = RxPackets::new(rx, pool, |index, packet| {
             self.prefetch_buckets(now, packet);
             interests.push_if(index, packet.is_interest());
         });

@@ -115,50 +115,6 @@ pub fn process_time(pid: u32) -> io::Result<Duration> {
         + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// The kernel's number of the calling thread.
-#[must_use]
-pub fn thread_id() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
-}
-
-/// How long a thread of this process has waited for a processor so far, although it had something to do.
-///
-/// # Errors
-/// If there is no such thread, or the kernel does not count that (`CONFIG_SCHED_INFO`).
-pub fn thread_wait(thread_id: u32) -> io::Result<Duration> {
-    let path = format!("/proc/self/task/{thread_id}/schedstat");
-    let text = std::fs::read_to_string(&path)?;
-    let wait_ns = text.split_whitespace().nth(1).and_then(|figure| figure.parse().ok());
-    wait_ns.map(Duration::from_nanos).ok_or_else(|| unexpected(&path))
-}
-
-/// How long these processors have had nothing to do so far, all together: in steps of 10 ms each.
-///
-/// # Errors
-/// If `/proc/stat` cannot be read, or says something else.
-pub fn idle_time(cpus: &[usize]) -> io::Result<Duration> {
-    const PATH: &str = "/proc/stat";
-    /// What the kernel counts in, whatever it is built with (`USER_HZ`).
-    const TICK: Duration = Duration::from_millis(10);
-    let text = std::fs::read_to_string(PATH)?;
-    let mut ticks = 0_u64;
-    for line in text.lines() {
-        let mut figures = line.split_ascii_whitespace();
-        let cpu = figures.next().and_then(|name| name.strip_prefix("cpu")?.parse::<usize>().ok());
-        if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
-            // user, nice, system, idle, iowait
-            let idle: Option<u64> =
-                figures.skip(3).take(2).map(|one| one.parse::<u64>().ok()).sum();
-            ticks += idle.ok_or_else(|| unexpected(PATH))?;
-        }
-    }
-    Ok(TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
-}
-
-fn unexpected(path: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{path} says something else than expected"))
-}
-
 fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
         + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
@@ -212,17 +168,6 @@ mod tests {
         // The kernel counts one of them in microseconds.
         assert!(earlier.total() <= measured + Duration::from_millis(1) && measured <= later);
         assert!(process_time(u32::MAX).is_err());
-    }
-
-    #[test]
-    fn who_works_waits_or_is_idle() {
-        let (id, cpus) = (thread_id(), allowed_cpus().unwrap());
-        let (waited, idle) = (thread_wait(id).unwrap(), idle_time(&cpus).unwrap());
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(thread_wait(id).unwrap() >= waited && idle_time(&cpus).unwrap() >= idle);
-        assert_eq!(idle_time(&[]).unwrap(), Duration::ZERO);
-        assert!(idle_time(&cpus[..1]).unwrap() <= idle_time(&cpus).unwrap());
-        assert!(thread_wait(u32::MAX).is_err());
     }
 
     #[test]

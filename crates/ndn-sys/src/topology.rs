@@ -80,6 +80,13 @@ impl Topology {
         nodes
     }
 
+    /// Processors' worth of time that the process gets at most: the processors, but not more than the
+    /// control group is given time for. At least one.
+    #[must_use]
+    pub fn processors_max(&self) -> usize {
+        self.processors.len().min(self.quota.unwrap_or(usize::MAX)).max(1)
+    }
+
     /// Threads that can be busy at the same time without sharing a core: physical cores, but not
     /// more than the control group is given time for. At least one.
     #[must_use]
@@ -210,7 +217,7 @@ mod tests {
         let files = server("cores", &[]);
         let all = Topology::read(&files.0, &[0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(cpus(&all.cores()), [0, 1, 2, 3]);
-        assert_eq!(all.parallelism(), 4);
+        assert_eq!((all.parallelism(), all.processors_max()), (4, 8));
         assert_eq!(all.nodes(), [0, 1]);
         assert_eq!(all.processors()[6], Processor { cpu: 6, core: 2, node: 1 });
     }
@@ -233,7 +240,9 @@ mod tests {
             ("other", "0::/a\n", ("sys/fs/cgroup/b/cpu.max", "100000 100000\n"), 4),
         ] {
             let files = server(name, &[("proc/self/cgroup", group), file]);
-            assert_eq!(Topology::read(&files.0, &all).parallelism(), parallelism, "{name}");
+            let found = Topology::read(&files.0, &all);
+            assert_eq!(found.parallelism(), parallelism, "{name}");
+            assert_eq!(found.processors_max(), if parallelism == 4 { 8 } else { parallelism });
         }
         let files = server(
             "version-1",

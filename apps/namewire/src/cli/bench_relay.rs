@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use namewire_bench::{
-    CpuOfWorkers, Quartiles, RelayOptions, RelayReport, Threads, Transport, enter_namespace,
-    run_relay,
+    CpuOfWorkers, Quartiles, RelayOptions, RelayReport, Transport, enter_namespace, run_relay,
 };
 
 use super::bench::{at_least_one, end_when_interrupted, print_json};
@@ -42,10 +41,6 @@ pub(super) struct Options {
     /// routes in every program
     #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with = "filter")]
     workers: Option<List<usize>>,
-    /// With --workers, which threads several of them run on: as-needed (one for all, until more would forward
-    /// more), each (one each); both if not given
-    #[arg(long, value_delimiter = ',', value_name = "WHICH")]
-    threads: Vec<Threads>,
     /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
     /// devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
     ///
@@ -86,7 +81,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         cpus: processors_of::<2>(&options.cpus)?.into(),
         first_port: options.first_port,
         workers: values(workers.as_ref()),
-        threads: threads_or_all(&options.threads),
         transports: transport.clone(),
         payloads: payloads(options.payload.as_ref()),
         windows: values(window.as_ref()),
@@ -104,7 +98,6 @@ fn check_effect(options: &Options) -> Outcome {
     let (workers, transport) = (options.workers.is_some(), !options.transport.is_empty());
     let given = [
         ("--window", options.window.is_some(), workers || transport, "--transport or --workers"),
-        ("--threads", !options.threads.is_empty(), workers, "--workers"),
         ("--payload", options.payload.is_some(), transport, "--transport"),
         ("--mixed", options.mixed, transport, "--transport"),
     ];
@@ -118,22 +111,14 @@ fn check_effect(options: &Options) -> Outcome {
 
 /// Refuses what would have one forwarder run twice at the same time, with the same files.
 fn check_repeats(options: &Options) -> Outcome {
-    let workers = options.workers.as_ref().and_then(|list| repeated(&list.0));
-    let threads = repeated(&options.threads).map(|threads| threads.name().to_owned());
-    let wrong = [("--workers", workers.map(usize::to_string)), ("--threads", threads)];
-    match wrong.into_iter().find_map(|(option, value)| Some((option, value?))) {
-        Some((option, value)) => Err(Failure::Usage(format!("{option}: {value} is listed twice"))),
+    match options.workers.as_ref().and_then(|list| repeated(&list.0)) {
+        Some(count) => Err(Failure::Usage(format!("--workers: {count} is listed twice"))),
         None => Ok(()),
     }
 }
 
 fn payloads(given: Option<&List<usize>>) -> Vec<usize> {
     given.map_or_else(|| RelayOptions::default().payloads, |list| list.0.clone())
-}
-
-/// Those that were asked for, or else all.
-fn threads_or_all(given: &[Threads]) -> Vec<Threads> {
-    if given.is_empty() { RelayOptions::default().threads } else { given.to_vec() }
 }
 
 fn values<T: Clone>(list: Option<&List<T>>) -> Vec<T> {
@@ -149,7 +134,6 @@ fn print_relay(report: &RelayReport) -> Outcome {
     let headings = [
         "CASE",
         ">WORKERS",
-        "THREADS",
         ">WINDOW",
         ">FACES",
         "NAMES",
@@ -170,7 +154,6 @@ fn print_relay(report: &RelayReport) -> Outcome {
         table.row(vec![
             case.case.clone(),
             case.workers.to_string(),
-            case.threads.unwrap_or("one").to_owned(),
             case.window.to_string(),
             case.faces.to_string(),
             if case.mixed { "mixed" } else { "equal" }.to_owned(),
@@ -188,9 +171,9 @@ fn print_relay(report: &RelayReport) -> Outcome {
         ]);
     }
     table.print("no case matches the filter")?;
-    for CpuOfWorkers { window, workers, threads, ratio } in &report.cpu_of_workers {
+    for CpuOfWorkers { window, workers, ratio } in &report.cpu_of_workers {
         output::print_line(&format!(
-            "window {window}: {workers} workers (threads {threads}) take {:.2} of the CPU time per exchange of one ({})",
+            "window {window}: {workers} workers take {:.2} of the CPU time per exchange of one ({})",
             ratio.median,
             spread(ratio)
         ))?;

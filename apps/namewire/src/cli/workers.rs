@@ -28,11 +28,9 @@ const QUEUES: [(&str, Queue); 3] = [
 
 /// Show what each worker of a running forwarder does
 ///
-/// Figures are those of an interval: how busy the worker was (several may share a thread), how many packets it
-/// forwarded in bursts of what length, what its sockets moved, what crossed between it and the others and how many waited
-/// (queued) when it looked, and why packets were dropped. `thread` is the one that runs it at the end of the
-/// interval, called after the worker that it was made for. Workers that share a thread take packets where they lie, so
-/// that nothing crosses between them.
+/// Figures are those of an interval: how busy the worker was, how many packets it forwarded and the mean length of
+/// its bursts, what its sockets moved, what it sent to and took from other workers, how many such messages waited
+/// (queued) on average, and why packets were dropped.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
@@ -183,7 +181,6 @@ fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {
 fn print(workers: &[Interval]) -> Outcome {
     let mut table = Table::new(&[
         "worker",
-        ">thread",
         ">busy",
         ">packets/s",
         ">per burst",
@@ -200,7 +197,6 @@ fn print(workers: &[Interval]) -> Outcome {
     for (number, worker) in workers.iter().enumerate() {
         table.row(vec![
             number.to_string(),
-            worker.after.thread.map_or_else(String::new, |thread| thread.to_string()),
             format!("{:.1} %", worker.busy() * 100.0),
             format!("{:.0}", worker.rate(|one| one.packets)),
             format!("{:.1}", worker.burst()),
@@ -267,7 +263,6 @@ fn print_json(workers: &[Interval]) -> Outcome {
     let rows = workers.iter().enumerate().map(|(number, worker)| {
         json!({
             "worker": number,
-            "thread": worker.after.thread,
             "seconds": worker.seconds,
             "busy": worker.busy(),
             "packets_per_second": worker.rate(|one| one.packets),

@@ -18,10 +18,6 @@ pub(super) struct BalanceSchedule {
     next: Timestamp,
     /// Packets forwarded at the last look.
     packets: u64,
-    /// Workers have threads of their own although they could share one.
-    are_apart: bool,
-    /// It was told that the kernel does not say how busy it is.
-    has_complained: bool,
 }
 
 impl BalanceSchedule {
@@ -41,32 +37,10 @@ impl BalanceSchedule {
         let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
         let is_silent = std::mem::replace(&mut self.packets, packets) == packets;
         // Without traffic there is nothing to learn.
-        if is_silent && is_settled && !self.are_apart {
+        if is_silent && is_settled {
             return;
         }
-        self.share_threads(now, dataplane);
         report(dataplane.balance(now));
-    }
-
-    /// Has the workers share a thread, or not.
-    fn share_threads(&mut self, now: Timestamp, dataplane: &mut Dataplane) {
-        match dataplane.share_threads(now) {
-            Ok(None) => {}
-            Ok(Some(are_together)) => {
-                self.are_apart = !are_together;
-                match are_together {
-                    true => tracing::info!("the workers share a thread"),
-                    false => tracing::info!("each worker has a thread of its own"),
-                }
-            }
-            Err(error) if !std::mem::replace(&mut self.has_complained, true) => {
-                tracing::warn!(
-                    %error,
-                    "cannot tell how busy the processors are: each worker has a thread of its own"
-                );
-            }
-            Err(_) => {}
-        }
     }
 }
 

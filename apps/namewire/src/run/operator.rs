@@ -115,7 +115,6 @@ impl WorkerFigures {
         let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
         let drops = drops.filter(|(_, count)| *count > 0);
         WorkerStatistics {
-            thread: Some(rounds.thread.value()),
             rounds: rounds.rounds.value(),
             sleeps: rounds.sleeps.value(),
             bursts: rounds.bursts.value(),

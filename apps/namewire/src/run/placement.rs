@@ -1,7 +1,7 @@
 //! Where the workers run, by the configuration and the machine.
 
 use anyhow::Context;
-use ndn_dataplane::{Place, Workers, plan_placement, plan_roles};
+use ndn_dataplane::{Place, Workers, default_worker_count, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
 use crate::config::{Contradiction, Forwarder};
@@ -40,7 +40,8 @@ pub(crate) fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Contradiction> {
 
 fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
     let topology = Topology::of_machine().context("which processors there are")?;
-    let count = forwarder.worker_count(topology.parallelism()).max(forwarder.io_workers + 1);
+    let count =
+        forwarder.worker_count(default_worker_count(&topology)).max(forwarder.io_workers + 1);
     let workers = Workers { count, io: forwarder.io_workers };
     if let Some(arrangement) = forwarder.placement {
         return plan_placement(&topology, workers, arrangement)

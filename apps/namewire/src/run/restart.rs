@@ -69,7 +69,6 @@ const KEPT: &[Kept] = kept![
     forwarder.cpus,
     forwarder.io_workers,
     forwarder.placement,
-    forwarder.threads,
     forwarder.spin,
     overload.mark_after,
     overload.shed_after,

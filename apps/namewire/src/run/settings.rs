@@ -1,7 +1,7 @@
 //! From the configuration to what the data plane is made of.
 
 use ndn_dataplane::{
-    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, ThreadUse, WorkerOptions,
+    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, WorkerOptions,
 };
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
@@ -68,13 +68,6 @@ pub(super) fn dataplane_options(
             idle_timeout: config.faces.idle_timeout,
             pit_tokens: PitTokenPolicy::WhenSeen,
             per_peer_max: config.limits.faces_per_peer,
-        },
-        threads: match config.forwarder.threads {
-            // Who has a port of DPDK polls all the time.
-            config::Threads::AsNeeded if config.listeners.dpdk.ports.is_empty() => {
-                ThreadUse::AsNeeded
-            }
-            config::Threads::AsNeeded | config::Threads::Each => ThreadUse::Each,
         },
         spin: config.forwarder.spin,
         overload: overload_options(&config.overload),

@@ -20,7 +20,6 @@ use super::super::statistics::to_f64;
 use super::super::wire::{PREFIX, split_tlv};
 use super::super::{Transport, attach, clock};
 use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
-use crate::Threads;
 use crate::started::Folder;
 
 /// Commands on their way while the tables are filled.
@@ -84,7 +83,7 @@ impl Subject {
             link: None,
             settings: "",
             cs_packets: CS_CAPACITY,
-            workers: (1, Threads::Each),
+            workers: 1,
         };
         fs::write(folder.path().join("root.cert"), anchor()?)?;
         let config = folder.path().join("namewire.toml");
@@ -228,14 +227,8 @@ fn configuration(cpu: usize, addresses: &Addresses) -> String {
     let listening = [SocketAddr::from((Ipv4Addr::LOCALHOST, addresses.udp_port))];
     let cpu = format!("[forwarder]\ncpus = [{cpu}]\n");
     let socket = addresses.socket();
-    let base = crate::config_text::namewire(
-        &socket,
-        &listening,
-        &listening,
-        CS_CAPACITY,
-        (1, Threads::Each),
-    )
-    .replace("[forwarder]\n", &cpu);
+    let base = crate::config_text::namewire(&socket, &listening, &listening, CS_CAPACITY, 1)
+        .replace("[forwarder]\n", &cpu);
     format!(
         "{base}\n[management]\nlocalhost_rib = '''\n{RULES}\
          trust-anchor {{ type file file-name {} }}\n'''\n\

@@ -175,12 +175,7 @@ impl Worker {
         self.agenda.read_at = 0;
         self.state.held_back = false;
         let seen = self.state.packets + self.burst.len();
-        // Those that share the thread may have answers, too.
-        let most =
-            if self.partners.is_empty() { PACKETS_PER_ROUND } else { self.agenda.portion.packets };
-        // What others have sent before does not count.
-        let begun = if self.partners.is_empty() { 0 } else { self.state.packets };
-        while self.state.next_event < events.len() && self.state.packets - begun < most {
+        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
             let place = self.state.next_event;
             let event = events.event(self.agenda.event(place));
             self.state.next_event += 1;

@@ -9,8 +9,6 @@ use ndn_table::Timestamp;
 pub struct WorkerCounters {
     /// Commands carried out.
     pub commands: Counter,
-    /// The thread that runs it: the number of the worker that it was started for.
-    pub thread: Counter,
     /// Rounds of the loop.
     pub rounds: Counter,
     /// Nanoseconds that the worker was ready to wait, whether it had to or not.

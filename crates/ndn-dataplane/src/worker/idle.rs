@@ -108,32 +108,6 @@ impl Idle {
 }
 
 impl Worker {
-    /// Whether looking again is worth more than sleeping, of a worker that shares its thread.
-    pub(crate) fn polls(&self, now: Timestamp) -> bool {
-        self.idle.polls(now)
-    }
-
-    /// Its thread has polled, this long after the last look.
-    pub(crate) fn note_polling(&mut self, since: Duration) {
-        self.idle.note_polling(since);
-    }
-
-    /// The thread that it shares is about to sleep: others have to wake it from now on. True if something
-    /// has come already.
-    pub(crate) fn prepare_sleep(&mut self) -> bool {
-        let has_waiting = self.crew.as_ref().is_some_and(|crew| {
-            crew.exchange.sleeper().flag.prepare();
-            crew.exchange.has_waiting()
-        });
-        // Interrupts are asked for before the rings are looked at for the last time.
-        has_waiting | self.faces.sleep_on_rings()
-    }
-
-    /// Nobody has to wake it any more.
-    pub(crate) fn awake(&self) {
-        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
-    }
-
     /// Waits for events. If this worker may sleep, the others know that they have to wake it. False if
     /// the kernel was not asked for any.
     pub(super) fn wait(
@@ -148,32 +122,24 @@ impl Worker {
             return Ok(has_asked);
         }
         self.wake_others();
-        let has_waiting = self.prepare_sleep();
+        let mut has_waiting = false;
+        if let Some(crew) = &self.crew {
+            // Others have to wake it from now on.
+            crew.exchange.sleeper().flag.prepare();
+            has_waiting = crew.exchange.has_waiting();
+        }
+        // Interrupts are asked for before the rings are looked at for the last time.
+        has_waiting |= self.faces.sleep_on_rings();
         let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
         self.counters.sleeps.add(u64::from(!has_waiting));
         let waited = self.faces.poller().wait(events, timeout);
         if self.faces.has_polled_rings() {
             self.faces.look_into_rings(events);
         }
-        self.awake();
+        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
         waited?;
         self.reset_wakers(events)?;
         Ok(true)
-    }
-
-    /// Asks the kernel which sockets are ready, if it has said that some are, and looks into rings of shared
-    /// memory that are polled. False if there was nothing to ask.
-    pub(super) fn look(&mut self, events: &mut Events, is_ready: bool) -> std::io::Result<bool> {
-        events.clear();
-        let has_rings = self.faces.has_polled_rings();
-        if is_ready {
-            self.faces.poller().wait(events, Some(Duration::ZERO))?;
-            self.reset_wakers(events)?;
-        }
-        if has_rings {
-            self.faces.look_into_rings(events);
-        }
-        Ok(is_ready || has_rings)
     }
 
     /// Makes wakers unreadable, before anybody looks for what they speak of.
@@ -196,7 +162,7 @@ impl Worker {
         let mut deadline = None;
         events.clear();
         loop {
-            let has_messages = self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting());
+            let has_messages = self.has_crossings();
             let pause = if has_messages { KERNEL_PAUSE_OF_BUSY } else { KERNEL_PAUSE };
             // Without other workers or shared memory, the kernel is all that there is to look at.
             let has_rings = self.faces.has_polled_rings();

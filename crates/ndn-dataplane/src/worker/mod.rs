@@ -15,11 +15,9 @@ mod overload;
 mod ports;
 mod room;
 mod round;
-mod shared;
 mod sink;
 mod timing;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +43,6 @@ use crate::faces::FaceNumbers;
 use crate::peers::Party;
 use crate::queue::{Inbox, Sender};
 use crate::strangers::WorkerStrangers;
-use crate::threads::{Hosted, Mailbox};
 
 pub(crate) use agenda::Agenda;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
@@ -106,10 +103,6 @@ pub(crate) struct Worker {
     pub(crate) service_times: Arc<ServiceTimes>,
     /// Measures how long packets take, while somebody wants to know.
     pub(crate) timer: Option<Box<ServiceTimer>>,
-    /// In a round of a worker that shares its thread: those that it shares it with.
-    pub(crate) partners: VecDeque<Box<Hosted>>,
-    /// That of the thread that runs it.
-    pub(crate) mailbox: Option<Arc<Mailbox>>,
 }
 
 /// What one round leaves to the next.
@@ -201,9 +194,6 @@ impl Worker {
         if self.timer.is_some() {
             return self.forward_traced(now);
         }
-        if !self.partners.is_empty() {
-            return self.forward_shared(now);
-        }
         if let Some(crew) = &mut self.crew {
             crew.dispatch(&mut self.burst, &self.pool);
         }
@@ -229,14 +219,10 @@ impl Worker {
         self.count_unflushed(now, count);
     }
 
+    /// Counts packets, and writes what was sent if it is much.
     fn count_unflushed(&mut self, now: Timestamp, count: usize) {
         self.state.packets += count;
         self.state.unflushed += count;
-        self.flush_if_due(now);
-    }
-
-    /// Writes what was sent, if it is much.
-    fn flush_if_due(&mut self, now: Timestamp) {
         if self.state.unflushed >= PACKETS_PER_FLUSH {
             self.flush(now);
         }
@@ -251,7 +237,7 @@ impl Worker {
     }
 
     /// Wakes the other workers that sleep and were sent something.
-    pub(crate) fn wake_others(&mut self) {
+    fn wake_others(&mut self) {
         if let Some(crew) = &mut self.crew {
             crew.exchange.outbound.wake();
         }
@@ -354,7 +340,7 @@ impl Worker {
     }
 
     /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
-    pub(crate) fn finish(mut self) {
+    fn finish(mut self) {
         let now = Timestamp::from_nanos(clock::now());
         self.flush(now);
         self.burst.release(&self.pool);

@@ -35,10 +35,7 @@ impl Worker {
     /// Notes at the beginning of a round whether others have room.
     pub(super) fn note_room(&mut self, now: Timestamp) {
         let Some(crew) = &self.crew else { return };
-        // A partner's ring, too, is waited for for a second at most.
-        let have_room =
-            self.partners.iter().all(|one| one.worker.has_burst_room(PacketKind::Interest));
-        if crew.exchange.is_crowded(&KINDS) || !have_room {
+        if crew.exchange.is_crowded(&KINDS) {
             self.state.crowded_since.get_or_insert(now);
         } else {
             self.state.crowded_since = None;
@@ -55,13 +52,9 @@ impl Worker {
         now.since(*self.state.crowded_since.get_or_insert(now)) < PATIENCE
     }
 
-    /// After a round in which there was no room for more: lets others run. Those that share the thread are
-    /// next anyway.
+    /// After a round in which there was no room for more: lets others run.
     pub(super) fn let_others_run(&mut self, now: Timestamp) {
         self.wake_others();
-        if !self.partners.is_empty() {
-            return;
-        }
         pause(self.state.crowded_since.map_or(Duration::ZERO, |since| now.since(since)));
     }
 
@@ -80,7 +73,7 @@ impl Worker {
     /// brought packets of this kind last.
     #[inline]
     pub(super) fn make_room(&mut self, kind: PacketKind) {
-        if !self.have_burst_room(kind) {
+        if !self.has_burst_room(kind) {
             self.wait_for_room(kind);
         }
     }
@@ -95,13 +88,7 @@ impl Worker {
             self.pool.settle();
             self.wake_others();
             self.state.has_crossed |= self.trade(at);
-            // A worker that is to share the thread comes only if it is let in.
-            self.let_in();
-            // Nobody else lets those run that share the thread.
-            for partner in &mut self.partners {
-                partner.worker.take_crossings(at);
-            }
-            if self.have_burst_room(kind) {
+            if self.has_burst_room(kind) {
                 self.state.crowded_since = None;
                 return;
             }
@@ -110,33 +97,7 @@ impl Worker {
         }
     }
 
-    /// Lets in a worker that is to share the thread, in the middle of a round.
-    fn let_in(&mut self) {
-        let come = self.mailbox.as_ref().and_then(|mailbox| mailbox.take_worker());
-        if let Some(mut hosted) = come {
-            hosted.worker.counters.thread.set(self.counters.thread.value());
-            hosted.worker.mailbox.clone_from(&self.mailbox);
-            self.partners.push_back(hosted);
-        }
-    }
-
-    /// Takes what waits from others, in the middle of a round of one that shares the thread.
-    fn take_crossings(&mut self, now: Timestamp) {
-        self.pool.reclaim();
-        self.state.has_crossed |= self.trade(now);
-        // Frames for faces of this worker may have come.
-        self.forward(now);
-        self.wake_others();
-        self.pool.settle();
-    }
-
-    /// Whether others have room for what a burst may cause, in this shard and in those of the workers that
-    /// share the thread.
-    fn have_burst_room(&self, kind: PacketKind) -> bool {
-        let partners = &mut self.partners.iter().map(|one| &one.worker);
-        self.has_burst_room(kind) && partners.all(|worker| worker.has_burst_room(kind))
-    }
-
+    /// Whether others have room for what a burst may cause.
     fn has_burst_room(&self, kind: PacketKind) -> bool {
         let Some(crew) = &self.crew else { return true };
         let outbound = &crew.exchange.outbound;

@@ -1,22 +1,31 @@
-//! One round of a worker: on a thread of its own it waits first, on one that it shares with others the
-//! thread waits for all of them ([`crate::threads`]).
+//! One round of a worker: it waits, and then does what there is to do.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
-use super::{NO_BLOCK_PAUSE, Worker};
-use crate::exchange::{RoutedSink, Sleeper};
+use super::{EVENTS_PER_ROUND, NO_BLOCK_PAUSE, Worker};
+use crate::exchange::RoutedSink;
 
 impl Worker {
-    /// Waits for something to do, and does it. Of a worker that has its thread for itself.
-    pub(crate) fn round(&mut self, events: &mut Events) {
+    /// Runs on the calling thread until the control thread stops it.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        while !self.state.stopping {
+            self.round(&mut events);
+        }
+        self.finish();
+    }
+
+    /// Waits for something to do, and does it.
+    fn round(&mut self, events: &mut Events) {
         let before = Timestamp::from_nanos(clock::now());
         let timeout = self.timeout(before);
-        self.begin_round(before);
+        self.idle.begin(before);
+        self.management_share.begin_round(before, self.state.packets > 0);
+        self.counters.rounds.increment();
         let (mut is_idle, mut has_asked) = (false, true);
         // Everyone who was ready is read before anyone is read again.
         if self.state.next_event >= events.len() {
@@ -41,64 +50,11 @@ impl Worker {
         self.work(now, events, has_asked);
     }
 
-    /// Does what there is to do, without waiting. Of a worker whose thread runs others, too, and has heard
-    /// that some of its sockets are ready, or not. The time until its next round is not its own.
-    pub(crate) fn shared_round(&mut self, events: &mut Events, is_ready: bool) {
-        let now = Timestamp::from_nanos(clock::now());
-        self.end_pause(now);
-        self.counters.rounds.increment();
-        let mut has_asked = true;
-        if self.state.next_event >= events.len() {
-            has_asked = match self.look(events, is_ready) {
-                Ok(has_asked) => has_asked,
-                Err(error) => return self.give_up(&error),
-            };
-            self.state.next_event = 0;
-            if has_asked {
-                self.plan(events);
-            }
-        }
-        self.work(now, events, has_asked);
-        let now = Timestamp::from_nanos(clock::now());
-        self.begin_pause(now);
-        self.management_share.begin_round(now, self.state.packets > 0);
-    }
-
-    /// It does nothing from now on.
-    pub(crate) fn begin_pause(&mut self, now: Timestamp) {
-        self.idle.begin(now);
-        self.counters.waiting_since_ns.set(now.as_nanos());
-    }
-
-    /// It does something from now on.
-    pub(crate) fn end_pause(&self, now: Timestamp) {
-        self.counters.waited_ns.set(self.counters.waited_until(now));
-        self.counters.waiting_since_ns.set(0);
-    }
-
     /// The poller is ours and its arguments are right: nothing sensible is left to do.
     #[cold]
     fn give_up(&mut self, error: &std::io::Error) {
         tracing::error!(%error, "cannot wait for packets");
         self.state.stopping = true;
-    }
-
-    /// How it is woken by others, if there are any.
-    pub(crate) fn sleeper(&self) -> Option<Arc<Sleeper>> {
-        self.crew.as_ref().map(|crew| Arc::clone(crew.exchange.sleeper()))
-    }
-
-    /// Whether it was told to stop.
-    #[inline]
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.state.stopping
-    }
-
-    #[inline]
-    fn begin_round(&mut self, now: Timestamp) {
-        self.idle.begin(now);
-        self.management_share.begin_round(now, self.state.packets > 0);
-        self.counters.rounds.increment();
     }
 
     #[inline]
@@ -117,7 +73,7 @@ impl Worker {
         }
         self.forward(now);
         // What others have sent meanwhile is written with the rest.
-        if self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting()) {
+        if self.has_crossings() {
             self.state.has_crossed = self.trade(now);
             // Frames for faces of this worker may have come, and it may sleep next.
             self.forward(now);
@@ -152,7 +108,7 @@ impl Worker {
     }
 
     /// How long the next wait may last; `None` for as long as it takes.
-    pub(crate) fn timeout(&self, now: Timestamp) -> Option<Duration> {
+    fn timeout(&self, now: Timestamp) -> Option<Duration> {
         if self.state.starved {
             return Some(NO_BLOCK_PAUSE);
         }
@@ -183,19 +139,8 @@ impl Worker {
         has_work || has_rest || state.held_back || !state.erasures.is_empty()
     }
 
-    /// Whether it has something to do although none of its sockets is ready. `event_count` events were ready
-    /// when it looked last.
-    pub(crate) fn has_work(&self, now: Timestamp, event_count: usize) -> bool {
-        self.is_behind()
-            || self.has_crossings()
-            || self.state.starved
-            || self.state.next_event < event_count
-            || self.faces.has_polled_rings()
-            || self.time_to_next(now) == Some(Duration::ZERO)
-    }
-
     /// Whether others have sent something.
-    pub(crate) fn has_crossings(&self) -> bool {
+    pub(super) fn has_crossings(&self) -> bool {
         self.crew.as_ref().is_some_and(|crew| crew.exchange.has_waiting())
     }
 }

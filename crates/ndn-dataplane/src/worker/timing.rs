@@ -67,10 +67,6 @@ impl Worker {
         let count = self.burst.len();
         let Some(timer) = &mut self.timer else { return };
         let is_measured = timer.is_measuring();
-        if !is_measured && !self.partners.is_empty() {
-            timer.next_burst(now);
-            return self.forward_shared(now);
-        }
         if is_measured {
             timer.begin();
             if let Some(crew) = &self.crew {

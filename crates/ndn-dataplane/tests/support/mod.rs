@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
-    OnDemandOptions, OverloadOptions, Roles, ThreadUse, WorkerOptions,
+    OnDemandOptions, OverloadOptions, Roles, WorkerOptions,
 };
 use ndn_face::{FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
 use ndn_forwarding::{
@@ -52,12 +52,6 @@ impl Bed {
         Self::with_roles(&vec![Roles::default(); count], faces_max, interest_lifetime_max)
     }
 
-    /// The same, on these threads.
-    pub fn with_threads(count: usize, faces_max: usize, threads: ThreadUse) -> Self {
-        let roles = vec![Roles::default(); count];
-        Self::build(threads, u32::MAX, &roles, faces_max, Duration::from_secs(3600))
-    }
-
     /// A worker for each of these.
     pub fn with_roles(roles: &[Roles], faces_max: usize, interest_lifetime_max: Duration) -> Self {
         Self::with_quota(u32::MAX, roles, faces_max, interest_lifetime_max)
@@ -65,16 +59,6 @@ impl Bed {
 
     /// The same, with so many pending Interests for each stranger.
     pub fn with_quota(
-        pending_quota: u32,
-        roles: &[Roles],
-        faces_max: usize,
-        interest_lifetime_max: Duration,
-    ) -> Self {
-        Self::build(ThreadUse::Each, pending_quota, roles, faces_max, interest_lifetime_max)
-    }
-
-    fn build(
-        threads: ThreadUse,
         pending_quota: u32,
         roles: &[Roles],
         faces_max: usize,
@@ -113,7 +97,6 @@ impl Bed {
             faces_max,
             workers: workers.collect(),
             dispatch_depth: 2,
-            threads,
             on_demand: OnDemandOptions {
                 mtu: 8800,
                 link: LinkOptions::datagram(8800),

@@ -76,9 +76,6 @@ pub struct Bed {
     /// On their way from shard to shard.
     crossings: VecDeque<Crossing>,
     timing: Timing,
-    /// Every other packet that may be another shard's is forwarded where it lies, as by workers that share a
-    /// thread.
-    is_in_place: bool,
     pub sent: Recorder,
 }
 
@@ -151,7 +148,6 @@ impl Bed {
             shared,
             crossings: VecDeque::new(),
             timing: Timing::default(),
-            is_in_place: false,
             sent: Recorder::default(),
         }
     }
@@ -288,27 +284,6 @@ impl Bed {
         }
     }
 
-    /// The same as [`process`](Self::process), each shard taking all of its packets where they lie before the
-    /// next one does.
-    pub fn process_in_place(&mut self, now: Time, arrivals: &[Arrival]) {
-        let now = Timestamp::from_millis(now);
-        for arrival in arrivals {
-            let _ = self.receive(arrival);
-        }
-        let mut chosen = vec![0_u64; self.shards.len()];
-        for index in 0..self.received.len() {
-            let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
-            chosen[usize::from(number)] |= 1 << index;
-        }
-        for (number, chosen) in chosen.into_iter().enumerate() {
-            let (shard, pool) = (&mut self.shards[number], &self.pools[number]);
-            shard.process_chosen(now, &mut self.received, chosen, pool, &mut self.sent);
-            self.end_burst(number);
-        }
-        self.received.release(&self.pools[0]);
-        self.settle_crossings(now.as_nanos() / 1_000_000);
-    }
-
     fn cross_any(&mut self, now: Timestamp, choose: &mut dyn FnMut(usize) -> usize) {
         if self.crossings.is_empty() {
             return;
@@ -332,12 +307,6 @@ impl Bed {
         let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
         let number = usize::from(number);
         let pool = &self.pools[number];
-        self.is_in_place = !self.is_in_place;
-        if self.is_in_place {
-            let (shard, chosen) = (&mut self.shards[number], 1 << index);
-            shard.process_chosen(now, &mut self.received, chosen, pool, &mut self.sent);
-            return self.end_burst(number);
-        }
         let mut parcel = self.received.take_parcel(index);
         assert!(self.dispatched.push_parcel(&mut parcel, pool, &self.hasher));
         let shard = &mut self.shards[number];

@@ -3,7 +3,6 @@
 
 mod access;
 mod data;
-mod in_place;
 mod interest;
 mod limits;
 mod nack;
