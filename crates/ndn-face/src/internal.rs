@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use ndn_ring::{Consumer, Producer, ring};
 use ndn_sys::poll::Waker;
-use rtrb::{Consumer, Producer, RingBuffer};
 
 /// One end of an internal face. Frames are NDNLPv2 packets, or bare Interests and Data.
 #[derive(Debug)]
@@ -17,7 +17,18 @@ pub struct InternalEnd {
     incoming: Consumer<Vec<u8>>,
     /// Readable when there may be something in `incoming`.
     own: Arc<Waker>,
-    other: Arc<Waker>,
+    /// Dropped last, after the queues were closed: the other end finds them closed when it wakes.
+    other: WakeOnDrop,
+}
+
+/// The waker of the other end.
+#[derive(Debug)]
+struct WakeOnDrop(Arc<Waker>);
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
 }
 
 impl InternalEnd {
@@ -27,15 +38,20 @@ impl InternalEnd {
     /// Those of making a [`Waker`].
     pub fn pair(capacity: usize) -> io::Result<(Self, Self)> {
         let (near_wakes, far_wakes) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
-        let (near_out, far_in) = RingBuffer::new(capacity);
-        let (far_out, near_in) = RingBuffer::new(capacity);
+        let (near_out, far_in) = ring(capacity);
+        let (far_out, near_in) = ring(capacity);
         let near = Self {
             outgoing: near_out,
             incoming: near_in,
             own: Arc::clone(&near_wakes),
-            other: Arc::clone(&far_wakes),
+            other: WakeOnDrop(Arc::clone(&far_wakes)),
         };
-        let far = Self { outgoing: far_out, incoming: far_in, own: far_wakes, other: near_wakes };
+        let far = Self {
+            outgoing: far_out,
+            incoming: far_in,
+            own: far_wakes,
+            other: WakeOnDrop(near_wakes),
+        };
         Ok((near, far))
     }
 
@@ -51,37 +67,41 @@ impl InternalEnd {
 
     /// Sends a frame; the other end is woken by [`wake`](Self::wake).
     pub(crate) fn send_quietly(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        if self.outgoing.is_abandoned() {
+        if self.outgoing.is_closed() || !self.has_room() {
             return Err(frame);
         }
-        self.outgoing.push(frame).map_err(|rtrb::PushError::Full(frame)| frame)
+        let is_pushed = self.outgoing.push_with(|| frame);
+        debug_assert!(is_pushed, "there is room");
+        self.outgoing.publish();
+        Ok(())
     }
 
     pub(crate) fn wake(&self) {
-        self.other.wake();
+        self.other.0.wake();
     }
 
     /// Whether there is room for one more frame.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.outgoing.slots() > 0
+        self.outgoing.room() > 0
     }
 
     /// How many frames sent here the other end has not received yet.
     #[must_use]
     pub fn unreceived(&self) -> usize {
-        self.outgoing.buffer().capacity() - self.outgoing.slots()
+        self.outgoing.capacity() - self.outgoing.room()
     }
 
     /// The next frame, if there is one.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
-        self.incoming.pop().ok()
+        self.incoming.pop()
     }
 
     /// Whether the other end is gone and everything it sent has been received.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.incoming.is_abandoned() && self.incoming.is_empty()
+        // The other end publishes what it has sent before it closes its queues.
+        self.outgoing.is_closed() && self.incoming.waiting() == 0
     }
 
     /// Makes the descriptor unreadable until the other end sends again. Call it before the
@@ -93,7 +113,7 @@ impl InternalEnd {
     /// Makes the descriptor readable again, if not everything has been received, or it is not known yet that
     /// the other end is gone.
     pub(crate) fn remind(&self) {
-        if !self.incoming.is_empty() || self.incoming.is_abandoned() {
+        if self.incoming.waiting() > 0 || self.outgoing.is_closed() {
             self.own.wake();
         }
     }
@@ -103,12 +123,6 @@ impl AsFd for InternalEnd {
     /// Readable when there may be a frame.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.own.as_fd()
-    }
-}
-
-impl Drop for InternalEnd {
-    fn drop(&mut self) {
-        self.other.wake();
     }
 }
 
