@@ -45,7 +45,7 @@ pub enum DropReason {
     /// The arrival face has as many Interests pending as its quota allows.
     PendingQuota,
     /// No room for one more pending Interest that Data of other shards may satisfy.
-    WideInterestsFull,
+    ShortPrefixInterestsFull,
     /// No room for one more in-record.
     InRecordsFull,
     /// The strategy suppressed a retransmission.
@@ -104,7 +104,7 @@ impl DropReason {
         Self::PitFull,
         Self::PitShare,
         Self::PendingQuota,
-        Self::WideInterestsFull,
+        Self::ShortPrefixInterestsFull,
         Self::InRecordsFull,
         Self::RetransmissionSuppressed,
         Self::NoNextHop,
@@ -133,7 +133,7 @@ impl DropReason {
         Self::PitFull,
         Self::PitShare,
         Self::PendingQuota,
-        Self::WideInterestsFull,
+        Self::ShortPrefixInterestsFull,
         Self::InRecordsFull,
     ];
 
@@ -167,7 +167,7 @@ impl DropReason {
             Self::PitFull => "pit_full",
             Self::PitShare => "pit_share",
             Self::PendingQuota => "pending_quota",
-            Self::WideInterestsFull => "wide_interests_full",
+            Self::ShortPrefixInterestsFull => "wide_interests_full",
             Self::InRecordsFull => "in_records_full",
             Self::RetransmissionSuppressed => "retransmission_suppressed",
             Self::NoNextHop => "no_next_hop",

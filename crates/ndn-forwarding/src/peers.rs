@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ndn_ring::FillBlock;
 use ndn_table::{
-    FaceIndex, NameHasher, Ndt, Pcct, PitIndex, Timestamp, Token, WideInterests, WideInterestsFull,
+    FaceIndex, NameHasher, Ndt, Pcct, PitIndex, Timestamp, Token, ShortPrefixInterests, ShortPrefixInterestsFull,
 };
 
 use crate::dispatch::{Content, Crossing, DataVisit};
@@ -26,7 +26,7 @@ pub struct SharedTables {
     /// Which shard a name belongs to.
     pub ndt: Arc<Ndt>,
     /// Pending Interests that Data of other shards may satisfy.
-    pub wide: Arc<WideInterests>,
+    pub wide: Arc<ShortPrefixInterests>,
 }
 
 impl SharedTables {
@@ -43,7 +43,7 @@ impl SharedTables {
     }
 
     fn with(ndt: Ndt) -> Self {
-        let wide = WideInterests::new(ndt.shard_count());
+        let wide = ShortPrefixInterests::new(ndt.shard_count());
         Self { ndt: Arc::new(ndt), wide: Arc::new(wide) }
     }
 }
@@ -140,7 +140,7 @@ impl Peers {
         hasher: &NameHasher,
         entry: PitIndex,
         is_new: bool,
-    ) -> Result<(), WideInterestsFull> {
+    ) -> Result<(), ShortPrefixInterestsFull> {
         let (hash, components, number) = self.key_of(pcct, hasher, entry);
         let (wide, expiry) = (&self.shared.wide, pcct.entry(entry).expiry());
         // One that was not wide when it was made may be by now, if its entry of the dispatch table

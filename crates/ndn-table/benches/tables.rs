@@ -1,7 +1,8 @@
-//! Each table alone, between other work: nanoseconds per operation in bursts of 64.
+//! Each table alone: nanoseconds per operation in bursts of 64, with other memory accesses between
+//! bursts.
 //!
-//! `cargo bench -p ndn-table --bench tables [-- FILTER]`. What counts in the end is
-//! `namewire bench pipeline`; this shows which table a change there comes from.
+//! `cargo bench -p ndn-table --bench tables [-- FILTER]`. The end-to-end figure is
+//! `namewire bench pipeline`; this bench shows which table a change there comes from.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the result of a bench")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// Median of nanoseconds per operation; robust against what else the machine does.
+/// Median of nanoseconds per operation; robust against other load on the machine.
 #[derive(Default)]
 struct Samples(Vec<f64>);
 
@@ -224,8 +225,8 @@ fn fib(entries: u64) {
     );
 }
 
-/// The least that an exchange can cost here: six random prefetched lines, and a copy of the Data
-/// to a rotating store.
+/// The minimum cost of an exchange on this machine: six random prefetched lines, and a copy of the
+/// Data to a rotating store.
 struct Floor {
     lines: Vec<[u64; 8]>,
     store: Vec<u8>,

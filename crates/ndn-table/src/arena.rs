@@ -1,13 +1,14 @@
-//! Fixed-capacity array of entries that are named by index; its memory is touched on first use.
+//! Fixed-capacity array whose entries are addressed by index; a slot's memory is touched on first
+//! use.
 
 use ndn_ring::advise_huge_pages;
 
-/// Index that names no entry.
+/// Null index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Slots for up to `capacity` values. Address space is reserved at construction; a slot's memory
-/// is first written when it is first needed. A freed slot is the next to be used again, while its
-/// lines are in the cache.
+/// Slots for up to `capacity` values. `new` reserves address space only; a slot's memory is written
+/// when the slot is first allocated. The slot released last is allocated first, while its lines are
+/// in the cache.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<T>,
@@ -16,7 +17,7 @@ pub(crate) struct Arena<T> {
 }
 
 impl<T> Arena<T> {
-    /// Room for `capacity` values.
+    /// Creates an empty arena for `capacity` values.
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity < NONE as usize, "indices are 32 bits");
         let mut slots = Vec::with_capacity(capacity);
@@ -24,7 +25,7 @@ impl<T> Arena<T> {
         Self { slots, free: Vec::with_capacity(capacity), capacity }
     }
 
-    /// Values in use.
+    /// Number of allocated slots.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -33,8 +34,8 @@ impl<T> Arena<T> {
         self.capacity
     }
 
-    /// Takes a slot, writing `fresh()` to it if it was never used; a reused slot keeps its old
-    /// value. `None` when all are in use.
+    /// Allocates a slot, writing `fresh()` to it if it was never used; a reused slot keeps its old
+    /// value. Returns `None` when all slots are in use.
     #[inline]
     pub(crate) fn allocate(&mut self, fresh: impl FnOnce() -> T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
@@ -47,14 +48,14 @@ impl<T> Arena<T> {
         u32::try_from(self.slots.len() - 1).ok()
     }
 
-    /// Gives a slot back. The caller owns it and gives it back once.
+    /// Releases a slot. The caller owns the slot and releases it once.
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         debug_assert!((index as usize) < self.slots.len());
         self.free.push(index);
     }
 
-    /// The slots used so far, also the free ones among them; for hints.
+    /// All slots allocated so far, including released ones; for prefetch hints.
     #[inline(always)]
     pub(crate) fn slots(&self) -> &[T] {
         &self.slots

@@ -1,35 +1,36 @@
-//! One cache line of a hash table: twelve slots of a hash part and a reference.
+//! One cache line of a hash table: twelve slots, each with a tag (part of the hash) and a
+//! reference.
 
 use ndn_ring::{LANES, equal_lanes};
 
 /// Slots in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 12;
 
-/// Where the count of passed items starts in the first part of a bucket.
-const PASSED: usize = BUCKET_SLOTS;
+/// Offset of the overflow count in the first part of a bucket.
+const OVERFLOW_OFFSET: usize = BUCKET_SLOTS;
 
-/// A 64-byte bucket. The tag of a slot is part of the hash of the item that its reference names;
-/// tag 0 marks a free slot.
+/// A 64-byte bucket. A slot's tag is part of the hash of the item it refers to; tag 0 marks a free
+/// slot.
 ///
-/// Behind the tags, in what is compared with them at once, the bucket counts the items that found
-/// it full and went on to a later one, so that a search which meets a count of 0 ends without
-/// touching another line.
+/// The overflow count is the number of items that found this bucket full and were stored in a later
+/// one. A search that reads 0 stops without touching another line. The count lies behind the tags,
+/// in the vector that one comparison loads.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
-    tags_and_passed: [u8; LANES],
+    tags_and_overflow: [u8; LANES],
     refs: [u32; BUCKET_SLOTS],
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64 && PASSED + size_of::<u32>() == LANES);
+const _: () = assert!(size_of::<Bucket>() == 64 && OVERFLOW_OFFSET + size_of::<u32>() == LANES);
 
 /// The part of a hash that a bucket stores; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u8);
 
 impl Tag {
-    /// The tag of a hash: its highest bits, since the place of the bucket comes from the lowest.
-    /// Two different items of a bucket have the same one in 1 of 255 cases.
+    /// The tag of a hash: its highest bits, because the lowest choose the bucket. Two different
+    /// items in a bucket share a tag in 1 of 255 cases.
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
         let [.., highest] = hash.to_le_bytes();
@@ -38,7 +39,7 @@ impl Tag {
 }
 
 impl Bucket {
-    pub(crate) const EMPTY: Self = Self { tags_and_passed: [0; LANES], refs: [0; BUCKET_SLOTS] };
+    pub(crate) const EMPTY: Self = Self { tags_and_overflow: [0; LANES], refs: [0; BUCKET_SLOTS] };
 
     /// The slots whose tag is `tag`.
     #[inline(always)]
@@ -48,22 +49,22 @@ impl Bucket {
 
     #[inline(always)]
     fn slots_with(&self, tag: u8) -> SlotMask {
-        SlotMask(equal_lanes(&self.tags_and_passed, tag) & ((1 << BUCKET_SLOTS) - 1))
+        SlotMask(equal_lanes(&self.tags_and_overflow, tag) & ((1 << BUCKET_SLOTS) - 1))
     }
 
-    /// Whether items went past this bucket.
+    /// Whether items of this bucket overflowed into later ones.
     #[inline(always)]
-    pub(crate) fn is_passed(&self) -> bool {
-        self.passed() != 0
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.overflow() != 0
     }
 
     #[inline(always)]
-    fn passed(&self) -> u32 {
-        self.tags_and_passed.last_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
+    fn overflow(&self) -> u32 {
+        self.tags_and_overflow.last_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
     }
 
-    fn set_passed(&mut self, passed: u32) {
-        self.tags_and_passed[PASSED..].copy_from_slice(&passed.to_le_bytes());
+    fn set_overflow(&mut self, overflow: u32) {
+        self.tags_and_overflow[OVERFLOW_OFFSET..].copy_from_slice(&overflow.to_le_bytes());
     }
 
     #[inline(always)]
@@ -79,24 +80,24 @@ impl Bucket {
         self.slot_of(tag, reference).is_some()
     }
 
-    /// Puts an item into a free slot; false when there is none.
+    /// Stores an item in a free slot; returns false when there is none.
     #[inline(always)]
     pub(crate) fn insert(&mut self, tag: Tag, reference: u32) -> bool {
         let Some(slot) = self.free_slot() else { return false };
-        self.tags_and_passed[slot] = tag.0;
+        self.tags_and_overflow[slot] = tag.0;
         self.refs[slot] = reference;
         true
     }
 
-    /// Takes an item out; false when it is not here.
+    /// Removes an item; returns false when it is not in this bucket.
     #[inline(always)]
     pub(crate) fn remove(&mut self, tag: Tag, reference: u32) -> bool {
         let Some(slot) = self.slot_of(tag, reference) else { return false };
-        self.tags_and_passed[slot] = 0;
+        self.tags_and_overflow[slot] = 0;
         true
     }
 
-    /// Changes the reference of an item; false when it is not here.
+    /// Changes the reference of an item; returns false when it is not in this bucket.
     #[inline]
     pub(crate) fn replace(&mut self, tag: Tag, old: u32, new: u32) -> bool {
         let Some(slot) = self.slot_of(tag, old) else { return false };
@@ -104,12 +105,12 @@ impl Bucket {
         true
     }
 
-    pub(crate) fn note_passed(&mut self) {
-        self.set_passed(self.passed() + 1);
+    pub(crate) fn increment_overflow(&mut self) {
+        self.set_overflow(self.overflow() + 1);
     }
 
-    pub(crate) fn forget_passed(&mut self) {
-        self.set_passed(self.passed() - 1);
+    pub(crate) fn decrement_overflow(&mut self) {
+        self.set_overflow(self.overflow() - 1);
     }
 
     #[inline(always)]
@@ -145,9 +146,9 @@ impl Iterator for SlotMask {
 mod tests {
     use super::*;
 
-    /// Against a plain list, with few different tags.
+    /// Model test against a list, with few distinct tags.
     #[test]
-    fn items_are_found_until_they_are_removed() {
+    fn items_are_found_until_removed() {
         let mut state = 1_u64;
         for _ in 0..20_000 {
             let mut bucket = Bucket::EMPTY;

@@ -1,4 +1,4 @@
-//! Packet bytes in blocks of a few sizes, never more than a fixed number of bytes in all.
+//! Slab allocator for packet bytes: a few block sizes, a fixed limit on the total.
 
 use ndn_ring::{advise_huge_pages, prefetch_slice};
 
@@ -7,7 +7,7 @@ use crate::arena::NONE;
 /// Block sizes and their addresses are multiples of a cache line.
 const UNIT: usize = 64;
 
-/// Memory is given to a size class in chunks and taken back when a chunk is empty.
+/// A size class takes memory in chunks and returns a chunk when it is empty.
 const CHUNK_SIZE: usize = 64 * 1024;
 
 /// Units in a chunk.
@@ -25,7 +25,7 @@ pub(crate) const BLOCK_SIZE_MAX: usize = 9216;
 /// Words of the bit map of a chunk: the smallest class has 512 blocks.
 const MAP_WORDS: usize = CHUNK_SIZE / 128 / 64;
 
-/// Place of a block, in units of [`UNIT`] from the start of the slab.
+/// Address of a block, in units of [`UNIT`] from the start of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRef(u32);
 
@@ -34,7 +34,7 @@ impl BlockRef {
     pub(crate) const NONE: Self = Self(NONE);
 }
 
-/// State of a chunk; links are chunk numbers.
+/// State of a chunk; `next` and `previous` are chunk numbers.
 #[derive(Clone, Debug)]
 struct Chunk {
     /// A bit per block, set while it is free.
@@ -47,11 +47,11 @@ struct Chunk {
     class: u8,
 }
 
-/// Size-class allocator over one lazily touched array.
+/// Size-class allocator over one array whose memory is touched lazily.
 ///
-/// A chunk belongs to one class while any of its blocks is in use. Blocks are handed out in
-/// address order within a chunk, and a chunk that has just had a block freed is used next: a cache
-/// that evicts in the order of insertion writes its memory front to back.
+/// A chunk belongs to one class while any of its blocks is in use. Blocks of a chunk are allocated
+/// in address order, and a chunk in which a block was just released is used next: a cache that
+/// evicts in insertion order writes its memory sequentially.
 #[derive(Debug)]
 pub(crate) struct ByteSlab {
     bytes: Vec<u8>,
@@ -60,21 +60,22 @@ pub(crate) struct ByteSlab {
     /// Chunks used so far.
     chunks: Vec<Chunk>,
     chunk_count_max: usize,
-    /// Chunks that may be in use; lowering it takes effect as chunks become empty.
+    /// Maximum number of chunks in use; lowering it takes effect as chunks become empty.
     chunk_limit: usize,
-    /// Chunks in use, that is belonging to a class.
+    /// Number of chunks in use, that is, assigned to a class.
     chunk_count: usize,
     /// First chunk with free blocks, by class.
     partial: [u32; CLASS_SIZES.len()],
     /// Empty chunks, linked by `next`.
     empty: u32,
-    /// The block released last, and its class: what comes next is often as large as what went.
+    /// The block released last, and its class: the next packet often has the size of the last
+    /// victim.
     spare: BlockRef,
     spare_class: usize,
 }
 
 impl ByteSlab {
-    /// A slab of at most `bytes_max` bytes, rounded down to whole chunks, but at least one.
+    /// A slab of at most `bytes_max` bytes, rounded down to whole chunks, at least one chunk.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let count = (bytes_max / CHUNK_SIZE).clamp(1, NONE as usize / CHUNK_UNITS);
         let bytes = vec![0; count * CHUNK_SIZE + UNIT];
@@ -94,28 +95,28 @@ impl ByteSlab {
         }
     }
 
-    /// Bytes that belong to chunks in use.
+    /// Bytes in chunks that are in use.
     pub(crate) fn bytes_in_use(&self) -> usize {
         self.chunk_count * CHUNK_SIZE
     }
 
-    /// Bytes that chunks in use may have.
+    /// Limit on the bytes of chunks in use.
     pub(crate) fn limit(&self) -> usize {
         self.chunk_limit * CHUNK_SIZE
     }
 
-    /// Changes how many bytes may be in use, up to what the slab was built for.
+    /// Changes the limit, up to the size the slab was built with.
     pub(crate) fn set_limit(&mut self, bytes_max: usize) {
         self.chunk_limit = (bytes_max / CHUNK_SIZE).clamp(1, self.chunk_count_max);
     }
 
-    /// Whether more is in use than the limit allows, after it was lowered.
+    /// Whether more bytes are in use than the limit allows, after the limit was lowered.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.chunk_count > self.chunk_limit
     }
 
-    /// A block of at least `length` bytes, `None` when its class has none left and no chunk may be
-    /// taken, or when `length` is above [`BLOCK_SIZE_MAX`].
+    /// Allocates a block of at least `length` bytes. Returns `None` when the class has no free
+    /// block and no chunk can be taken, or when `length` exceeds [`BLOCK_SIZE_MAX`].
     #[inline]
     pub(crate) fn allocate(&mut self, length: usize) -> Option<BlockRef> {
         let class = class_of(length)?;
@@ -139,7 +140,7 @@ impl ByteSlab {
         u32::try_from(unit).ok().map(BlockRef)
     }
 
-    /// Gives a block back; its bytes stay readable until it is handed out again.
+    /// Releases a block; its bytes stay readable until it is allocated again.
     #[inline]
     pub(crate) fn release(&mut self, block: BlockRef) {
         self.release_spare();
@@ -147,7 +148,7 @@ impl ByteSlab {
         self.spare_class = usize::from(self.chunks[block.0 as usize / CHUNK_UNITS].class);
     }
 
-    /// Gives the spare block back to its chunk.
+    /// Returns the spare block to its chunk.
     #[inline]
     pub(crate) fn release_spare(&mut self) {
         if self.spare != BlockRef::NONE {
@@ -193,7 +194,7 @@ impl ByteSlab {
         &mut self.bytes[start..start + length]
     }
 
-    /// Asks for the `line`-th cache line of a block.
+    /// Prefetches the `line`-th cache line of a block.
     #[inline(always)]
     pub(crate) fn prefetch(&self, block: BlockRef, line: usize) {
         prefetch_slice(&self.bytes, self.origin + (block.0 as usize + line) * UNIT);
@@ -308,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks in use never overlap and keep their bytes; the limit holds; nothing leaks.
+        /// Allocated blocks never overlap and keep their bytes; the limit holds; nothing leaks.
         #[test]
         fn blocks_keep_their_content(
             operations in proptest::collection::vec((any::<bool>(), 1..=9216_usize, any::<u8>()), 1..400)
@@ -323,15 +324,15 @@ mod tests {
                     } else {
                         prop_assert_eq!(slab.bytes_in_use(), 4 * CHUNK_SIZE);
                     }
-                } else if let Some((&place, _)) = model.range(u32::from(fill) * 16..).next() {
-                    let (length, fill) = model.remove(&place).unwrap();
-                    prop_assert!(slab.bytes(BlockRef(place), length).iter().all(|&b| b == fill));
-                    slab.release(BlockRef(place));
+                } else if let Some((&slot, _)) = model.range(u32::from(fill) * 16..).next() {
+                    let (length, fill) = model.remove(&slot).unwrap();
+                    prop_assert!(slab.bytes(BlockRef(slot), length).iter().all(|&b| b == fill));
+                    slab.release(BlockRef(slot));
                 }
             }
-            for (place, (length, fill)) in model {
-                prop_assert!(slab.bytes(BlockRef(place), length).iter().all(|&b| b == fill));
-                slab.release(BlockRef(place));
+            for (slot, (length, fill)) in model {
+                prop_assert!(slab.bytes(BlockRef(slot), length).iter().all(|&b| b == fill));
+                slab.release(BlockRef(slot));
             }
             slab.release_spare();
             prop_assert_eq!(slab.bytes_in_use(), 0);
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_chunk_changes_its_class() {
+    fn empty_chunk_can_change_its_class() {
         let mut slab = ByteSlab::new(CHUNK_SIZE);
         let small: Vec<_> = (0..512).map(|_| slab.allocate(100).unwrap()).collect();
         assert_eq!(slab.allocate(100), None);

@@ -1,17 +1,17 @@
-//! Names and nonces of Interests whose PIT entry is gone, to tell a loop from a new Interest.
+//! Dead Nonce List: names and nonces of Interests whose PIT entry is gone, to detect loops.
 //!
 //! A 64-byte line holds eight records of 64 bits: a 49-bit fingerprint of name and nonce, and the
-//! time of insertion in steps of 1/64 of the lifetime, modulo 2^14. A lookup therefore takes a new
-//! Interest for a looping one with a probability below 8 * 2^-49, about 1.5e-14; the consumer's
-//! retransmission, with its new nonce, is not affected. Time wraps after 256 lifetimes, which can
-//! only revive a record for the very same name and nonce.
+//! insertion time in steps of 1/64 of the lifetime, modulo 2^14. The probability that a lookup
+//! takes a new Interest for a looping one is below 8 * 2^-49, about 1.5e-14; the consumer's
+//! retransmission carries a new nonce and is not affected. Time wraps after 256 lifetimes, which
+//! can only revive a record for the same name and nonce.
 //!
-//! A lookup reads one line, and none while nothing was inserted within the lifetime, which is the
-//! rule when Interests are satisfied.
+//! A lookup reads one line, and none if nothing was inserted within the lifetime, the usual case
+//! when Interests are satisfied.
 //!
-//! Address space is reserved for the configured number of records, but only a part is in use: when
-//! records that were still alive had to be overwritten the list grows, and for one lifetime a
-//! lookup also reads the line where a record would have been before. An idle list is small again.
+//! Address space is reserved for the configured number of records, but only a part is in use. The
+//! list grows when live records had to be overwritten, and for one lifetime after that a lookup
+//! also reads the line of the previous size. An idle list shrinks.
 
 use ndn_ring::{HUGE_PAGE_BYTES, advise_huge_pages, prefetch_slice};
 
@@ -23,7 +23,7 @@ pub const DEAD_NONCE_LIFETIME_NANOS: u64 = 6_000_000_000;
 const LIFETIME_STEPS: u64 = 64;
 const TIME_MASK: u64 = (1 << 14) - 1;
 
-/// Set in every record, so that none is 0.
+/// Set in every record, so that no record is 0.
 const IN_USE: u64 = 1 << 63;
 
 const LINE_RECORDS: usize = 8;
@@ -34,14 +34,15 @@ const LINES_MIN: u64 = 1024;
 /// The list grows by this factor, at most once per lifetime.
 const GROWTH: u64 = 8;
 
-/// Living records overwritten since the list last grew that make it grow again.
+/// Live records overwritten since the last growth that trigger the next one.
 const LOSSES_MAX: u64 = 8;
 
-/// Insertions that wait for their lines, so that several come from memory at a time.
+/// Insertions collected before they are written, so that several lines are fetched from memory at a
+/// time.
 const PENDING_MAX: usize = 16;
 
-/// Bounded memory of (name, nonce) pairs. Each is forgotten after the lifetime (up to 1/64 late),
-/// or before if the list is at its full size and overloaded.
+/// Bounded set of (name, nonce) pairs. A pair expires after the lifetime (up to 1/64 late), or
+/// earlier if the list is at its full size and overloaded.
 #[derive(Debug)]
 pub struct DeadNonceList {
     words: Vec<u64>,
@@ -50,33 +51,34 @@ pub struct DeadNonceList {
     lines_max: u64,
     /// Lines in use, minus one; a power of two minus one.
     mask: u64,
-    /// The mask before the list last grew, and until when there may be records by it.
+    /// The mask before the last growth, and the time until which it may have records.
     old_mask: u64,
     old_until: Timestamp,
     lifetime_nanos: u64,
     step_nanos: u64,
-    /// When the newest record is forgotten.
+    /// Expiry of the newest record.
     last_until: Timestamp,
     losses: u64,
-    /// Pairs to be inserted, mixed, and the time at which they were.
+    /// Pairs to be inserted, as mixed values, and their insertion time.
     pending: [u64; PENDING_MAX],
     pending_count: usize,
     pending_at: Timestamp,
 }
 
 impl DeadNonceList {
-    /// A list that remembers up to about `records_max` pairs for `lifetime_nanos` each.
+    /// A list for about `records_max` pairs with a lifetime of `lifetime_nanos` each.
     ///
     /// # Panics
     /// When `lifetime_nanos` is 0.
     #[must_use]
     pub fn new(records_max: usize, lifetime_nanos: u64) -> Self {
         assert!(lifetime_nanos > 0, "records have a lifetime");
-        // Half full, so that a line seldom has to drop a living record.
+        // Half full, so that a line seldom has to overwrite a live record.
         let lines = (records_max * 2).div_ceil(LINE_RECORDS).next_power_of_two() as u64;
         let lines_max = lines.max(LINES_MIN);
         let line_count = usize::try_from(lines_max).unwrap_or(usize::MAX / 64);
-        // A list of whole huge pages lies on them: that of one of several shards would else have half of them.
+        // Align the array to whole huge pages: otherwise the lists of adjacent shards would share
+        // them.
         let alignment = if line_count * 64 >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 64 };
         let spare = alignment / size_of::<u64>();
         let words = vec![0; line_count * LINE_RECORDS + spare];
@@ -105,7 +107,7 @@ impl DeadNonceList {
         (self.mask + 1) * LINE_RECORDS as u64
     }
 
-    /// Asks for the lines that [`Self::contains`] is going to read.
+    /// Prefetches the lines that [`Self::contains`] will read.
     #[inline(always)]
     pub fn prefetch(&self, name_hash: u64, nonce: u32, now: Timestamp) {
         if now <= self.last_until {
@@ -122,7 +124,7 @@ impl DeadNonceList {
     #[inline]
     pub fn contains(&mut self, name_hash: u64, nonce: u32, now: Timestamp) -> bool {
         if self.pending_count > 0 {
-            self.settle();
+            self.flush_pending();
         }
         if now > self.last_until {
             return false;
@@ -132,14 +134,14 @@ impl DeadNonceList {
             || now <= self.old_until && self.position(mixed, self.old_mask, now).is_some()
     }
 
-    /// Remembers a pair, from now on for the lifetime.
+    /// Adds a pair.
     #[inline]
     pub fn insert(&mut self, name_hash: u64, nonce: u32, now: Timestamp) {
         if self.pending_count == PENDING_MAX || self.pending_at != now {
-            self.settle();
+            self.flush_pending();
         }
         if now > self.last_until {
-            // Nothing is alive: records of any size may be ignored.
+            // No record is alive: records of any size may be ignored.
             self.mask = LINES_MIN - 1;
             self.old_until = Timestamp::ZERO;
             self.losses = 0;
@@ -152,33 +154,33 @@ impl DeadNonceList {
         self.pending_at = now;
     }
 
-    /// Writes what was to be inserted, whose lines have come from memory meanwhile.
-    fn settle(&mut self) {
+    /// Writes the pending pairs, whose lines have been prefetched.
+    fn flush_pending(&mut self) {
         let (now, count) = (self.pending_at, std::mem::take(&mut self.pending_count));
         for pending in 0..count.min(PENDING_MAX) {
             let mixed = self.pending[pending];
             let line = self.line(mixed, self.mask);
             let record = fingerprint(mixed) | self.step(now);
-            let place = match self.position(mixed, self.mask, now) {
-                Some(place) => place,
+            let slot = match self.position(mixed, self.mask, now) {
+                Some(slot) => slot,
                 None => self.oldest(line, now),
             };
-            self.words[place] = record;
+            self.words[slot] = record;
         }
     }
 
-    /// A slot for a new record: the one that is forgotten first, or long since.
+    /// A slot for a new record: a free or expired one, else the one that expires first.
     fn oldest(&mut self, line: usize, now: Timestamp) -> usize {
         let age = |record: u64| if record == 0 { u64::MAX } else { self.age(record, now) };
-        let place =
-            (line..line + LINE_RECORDS).max_by_key(|&place| age(self.words[place])).unwrap_or(line);
-        if age(self.words[place]) <= LIFETIME_STEPS {
+        let slot =
+            (line..line + LINE_RECORDS).max_by_key(|&slot| age(self.words[slot])).unwrap_or(line);
+        if age(self.words[slot]) <= LIFETIME_STEPS {
             self.losses += 1;
             if self.losses >= LOSSES_MAX && now > self.old_until {
                 self.grow(now);
             }
         }
-        place
+        slot
     }
 
     #[cold]
@@ -192,7 +194,7 @@ impl DeadNonceList {
         }
     }
 
-    /// Where a living record of the pair lies.
+    /// Position of a live record of the pair.
     #[inline]
     fn position(&self, mixed: u64, mask: u64, now: Timestamp) -> Option<usize> {
         let wanted = fingerprint(mixed);
@@ -203,7 +205,7 @@ impl DeadNonceList {
         Some(line + found)
     }
 
-    /// Position of the first record of a pair's line.
+    /// Position of the first record in a pair's line.
     #[inline(always)]
     fn line(&self, mixed: u64, mask: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "below the number of lines")]
@@ -223,7 +225,8 @@ impl DeadNonceList {
     }
 }
 
-/// Spreads name hash and nonce over 64 bits. The hash is keyed, which keeps strangers from aiming.
+/// Spreads name hash and nonce over 64 bits. The hash is keyed, so an attacker cannot choose the
+/// line.
 #[inline(always)]
 fn mix(name_hash: u64, nonce: u32) -> u64 {
     let mut mixed = name_hash.wrapping_add(u64::from(nonce).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -232,7 +235,7 @@ fn mix(name_hash: u64, nonce: u32) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// The part of a record that tells the pair.
+/// The bits of a record that identify the pair.
 #[inline(always)]
 fn fingerprint(mixed: u64) -> u64 {
     (mixed.rotate_left(32) & !TIME_MASK) | IN_USE
@@ -249,10 +252,9 @@ mod tests {
     const LIFETIME: u64 = DEAD_NONCE_LIFETIME_NANOS;
 
     proptest! {
-        /// Below its capacity the list forgets nothing before its time and keeps nothing much
-        /// longer.
+        /// Below its capacity the list keeps every record for its lifetime, and not much longer.
         #[test]
-        fn remembers_for_the_lifetime(
+        fn records_are_kept_for_their_lifetime(
             start in 0..1_u64 << 45,
             operations in proptest::collection::vec((0..40_u64, 0..4_u32, 0..LIFETIME / 4), 1..300)
         ) {
@@ -289,7 +291,7 @@ mod tests {
             }
             now = now.plus_nanos(LIFETIME);
         }
-        list.settle();
+        list.flush_pending();
         assert!(list.capacity() > 32 * small);
         let kept = (0..200_000_u64)
             .filter(|i| list.contains((3 << 32 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now))
@@ -311,7 +313,7 @@ mod tests {
         while list.capacity() == small {
             i += 1;
             list.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, now);
-            list.settle();
+            list.flush_pending();
             if list.losses == LOSSES_MAX - 1 {
                 list.insert(pair.0, pair.1, now);
             }
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn different_pairs_are_told_apart() {
+    fn different_pairs_do_not_collide() {
         let mut list = DeadNonceList::new(1 << 16, LIFETIME);
         let now = Timestamp::ZERO;
         for nonce in 0..1000 {

@@ -1,23 +1,23 @@
-//! Faces as the tables name them.
+//! Face identifiers as the tables store them.
 
 use std::fmt;
 
-/// Where a face lives in the forwarder's face table: a slot, and a generation that tells the
-/// slot's present face from the ones before it.
+/// A slot in the forwarder's face table, and a generation that distinguishes successive faces of
+/// the slot.
 ///
-/// The tables only store and compare it. It is not the `FaceId` that management shows.
+/// The tables only store and compare it. It is not the `FaceId` of NFD management.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceIndex(u32);
 
 impl FaceIndex {
     /// Bits of the slot number.
     pub const SLOT_BITS: u32 = 20;
-    /// Number of slots that can be named.
+    /// Number of slots that can be addressed.
     pub const SLOT_COUNT_MAX: u32 = 1 << Self::SLOT_BITS;
     /// Number of generations before they repeat.
     pub const GENERATION_COUNT: u32 = 1 << (32 - Self::SLOT_BITS);
 
-    /// The face of `slot` and `generation`; both are cut to their bits.
+    /// The face of `slot` and `generation`; both are truncated to their bits.
     #[must_use]
     pub const fn new(slot: u32, generation: u32) -> Self {
         Self((slot & (Self::SLOT_COUNT_MAX - 1)) | (generation << Self::SLOT_BITS))
@@ -35,7 +35,7 @@ impl FaceIndex {
         self.0 >> Self::SLOT_BITS
     }
 
-    /// Both as one number.
+    /// Slot and generation as one number.
     #[must_use]
     pub const fn to_bits(self) -> u32 {
         self.0

@@ -4,18 +4,18 @@ use ndn_ring::{advise_huge_pages, prefetch_slice};
 
 use crate::bucket::{BUCKET_SLOTS, Bucket, Tag};
 
-/// Items that one bucket is sized for, of [`BUCKET_SLOTS`]: about 1 % of the buckets overflow.
+/// Items per bucket at full load, of [`BUCKET_SLOTS`] slots: about 1 % of the buckets overflow.
 const ITEMS_PER_BUCKET: usize = 6;
 
-/// Buckets that a search visits at most. With a keyed hash and the load above, an item that finds
-/// no place within this distance is rarer than a failing memory cell.
+/// Maximum number of buckets that a search visits. With a keyed hash and the load above, an item
+/// that finds no slot within this distance is rarer than a memory error.
 pub(crate) const PROBE_MAX: usize = 16;
 
-/// A neighbourhood of the table is full.
+/// All buckets within [`PROBE_MAX`] of an item's home bucket are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexFull;
 
-/// Multimap from hash to reference. The caller tells items of equal tag apart by looking at what
+/// Multimap from hash to reference. The caller resolves items with equal tags by comparing what
 /// they refer to.
 #[derive(Debug)]
 pub(crate) struct HashIndex {
@@ -40,13 +40,13 @@ impl HashIndex {
         self.len
     }
 
-    /// Asks for the line where items of `hash` start.
+    /// Prefetches the home bucket of `hash`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch_slice(&self.buckets, self.home(hash));
     }
 
-    /// The first item of `hash` (or of an equal tag) that `accept` takes.
+    /// The first item of `hash` (or of an equal tag) that `accept` accepts.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = Tag::of(hash);
@@ -61,14 +61,14 @@ impl HashIndex {
                 }
             }
             probes_left -= 1;
-            if !bucket.is_passed() || probes_left == 0 {
+            if !bucket.has_overflowed() || probes_left == 0 {
                 return None;
             }
             position = self.after(position);
         }
     }
 
-    /// Shows every item of `hash` (or of an equal tag).
+    /// Visits every item of `hash` (or of an equal tag).
     #[inline(always)]
     pub(crate) fn for_each(&self, hash: u64, mut visit: impl FnMut(u32)) {
         self.find(hash, |reference| {
@@ -96,14 +96,14 @@ impl HashIndex {
             position = self.after(position);
             if self.buckets[position].insert(Tag::of(hash), reference) {
                 self.len += 1;
-                self.for_path(home, distance, Bucket::note_passed);
+                self.update_overflow(home, distance, Bucket::increment_overflow);
                 return Ok(());
             }
         }
         Err(IndexFull)
     }
 
-    /// Takes an item out; false when it was not there.
+    /// Removes an item; returns false when it was not present.
     #[inline]
     pub(crate) fn remove(&mut self, hash: u64, reference: u32) -> bool {
         let home = self.home(hash);
@@ -119,20 +119,20 @@ impl HashIndex {
         let home = self.home(hash);
         let mut position = home;
         for distance in 1..PROBE_MAX {
-            if !self.buckets[position].is_passed() {
+            if !self.buckets[position].has_overflowed() {
                 return false;
             }
             position = self.after(position);
             if self.buckets[position].remove(Tag::of(hash), reference) {
                 self.len -= 1;
-                self.for_path(home, distance, Bucket::forget_passed);
+                self.update_overflow(home, distance, Bucket::decrement_overflow);
                 return true;
             }
         }
         false
     }
 
-    /// Changes the reference of an item; false when it was not there.
+    /// Changes the reference of an item; returns false when it was not present.
     pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
         let tag = Tag::of(hash);
         let mut position = self.home(hash);
@@ -140,7 +140,7 @@ impl HashIndex {
             if self.buckets[position].replace(tag, old, new) {
                 return true;
             }
-            if !self.buckets[position].is_passed() {
+            if !self.buckets[position].has_overflowed() {
                 return false;
             }
             position = self.after(position);
@@ -148,7 +148,7 @@ impl HashIndex {
         false
     }
 
-    fn for_path(&mut self, home: usize, distance: usize, change: impl Fn(&mut Bucket)) {
+    fn update_overflow(&mut self, home: usize, distance: usize, change: impl Fn(&mut Bucket)) {
         let mut position = home;
         for _ in 0..distance {
             change(&mut self.buckets[position]);
@@ -157,7 +157,7 @@ impl HashIndex {
     }
 
     /// The lower half of the hash, scaled to the number of buckets (which need not be a power of
-    /// two). The tag comes from the upper half.
+    /// two). The tag uses the upper half.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         home_bucket(hash, self.buckets.len())
@@ -169,7 +169,7 @@ impl HashIndex {
     }
 }
 
-/// Position of the bucket where the search for `hash` starts, of `count` buckets.
+/// Home bucket of `hash` in a table of `count` buckets.
 #[inline(always)]
 pub(crate) fn home_bucket(hash: u64, count: usize) -> usize {
     (((hash & 0xFFFF_FFFF) * count as u64) >> 32) as usize
@@ -210,7 +210,7 @@ mod tests {
         #[test]
         fn agrees_with_an_ordered_map(operations in operations()) {
             let mut table = HashIndex::new(1);
-            // A reference is an item of its own and so has one hash.
+            // A reference belongs to one item and so has one hash.
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
             for operation in operations {
                 match operation {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_neighbourhood_is_refused_and_recovers() {
+    fn insert_fails_when_reachable_buckets_are_full_and_recovers() {
         let mut table = HashIndex::new(1);
         let room = u32::try_from(BUCKET_SLOTS * PROBE_MAX).unwrap();
         for reference in 0..room {
@@ -256,6 +256,6 @@ mod tests {
             assert!(table.remove(0, reference));
         }
         assert_eq!(table.len(), 0);
-        assert!(table.buckets.iter().all(|bucket| !bucket.is_passed()));
+        assert!(table.buckets.iter().all(|bucket| !bucket.has_overflowed()));
     }
 }

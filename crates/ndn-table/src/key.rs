@@ -1,4 +1,4 @@
-//! What a packet is looked up by: its name and the hashes computed when it was parsed.
+//! Lookup keys: a packet's name and the hashes computed when the packet was parsed.
 
 use ndn_packet::NameRef;
 
@@ -7,10 +7,10 @@ use crate::name_hash::component_end;
 /// Bytes of an ImplicitSha256Digest component: type, length, digest.
 pub(crate) const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
 
-/// Lookup key of an Interest: the selectors of the PIT, and the name with its prefix hashes.
+/// Lookup key of an Interest: its name with the prefix hashes, and its selectors.
 ///
-/// In the Content Store, a name that ends in an implicit digest is looked up without the digest,
-/// since the Data is filed under its name. In the PIT it is filed as it stands.
+/// The Content Store looks up a name that ends in an implicit digest without the digest, because
+/// Data is indexed by its name. The PIT uses the name as it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct InterestKey<'a> {
     pub(crate) name: NameRef<'a>,
@@ -36,7 +36,7 @@ impl<'a> InterestKey<'a> {
         Self::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest)
     }
 
-    /// The same for a name of which it is known whether it ends in an ImplicitSha256Digest
+    /// [`Self::new`] for a caller that knows whether the name ends in an ImplicitSha256Digest
     /// component.
     #[must_use]
     #[inline]
@@ -72,19 +72,19 @@ impl<'a> InterestKey<'a> {
         self.hashes[self.hashes.len() - 1]
     }
 
-    /// Components of the name without an implicit digest at its end.
+    /// Number of components, without a trailing implicit digest.
     #[inline]
     pub(crate) fn depth(&self) -> usize {
         self.hashes.len() - 1 - usize::from(self.has_digest)
     }
 
-    /// Hash of the name without an implicit digest at its end: the key of the Content Store.
+    /// Hash of the name without a trailing implicit digest: the key in the Content Store.
     #[inline]
     pub(crate) fn data_hash(&self) -> u64 {
         self.hashes[self.depth()]
     }
 
-    /// Value of the name without an implicit digest at its end.
+    /// Value of the name without a trailing implicit digest.
     #[inline]
     pub(crate) fn data_name(&self) -> &'a [u8] {
         let value = self.name.value();
@@ -133,8 +133,8 @@ impl<'a> DataKey<'a> {
 #[inline]
 fn ends_in_digest(value: &[u8]) -> bool {
     let Some(start) = value.len().checked_sub(DIGEST_COMPONENT_LENGTH) else { return false };
-    // Almost every name is told apart by these two bytes; they may also lie inside of a longer
-    // component, so the few that have them are walked.
+    // Almost every name fails on these two bytes. They may also lie inside a longer component, so
+    // the few names that have them are walked.
     value[start] == 1 && value[start + 1] == 32 && is_component_start(value, start)
 }
 

@@ -7,10 +7,10 @@
 //! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
 //! | `pcct` | [`Pcct`]: PIT and Content Store |
 //! | `dead_nonce_list` | [`DeadNonceList`] |
-//! | `ndt` | [`Ndt`]: which shard a name belongs to |
-//! | `wide_interests` | [`WideInterests`]: what Data of other shards may satisfy |
+//! | `ndt` | [`Ndt`]: the shard of a name |
+//! | `short_prefix_interests` | [`ShortPrefixInterests`]: pending Interests that Data of other shards may satisfy |
 //! | `timer_wheel` | [`TimerWheel`] |
-//! | `bucket`, `hash_index`, `arena`, `byte_slab` | what the tables are made of |
+//! | `bucket`, `hash_index`, `arena`, `byte_slab` | building blocks of the tables |
 #![forbid(unsafe_code)]
 
 mod arena;
@@ -24,10 +24,10 @@ mod key;
 mod name_hash;
 mod ndt;
 mod pcct;
+mod short_prefix_interests;
 mod sip;
 mod timer_wheel;
 mod token;
-mod wide_interests;
 
 pub use dead_nonce_list::{DEAD_NONCE_LIFETIME_NANOS, DeadNonceList};
 pub use face_index::FaceIndex;
@@ -46,6 +46,8 @@ pub use pcct::{
     PIT_MATCHES_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex,
     PitInsert, PitMatches, PitPhase,
 };
+pub use short_prefix_interests::{
+    SHORT_PREFIX_INTERESTS_MAX, ShortPrefixInterests, ShortPrefixInterestsFull,
+};
 pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
 pub use token::{TOKEN_LENGTH, Token};
-pub use wide_interests::{WIDE_INTERESTS_MAX, WideInterests, WideInterestsFull};

@@ -7,11 +7,10 @@ use ndn_ring::{AesHasher, Section};
 use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::sip::SipHasher;
 
-/// Most components a name may have to be hashed, and so to be forwarded at all.
+/// Maximum number of components in a name that can be forwarded.
 ///
 /// Every prefix length then fits one 64-bit mask, and every table is exact for every name it
-/// accepts. Deeper names exist in attacks only: [`NameHasher::hash_prefixes`] refuses them and
-/// the forwarder counts the drop.
+/// accepts. [`NameHasher::hash_prefixes`] rejects deeper names and the forwarder counts the drop.
 pub const NAME_COMPONENTS_MAX: usize = 63;
 
 /// Room for the hashes of the deepest name: prefix lengths 0 to [`NAME_COMPONENTS_MAX`].
@@ -19,10 +18,10 @@ pub const PREFIX_HASHES_MAX: usize = NAME_COMPONENTS_MAX + 1;
 
 /// A keyed hash over the component TLVs of a name.
 ///
-/// Keyed because names come from strangers: without the key nobody can aim names at one bucket.
-/// All shards, the FIB writer and the dispatcher share one key. Hashes mean nothing to other
-/// processes: the function is [`AesHasher`] where the processor has an AES unit and SipHash-1-3
-/// elsewhere.
+/// The hash is keyed because names are untrusted input: without the key, nobody can direct names at
+/// one bucket. All shards, the FIB writer and the dispatcher share one key. Hash values have no
+/// meaning outside the process: the function is [`AesHasher`] where the processor has AES
+/// instructions, otherwise SipHash-1-3.
 #[derive(Clone, Copy, Debug)]
 pub struct NameHasher {
     function: Function,
@@ -36,7 +35,7 @@ enum Function {
     Sip(SipHasher),
 }
 
-/// Longest name that [`NameHasher::hash_full_name`] takes, beyond any packet.
+/// Longest name that [`NameHasher::hash_full_name`] accepts, longer than any packet.
 const FULL_NAME_LENGTH_MAX: usize = 9216;
 
 impl NameHasher {
@@ -77,7 +76,7 @@ impl NameHasher {
         self.empty
     }
 
-    /// [`Self::hash_prefixes`] for the value of a Name TLV that has been validated before.
+    /// [`Self::hash_prefixes`] for the value of a validated Name TLV.
     #[inline]
     pub fn hash_value_prefixes(&self, value: &[u8], hashes: &mut [u64]) -> Option<usize> {
         let mut scanner = NameScanner::new(value);
@@ -85,9 +84,9 @@ impl NameHasher {
         (count > 0 && scanner.rest().is_empty()).then_some(count)
     }
 
-    /// [`Self::hash_prefixes`] for a name that is being parsed: walks over its components until
-    /// one is not valid, or [`NAME_COMPONENTS_MAX`] are hashed, or `hashes` is full. Gives the
-    /// number of hashes written.
+    /// [`Self::hash_prefixes`] for a name that is being parsed: hashes components until one is
+    /// invalid, [`NAME_COMPONENTS_MAX`] are hashed, or `hashes` is full. Returns the number of
+    /// hashes written.
     #[inline]
     pub fn hash_scanned(&self, scanner: &mut NameScanner<'_>, hashes: &mut [u64]) -> usize {
         let Some((first, longer)) = hashes.split_first_mut() else { return 0 };
@@ -102,7 +101,7 @@ impl NameHasher {
         scanner.count() - before + 1
     }
 
-    /// The hash of a whole name, the same as among its prefixes; or of any other bytes.
+    /// The hash of a whole name, equal to its last prefix hash; accepts any bytes.
     #[must_use]
     pub fn hash_value(&self, value: &[u8]) -> u64 {
         match &self.function {
@@ -118,7 +117,7 @@ impl NameHasher {
     /// The hash of the full name of a Data: `value` and the implicit digest.
     pub(crate) fn hash_full_name(&self, value: &[u8], digest: &[u8; 32]) -> u64 {
         let mut full_name = [0; FULL_NAME_LENGTH_MAX + DIGEST_COMPONENT_LENGTH];
-        // Nothing waits for a name that no packet has room for.
+        // No PIT entry can have a name longer than a packet.
         let Some(start) = full_name.get_mut(..value.len()) else { return 0 };
         start.copy_from_slice(value);
         let length = value.len() + DIGEST_COMPONENT_LENGTH;
@@ -191,7 +190,7 @@ mod tests {
 
     type OneShot = Box<dyn Fn(&[u8]) -> u64>;
 
-    /// Both functions, with their hash of any bytes.
+    /// Both hash functions, each with its one-shot form.
     fn hashers() -> [(NameHasher, OneShot); 2] {
         let aes = NameHasher::new(KEY);
         let sip = NameHasher::of(Function::Sip(SipHasher::new(KEY)));
@@ -223,7 +222,7 @@ mod tests {
                 let mut value = Vec::new();
                 let mut expected = vec![reference(&[])];
                 for (kind, bytes) in &components {
-                    // Digests of any other length are no components.
+                    // Digest components of any other length are invalid.
                     let digest = [bytes.first().copied().unwrap_or_default(); 32];
                     let bytes = if *kind <= 2 { &digest[..] } else { bytes };
                     value.extend(component(*kind, bytes));
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_hash_alike_wherever_they_lie() {
+    fn hash_does_not_depend_on_alignment() {
         for (hasher, reference) in hashers() {
             for length in 0..40 {
                 let value = [component(8, b"a"), component(8, &vec![0xA5; length])].concat();
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_have_a_hash() {
+    fn arbitrary_bytes_can_be_hashed() {
         for (hasher, _) in hashers() {
             let mut seen = std::collections::BTreeSet::new();
             for length in 0..40 {
@@ -283,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn full_names_hash_like_any_other() {
-        let digest = std::array::from_fn(|place| u8::try_from(place * 7).unwrap());
+    fn full_name_hash_equals_prefix_hash() {
+        let digest = std::array::from_fn(|position| u8::try_from(position * 7).unwrap());
         for (hasher, reference) in hashers() {
             for length in 0..300 {
                 let value = component(8, &vec![0x5A; length]);
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn too_deep_and_malformed_names_are_refused() {
+    fn too_deep_and_malformed_names_are_rejected() {
         for (hasher, _) in hashers() {
             let mut hashes = [0; PREFIX_HASHES_MAX];
             let deepest = [8, 0].repeat(NAME_COMPONENTS_MAX);

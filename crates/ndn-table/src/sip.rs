@@ -1,4 +1,4 @@
-//! SipHash-1-3 with a state that yields the hash of every prefix of its input in one pass.
+//! SipHash-1-3 that yields the hash of every prefix of its input in one pass.
 //!
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression and
 //! three finalisation rounds. The value of a prefix equals what hashing that prefix alone gives.
@@ -17,8 +17,8 @@ impl SipHasher {
         Self { initial: SipState::new(low, high) }
     }
 
-    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, for as many sections as there
-    /// are or as there is room for. `next` takes the next section from `sections`.
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
+    /// are exhausted. `next` takes the next section from `sections`.
     pub(crate) fn hash_prefixes<'a, S>(
         &self,
         sections: &mut S,
@@ -26,7 +26,7 @@ impl SipHasher {
         hashes: &mut [u64],
     ) {
         let mut state = self.initial;
-        // The bytes that do not make a word yet.
+        // The bytes that do not fill a word yet.
         let mut word = 0;
         let mut length = 0_usize;
         for hash in hashes {
@@ -75,7 +75,7 @@ impl SipState {
         }
     }
 
-    /// Takes in one word of the message.
+    /// Absorbs one word of the message.
     #[inline(always)]
     fn absorb(&mut self, word: u64) {
         self.v3 ^= word;
@@ -110,7 +110,7 @@ impl SipState {
     }
 }
 
-/// The final SipHash word of a message `value[..end]` of which `absorbed` bytes are taken in.
+/// The final SipHash word of a message `value[..end]` of which `absorbed` bytes are absorbed.
 #[inline(always)]
 fn last_word(value: &[u8], absorbed: usize, end: usize) -> u64 {
     let length = (end as u64) << 56;

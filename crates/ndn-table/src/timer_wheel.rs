@@ -1,9 +1,9 @@
-//! Deadlines in a hierarchical wheel without cancellation.
+//! Hierarchical timer wheel without cancellation.
 
 use crate::Timestamp;
 use crate::arena::{Arena, NONE};
 
-/// Resolution: about a millisecond. A record comes out at most one tick late and never early.
+/// Resolution: about a millisecond. A record is returned at most one tick late and never early.
 pub const TICK_NANOS: u64 = 1 << TICK_SHIFT;
 
 const TICK_SHIFT: u32 = 20;
@@ -12,11 +12,11 @@ const TICK_SHIFT: u32 = 20;
 const SLOT_BITS: usize = 8;
 const SLOTS: usize = 1 << SLOT_BITS;
 
-/// Levels of 0.27 s, 69 s, 4.9 h and 52 days; what lies beyond waits in the last slot and is put
-/// back from there.
+/// Levels of 0.27 s, 69 s, 4.9 h and 52 days; later deadlines wait in the last slot and are
+/// scheduled again from there.
 const LEVELS: usize = 4;
 
-/// Records in a block, so that a slot's records lie together instead of behind one pointer each.
+/// Records in a block: records of a slot are stored together rather than linked one by one.
 const BLOCK_RECORDS: usize = 15;
 
 /// Every block of the wheel is in use.
@@ -59,14 +59,14 @@ struct Level {
 
 /// Hierarchical timing wheel (Varghese and Lauck, 1987) of records that are never cancelled.
 ///
-/// Whoever owns the thing a record is about keeps the true deadline there. When a record comes out
-/// the owner looks: the thing may be gone, or may have a later deadline and get a new record. So a
-/// thing that is renewed all the time costs one record per period, not one per renewal.
+/// The owner of the object that a record refers to stores the true deadline there. When a record is
+/// returned, the owner checks the object: it may be gone, or have a later deadline and get a new
+/// record. An object that is renewed often thus costs one record per period, not one per renewal.
 #[derive(Debug)]
 pub struct TimerWheel {
     levels: Box<[Level; LEVELS]>,
     blocks: Arena<Block>,
-    /// The next tick to be looked at: everything before it is out or in `due`.
+    /// The next tick to process: all earlier records have been returned or are in `due`.
     tick: u64,
     /// Records whose tick has come.
     due: u32,
@@ -74,7 +74,7 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// A wheel for at least `records_max` records at once, starting at `now`.
+    /// A wheel for at least `records_max` records, starting at `now`.
     #[must_use]
     pub fn new(records_max: usize, now: Timestamp) -> Self {
         // Every slot may hold one block that is not full.
@@ -101,7 +101,7 @@ impl TimerWheel {
         self.len == 0
     }
 
-    /// Adds a record that comes out once `deadline` has passed, at most a tick later.
+    /// Adds a record that is returned once `deadline` has passed, at most a tick later.
     ///
     /// # Errors
     /// [`WheelFull`] when there is no memory for it.
@@ -112,7 +112,8 @@ impl TimerWheel {
         Ok(())
     }
 
-    /// Takes out one record whose deadline is not after `now`, `None` when there is none left.
+    /// Removes one record whose deadline is not after `now`; returns `None` when there is none
+    /// left.
     pub fn pop(&mut self, now: Timestamp) -> Option<(u64, Timestamp)> {
         loop {
             match self.step(now) {
@@ -123,8 +124,8 @@ impl TimerWheel {
         }
     }
 
-    /// One bounded piece of work: takes out a record whose deadline is not after `now`, or moves
-    /// one block of records to finer levels.
+    /// One bounded step: removes a record whose deadline is not after `now`, or moves one block of
+    /// records to finer levels.
     #[inline]
     pub fn step(&mut self, now: Timestamp) -> Step {
         if self.due != NONE {
@@ -138,8 +139,8 @@ impl TimerWheel {
         self.advance(now_tick)
     }
 
-    /// When [`Self::pop`] has something to do next: not later than the first deadline rounded up
-    /// to a tick, perhaps earlier. `None` when the wheel is empty.
+    /// When [`Self::pop`] next has work: not later than the first deadline rounded up to a tick,
+    /// possibly earlier. `None` when the wheel is empty.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.len == 0 {
@@ -152,8 +153,8 @@ impl TimerWheel {
     fn add(&mut self, record: Record) -> Result<(), WheelFull> {
         let tick = (record.deadline.as_nanos().saturating_add(TICK_NANOS - 1) >> TICK_SHIFT)
             .max(self.tick);
-        // Compared by slots and not by distance, so that a record never lands in the present slot
-        // of a coarser level, which has been emptied already.
+        // Slots are compared, not distances, so that a record never lands in the current slot of a
+        // coarser level, which has been emptied already.
         let slots_ahead = |level| (tick >> shift_of(level)) - (self.tick >> shift_of(level));
         let level = (0..LEVELS).find(|&level| slots_ahead(level) < SLOTS as u64);
         let (level, tick) = level.map_or_else(
@@ -180,7 +181,7 @@ impl TimerWheel {
         Step::Record(key, deadline)
     }
 
-    /// Goes to the next tick with work, if it has come.
+    /// Advances to the next tick with work, if it has come.
     fn advance(&mut self, now_tick: u64) -> Step {
         let Some((tick, level)) = self.next_work() else { return Step::Nothing };
         if tick > now_tick {
@@ -195,15 +196,16 @@ impl TimerWheel {
             self.due = head;
             return self.pop_due();
         }
-        // One block of a coarser slot goes to finer slots; the tick does not pass it before.
+        // One block of a coarser slot moves to finer slots; the tick does not advance before the
+        // slot is empty.
         let next = self.blocks[head].next;
         self.clear_slot(level, slot, next);
         let len = self.blocks[head].len as usize;
         let records = self.blocks[head].records;
         self.blocks.release(head);
         for &record in &records[..len] {
-            // The block just released makes room for one, and a slot without a block has one set
-            // aside for it.
+            // The block just released makes room for one, and a slot without a block has one
+            // reserved.
             let added = self.add(record);
             debug_assert!(added.is_ok());
         }
@@ -217,22 +219,22 @@ impl TimerWheel {
         }
     }
 
-    /// The earliest tick at which a slot has to be emptied, and its level; the coarsest first when
-    /// they fall together.
+    /// The earliest tick at which a slot has to be emptied, and its level; the coarsest level first
+    /// when several coincide.
     fn next_work(&self) -> Option<(u64, usize)> {
         (0..LEVELS)
             .filter_map(|level| Some((self.next_occupied(level)?, level)))
             .min_by_key(|&(tick, level)| (tick, LEVELS - level))
     }
 
-    /// First tick of the next occupied slot of a level, from the present tick on.
+    /// First tick of the next occupied slot of a level, from the current tick on.
     fn next_occupied(&self, level: usize) -> Option<u64> {
         let shift = shift_of(level);
         let present = self.tick >> shift;
         let start = slot_of(self.tick, level);
         let occupied = &self.levels[level].occupied;
-        // The words from the present slot on, the first one without the slots before it, and in
-        // the end the first one again for the slots that come around.
+        // The words from the current slot on, the first one without the slots before it, and
+        // finally the first one again for the slots that wrapped around.
         for step in 0..=SLOTS / 64 {
             let word = (start / 64 + step) % (SLOTS / 64);
             let mut bits = occupied[word];
@@ -252,7 +254,7 @@ impl TimerWheel {
     }
 }
 
-/// What [`TimerWheel::step`] did.
+/// Outcome of [`TimerWheel::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// This record's deadline has passed.
@@ -317,10 +319,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against an ordered map: every record comes out once, never early, and no later than a
-        /// tick after its deadline when the owner looks that often.
+        /// Against an ordered map: every record is returned once, never early, and no later than a
+        /// tick after its deadline when the owner polls every tick.
         #[test]
-        fn records_come_out_on_time(start in 0..1_u64 << 50, operations in operations()) {
+        fn records_are_returned_on_time(start in 0..1_u64 << 50, operations in operations()) {
             let mut now = Timestamp::from_nanos(start);
             let mut wheel = TimerWheel::new(300, now);
             let mut model: BTreeMap<(Timestamp, u64), Timestamp> = BTreeMap::new();
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_wheel_refuses_and_recovers() {
+    fn full_wheel_refuses_and_recovers() {
         let mut wheel = TimerWheel::new(0, Timestamp::ZERO);
         let mut accepted = 0;
         while wheel.schedule(accepted, Timestamp::from_millis(5)).is_ok() {
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_to_a_far_deadline_are_few() {
+    fn far_deadline_takes_few_steps() {
         let mut wheel = TimerWheel::new(1, Timestamp::ZERO);
         let far = Timestamp::from_millis(40 * 24 * 3600 * 1000);
         wheel.schedule(7, far).unwrap();

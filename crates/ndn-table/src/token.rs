@@ -2,13 +2,15 @@
 
 /// Length of an originated token in bytes.
 ///
-/// Six, although a PIT token may have 1 to 32 bytes, because one widespread forwarder accepts no
-/// other length when its own tokens come back.
+/// Six, although a PIT token may have 1 to 32 bytes (NDNLPv2), because one widespread forwarder
+/// rejects other lengths of its own returning tokens.
 pub const TOKEN_LENGTH: usize = 6;
 
-/// Names a PIT entry to the forwarder that sent the Interest upstream: shard, entry, generation.
+/// Identifies a PIT entry to the forwarder that sent the Interest upstream: shard, entry,
+/// generation.
 ///
-/// Only a hint. It comes back from the network, so whoever uses it compares the name.
+/// The token is only a hint. It comes back from the network, so a lookup by token must also compare
+/// the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Shard that holds the entry.
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_not_ours() {
+    fn token_of_other_length_is_rejected() {
         for length in (0..40).filter(|&length| length != TOKEN_LENGTH) {
             assert_eq!(Token::decode(&vec![7; length]), None);
         }

@@ -1,4 +1,4 @@
-//! The Content Store against lists that are searched from end to end.
+//! Model test of the Content Store against lists that are searched linearly.
 #![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -216,7 +216,7 @@ impl World {
         let hashed = Hashed::new(name);
         let result = self.pcct.erase_data(&hashed.data(), limit);
         assert_eq!(result, EraseResult { erased: before.min(limit), more: before > limit });
-        // Which of them is free to choose.
+        // The implementation may choose which of them.
         let left: Vec<Vec<u8>> = self.pcct.cached_packets().map(<[u8]>::to_vec).collect();
         for queue in &mut self.queues {
             queue.retain(|cached| left.contains(&cached.wire) || !cached.name.starts_with(name));
@@ -315,9 +315,9 @@ proptest! {
     }
 }
 
-/// Bytes are the limit here, and sizes change: whatever comes next finds room again soon.
+/// The limit is in bytes here, and sizes change: a packet of a new size soon finds room again.
 #[test]
-fn the_byte_capacity_holds_for_changing_sizes() {
+fn byte_capacity_holds_when_packet_sizes_change() {
     let now = Timestamp::from_millis(1);
     let mut config = PcctConfig::with_capacity(16, 100_000, now);
     config.cs_bytes_max = 4 << 20;
@@ -343,7 +343,7 @@ fn the_byte_capacity_holds_for_changing_sizes() {
 }
 
 #[test]
-fn of_many_variants_the_freshest_stay() {
+fn freshest_variants_of_a_name_are_kept() {
     let now = Timestamp::from_millis(1);
     let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 100, now), hasher());
     let name = Hashed::new(&name_of(&[1, 2]));
@@ -372,15 +372,15 @@ fn of_many_variants_the_freshest_stay() {
     assert_eq!(pcct.data(found), data(&name.value, &[9]));
 }
 
-/// Distinct prefixes are limited too: Data make way for them.
+/// The number of prefix nodes is limited too: Data are evicted to free them.
 #[test]
-fn the_number_of_prefixes_is_bounded() {
+fn prefix_node_count_is_bounded() {
     let now = Timestamp::from_millis(1);
     let mut config = PcctConfig::with_capacity(16, 1000, now);
     config.cs_prefix_nodes_max = 100;
     let mut pcct = Pcct::new(&config, hasher());
     for number in 0..2000_u16 {
-        // Pairs that part at a prefix of their own.
+        // Pairs that branch at a prefix of their own.
         let name = Hashed::new(&name_of(&[number / 2, 1, 2, 3, 4, number % 2]));
         let packet = data(&name.value, &[1]);
         pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();

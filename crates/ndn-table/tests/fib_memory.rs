@@ -1,11 +1,12 @@
-//! What a FIB takes that is filled a few entries at a time: alone in its process, whose memory is looked at.
+//! Memory of a FIB that is filled a few entries at a time. Alone in its process, whose memory it
+//! measures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ndn_packet::Name;
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, StrategyId};
 
 const ENTRIES: usize = 150_000;
-/// Changes of one version.
+/// Changes per version.
 const CHANGES: usize = 8;
 const LIMIT_KIB: usize = 256 * 1024;
 
@@ -16,14 +17,14 @@ fn resident_kib() -> usize {
 }
 
 #[test]
-fn a_version_for_every_few_changes_leaves_no_heap_in_pieces() {
+fn frequent_publishing_does_not_fragment_the_heap() {
     let config = FibConfig {
         entries_max: ENTRIES + 1,
         hasher: NameHasher::new([7; 16]),
         default_strategy: StrategyId(0),
     };
     let (mut fib, before) = (FibWriter::new(&config), resident_kib());
-    // Shards are a version behind, and routes are kept elsewhere, too.
+    // Shards are a version behind, and routes are also kept elsewhere.
     let (mut held, mut routes) = (fib.publish(), Vec::new());
     for number in 0..ENTRIES {
         let uri = format!("/fib/site-{}/router-{number}", number % 1000);

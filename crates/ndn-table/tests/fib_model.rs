@@ -1,4 +1,4 @@
-//! The FIB against an ordered map that is searched prefix by prefix.
+//! Model test of the FIB against an ordered map that is searched prefix by prefix.
 #![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -184,7 +184,8 @@ fn check_lists(writer: &FibWriter, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Every version answers as the model did when it was published, also after later changes.
+    /// Every version gives the model's answers at the time of publication, also after later
+    /// changes.
     #[test]
     fn every_version_agrees_with_the_model(
         operations in proptest::collection::vec(operation(), 1..120),
@@ -252,7 +253,7 @@ fn many_prefixes_of_all_lengths() {
 }
 
 #[test]
-fn places_are_stable_and_generations_tell_lives_apart() {
+fn slots_are_stable_and_generations_distinguish_reuse() {
     let mut writer = new_writer(10);
     let face = FaceIndex::new(1, 1);
     let a = Hashed::new(&name_of(&[1]));
@@ -275,7 +276,7 @@ fn places_are_stable_and_generations_tell_lives_apart() {
 }
 
 #[test]
-fn a_full_fib_refuses_new_prefixes_only() {
+fn full_fib_rejects_only_new_prefixes() {
     let mut writer = new_writer(3);
     let face = FaceIndex::new(1, 1);
     let names: Vec<_> = (0..4).map(|n| Hashed::new(&name_of(&[n]))).collect();

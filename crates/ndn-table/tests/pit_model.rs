@@ -1,4 +1,4 @@
-//! The PIT against a list of Interests that is searched from end to end.
+//! Model test of the PIT against a list of Interests that is searched linearly.
 #![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -108,7 +108,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// The packet whose digest an Interest asks for.
+/// The packet whose digest an Interest names.
 fn data_of(name: &[u8], content: u8) -> Vec<u8> {
     data(name, &[content])
 }
@@ -183,7 +183,7 @@ impl World {
         self.dead_tokens.push(entry.token);
     }
 
-    /// Every record beyond the first of its entry takes a place in the side array.
+    /// Every record beyond the first of its entry takes a slot in the side array.
     fn extra_records(&self) -> (usize, usize) {
         self.model.values().fold((0, 0), |(incoming, outgoing), entry| {
             (
@@ -286,7 +286,7 @@ impl World {
             self.erase(index);
         }
         assert!(budget > 0);
-        // Ticks of the wheel, and 250 ms for slots whose deadline was moved earlier time and again.
+        // Ticks of the wheel, and 250 ms for slots whose deadline was moved earlier repeatedly.
         for entry in self.model.values() {
             let slack = 252 * NANOS_PER_MILLI;
             assert!(entry.expiry.plus_nanos(slack) > self.now, "{entry:?} at {:?}", self.now);
@@ -426,10 +426,10 @@ proptest! {
     }
 }
 
-/// One record per entry is the rule, however often an entry is renewed or its slot used again, and
-/// an entry comes out within a tick or two of its expiry.
+/// An entry has one timer record however often it is renewed or its slot reused, and is returned
+/// within a tick or two of its expiry.
 #[test]
-fn expiry_is_on_time_and_lazy() {
+fn expiry_is_on_time_with_one_timer_per_entry() {
     let mut now = Timestamp::from_millis(1000);
     let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, now), hasher());
     let name = Hashed::new(&name_of(&[1, 2]));
@@ -457,10 +457,10 @@ fn expiry_is_on_time_and_lazy() {
     assert!(looks < 20, "woken {looks} times");
 }
 
-/// Interests with made-up digests take nothing from the other Interests of the name, and hashing
-/// is left to the Data of that name.
+/// Interests with invented digests do not displace other Interests of the name, and only Data of
+/// that name are hashed.
 #[test]
-fn many_digests_of_one_name_stand_in_nobodys_way() {
+fn many_digests_of_one_name_do_not_affect_other_interests() {
     let now = Timestamp::ZERO;
     let mut pcct = Pcct::new(&PcctConfig::with_capacity(2048, 16, now), hasher());
     let base = Hashed::new(&name_of(&[1, 2]));

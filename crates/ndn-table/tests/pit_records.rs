@@ -9,7 +9,7 @@ use ndn_table::{FaceIndex, InRecordInsert, Pcct, PcctConfig, PitError, PitIndex,
 const LONG_TOKENS_MAX: u16 = 5;
 
 #[test]
-fn a_record_that_finds_no_room_for_its_token_stays_as_it_was() {
+fn in_record_is_unchanged_when_token_store_is_full() {
     let (early, late) = (Timestamp::from_millis(5), Timestamp::from_millis(6));
     let mut config = PcctConfig::with_capacity(16, 16, early);
     config.extra_records_max = u32::from(LONG_TOKENS_MAX);
@@ -41,7 +41,7 @@ fn a_record_that_finds_no_room_for_its_token_stays_as_it_was() {
         assert_eq!(pcct.insert_in_record(others[0], face, 4, 400, late, &too_long), full);
         assert_eq!(seen(&pcct, others[0]), (1, 100, early, vec![1; 9]));
     }
-    // A long one takes the place of a long one, and a short one gives it back.
+    // A long token reuses the slot of a long one, and a short one releases it.
     assert_eq!(pcct.insert_in_record(others[0], face, 5, 500, late, &[5; 32]), renewed);
     assert_eq!(seen(&pcct, others[0]), (5, 500, late, vec![5; 32]));
     assert_eq!(pcct.insert_in_record(others[0], face, 6, 600, late, b"short"), renewed);

@@ -1,4 +1,4 @@
-//! When PIT entries expire whose deadlines were moved.
+//! Expiry of PIT entries whose deadlines were moved.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,7 +10,7 @@ fn millis(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// Moves the deadline of an entry to each of `deadlines_ms`, at the given times, and says when the
+/// Moves the deadline of an entry to each of `deadlines_ms` at the given times; returns when the
 /// entry expires after that.
 fn expiry_of(moves_ms: &[(u64, u64)]) -> u64 {
     let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, millis(0)), hasher());
@@ -56,7 +56,7 @@ fn lateness_is_bounded_however_often_the_deadline_was_moved() {
     }
 }
 
-/// The worst that a sequence of ever shorter lifetimes can do, at every place in it.
+/// The worst case of a sequence of decreasing lifetimes, at every position in it.
 #[test]
 fn lateness_is_bounded_for_any_sequence_of_earlier_deadlines() {
     for start in (100..8000).step_by(373) {

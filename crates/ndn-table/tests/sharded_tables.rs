@@ -1,4 +1,4 @@
-//! A shard of several can use all of its tables: the names that are dispatched to it spread over them.
+//! A shard can use all of its tables: the names dispatched to it spread over them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,7 +47,7 @@ fn fill(shard_count: usize, components: usize) {
 }
 
 #[test]
-fn a_shard_fills_its_tables() {
+fn shard_can_fill_its_tables() {
     for shard_count in 1..=8 {
         for components in [2, 4] {
             fill(shard_count, components);

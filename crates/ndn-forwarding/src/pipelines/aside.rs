@@ -114,7 +114,7 @@ impl Context<'_> {
             let published = peers.publish(&tables.pcct, &tables.hasher, entry, pending.is_none());
             if published.is_err() && pending.is_none() {
                 tables.erase_pending(entry);
-                return Err(DropReason::WideInterestsFull);
+                return Err(DropReason::ShortPrefixInterestsFull);
             }
         }
         Ok(entry)

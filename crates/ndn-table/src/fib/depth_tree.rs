@@ -26,13 +26,13 @@ impl DepthSearch {
         usize::from(self.depth)
     }
 
-    /// The same, as an entry has it.
+    /// [`Self::depth`], as stored in an entry.
     #[inline(always)]
     pub(super) fn entry_depth(self) -> u8 {
         self.depth
     }
 
-    /// After a hit that says that longer prefixes exist.
+    /// After a hit whose reference says that longer prefixes exist.
     #[inline(always)]
     pub(super) fn longer(self) -> Self {
         match (self.depth, self.step) {
@@ -51,8 +51,8 @@ impl DepthSearch {
         Self { depth: self.depth - self.step, step: self.step / 2 }
     }
 
-    /// Goes on to the next length that is in `depths`, a bit per length; lengths that are not are
-    /// misses. The search is over when [`Self::depth`] is 0 then.
+    /// Advances to the next length that is in `depths` (one bit per length); lengths that are not
+    /// count as misses. [`Self::depth`] is 0 when the search is over.
     #[inline(always)]
     pub(super) fn skip_to(mut self, depths: u64) -> Self {
         while self.depth != 0 && depths >> self.depth & 1 == 0 {
@@ -63,7 +63,7 @@ impl DepthSearch {
 }
 
 /// The lengths at which a prefix of `depth` components needs markers: those where the search for it
-/// turns to longer ones.
+/// continues with longer ones.
 pub(super) fn marker_depths(depth: usize) -> impl Iterator<Item = usize> {
     let mut search = DepthSearch::START;
     std::iter::from_fn(move || {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_is_reached_within_its_steps() {
+    fn every_length_is_reached_within_six_steps() {
         for depth in 1..=FIB_DEPTH_MAX {
             let mut search = DepthSearch::START;
             let mut steps = 1;

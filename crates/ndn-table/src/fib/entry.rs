@@ -1,4 +1,4 @@
-//! What the FIB knows about a name prefix.
+//! FIB entry of a name prefix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use ndn_packet::NameRef;
 
 use crate::FaceIndex;
 
-/// Prefixes up to this many bytes lie in the entry itself.
+/// Prefixes up to this many bytes are stored in the entry.
 const INLINE_PREFIX_LENGTH: usize = 46;
 
-/// Next hops that lie in the entry itself.
+/// Next hops that are stored in the entry.
 const INLINE_NEXT_HOPS: usize = 3;
 
 /// Number of a strategy instance (a strategy with its parameters) in the forwarder's registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StrategyId(pub u32);
 
-/// A face that leads towards the producers of a prefix.
+/// A next hop of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextHop {
-    /// The face.
+    /// The upstream face.
     pub face: FaceIndex,
     /// Its cost; smaller is better.
     pub cost: u64,
 }
 
-/// Place of an entry in a snapshot.
+/// Position of an entry in a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FibSlot(pub(super) u32);
 
@@ -34,31 +34,31 @@ impl FibSlot {
     /// The entry of `/`.
     pub const ROOT: Self = Self(0);
 
-    /// As an array index: below the number of entries the FIB ever had at once.
+    /// As an array index: below the largest number of entries the FIB has ever had.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A name prefix that has next hops or a strategy choice of its own, with what it inherits from
-/// shorter prefixes already filled in.
+/// A name prefix with its own next hops or strategy choice; the part it does not set is filled in
+/// from shorter prefixes.
 ///
-/// A pure marker (a prefix that only directs the search) is of this type too, but a search never
-/// ends at one.
+/// A marker (a virtual entry that only directs the search) is of this type too, but no search ends
+/// at one.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct FibEntry {
-    // First line: what the end of a search compares.
+    // First line: read at the end of a search.
     prefix: Prefix,
     pub(super) slot: FibSlot,
-    /// The entry that a search which ends here means: this one, or for a marker the longest real
-    /// one above it.
+    /// The result of a search that ends here: this entry, or for a marker the longest real entry
+    /// above it.
     pub(super) best: FibSlot,
     generation: u32,
     pub(super) depth: u8,
     next_hops_depth: u8,
-    // Second line: what it is looked up for.
+    // Second line: the result of the lookup.
     pub(super) next_hops: NextHops,
     strategy: StrategyId,
 }
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<FibEntry>() == 128);
 const _: () = assert!(std::mem::offset_of!(FibEntry, next_hops) == 64);
 
 impl FibEntry {
-    /// A place without an entry.
+    /// A slot without an entry.
     pub(super) const VACANT: Self = Self {
         prefix: Prefix::Inline(0, [0; INLINE_PREFIX_LENGTH]),
         next_hops: NextHops::Inline(
@@ -94,13 +94,13 @@ impl FibEntry {
         next_hops_depth: 0,
     };
 
-    /// Starts a new life of this place, for another prefix.
+    /// Reuses this slot for another prefix, with a new generation.
     pub(super) fn reset(&mut self, slot: FibSlot, prefix: NameRef<'_>) {
         let value = prefix.value();
         let mut inline = [0; INLINE_PREFIX_LENGTH];
         self.prefix = match (inline.get_mut(..value.len()), u8::try_from(value.len())) {
-            (Some(place), Ok(length)) => {
-                place.copy_from_slice(value);
+            (Some(target), Ok(length)) => {
+                target.copy_from_slice(value);
                 Prefix::Inline(length, inline)
             }
             _ => Prefix::Shared(value.into()),
@@ -114,8 +114,8 @@ impl FibEntry {
     pub(super) fn set_next_hops(&mut self, next_hops: &[NextHop], depth: u8) {
         let mut inline = [NextHop::default(); INLINE_NEXT_HOPS];
         self.next_hops = match (inline.get_mut(..next_hops.len()), u8::try_from(next_hops.len())) {
-            (Some(place), Ok(count)) => {
-                place.copy_from_slice(next_hops);
+            (Some(target), Ok(count)) => {
+                target.copy_from_slice(next_hops);
                 NextHops::Inline(count, inline)
             }
             _ => NextHops::Shared(next_hops.into()),
@@ -153,8 +153,8 @@ impl FibEntry {
         }
     }
 
-    /// Number of components of the prefix that the next hops come from: that of the entry itself,
-    /// or less when they are inherited.
+    /// Number of components of the prefix that sets the next hops: the entry's own, or fewer when
+    /// they are inherited.
     #[must_use]
     pub fn next_hops_depth(&self) -> usize {
         usize::from(self.next_hops_depth)
@@ -167,15 +167,15 @@ impl FibEntry {
         self.strategy
     }
 
-    /// Place of the entry. It stays the same as long as the entry exists, in all later snapshots.
+    /// Slot of the entry. It is stable in all later snapshots while the entry exists.
     #[must_use]
     #[inline]
     pub fn slot(&self) -> FibSlot {
         self.slot
     }
 
-    /// Tells this entry from earlier ones in the same place: a shard that keeps state by slot
-    /// compares it and starts over when it differs.
+    /// Distinguishes this entry from earlier ones in the same slot: a shard that keeps state by
+    /// slot resets it when the generation differs.
     #[must_use]
     #[inline]
     pub fn generation(&self) -> u32 {

@@ -1,16 +1,16 @@
-//! An array in pages that are shared between versions.
+//! A paged array whose versions share pages.
 //!
-//! A change copies the pages that it touches, and the earlier ones are free once nobody holds their version
-//! any more. The array uses them again: given back to the heap, each would soon lie open around some small
-//! piece of memory that stays, and a FIB that was filled entry by entry took 14 KB for each.
+//! A change copies the pages that it touches; a page is free once no version refers to it. The
+//! array reuses free pages itself. Returning them to the heap fragments it: a FIB that was filled
+//! entry by entry took 14 KB for each.
 
 use std::sync::Arc;
 
-/// Elements of a page. Larger pages make a change dearer (it copies a page) and a version and a
-/// lookup cheaper (fewer page pointers to copy, and to keep in the cache).
+/// Elements of a page. A larger page makes a change more expensive (it copies a page), and a
+/// version and a lookup cheaper (fewer page pointers to copy and to keep in the cache).
 const PAGE: usize = 256;
-/// Free pages that are kept: those of some versions after hundreds of changes each, which shards have let go
-/// of at one time.
+/// Maximum number of free pages kept: a few versions of hundreds of changes each, released by the
+/// shards at one time.
 const SPARE_PAGES_MAX: usize = 4096;
 
 type Page<T> = Arc<[T; PAGE]>;
@@ -20,7 +20,7 @@ type Page<T> = Arc<[T; PAGE]>;
 #[derive(Debug)]
 pub(super) struct PagedVec<T> {
     pages: Vec<Page<T>>,
-    /// Pages for the next changes, which nobody else holds. Clones have none.
+    /// Free pages for the next changes. Clones have none.
     spare: Vec<Page<T>>,
 }
 
@@ -38,8 +38,8 @@ impl<T: Clone> PagedVec<T> {
         array
     }
 
-    /// Makes room for at least `len` elements, the new ones being copies of `value`. The new pages
-    /// are one until they are changed.
+    /// Grows to at least `len` elements, filled with copies of `value`. All new elements share one
+    /// page until they are changed.
     pub(super) fn grow(&mut self, len: usize, value: &T) {
         if self.len() < len {
             let page = Arc::new(std::array::from_fn(|_| value.clone()));
@@ -71,7 +71,8 @@ impl<T: Clone> PagedVec<T> {
         &mut Arc::make_mut(page)[index % PAGE]
     }
 
-    /// Takes the pages of a version that nobody has any more, but for those that others share.
+    /// Takes over the pages of a version that is no longer referenced, except those shared with
+    /// others.
     pub(super) fn reuse(&mut self, version: Self) {
         for mut page in version.pages.into_iter().chain(version.spare) {
             if self.spare.len() < SPARE_PAGES_MAX && Arc::get_mut(&mut page).is_some() {
@@ -80,7 +81,7 @@ impl<T: Clone> PagedVec<T> {
         }
     }
 
-    /// Gives half of the free pages back, rounded up.
+    /// Frees half of the spare pages, rounded up.
     pub(super) fn trim(&mut self) {
         self.spare.truncate(self.spare.len() / 2);
     }
@@ -94,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn versions_stay_what_they_were_while_their_pages_are_used_again(
+        fn published_versions_are_unchanged_when_pages_are_reused(
             steps in prop::collection::vec((0..5 * PAGE, 0..100_u8, 0..4_u8), 1..200)
         ) {
             let mut array = PagedVec::new(5 * PAGE, &0_u8);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_change_after_the_other_makes_no_more_pages() {
+    fn successive_changes_reuse_pages() {
         let mut array = PagedVec::new(20 * PAGE, &0_u32);
         let (mut published, mut made) = (array.clone(), std::collections::BTreeSet::new());
         for number in 0..10_000 {
@@ -128,8 +129,8 @@ mod tests {
             made.insert(array.pages[index / PAGE].as_ptr().addr());
             array.reuse(std::mem::replace(&mut published, array.clone()));
         }
-        // The page that all elements lay in at first, those of the array, and one that is copied into. An
-        // allocator may hand out again what was freed, so that the free ones are counted too.
+        // The page shared by all elements at first, the array's own, and one that is copied into.
+        // An allocator may return freed memory, so the free pages are counted too.
         let spare = array.spare.len();
         assert!(made.len() <= 23 && (1..=3).contains(&spare), "{} {spare}", made.len());
         (0..2).for_each(|_| array.trim());

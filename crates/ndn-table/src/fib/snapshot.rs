@@ -1,4 +1,4 @@
-//! A version of the FIB as the shards see it: longest prefix match.
+//! An immutable version of the FIB, with longest prefix match.
 
 use ndn_packet::NameRef;
 use ndn_ring::prefetch_read;
@@ -9,10 +9,10 @@ use super::paged::PagedVec;
 use crate::bucket::{Bucket, Tag};
 use crate::hash_index::{PROBE_MAX, home_bucket};
 
-/// Set in a reference when longer prefixes are to be tried after a hit.
+/// Set in a bucket's reference when the search continues with longer prefixes after a hit.
 pub(super) const MARKER_BIT: u32 = 1 << 31;
 
-/// Names looked up together by [`FibSnapshot::find_longest_prefix_burst`].
+/// Maximum number of names in one [`FibSnapshot::find_longest_prefix_burst`].
 pub const FIB_BURST_MAX: usize = 64;
 
 /// An immutable version of the FIB.
@@ -23,37 +23,37 @@ pub const FIB_BURST_MAX: usize = 64;
 pub struct FibSnapshot {
     pub(super) buckets: PagedVec<Bucket>,
     pub(super) entries: PagedVec<FibEntry>,
-    /// Prefix lengths at which there are entries or markers, a bit each.
+    /// Prefix lengths with entries or markers, one bit each.
     pub(super) depths: u64,
     pub(super) version: u64,
 }
 
-/// Where a search by tags has found something last, and the prefix length that it tried there.
+/// The last hit of a search by tags, and the prefix length tried there.
 #[derive(Clone, Copy)]
 struct Hit {
-    place: u32,
+    slot: u32,
     depth: u8,
 }
 
 impl Hit {
-    const ROOT: Self = Self { place: FibSlot::ROOT.0, depth: 0 };
+    const ROOT: Self = Self { slot: FibSlot::ROOT.0, depth: 0 };
 }
 
 impl FibSnapshot {
-    /// Counts up with each version.
+    /// Version number, increasing.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The entry in a place that a search in this snapshot found.
+    /// The entry in a slot returned by a search in this snapshot.
     #[must_use]
     #[inline]
     pub fn entry(&self, slot: FibSlot) -> &FibEntry {
         self.entries.element(slot.index())
     }
 
-    /// Asks for the lines of an entry.
+    /// Prefetches the lines of an entry.
     #[inline]
     pub fn prefetch_entry(&self, slot: FibSlot) {
         let entry = self.entry(slot);
@@ -113,7 +113,7 @@ impl FibSnapshot {
                 let search = self.probe(searches[i], hashes, &mut hits[i]);
                 let search = search.skip_to(self.depths_of(hashes));
                 if search.depth() == 0 {
-                    self.prefetch_entry(FibSlot(hits[i].place));
+                    self.prefetch_entry(FibSlot(hits[i].slot));
                 } else {
                     self.prefetch_bucket(hashes[search.depth()]);
                     searches[i] = search;
@@ -141,9 +141,9 @@ impl FibSnapshot {
     fn probe(&self, search: DepthSearch, hashes: &[u64], best: &mut Hit) -> DepthSearch {
         match self.find(hashes[search.depth()], |_| true) {
             Some(reference) => {
-                *best = Hit { place: reference & !MARKER_BIT, depth: search.entry_depth() };
+                *best = Hit { slot: reference & !MARKER_BIT, depth: search.entry_depth() };
                 if reference & MARKER_BIT == 0 {
-                    // Nothing longer exists: over.
+                    // Nothing longer exists: the search is over.
                     return DepthSearch::OVER;
                 }
                 search.longer()
@@ -152,16 +152,16 @@ impl FibSnapshot {
         }
     }
 
-    /// Turns the deepest hit into the entry that it means, after comparing its name.
+    /// Resolves the deepest hit to its entry, after comparing its name.
     ///
-    /// If the deepest hit is what it claims to be, the hits above it were right as well: the
-    /// search for that prefix leads over them. Misses are always right. So one comparison proves
-    /// the whole search; when it fails, two prefixes share a tag, and the search is repeated with
-    /// a comparison at every step. A prefix that has the tag of a longer one may be one of the name
-    /// too, so the length is compared as well.
+    /// If the name of the deepest hit matches, the hits above it were right as well, because the
+    /// search for that prefix passes through them. Misses are always right. So one comparison
+    /// verifies the whole search; if it fails, two prefixes share a tag, and the search is repeated
+    /// with a comparison at every step. A prefix with the tag of a longer one may also be a prefix
+    /// of the name, so the length is compared as well.
     #[inline(always)]
     fn verify(&self, deepest: Hit, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
-        let entry = self.entries.element(deepest.place as usize);
+        let entry = self.entries.element(deepest.slot as usize);
         if entry.depth == deepest.depth && name.value().starts_with(entry.prefix_value()) {
             return entry.best;
         }
@@ -174,8 +174,8 @@ impl FibSnapshot {
         let mut search = DepthSearch::START.skip_to(depths);
         let mut best = FibSlot::ROOT;
         while search.depth() != 0 {
-            let found = self.find(hashes[search.depth()], |place| {
-                let entry = self.entries.element(place as usize);
+            let found = self.find(hashes[search.depth()], |slot| {
+                let entry = self.entries.element(slot as usize);
                 usize::from(entry.depth) == search.depth()
                     && name.value().starts_with(entry.prefix_value())
             });
@@ -191,7 +191,7 @@ impl FibSnapshot {
         best
     }
 
-    /// The first reference of `hash` (or of an equal tag) whose place `accept` takes.
+    /// The first reference of `hash` (or of an equal tag) that `accept` accepts.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, accept: impl Fn(u32) -> bool) -> Option<u32> {
         let tag = Tag::of(hash);
@@ -205,7 +205,7 @@ impl FibSnapshot {
                     return Some(reference);
                 }
             }
-            if !bucket.is_passed() {
+            if !bucket.has_overflowed() {
                 return None;
             }
             position = if position + 1 == count { 0 } else { position + 1 };

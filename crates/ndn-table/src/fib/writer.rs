@@ -1,44 +1,76 @@
-//! The authoritative FIB, and how a change becomes a new version.
+//! The control thread's FIB, and how a change becomes a new version.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
 
-use super::bucket_items::{insert_item, remove_item, replace_item};
-use super::config::{FibConfig, FibError};
 use super::depth_tree::{FIB_DEPTH_MAX, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
 use super::paged::PagedVec;
-use super::record::{Inherited, Record, Records, inherited, write_entry};
 use super::snapshot::{FibSnapshot, MARKER_BIT};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Tag};
+use crate::hash_index::{PROBE_MAX, home_bucket};
 use crate::{FaceIndex, NameHasher};
 
-/// Prefixes and markers that one bucket is sized for.
-const ITEMS_PER_BUCKET: usize = 5;
-/// Looks for old versions in vain after which pages that are kept for changes are given back.
-const IDLE_LOOKS: u32 = 64;
+/// Limits and defaults of a FIB.
+#[derive(Clone, Debug)]
+pub struct FibConfig {
+    /// Maximum number of prefixes with next hops or a strategy choice.
+    pub entries_max: usize,
+    /// The name hasher of the shards.
+    pub hasher: NameHasher,
+    /// Strategy of `/`.
+    pub default_strategy: StrategyId,
+}
 
-/// The FIB of the control thread: routes and strategy choices, and the versions made of them.
+/// Why a change of the FIB was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FibError {
+    /// There are [`FibConfig::entries_max`] prefixes.
+    Full,
+    /// The prefix has more than [`FIB_DEPTH_MAX`] components.
+    TooDeep,
+}
+
+impl fmt::Display for FibError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the FIB is full"),
+            Self::TooDeep => write!(f, "the prefix has more than {FIB_DEPTH_MAX} components"),
+        }
+    }
+}
+
+impl std::error::Error for FibError {}
+
+/// Prefixes and markers per bucket at full load.
+const ITEMS_PER_BUCKET: usize = 5;
+/// Calls of [`FibWriter::collect`] without retired versions after which spare pages are freed.
+const IDLE_COLLECTS_MAX: u32 = 64;
+
+/// The authoritative FIB of the control thread: routes and strategy choices, and the versions
+/// published from them.
 ///
-/// Changes gather in a working version, which shares all untouched pages with the published ones,
-/// until [`Self::publish`]; many changes before one `publish` copy a page once. The records are
-/// ordered by name, so that what a prefix passes on reaches the longer ones without a search.
+/// Changes are made in a working version, which shares all unchanged pages with the published ones,
+/// until [`Self::publish`]; many changes before one `publish` copy a page once. Records are ordered
+/// by name, so that a change reaches the longer prefixes without a search.
 #[derive(Debug)]
 pub struct FibWriter {
     records: Records,
     working: FibSnapshot,
     free_slots: Vec<FibSlot>,
-    /// Places of `working` that have ever been used.
+    /// Number of slots of `working` ever used.
     slot_count: u32,
     real_count: usize,
     /// Records by prefix length.
     depth_counts: [u32; FIB_DEPTH_MAX + 1],
     published: Arc<FibSnapshot>,
     retired: Vec<Arc<FibSnapshot>>,
-    /// Times in a row that none of them were left to collect.
-    idle_looks: u32,
+    /// Consecutive calls of [`Self::collect`] that found no retired version.
+    idle_collects: u32,
     hasher: NameHasher,
     entries_max: usize,
 }
@@ -62,11 +94,11 @@ impl FibWriter {
             real_count: 1,
             depth_counts: [0; FIB_DEPTH_MAX + 1],
             retired: Vec::new(),
-            idle_looks: 0,
+            idle_collects: 0,
             hasher: config.hasher,
             entries_max: config.entries_max,
         };
-        // `/` keeps its place for ever and is found without a probe.
+        // `/` keeps its slot and is found without a probe.
         let root = Record {
             next_hops: Vec::new(),
             strategy: Some(config.default_strategy),
@@ -76,7 +108,7 @@ impl FibWriter {
         };
         writer.records.insert(Box::default(), root);
         writer.working.entries.element_mut(0).reset(FibSlot::ROOT, NameRef::ROOT);
-        writer.pass_on(NameRef::ROOT);
+        writer.update_descendants(NameRef::ROOT);
         writer.publish();
         writer
     }
@@ -87,7 +119,7 @@ impl FibWriter {
         self.real_count
     }
 
-    /// False: there is always the strategy choice of `/`.
+    /// Always false: `/` always has a strategy choice.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -109,7 +141,7 @@ impl FibWriter {
         self.set_next_hops(prefix, &next_hops)
     }
 
-    /// Removes a next hop; false when there was none.
+    /// Removes a next hop; returns false when there was none.
     pub fn remove_next_hop(&mut self, prefix: NameRef<'_>, face: FaceIndex) -> bool {
         let mut next_hops = self.next_hops(prefix).to_vec();
         let before = next_hops.len();
@@ -117,7 +149,7 @@ impl FibWriter {
         next_hops.len() < before && self.set_next_hops(prefix, &next_hops).is_ok()
     }
 
-    /// Replaces the next hops of a prefix; none removes the route.
+    /// Replaces the next hops of a prefix; an empty list removes the route.
     ///
     /// # Errors
     /// When the FIB is full or the prefix too deep.
@@ -131,8 +163,8 @@ impl FibWriter {
         self.change(prefix, |record| record.next_hops = sorted)
     }
 
-    /// Removes a face from the next hops of every prefix; returns how many had it. Looks at every
-    /// prefix.
+    /// Removes a face from the next hops of every prefix; returns the number of prefixes changed.
+    /// Iterates over all prefixes.
     pub fn remove_face(&mut self, face: FaceIndex) -> usize {
         let affected: Vec<(Box<[u8]>, u16)> = self
             .records
@@ -148,7 +180,7 @@ impl FibWriter {
             .count()
     }
 
-    /// Chooses the strategy of a prefix and of the longer ones without a choice of their own.
+    /// Sets the strategy of a prefix, and of longer prefixes without their own choice.
     ///
     /// # Errors
     /// When the FIB is full or the prefix too deep.
@@ -160,7 +192,8 @@ impl FibWriter {
         self.change(prefix, |record| record.strategy = Some(strategy))
     }
 
-    /// Takes a choice back; false when there was none, or for `/`, which always has one.
+    /// Removes a strategy choice; returns false when there was none, or for `/`, which always has
+    /// one.
     pub fn unset_strategy(&mut self, prefix: NameRef<'_>) -> bool {
         !prefix.is_empty()
             && self.strategy(prefix).is_some()
@@ -203,8 +236,8 @@ impl FibWriter {
         })
     }
 
-    /// Makes a version of all changes so far, for every shard to hold instead of its present one.
-    /// The writer keeps the old one until [`Self::collect`] finds that nobody else does.
+    /// Publishes all changes so far as a new version for the shards. The writer keeps the old
+    /// version until [`Self::collect`] finds that no shard holds it.
     pub fn publish(&mut self) -> Arc<FibSnapshot> {
         self.working.version += 1;
         let fresh = Arc::new(self.working.clone());
@@ -213,21 +246,21 @@ impl FibWriter {
         fresh
     }
 
-    /// Frees the versions that no shard holds any more; returns how many old ones are left. While there are
-    /// none, pages that were kept for changes are given back little by little.
+    /// Frees the versions that no shard holds any more; returns the number of retired versions
+    /// left. While there are none, spare pages are freed gradually.
     pub fn collect(&mut self) -> usize {
-        let Self { retired, working, idle_looks, .. } = self;
+        let Self { retired, working, idle_collects, .. } = self;
         if retired.is_empty() {
-            // Not at once: changes that come one by one use the pages again.
-            *idle_looks = idle_looks.saturating_add(1);
-            if *idle_looks > IDLE_LOOKS {
+            // Not immediately: further single changes reuse the pages.
+            *idle_collects = idle_collects.saturating_add(1);
+            if *idle_collects > IDLE_COLLECTS_MAX {
                 working.buckets.trim();
                 working.entries.trim();
             }
             return 0;
         }
-        *idle_looks = 0;
-        // Whoever held one last does not any more: nobody can take it again but from here.
+        *idle_collects = 0;
+        // A strong count of 1 is final: only this list could hand out the version again.
         for version in retired.extract_if(.., |version| Arc::strong_count(version) == 1) {
             if let Some(version) = Arc::into_inner(version) {
                 working.buckets.reuse(version.buckets);
@@ -237,7 +270,7 @@ impl FibWriter {
         retired.len()
     }
 
-    /// Changes a record and everything that follows from it.
+    /// Changes a record and updates the entries that depend on it.
     fn change(
         &mut self,
         prefix: NameRef<'_>,
@@ -262,20 +295,20 @@ impl FibWriter {
             if self.real_count >= self.entries_max {
                 return Err(FibError::Full);
             }
-            self.make_real(prefix, blank);
+            self.insert_real(prefix, blank);
         } else if let Some(record) = self.records.get_mut(prefix.value()) {
             apply(record);
             if !record.is_real() {
-                self.make_unreal(prefix);
+                self.remove_real(prefix);
                 return Ok(());
             }
         }
-        self.pass_on(prefix);
+        self.update_descendants(prefix);
         Ok(())
     }
 
-    /// Gives a prefix an entry, and markers on the way to it.
-    fn make_real(&mut self, prefix: NameRef<'_>, set: Record) {
+    /// Creates an entry for a prefix, and the markers that lead to it.
+    fn insert_real(&mut self, prefix: NameRef<'_>, set: Record) {
         self.ensure_record(prefix);
         if let Some(record) = self.records.get_mut(prefix.value()) {
             record.next_hops = set.next_hops;
@@ -298,8 +331,8 @@ impl FibWriter {
         }
     }
 
-    /// Takes the entry from a prefix, and the markers that nobody else needs.
-    fn make_unreal(&mut self, prefix: NameRef<'_>) {
+    /// Removes the entry of a prefix, and the markers that no other prefix needs.
+    fn remove_real(&mut self, prefix: NameRef<'_>) {
         self.real_count -= 1;
         for depth in marker_depths(prefix.len()) {
             let marker = prefix.prefix(depth);
@@ -308,15 +341,16 @@ impl FibWriter {
                 if record.marker_count == 0 {
                     let slot = record.slot;
                     self.set_marker(marker, slot, false);
-                    self.drop_if_unused(marker);
+                    self.remove_if_unused(marker);
                 }
             }
         }
-        self.pass_on(prefix);
-        self.drop_if_unused(prefix);
+        self.update_descendants(prefix);
+        self.remove_if_unused(prefix);
     }
 
-    /// Makes a record, a place and an index item for a prefix that has none; whether it was new.
+    /// Creates a record, a slot and an index item for a prefix without one. Returns whether it was
+    /// created.
     fn ensure_record(&mut self, prefix: NameRef<'_>) -> bool {
         if self.records.contains_key(prefix.value()) {
             return false;
@@ -350,7 +384,7 @@ impl FibWriter {
         true
     }
 
-    fn drop_if_unused(&mut self, prefix: NameRef<'_>) {
+    fn remove_if_unused(&mut self, prefix: NameRef<'_>) {
         let Some(record) = self.records.get(prefix.value()) else { return };
         if record.is_real() || record.marker_count > 0 || record.depth == 0 {
             return;
@@ -366,7 +400,7 @@ impl FibWriter {
         }
     }
 
-    /// Whether a search that hits `prefix` goes on to longer ones.
+    /// Sets whether a search that hits `prefix` continues with longer ones.
     fn set_marker(&mut self, prefix: NameRef<'_>, slot: FibSlot, is_marker: bool) {
         let hash = self.hasher.hash_value(prefix.value());
         let (plain, marked) = (slot.0, slot.0 | MARKER_BIT);
@@ -395,7 +429,7 @@ impl FibWriter {
         }
     }
 
-    /// Fills in the entry of a marker that has just been made.
+    /// Fills in the entry of a new marker.
     fn write_marker(&mut self, marker: NameRef<'_>) {
         let best = inherited(&self.records, marker, true).best;
         if let Some(record) = self.records.get(marker.value()) {
@@ -403,10 +437,10 @@ impl FibWriter {
         }
     }
 
-    /// Writes the entries of `prefix` and of everything below it, as far as they change.
-    fn pass_on(&mut self, prefix: NameRef<'_>) {
+    /// Rewrites the entries of `prefix` and of everything below it where they change.
+    fn update_descendants(&mut self, prefix: NameRef<'_>) {
         let start = prefix.value();
-        // The real prefixes that lead to the record at hand, and what each passes on.
+        // The real prefixes above the current record, and what each passes to longer ones.
         let mut above: Vec<(&[u8], Inherited<'_>)> =
             vec![(&[], inherited(&self.records, prefix, false))];
         let range = (Bound::Included(start), Bound::Unbounded);
@@ -417,13 +451,147 @@ impl FibWriter {
             while above.len() > 1 && above.last().is_some_and(|(top, _)| !value.starts_with(top)) {
                 above.pop();
             }
-            let Some((_, inherited)) = above.last() else { break };
-            let mut passed_on = inherited.clone();
-            passed_on.add(record);
-            write_entry(&mut self.working.entries, record, &passed_on);
+            let Some((_, parent)) = above.last() else { break };
+            let mut inherited = parent.clone();
+            inherited.add(record);
+            write_entry(&mut self.working.entries, record, &inherited);
             if record.is_real() {
-                above.push((value, passed_on));
+                above.push((value, inherited));
             }
         }
     }
+}
+
+/// Settings of a prefix, or a marker.
+#[derive(Debug)]
+struct Record {
+    next_hops: Vec<NextHop>,
+    strategy: Option<StrategyId>,
+    /// Number of prefixes whose search passes through this one.
+    marker_count: u32,
+    slot: FibSlot,
+    depth: u8,
+}
+
+impl Record {
+    fn is_real(&self) -> bool {
+        !self.next_hops.is_empty() || self.strategy.is_some()
+    }
+}
+
+/// Keyed by the value of the Name TLV, whose byte order is the canonical order of names.
+type Records = BTreeMap<Box<[u8]>, Record>;
+
+/// Settings that longer prefixes inherit.
+#[derive(Clone)]
+struct Inherited<'a> {
+    best: FibSlot,
+    next_hops: &'a [NextHop],
+    next_hops_depth: u8,
+    strategy: StrategyId,
+}
+
+impl<'a> Inherited<'a> {
+    /// Applies the settings of a longer prefix.
+    fn add(&mut self, record: &'a Record) {
+        if !record.is_real() {
+            return;
+        }
+        self.best = record.slot;
+        if !record.next_hops.is_empty() {
+            self.next_hops = &record.next_hops;
+            self.next_hops_depth = record.depth;
+        }
+        if let Some(strategy) = record.strategy {
+            self.strategy = strategy;
+        }
+    }
+}
+
+/// The settings that a name inherits from its real proper prefixes and, if requested, from itself.
+fn inherited<'a>(records: &'a Records, name: NameRef<'_>, include_self: bool) -> Inherited<'a> {
+    let mut inherited = Inherited {
+        best: FibSlot::ROOT,
+        next_hops: &[],
+        next_hops_depth: 0,
+        strategy: StrategyId(0),
+    };
+    let depths = name.len() + usize::from(include_self);
+    for depth in (0..depths).take(FIB_DEPTH_MAX + 1) {
+        if let Some(record) = records.get(name.prefix(depth).value()) {
+            inherited.add(record);
+        }
+    }
+    inherited
+}
+
+/// Writes the entry of a record, unless it is up to date.
+fn write_entry(entries: &mut PagedVec<FibEntry>, record: &Record, inherited: &Inherited<'_>) {
+    let index = record.slot.index();
+    let entry = entries.element(index);
+    let is_same = entry.best == inherited.best
+        && entry.strategy() == inherited.strategy
+        && entry.next_hops_depth() == usize::from(inherited.next_hops_depth)
+        && entry.next_hops() == inherited.next_hops;
+    if !is_same {
+        let entry = entries.element_mut(index);
+        entry.best = inherited.best;
+        entry.set_strategy(inherited.strategy);
+        entry.set_next_hops(inherited.next_hops, inherited.next_hops_depth);
+    }
+}
+
+/// Calls `stop` for each bucket where an item of `hash` may lie, until it returns true. Returns the
+/// distance of that bucket from the home bucket.
+fn probe_buckets(
+    buckets: &mut PagedVec<Bucket>,
+    hash: u64,
+    mut stop: impl FnMut(&mut PagedVec<Bucket>, usize) -> bool,
+) -> Option<usize> {
+    let count = buckets.len();
+    let home = home_bucket(hash, count);
+    (0..PROBE_MAX).find(|distance| stop(buckets, (home + distance) % count))
+}
+
+/// Updates the overflow count of the `distance` buckets before an item.
+fn update_overflow(
+    buckets: &mut PagedVec<Bucket>,
+    hash: u64,
+    distance: usize,
+    change: impl Fn(&mut Bucket),
+) {
+    let count = buckets.len();
+    let home = home_bucket(hash, count);
+    for step in 0..distance {
+        change(buckets.element_mut((home + step) % count));
+    }
+}
+
+/// Inserts an item; returns false when all buckets within reach are full.
+fn insert_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) -> bool {
+    let distance = probe_buckets(buckets, hash, |buckets, position| {
+        !buckets.element(position).is_full()
+            && buckets.element_mut(position).insert(Tag::of(hash), reference)
+    });
+    if let Some(distance) = distance {
+        update_overflow(buckets, hash, distance, Bucket::increment_overflow);
+    }
+    distance.is_some()
+}
+
+fn remove_item(buckets: &mut PagedVec<Bucket>, hash: u64, reference: u32) {
+    let distance = probe_buckets(buckets, hash, |buckets, position| {
+        buckets.element(position).contains(Tag::of(hash), reference)
+            && buckets.element_mut(position).remove(Tag::of(hash), reference)
+    });
+    if let Some(distance) = distance {
+        update_overflow(buckets, hash, distance, Bucket::decrement_overflow);
+    }
+}
+
+fn replace_item(buckets: &mut PagedVec<Bucket>, hash: u64, old: u32, new: u32) {
+    probe_buckets(buckets, hash, |buckets, position| {
+        buckets.element(position).contains(Tag::of(hash), old)
+            && buckets.element_mut(position).replace(Tag::of(hash), old, new)
+    });
 }

@@ -4,36 +4,35 @@ use std::fmt;
 
 use crate::Timestamp;
 
-/// Which cached Data makes way for a new one. The names and the meaning are NFD's.
+/// Which cached Data is evicted for a new one. Names and meaning are NFD's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CsPolicy {
     /// The least recently used.
     #[default]
     Lru,
-    /// Unsolicited ones first, then those whose freshness has run out, then the others; the oldest
-    /// of each.
+    /// Unsolicited Data first, then stale Data, then other Data; within each the oldest first.
     PriorityFifo,
 }
 
-/// Sizes of a [`Pcct`](super::Pcct). All memory is reserved at construction, and except for the
-/// hash indices it is first touched when it is first needed.
+/// Limits of a [`Pcct`](super::Pcct). All memory is reserved at construction; except for the hash
+/// indices, it is touched on first use.
 #[derive(Clone, Debug)]
 pub struct PcctConfig {
-    /// PIT entries, at most [`Token::ENTRY_COUNT_MAX`](crate::Token::ENTRY_COUNT_MAX). An entry
-    /// takes 256 bytes.
+    /// Maximum number of PIT entries, at most
+    /// [`Token::ENTRY_COUNT_MAX`](crate::Token::ENTRY_COUNT_MAX). An entry takes 256 bytes.
     pub pit_entries_max: u32,
     /// Bytes for Interests longer than 128 bytes.
     pub pit_bytes_max: usize,
-    /// In-records beyond the first of their entry; as many out-records; as many PIT tokens longer
-    /// than 8 bytes.
+    /// Maximum number of in-records beyond the first of their entry; the same limit applies to
+    /// out-records and to PIT tokens longer than 8 bytes.
     pub extra_records_max: u32,
-    /// Cached packets. This is also the highest capacity that can be set later.
+    /// Maximum number of cached packets. This is also the highest capacity that can be set later.
     pub cs_packets_max: u32,
     /// Bytes of cached packets, rounded up to their size class.
     pub cs_bytes_max: usize,
-    /// Name prefixes at which the names of cached packets part.
+    /// Maximum number of name prefixes at which the names of cached packets branch.
     pub cs_prefix_nodes_max: u32,
-    /// Which cached Data makes way.
+    /// Eviction policy.
     pub cs_policy: CsPolicy,
     /// The time of construction.
     pub now: Timestamp,
@@ -63,19 +62,19 @@ impl PcctConfig {
     }
 }
 
-/// Why an Interest could not be recorded. Each is a limit of [`PcctConfig`] or of the crate, and
-/// the Interest is dropped.
+/// Why an Interest could not be recorded: a limit of [`PcctConfig`] or of the crate was reached,
+/// and the Interest is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PitError {
     /// All PIT entries are in use.
     Full,
     /// No memory for an Interest longer than 128 bytes.
     BytesFull,
-    /// The neighbourhood of the hash is full.
+    /// All buckets within reach of the hash are full.
     IndexFull,
     /// The packet is longer than any block.
     TooLong,
-    /// No memory for another in- or out-record, or the entry has too many.
+    /// No memory for another in-record or out-record, or the entry has the maximum number.
     RecordsFull,
     /// The PIT token is longer than 32 bytes, or there is no memory for one longer than 8.
     TokensFull,
@@ -96,10 +95,10 @@ impl fmt::Display for PitError {
 
 impl std::error::Error for PitError {}
 
-/// Why a Data was not cached. It is forwarded all the same.
+/// Why a Data was not cached. It is forwarded nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsError {
-    /// Admission is switched off, or the capacity is 0.
+    /// Admission is disabled, or the capacity is 0.
     NotAdmitted,
     /// Longer than [`CACHED_PACKET_LENGTH_MAX`](super::CACHED_PACKET_LENGTH_MAX).
     TooLong,
@@ -120,15 +119,15 @@ impl fmt::Display for CsError {
 
 impl std::error::Error for CsError {}
 
-/// What the Content Store did since it was made.
+/// Counters of the Content Store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CsCounters {
     /// Lookups that found a Data.
     pub hits: u64,
     /// Lookups that found none.
     pub misses: u64,
-    /// Data copied in.
+    /// Data inserted.
     pub insertions: u64,
-    /// Data that made way, for whatever reason except an erase.
+    /// Data removed for any reason except an erase command.
     pub evictions: u64,
 }

@@ -1,39 +1,51 @@
-//! Content Store: lookup, admission, eviction.
+//! Content Store: lookup, admission, eviction, erase.
 
-use super::cs_entry::{CsEntry, CsIndex, QueueKind, Queues};
-use super::eviction::TIMERS_PER_ENTRY_MAX;
+use super::config::{CsCounters, CsError, CsPolicy, PcctConfig};
+use super::cs_entry::{CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
+use super::packet_name::{packet_has_name, packet_name};
 use super::pit::Pit;
 use super::prefix_tree::{PrefixTree, TreeFull};
-use super::{CsCounters, CsError, CsPolicy, PcctConfig, packet_has_name, packet_name};
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
-use crate::timer_wheel::TimerWheel;
+use crate::timer_wheel::{Step, TimerWheel};
 use crate::{DataKey, InterestKey, NameHasher, Timestamp};
 
-/// Different Data of one name that are kept; the one that is fresh the shortest makes way.
+/// Maximum number of different Data of one name; the one whose freshness ends first is evicted.
 pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
 
-/// Data evicted to make room for one at most. More than one is needed when the size class of the
-/// new packet has no block left, or after the capacity was lowered.
+/// Maximum number of Data evicted to insert one. More than one is needed when the size class of the
+/// new packet has no free block, or after the capacity was lowered.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
 
-/// The digest is remembered in the block, behind the packet.
+/// The digest is stored in the block, behind the packet.
 const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
 pub const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
 
-/// A Data on its way in.
+/// Maximum number of timer records for one slot (priority FIFO).
+const TIMERS_PER_ENTRY_MAX: u8 = 2;
+
+/// Maximum distance of a timer record. A longer freshness is reached in several steps, so that an
+/// entry that already has [`TIMERS_PER_ENTRY_MAX`] records is found stale at most this late.
+const TIMER_AHEAD_MAX_NANOS: u64 = 64_000_000_000;
+
+/// Prefetch distance of the victims' lines, in evictions: first the header, then the lines that the
+/// header refers to.
+const HEADER_AHEAD: u32 = 24;
+const LINES_AHEAD: u32 = 12;
+
+/// A Data to be inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival<'a> {
     /// The whole packet.
     pub(super) wire: &'a [u8],
     /// FreshnessPeriod, 0 when absent.
     pub(super) freshness_ms: u64,
-    /// A PIT entry asked for it.
+    /// A PIT entry was pending for it.
     pub(super) solicited: bool,
-    /// Nothing is cached under its hash.
+    /// No Data with its hash is cached.
     pub(super) is_absent: bool,
 }
 
@@ -49,7 +61,8 @@ pub(super) struct Cs {
     pub(super) capacity: usize,
     pub(super) admit: bool,
     pub(super) serve: bool,
-    /// Entries of the victims' queue that lie about a dozen and two dozen before its end; [`NONE`] when the position was lost.
+    /// Entries about a dozen and two dozen before the end of the eviction queue, whose lines are
+    /// being prefetched; [`NONE`] when the position was lost.
     pub(super) header_cursor: u32,
     pub(super) lines_cursor: u32,
     pub(super) counters: CsCounters,
@@ -86,7 +99,7 @@ impl Cs {
         self.capacity
     }
 
-    /// Changes the capacity, up to what the table was built for; returns the new one.
+    /// Changes the capacity, up to the size the table was built with; returns the new capacity.
     pub(super) fn set_capacity(&mut self, packets: usize) -> usize {
         self.capacity = packets.min(self.entries.capacity());
         self.capacity
@@ -106,8 +119,8 @@ impl Cs {
 
     /// The whole packet.
     #[inline]
-    pub(super) fn packet(&self, place: u32) -> &[u8] {
-        self.packet_of(&self.entries[place])
+    pub(super) fn packet(&self, slot: u32) -> &[u8] {
+        self.packet_of(&self.entries[slot])
     }
 
     #[inline(always)]
@@ -115,13 +128,13 @@ impl Cs {
         self.blocks.bytes(entry.block, usize::from(entry.wire_length))
     }
 
-    pub(super) fn prefetch(&self, place: u32) {
-        ndn_ring::prefetch_slice(self.entries.slots(), place as usize);
+    pub(super) fn prefetch(&self, slot: u32) {
+        ndn_ring::prefetch_slice(self.entries.slots(), slot as usize);
     }
 
-    /// Asks for the first lines of a packet whose header has been asked for.
-    pub(super) fn prefetch_packet(&self, place: u32) {
-        if let Some(entry) = self.entries.slots().get(place as usize)
+    /// Prefetches the first lines of a packet whose header has been prefetched.
+    pub(super) fn prefetch_packet(&self, slot: u32) {
+        if let Some(entry) = self.entries.slots().get(slot as usize)
             && entry.block != BlockRef::NONE
         {
             let lines = usize::from(entry.wire_length).div_ceil(64).min(4);
@@ -131,7 +144,7 @@ impl Cs {
         }
     }
 
-    /// The Data that answers an Interest.
+    /// The Data that satisfies an Interest.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -143,15 +156,15 @@ impl Cs {
     ) -> Option<CsIndex> {
         let may_match = self.serve && (!is_absent || key.can_be_prefix);
         let found = if may_match { self.find_match(index, key, now, digest) } else { None };
-        let Some(place) = found else {
+        let Some(slot) = found else {
             self.counters.misses += 1;
             return None;
         };
         self.counters.hits += 1;
-        if self.policy == CsPolicy::Lru && self.entries[place].newer != NONE {
-            self.requeue(place, QueueKind::Main);
+        if self.policy == CsPolicy::Lru && self.entries[slot].newer != NONE {
+            self.requeue(slot, QueueKind::Main);
         }
-        Some(CsIndex(place))
+        Some(CsIndex(slot))
     }
 
     fn find_match(
@@ -161,19 +174,19 @@ impl Cs {
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<u32> {
-        if let Some(place) = self.find_exact(index, key, now, digest) {
-            return Some(place);
+        if let Some(slot) = self.find_exact(index, key, now, digest) {
+            return Some(slot);
         }
         if !key.can_be_prefix || key.has_digest {
             return None;
         }
         let fresh_at = key.must_be_fresh.then_some(now);
-        self.tree.find_below(&self.entries, key.hashes, fresh_at, |place| {
-            packet_name(self.packet(place)).starts_with(key.name.value())
+        self.tree.find_below(&self.entries, key.hashes, fresh_at, |slot| {
+            packet_name(self.packet(slot)).starts_with(key.name.value())
         })
     }
 
-    /// Of several Data of the name, the one that is fresh the longest.
+    /// Of several Data of the name, the one whose freshness ends last.
     #[inline]
     fn find_exact(
         &mut self,
@@ -186,11 +199,11 @@ impl Cs {
         let mut wanted = [NONE; CS_VARIANTS_PER_NAME_MAX];
         let mut candidates = 0;
         let name = key.data_name();
-        index.for_each(key.data_hash(), |place| {
-            if Pit::owns(place) {
+        index.for_each(key.data_hash(), |slot| {
+            if Pit::owns(slot) {
                 return;
             }
-            let entry = &self.entries[place];
+            let entry = &self.entries[slot];
             if key.must_be_fresh && !entry.is_fresh(now)
                 || !packet_has_name(self.packet_of(entry), name)
             {
@@ -198,25 +211,25 @@ impl Cs {
             }
             if key.has_digest {
                 if let Some(candidate) = wanted.get_mut(candidates) {
-                    *candidate = place;
+                    *candidate = slot;
                     candidates += 1;
                 }
             } else if best.is_none_or(|best| self.entries[best].fresh_until < entry.fresh_until) {
-                best = Some(place);
+                best = Some(slot);
             }
         });
         if let Some(expected) = key.digest() {
             best = wanted[..candidates]
                 .iter()
                 .copied()
-                .find(|&place| self.digest(place, &mut digest) == *expected);
+                .find(|&slot| self.digest(slot, &mut digest) == *expected);
         }
         best
     }
 
     /// The SHA-256 of a cached packet, computed once.
-    fn digest(&mut self, place: u32, compute: &mut impl FnMut(&[u8]) -> [u8; 32]) -> [u8; 32] {
-        let entry = &mut self.entries[place];
+    fn digest(&mut self, slot: u32, compute: &mut impl FnMut(&[u8]) -> [u8; 32]) -> [u8; 32] {
+        let entry = &mut self.entries[slot];
         let length = usize::from(entry.wire_length);
         let bytes = self.blocks.bytes_mut(entry.block, length + DIGEST_LENGTH);
         let (packet, remembered) = bytes.split_at_mut(length);
@@ -231,7 +244,7 @@ impl Cs {
         digest
     }
 
-    /// Copies a Data in.
+    /// Inserts a copy of a Data.
     #[inline]
     pub(super) fn insert(
         &mut self,
@@ -249,12 +262,12 @@ impl Cs {
         }
         let fresh_until =
             if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
-        if !is_absent && let Some(place) = self.make_way_for_variant(index, key, wire) {
-            self.refresh(place, fresh_until, solicited, now);
-            return Ok(CsIndex(place));
+        if !is_absent && let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
+            self.refresh(slot, fresh_until, solicited, now);
+            return Ok(CsIndex(slot));
         }
-        let place = self.allocate(index, wire.len())?;
-        let entry = &mut self.entries[place];
+        let slot = self.allocate(index, wire.len())?;
+        let entry = &mut self.entries[slot];
         entry.hash = key.name_hash();
         entry.fresh_until = fresh_until;
         entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
@@ -262,17 +275,17 @@ impl Cs {
         entry.is_in_use = true;
         entry.has_digest = false;
         let block = entry.block;
-        self.link(index, key, place)?;
+        self.link(index, key, slot)?;
         self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
-        self.enqueue(place, solicited, now);
-        self.look_ahead(index);
+        self.enqueue(slot, solicited, now);
+        self.prefetch_victims(index);
         self.counters.insertions += 1;
-        Ok(CsIndex(place))
+        Ok(CsIndex(slot))
     }
 
-    /// Finds the same packet; otherwise removes one of the Data of the same name if they are too
-    /// many.
-    fn make_way_for_variant(
+    /// Returns the entry of the same packet, if cached; otherwise removes one Data of the same name
+    /// if there are too many.
+    fn find_same_or_evict_variant(
         &mut self,
         index: &mut HashIndex,
         key: &DataKey<'_>,
@@ -281,19 +294,19 @@ impl Cs {
         let mut same = None;
         let mut count = 0;
         let mut stalest: Option<u32> = None;
-        index.for_each(key.name_hash(), |place| {
-            if Pit::owns(place) {
+        index.for_each(key.name_hash(), |slot| {
+            if Pit::owns(slot) {
                 return;
             }
-            let packet = self.packet(place);
+            let packet = self.packet(slot);
             if packet == wire {
-                same = Some(place);
+                same = Some(slot);
             } else if packet_has_name(packet, key.name.value()) {
                 count += 1;
                 if stalest.is_none_or(|stalest| {
-                    self.entries[place].fresh_until < self.entries[stalest].fresh_until
+                    self.entries[slot].fresh_until < self.entries[stalest].fresh_until
                 }) {
-                    stalest = Some(place);
+                    stalest = Some(slot);
                 }
             }
         });
@@ -307,31 +320,31 @@ impl Cs {
         same
     }
 
-    /// The same Data came again. One that was asked for before stays so, whoever sends it now.
-    fn refresh(&mut self, place: u32, fresh_until: Timestamp, solicited: bool, now: Timestamp) {
-        let entry = &mut self.entries[place];
+    /// The same Data arrived again. A solicited Data stays solicited.
+    fn refresh(&mut self, slot: u32, fresh_until: Timestamp, solicited: bool, now: Timestamp) {
+        let entry = &mut self.entries[slot];
         let solicited = solicited || entry.queue != QueueKind::Unsolicited;
         entry.fresh_until = fresh_until;
         let node = entry.node;
         self.tree.raise_bound(node, fresh_until);
-        self.forget_cursor(place);
-        self.queues.unlink(&mut self.entries, place);
-        self.enqueue(place, solicited, now);
+        self.invalidate_cursors(slot);
+        self.queues.unlink(&mut self.entries, slot);
+        self.enqueue(slot, solicited, now);
     }
 
-    /// A header and a block, evicting for them what the policy names.
+    /// Allocates a header and a block, evicting by policy if necessary.
     #[inline]
     fn allocate(&mut self, index: &mut HashIndex, length: usize) -> Result<u32, CsError> {
         let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
         loop {
             let has_room = self.entries.len() < self.capacity && !self.blocks.is_over_limit();
             if has_room && let Some(block) = self.blocks.allocate(length + DIGEST_LENGTH) {
-                let Some(place) = self.entries.allocate(|| CsEntry::EMPTY) else {
+                let Some(slot) = self.entries.allocate(|| CsEntry::EMPTY) else {
                     self.blocks.release(block);
                     return Err(CsError::Full);
                 };
-                self.entries[place].block = block;
-                return Ok(place);
+                self.entries[slot].block = block;
+                return Ok(slot);
             }
             if evictions_left == 0 || !self.evict(index) {
                 return Err(CsError::Full);
@@ -340,31 +353,238 @@ impl Cs {
         }
     }
 
-    /// Files a new entry in the index and the prefix tree, or gives its memory back.
+    /// Adds a new entry to the index and the prefix tree, or releases its memory.
     #[inline]
-    fn link(
-        &mut self,
-        index: &mut HashIndex,
-        key: &DataKey<'_>,
-        place: u32,
-    ) -> Result<(), CsError> {
+    fn link(&mut self, index: &mut HashIndex, key: &DataKey<'_>, slot: u32) -> Result<(), CsError> {
         let name = key.name.value();
-        if index.insert(key.name_hash(), place).is_ok() {
+        if index.insert(key.name_hash(), slot).is_ok() {
             for _ in 0..=EVICTIONS_PER_INSERT_MAX {
                 let Self { tree, entries, blocks, .. } = self;
-                match tree.link(entries, blocks, place, name, key.hashes) {
+                match tree.link(entries, blocks, slot, name, key.hashes) {
                     Ok(()) => return Ok(()),
-                    // Prefixes that nobody else needs go with their Data.
+                    // Nodes are released when Data are evicted.
                     Err(TreeFull::Nodes) if self.evict(index) => {}
                     Err(TreeFull::Nodes | TreeFull::Index) => break,
                 }
             }
-            index.remove(key.name_hash(), place);
+            index.remove(key.name_hash(), slot);
         }
-        let entry = &mut self.entries[place];
+        let entry = &mut self.entries[slot];
         entry.is_in_use = false;
         self.blocks.release(entry.block);
-        self.entries.release(place);
+        self.entries.release(slot);
         Err(CsError::Full)
     }
+}
+
+/// Eviction.
+impl Cs {
+    #[inline]
+    pub(super) fn enqueue(&mut self, slot: u32, solicited: bool, now: Timestamp) {
+        let kind = match self.policy {
+            CsPolicy::Lru => QueueKind::Main,
+            CsPolicy::PriorityFifo if !solicited => QueueKind::Unsolicited,
+            CsPolicy::PriorityFifo if !self.entries[slot].is_fresh(now) => QueueKind::Stale,
+            CsPolicy::PriorityFifo => {
+                self.schedule_stale(slot, now);
+                QueueKind::Main
+            }
+        };
+        self.queues.push(&mut self.entries, slot, kind);
+    }
+
+    pub(super) fn requeue(&mut self, slot: u32, kind: QueueKind) {
+        self.invalidate_cursors(slot);
+        self.queues.unlink(&mut self.entries, slot);
+        self.queues.push(&mut self.entries, slot, kind);
+    }
+
+    fn schedule_stale(&mut self, slot: u32, now: Timestamp) {
+        let entry = &mut self.entries[slot];
+        let deadline = entry.fresh_until.plus_nanos(1).min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
+        if entry.timer_count < TIMERS_PER_ENTRY_MAX
+            && self.wheel.schedule(u64::from(slot), deadline).is_ok()
+        {
+            entry.timer_count += 1;
+        }
+    }
+
+    /// Evicts the next victim; false when the store is empty.
+    #[inline]
+    pub(super) fn evict(&mut self, index: &mut HashIndex) -> bool {
+        let Some(victim) = self.queues.victim() else { return false };
+        self.counters.evictions += 1;
+        self.remove(index, victim);
+        true
+    }
+
+    /// Removes an entry from all structures and frees its memory.
+    #[inline]
+    pub(super) fn remove(&mut self, index: &mut HashIndex, slot: u32) {
+        self.invalidate_cursors(slot);
+        self.queues.unlink(&mut self.entries, slot);
+        self.tree.unlink(&mut self.entries, slot);
+        let entry = &mut self.entries[slot];
+        entry.is_in_use = false;
+        let removed = index.remove(entry.hash, slot);
+        debug_assert!(removed);
+        self.blocks.release(entry.block);
+        self.entries.release(slot);
+    }
+
+    /// Releases the block that was kept for the next Data.
+    pub(super) fn end_burst(&mut self) {
+        self.blocks.release_spare();
+    }
+
+    /// Moves entries that became stale, and evicts what exceeds the capacity, in at most `limit`
+    /// steps. Returns whether more is to do.
+    pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
+        for _ in 0..limit {
+            let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
+            if is_above && self.evict(index) {
+                self.blocks.release_spare();
+                continue;
+            }
+            match self.wheel.step(now) {
+                Step::Record(key, _) => self.on_timer(key, now),
+                Step::Moved => {}
+                Step::Nothing => return false,
+            }
+        }
+        true
+    }
+
+    fn on_timer(&mut self, key: u64, now: Timestamp) {
+        let Ok(slot) = u32::try_from(key) else { return };
+        let entry = &mut self.entries[slot];
+        entry.timer_count -= 1;
+        if !entry.is_in_use || entry.queue != QueueKind::Main {
+            return;
+        }
+        if entry.is_fresh(now) {
+            self.schedule_stale(slot, now);
+        } else {
+            self.requeue(slot, QueueKind::Stale);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.wheel.next_deadline()
+    }
+
+    /// One step of the prefetch cursors: when an entry becomes the victim, its header, bucket and
+    /// neighbours are in the cache.
+    #[inline]
+    pub(super) fn prefetch_victims(&mut self, index: &HashIndex) {
+        if self.entries.len() + 1 < self.capacity && !self.blocks.is_over_limit() {
+            return;
+        }
+        if self.header_cursor == NONE || self.lines_cursor == NONE {
+            self.reset_cursors();
+            return;
+        }
+        self.header_cursor = self.entries[self.header_cursor].newer;
+        if self.header_cursor != NONE {
+            let next = self.entries[self.header_cursor].newer;
+            self.prefetch(next);
+        }
+        let entry = &self.entries[self.lines_cursor];
+        index.prefetch(entry.hash);
+        self.tree.prefetch_node(entry.node);
+        if entry.is_indexed {
+            self.tree.index.prefetch(entry.edge);
+        }
+        self.prefetch(entry.sibling_newer);
+        // The next Data is written to the victim's block.
+        for line in 0..usize::from(entry.wire_length).div_ceil(64) {
+            self.blocks.prefetch(entry.block, line);
+        }
+        self.lines_cursor = entry.newer;
+    }
+
+    #[cold]
+    fn reset_cursors(&mut self) {
+        let Some(victim) = self.queues.victim() else { return };
+        let mut slot = victim;
+        for distance in 0..HEADER_AHEAD {
+            if distance == LINES_AHEAD {
+                self.lines_cursor = slot;
+            }
+            if slot != NONE {
+                slot = self.entries[slot].newer;
+            }
+        }
+        self.header_cursor = slot;
+    }
+
+    /// Invalidates the cursors if they point to an entry that leaves its position in the queue.
+    #[inline]
+    pub(super) fn invalidate_cursors(&mut self, slot: u32) {
+        if slot == self.header_cursor || slot == self.lines_cursor {
+            self.header_cursor = NONE;
+            self.lines_cursor = NONE;
+        }
+    }
+
+    /// Every packet in eviction order.
+    pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        QUEUE_KINDS.into_iter().flat_map(|kind| {
+            let oldest = self.queues.queue(kind).oldest;
+            let follow = |slot: &u32| Some(self.entries[*slot].newer).filter(|&p| p != NONE);
+            std::iter::successors(Some(oldest).filter(|&slot| slot != NONE), follow)
+                .map(|slot| self.packet(slot))
+        })
+    }
+
+    /// Lengths of the queues: unsolicited, stale, main.
+    pub(super) fn queue_lengths(&self) -> [u32; 3] {
+        QUEUE_KINDS.map(|kind| self.queues.queue(kind).len)
+    }
+}
+
+/// Erase.
+impl Cs {
+    /// Erases up to `limit` Data whose name starts with the name of `key`.
+    pub(super) fn erase(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        limit: usize,
+    ) -> EraseResult {
+        let mut erased = 0;
+        loop {
+            let Some(slot) = self.find_under(index, key) else {
+                return EraseResult { erased, more: false };
+            };
+            if erased == limit {
+                return EraseResult { erased, more: true };
+            }
+            self.remove(index, slot);
+            erased += 1;
+        }
+    }
+
+    /// Any Data at or below a name.
+    fn find_under(&self, index: &HashIndex, key: &DataKey<'_>) -> Option<u32> {
+        let name = key.name().value();
+        let exact = index.find(key.name_hash(), |slot| {
+            !Pit::owns(slot) && packet_name(self.packet(slot)) == name
+        });
+        if exact.is_some() {
+            return exact;
+        }
+        self.tree.find_below(&self.entries, key.hashes, None, |slot| {
+            packet_name(self.packet(slot)).starts_with(name)
+        })
+    }
+}
+
+/// Result of one call of [`Pcct::erase_data`](crate::Pcct::erase_data).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EraseResult {
+    /// Data erased.
+    pub erased: usize,
+    /// Whether more Data of the prefix remain.
+    pub more: bool,
 }

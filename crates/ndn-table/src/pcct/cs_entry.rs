@@ -4,24 +4,24 @@ use crate::Timestamp;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::BlockRef;
 
-/// Names a cached Data until the next call that may insert or erase.
+/// Identifies a cached Data until the next call that may insert or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CsIndex(pub(super) u32);
 
-/// One cached Data. The packet lies in the byte slab.
+/// One cached Data. The packet is stored in the byte slab.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct CsEntry {
     /// Hash of the name.
     pub(super) hash: u64,
-    /// Fresh until then; [`Timestamp::ZERO`] when it never was.
+    /// End of freshness; [`Timestamp::ZERO`] for Data that was never fresh.
     pub(super) fresh_until: Timestamp,
-    /// Hash that the prefix tree files it under, if it does.
+    /// Hash under which the prefix tree indexes it, if it does.
     pub(super) edge: u64,
     /// Neighbours in the eviction queue.
     pub(super) newer: u32,
     pub(super) older: u32,
-    /// Node of the prefix tree that it hangs on, and neighbours among the Data there.
+    /// Its node of the prefix tree, and its neighbours among the Data of that node.
     pub(super) node: u32,
     pub(super) sibling_newer: u32,
     pub(super) sibling_older: u32,
@@ -30,11 +30,11 @@ pub(super) struct CsEntry {
     pub(super) name_components: u8,
     pub(super) queue: QueueKind,
     pub(super) is_in_use: bool,
-    /// The prefix tree files it under `edge`.
-    pub(super) is_filed: bool,
-    /// The digest of the packet lies behind the packet.
+    /// The prefix tree indexes it under `edge`.
+    pub(super) is_indexed: bool,
+    /// The digest is stored behind the packet.
     pub(super) has_digest: bool,
-    /// Records of this slot in the timer wheel; outlives the entry.
+    /// Number of timer records of this slot; kept when the slot is reused.
     pub(super) timer_count: u8,
 }
 
@@ -55,7 +55,7 @@ impl CsEntry {
         name_components: 0,
         queue: QueueKind::Main,
         is_in_use: false,
-        is_filed: false,
+        is_indexed: false,
         has_digest: false,
         timer_count: 0,
     };
@@ -71,9 +71,9 @@ impl CsEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum QueueKind {
-    /// Data that no PIT entry asked for (priority FIFO only).
+    /// Unsolicited Data (priority FIFO only).
     Unsolicited,
-    /// Data that is not fresh (priority FIFO only).
+    /// Stale Data (priority FIFO only).
     Stale,
     /// Everything else.
     Main,
@@ -106,27 +106,27 @@ impl Queues {
         &self.0[kind as usize]
     }
 
-    /// Adds an entry as the newest of a queue.
+    /// Appends an entry to a queue, as the newest.
     #[inline]
-    pub(super) fn push(&mut self, entries: &mut Arena<CsEntry>, place: u32, kind: QueueKind) {
+    pub(super) fn push(&mut self, entries: &mut Arena<CsEntry>, slot: u32, kind: QueueKind) {
         let queue = &mut self.0[kind as usize];
-        let entry = &mut entries[place];
+        let entry = &mut entries[slot];
         entry.queue = kind;
         entry.newer = NONE;
         entry.older = queue.newest;
         if queue.newest == NONE {
-            queue.oldest = place;
+            queue.oldest = slot;
         } else {
-            entries[queue.newest].newer = place;
+            entries[queue.newest].newer = slot;
         }
-        queue.newest = place;
+        queue.newest = slot;
         queue.len += 1;
     }
 
-    /// Takes an entry out of its queue.
+    /// Removes an entry from its queue.
     #[inline]
-    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, place: u32) {
-        let CsEntry { newer, older, queue, .. } = entries[place];
+    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
+        let CsEntry { newer, older, queue, .. } = entries[slot];
         let queue = &mut self.0[queue as usize];
         if newer == NONE {
             queue.newest = older;

@@ -1,17 +1,12 @@
-//! Which pending Interests a Data satisfies.
+//! Helpers to find the pending Interests that a Data satisfies.
 
-use super::pit::{PIT_BIT, Pit};
-use super::pit_entry::{PitFlags, PitIndex};
-use super::{packet_has_name, packet_name};
-use crate::DataKey;
-use crate::hash_index::HashIndex;
-use crate::key::DIGEST_COMPONENT_LENGTH;
+use super::pit_entry::PitIndex;
 use crate::name_hash::PREFIX_HASHES_MAX;
 
-/// Which name lengths have entries with CanBePrefix.
+/// Name lengths that have entries with CanBePrefix.
 #[derive(Debug)]
 pub(super) struct PrefixLengths {
-    mask: u64,
+    pub(super) mask: u64,
     counts: [u32; PREFIX_HASHES_MAX],
 }
 
@@ -31,24 +26,24 @@ impl PrefixLengths {
     }
 }
 
-/// Counters of [`DigestWaiters`] for each entry that the PIT may have: with as many digests waiting
-/// as there is room for, one Data in eight is hashed in vain.
+/// Counters of [`DigestWaiters`] per PIT entry: with the maximum number of digests pending, one
+/// Data in eight is hashed needlessly.
 const DIGEST_COUNTERS_PER_ENTRY: usize = 8;
 
-/// For which Data names entries with an implicit digest wait, by a part of the keyed hash.
+/// Data names for which entries with an implicit digest are pending, by a part of the keyed hash.
 ///
-/// Such an entry is filed under its full name, digest included: under the name alone, a few dozen
-/// digests made up for one name would fill its neighbourhood in the index. So the digest of a Data
-/// has to be known to find them, and it is computed only if one of these counters says so.
+/// Such an entry is indexed by its full name, digest included: by the name alone, a few dozen
+/// invented digests of one name would fill its buckets. The digest of a Data is therefore needed to
+/// find them, and it is computed only if one of these counters is not 0.
 #[derive(Debug)]
 pub(super) struct DigestWaiters {
     total: u32,
-    /// As many as a power of two. Their memory is touched where digests wait only.
+    /// A power of two. Memory is touched only where digests are pending.
     counts: Vec<u32>,
 }
 
 impl DigestWaiters {
-    /// Counters for a PIT of so many entries.
+    /// Counters for a PIT of `pit_entries_max` entries.
     pub(super) fn new(pit_entries_max: usize) -> Self {
         let count = (pit_entries_max * DIGEST_COUNTERS_PER_ENTRY).next_power_of_two();
         Self { total: 0, counts: vec![0; count] }
@@ -56,119 +51,36 @@ impl DigestWaiters {
 
     pub(super) fn add(&mut self, data_hash: u64) {
         self.total += 1;
-        let place = self.place(data_hash);
-        self.counts[place] += 1;
+        let slot = self.slot(data_hash);
+        self.counts[slot] += 1;
     }
 
     pub(super) fn subtract(&mut self, data_hash: u64) {
         self.total -= 1;
-        let place = self.place(data_hash);
-        self.counts[place] -= 1;
+        let slot = self.slot(data_hash);
+        self.counts[slot] -= 1;
     }
 
-    /// Whether an entry may wait for Data of the name with this hash.
+    /// Whether an entry may be pending for Data of the name with this hash.
     #[inline(always)]
-    fn may_include(&self, data_hash: u64) -> bool {
-        self.total != 0 && self.counts[self.place(data_hash)] != 0
+    pub(super) fn may_include(&self, data_hash: u64) -> bool {
+        self.total != 0 && self.counts[self.slot(data_hash)] != 0
     }
 
     /// The lowest bits of the hash.
     #[inline(always)]
-    fn place(&self, data_hash: u64) -> usize {
+    fn slot(&self, data_hash: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "masked to the number of counters")]
-        let place = data_hash as usize & (self.counts.len() - 1);
-        place
+        let slot = data_hash as usize & (self.counts.len() - 1);
+        slot
     }
 }
 
-impl Pit {
-    /// Finds every entry that a Data satisfies; whether anything is cached under its hash.
-    #[inline]
-    pub(super) fn matches(
-        &self,
-        index: &HashIndex,
-        key: &DataKey<'_>,
-        digest: impl FnOnce() -> [u8; 32],
-        found: &mut PitMatches,
-    ) -> bool {
-        found.clear();
-        let name = key.name.value();
-        let depth = key.hashes.len() - 1;
-        let mut has_cached = false;
-        index.for_each(key.hashes[depth], |reference| {
-            if !Self::owns(reference) {
-                has_cached = true;
-                return;
-            }
-            let place = reference & !PIT_BIT;
-            let entry = &self.entries[place];
-            if !entry.flags.has(PitFlags::HAS_DIGEST)
-                && packet_has_name(self.interest_of(entry), name)
-            {
-                found.push(PitIndex(place));
-            }
-        });
-        if self.digest_waiters.may_include(key.hashes[depth]) {
-            self.matches_of_digest(index, name, &digest(), found);
-        }
-        let mut lengths = self.prefix_lengths_below(depth);
-        while lengths != 0 {
-            let length = lengths.ilog2() as usize;
-            lengths ^= 1 << length;
-            index.for_each(key.hashes[length], |reference| {
-                if !Self::owns(reference) {
-                    return;
-                }
-                let place = PitIndex(reference & !PIT_BIT);
-                let entry = &self.entries[place.0];
-                if entry.flags.0 & (PitFlags::CAN_BE_PREFIX | PitFlags::HAS_DIGEST)
-                    == PitFlags::CAN_BE_PREFIX
-                    && usize::from(entry.name_components) == length
-                    && name.starts_with(packet_name(self.interest(place)))
-                {
-                    found.push(place);
-                }
-            });
-        }
-        has_cached
-    }
-
-    /// Shows every entry that asks for a Data by its full name.
-    #[cold]
-    fn matches_of_digest(
-        &self,
-        index: &HashIndex,
-        name: &[u8],
-        digest: &[u8; 32],
-        found: &mut PitMatches,
-    ) {
-        index.for_each(self.hasher.hash_full_name(name, digest), |reference| {
-            if !Self::owns(reference) {
-                return;
-            }
-            let place = PitIndex(reference & !PIT_BIT);
-            if self.entries[place.0].flags.has(PitFlags::HAS_DIGEST)
-                && let Some(wanted) = packet_name(self.interest(place)).strip_prefix(name)
-                && wanted.len() == DIGEST_COMPONENT_LENGTH
-                && wanted.ends_with(digest)
-            {
-                found.push(place);
-            }
-        });
-    }
-
-    /// Name lengths below `depth` that have entries with CanBePrefix, a bit each.
-    #[inline(always)]
-    pub(super) fn prefix_lengths_below(&self, depth: usize) -> u64 {
-        self.prefix_lengths.mask & ((1 << depth) - 1)
-    }
-}
-
-/// PIT entries that one Data can satisfy at most: eight at its own name (CanBePrefix or not,
-/// MustBeFresh or not, with the digest or without), two at each shorter length.
+/// Maximum number of PIT entries that one Data can satisfy: eight of its own name (CanBePrefix or
+/// not, MustBeFresh or not, with the digest or without), two of each shorter length.
 pub const PIT_MATCHES_MAX: usize = 8 + 2 * (PREFIX_HASHES_MAX - 1);
 
-/// The PIT entries that a Data satisfies; made once and used again for every Data.
+/// The PIT entries that a Data satisfies; allocated once and reused for every Data.
 #[derive(Debug)]
 pub struct PitMatches {
     entries: [PitIndex; PIT_MATCHES_MAX],
@@ -190,14 +102,14 @@ impl PitMatches {
         &self.entries[..self.len]
     }
 
-    /// Entry `position` of the slice.
+    /// The entry at `position` of the slice.
     #[must_use]
     #[inline]
     pub fn get(&self, position: usize) -> Option<PitIndex> {
         self.as_slice().get(position).copied()
     }
 
-    /// Takes entry `position` out; those behind it move up.
+    /// Removes the entry at `position`; later entries move up.
     ///
     /// # Panics
     /// When there is none.
@@ -206,12 +118,12 @@ impl PitMatches {
         self.len -= 1;
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    fn push(&mut self, place: PitIndex) {
-        self.entries[self.len] = place;
+    pub(super) fn push(&mut self, slot: PitIndex) {
+        self.entries[self.len] = slot;
         self.len += 1;
     }
 }
@@ -222,7 +134,7 @@ mod tests {
     use crate::NameHasher;
 
     #[test]
-    fn few_data_are_hashed_in_vain_even_when_the_pit_is_full_of_digests() {
+    fn few_data_are_hashed_needlessly_when_the_pit_is_full_of_digests() {
         const ENTRIES: u32 = 16_384;
         let hasher = NameHasher::new(*b"key of the tests");
         let hash = |number: u32| hasher.hash_value(&number.to_be_bytes());

@@ -1,34 +1,34 @@
-//! The 256 bytes of a PIT entry.
+//! PIT entry: 256 bytes.
 
 use super::records::{InRecord, OutRecord, RecordList};
 use crate::byte_slab::BlockRef;
 use crate::{FaceIndex, Timestamp};
 
-/// Interests up to this many bytes lie in the entry itself.
+/// Interests up to this many bytes are stored in the entry.
 pub const PIT_INTEREST_INLINE_MAX: usize = 128;
 
-/// Names a PIT entry until it is erased.
+/// Identifies a PIT entry until it is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PitIndex(pub(super) u32);
 
 /// An Interest that was received and is not yet satisfied or expired.
 ///
-/// Four cache lines: what a lookup reads, the first records, and the Interest (two lines, of which
-/// a short Interest uses one). Records, Interest and name are reached through
-/// [`Pcct`](crate::Pcct), which holds what did not fit.
+/// Four cache lines: the fields that a lookup reads, the first records, and the Interest (two
+/// lines, of which a short Interest uses one). Records, Interest and name are accessed through
+/// [`Pcct`](crate::Pcct), which stores what does not fit.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PitEntry {
-    /// Hash that the entry is filed under.
+    /// Hash under which the entry is indexed.
     pub(super) hash: u64,
     pub(super) expiry: Timestamp,
     /// Deadline of the earliest record of this slot in the timer wheel, `MAX` for none.
     pub(super) timer: Timestamp,
     /// For the strategy of this Interest; 0 in a new entry.
     pub strategy_state: u64,
-    /// For the forwarder, for example the slot of the FIB entry; 0 in a new entry.
+    /// Reserved for the forwarder, for example the slot of the FIB entry; 0 in a new entry.
     pub user_data: u32,
-    /// The face that the forwarder counts the entry for; slot and generation 0 in a new entry.
+    /// The face whose quota the entry counts against; slot and generation 0 in a new entry.
     pub owner: FaceIndex,
     pub(super) block: BlockRef,
     pub(super) in_list: RecordList,
@@ -37,7 +37,7 @@ pub struct PitEntry {
     pub(super) name_components: u8,
     pub(super) generation: u16,
     pub(super) wire_length: u16,
-    /// Records of this slot in the timer wheel; outlives the entry.
+    /// Number of timer records of this slot; kept when the slot is reused.
     pub(super) timer_count: u8,
     /// Second line.
     pub(super) in_first: InRecord,
@@ -69,14 +69,14 @@ impl PitFlags {
     }
 }
 
-/// How far an entry has come.
+/// Life cycle of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PitPhase {
-    /// It waits for Data.
+    /// Waiting for Data.
     Pending,
-    /// The Data is there, and held back for a while; the downstreams still wait.
+    /// Data has arrived and is held back for a while; the downstreams still wait.
     Held,
-    /// It is satisfied, and stays for late answers.
+    /// Satisfied, and kept for late answers.
     Lingering,
 }
 
@@ -108,7 +108,7 @@ impl PitEntry {
         self.expiry
     }
 
-    /// How far it has come; a new entry is [`PitPhase::Pending`].
+    /// Phase of the entry; a new entry is [`PitPhase::Pending`].
     #[must_use]
     #[inline]
     pub fn phase(&self) -> PitPhase {
@@ -119,7 +119,7 @@ impl PitEntry {
         }
     }
 
-    /// Says how far it has come.
+    /// Sets the phase.
     #[inline]
     pub fn set_phase(&mut self, phase: PitPhase) {
         let bits = match phase {
@@ -142,7 +142,7 @@ impl PitEntry {
         self.flags.has(PitFlags::MUST_BE_FRESH)
     }
 
-    /// Length of an Interest that lies outside of the entry, 0 for others.
+    /// Length of an Interest that is stored outside the entry, 0 for others.
     #[must_use]
     #[inline]
     pub fn long_bytes(&self) -> usize {

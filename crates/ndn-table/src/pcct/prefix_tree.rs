@@ -1,56 +1,65 @@
 //! The tree of name prefixes above the cached Data, for Interests with CanBePrefix.
 //!
 //! A compressed trie: a Data hangs on the node of the longest proper prefix that it shares with
-//! another Data, and a prefix without a branch has no node. Each child of a node is filed in a hash
-//! index under its *edge*: the hash of the prefix one component longer than the node, which no
-//! other child of the node has. So the child that covers a prefix is found by trying the lengths
-//! up from the prefix until one hits, without a scan.
+//! another Data, and a prefix without a branch has no node. A hash index holds each child of a node
+//! under its *edge*: the hash of the prefix one component longer than the node, which no other
+//! child of the node has. The child that covers a prefix is thus found by trying the lengths up
+//! from the prefix until one hits, without a scan.
 //!
-//! A Data exactly one component longer than its node is not filed, since the prefix at its edge is
-//! its own name, under which it is found anyway. The two common cases are cheap therefore: a run of
-//! segments touches only the node they share, and a Data that shares its prefix with nobody adds
+//! A Data exactly one component longer than its node is not indexed, because the prefix at its edge
+//! is its own name, under which it is found anyway. This makes the two common cases cheap: a run of
+//! segments touches only the node they share, and a Data that shares its prefix with no other adds
 //! one item to the index and no node.
 //!
-//! Nodes are known by their 64-bit hash and store no name. Should two prefixes share a hash, a Data
-//! may hang in a wrong place and not be found by a prefix; no Data is ever returned for a name that
-//! it does not have, because the search compares.
+//! Nodes are identified by their 64-bit hash and store no name. If two prefixes share a hash, a
+//! Data may hang in a wrong place and not be found by a prefix; no Data is ever returned for a name
+//! that it does not have, because the search compares names.
+
+use ndn_ring::prefetch_slice;
 
 use super::cs_entry::CsEntry;
-use super::node_memo::NodeMemo;
-use super::packet_name;
+use super::packet_name::packet_name;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::ByteSlab;
 use crate::hash_index::HashIndex;
 use crate::name_hash::component_end;
 use crate::{NameHasher, Timestamp};
 
-/// The root's place in the arena.
+/// Maximum number of nodes and Data that one search with MustBeFresh visits, most recent first.
+/// Subtrees without fresh Data are skipped at their root, but one node may have a million stale
+/// Data.
+pub const FRESH_SEARCH_STEPS_MAX: u32 = 256;
+
+/// Maximum number of nodes in the cache.
+const NODE_CACHE_SLOTS_MAX: usize = 1 << 15;
+
+/// Slot of the root.
 pub(super) const ROOT: u32 = 0;
 
-/// Marks a reference in the index as one to a node; others are to Data.
+/// Marks a reference in the index as one to a node; others refer to Data.
 const NODE_BIT: u32 = 1 << 31;
 
-/// Bounds of freshness are rounded up to this, so that they seldom change on the way to the root.
+/// Freshness bounds are rounded up to this, so that they seldom change on the way to the root.
 const BOUND_GRANULARITY_NANOS: u64 = 1 << 30;
 
-/// Why a Data cannot be hung into the tree.
+/// Why a Data cannot be added to the tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TreeFull {
-    /// There is no node left; there will be, once other Data go.
+    /// All nodes are in use; evicting other Data releases some.
     Nodes,
-    /// The neighbourhood of its edge in the index is full, whatever goes elsewhere.
+    /// The buckets of its edge in the index are full.
     Index,
 }
 
-/// A name prefix at which the names of cached Data part (or once parted).
+/// A name prefix at which the names of cached Data branch (or once branched).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Node {
     /// Hash of the prefix.
     pub(super) hash: u64,
-    /// Hash that the node is filed under.
+    /// Hash under which the node is indexed.
     edge: u64,
-    /// No Data below is fresh after this.
+    /// No Data below is fresh after this time.
     pub(super) fresh_bound: Timestamp,
     pub(super) parent: u32,
     /// Newest Data directly below.
@@ -67,7 +76,7 @@ pub(super) struct Node {
 
 const _: () = assert!(size_of::<Node>() == 64);
 
-/// What a reference of the index names.
+/// What a reference of the index points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Child {
     Node(u32),
@@ -85,8 +94,8 @@ impl Child {
 
     fn reference(self) -> u32 {
         match self {
-            Self::Node(place) => place | NODE_BIT,
-            Self::Entry(place) => place,
+            Self::Node(slot) => slot | NODE_BIT,
+            Self::Entry(slot) => slot,
         }
     }
 }
@@ -97,9 +106,9 @@ pub(super) struct PrefixTree {
     pub(super) nodes: Arena<Node>,
     pub(super) index: HashIndex,
     hasher: NameHasher,
-    /// Node of the last insertion: many Data come in runs.
+    /// Node of the last insertion: Data often come in runs.
     last: u32,
-    pub(super) memo: NodeMemo,
+    pub(super) node_cache: NodeCache,
 }
 
 impl PrefixTree {
@@ -107,9 +116,9 @@ impl PrefixTree {
         let mut nodes = Arena::new(nodes_max + 1);
         let root = nodes.allocate(|| Node::new(0, 0, NONE, 0));
         debug_assert_eq!(root, Some(ROOT));
-        // Either most Data are filed, or there are nodes; hardly both.
+        // Either most Data are indexed, or there are nodes; hardly both.
         let index = HashIndex::new(entries_max + entries_max / 4);
-        Self { nodes, index, hasher, last: ROOT, memo: NodeMemo::new(nodes_max) }
+        Self { nodes, index, hasher, last: ROOT, node_cache: NodeCache::new(nodes_max) }
     }
 
     /// Nodes in use, without the root.
@@ -117,23 +126,23 @@ impl PrefixTree {
         self.nodes.len() - 1
     }
 
-    /// What is filed under the edge with this hash.
+    /// The child indexed under the edge with this hash.
     #[inline]
     pub(super) fn find_edge(&self, entries: &Arena<CsEntry>, edge: u64) -> Option<Child> {
         let found = self.index.find(edge, |reference| match Child::of(reference) {
-            Child::Node(place) => self.nodes[place].edge == edge,
-            Child::Entry(place) => entries[place].edge == edge,
+            Child::Node(slot) => self.nodes[slot].edge == edge,
+            Child::Entry(slot) => entries[slot].edge == edge,
         })?;
         Some(Child::of(found))
     }
 
-    /// Hangs a Data with these prefix hashes into the tree.
+    /// Adds a Data with these prefix hashes to the tree.
     #[inline]
     pub(super) fn link(
         &mut self,
         entries: &mut Arena<CsEntry>,
         blocks: &ByteSlab,
-        place: u32,
+        slot: u32,
         name: &[u8],
         hashes: &[u64],
     ) -> Result<(), TreeFull> {
@@ -145,51 +154,51 @@ impl PrefixTree {
             self.find_parent(entries, blocks, name, hashes)?
         };
         let edge_depth = usize::from(self.nodes[parent].depth) + 1;
-        let is_filed = edge_depth < depth;
-        let edge = if is_filed { hashes[edge_depth] } else { 0 };
-        if is_filed && self.index.insert(edge, place).is_err() {
+        let is_indexed = edge_depth < depth;
+        let edge = if is_indexed { hashes[edge_depth] } else { 0 };
+        if is_indexed && self.index.insert(edge, slot).is_err() {
             return Err(TreeFull::Index);
         }
         self.last = parent;
-        let entry = &mut entries[place];
+        let entry = &mut entries[slot];
         entry.edge = edge;
-        entry.is_filed = is_filed;
+        entry.is_indexed = is_indexed;
         let fresh_until = entry.fresh_until;
-        self.attach_entry(entries, parent, place);
+        self.attach_entry(entries, parent, slot);
         self.raise_bound(parent, fresh_until);
         Ok(())
     }
 
-    /// Takes a Data out, and the nodes above that have no other child.
+    /// Removes a Data, and the nodes above that have no other child.
     #[inline]
-    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, place: u32) {
-        let CsEntry { edge, is_filed, node: parent, .. } = entries[place];
-        if is_filed {
-            let removed = self.index.remove(edge, place);
+    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
+        let CsEntry { edge, is_indexed, node: parent, .. } = entries[slot];
+        if is_indexed {
+            let removed = self.index.remove(edge, slot);
             debug_assert!(removed);
         }
-        self.detach_entry(entries, parent, place);
+        self.detach_entry(entries, parent, slot);
         if self.nodes[parent].child_count == 0 {
             self.prune(parent);
         }
     }
 
-    /// Notes that a Data below `place` is fresh until `fresh_until`.
+    /// Raises the freshness bounds of `slot` and the nodes above it to `fresh_until`.
     #[inline]
-    pub(super) fn raise_bound(&mut self, mut place: u32, fresh_until: Timestamp) {
+    pub(super) fn raise_bound(&mut self, mut slot: u32, fresh_until: Timestamp) {
         if fresh_until == Timestamp::ZERO {
             return;
         }
         let nanos = fresh_until.as_nanos() | (BOUND_GRANULARITY_NANOS - 1);
         let bound = Timestamp::from_nanos(nanos);
-        while place != NONE && self.nodes[place].fresh_bound < bound {
-            self.nodes[place].fresh_bound = bound;
-            place = self.nodes[place].parent;
+        while slot != NONE && self.nodes[slot].fresh_bound < bound {
+            self.nodes[slot].fresh_bound = bound;
+            slot = self.nodes[slot].parent;
         }
     }
 
-    /// The node that a new Data belongs below: the deepest one whose prefix its name has, or a new
-    /// one where its name parts from that of the Data that are there.
+    /// The parent of a new Data: the deepest node whose prefix its name has, or a new node where
+    /// its name diverges from the existing Data.
     fn find_parent(
         &mut self,
         entries: &mut Arena<CsEntry>,
@@ -199,15 +208,15 @@ impl PrefixTree {
     ) -> Result<u32, TreeFull> {
         let depth = hashes.len() - 1;
         for edge_depth in (1..depth).rev() {
-            if let Some(place) = self.memo.find(&self.nodes, hashes[edge_depth], edge_depth) {
-                return Ok(place);
+            if let Some(slot) = self.node_cache.find(&self.nodes, hashes[edge_depth], edge_depth) {
+                return Ok(slot);
             }
             let Some(child) = self.find_edge(entries, hashes[edge_depth]) else { continue };
-            if let Child::Node(place) = child {
-                let node = &self.nodes[place];
+            if let Child::Node(slot) = child {
+                let node = &self.nodes[slot];
                 if hashes[..depth].get(usize::from(node.depth)) == Some(&node.hash) {
-                    self.memo.note(node.hash, place);
-                    return Ok(place);
+                    self.node_cache.note(node.hash, slot);
+                    return Ok(slot);
                 }
             }
             if let Some(split) = self.split(entries, blocks, child, name, hashes, edge_depth)? {
@@ -217,9 +226,9 @@ impl PrefixTree {
         Ok(ROOT)
     }
 
-    /// Puts a node between a child and its parent, at the length up to which the names below the
-    /// child agree with `name`. `None` if that is not even the child's edge: two prefixes share a
-    /// hash.
+    /// Inserts a node between a child and its parent, at the length up to which the names below the
+    /// child agree with `name`. Returns `None` if they do not agree up to the child's edge: two
+    /// prefixes share a hash.
     #[cold]
     fn split(
         &mut self,
@@ -231,12 +240,12 @@ impl PrefixTree {
         edge_depth: usize,
     ) -> Result<Option<u32>, TreeFull> {
         let (child_depth, parent, bound) = match child {
-            Child::Node(place) => {
-                let node = &self.nodes[place];
+            Child::Node(slot) => {
+                let node = &self.nodes[slot];
                 (usize::from(node.depth), node.parent, node.fresh_bound)
             }
-            Child::Entry(place) => {
-                let entry = &entries[place];
+            Child::Entry(slot) => {
+                let entry = &entries[slot];
                 (usize::from(entry.name_components), entry.node, Timestamp::ZERO)
             }
         };
@@ -247,83 +256,83 @@ impl PrefixTree {
         if depth < edge_depth {
             return Ok(None);
         }
-        let is_filed = matches!(child, Child::Node(_)) || child_depth > depth + 1;
+        let is_indexed = matches!(child, Child::Node(_)) || child_depth > depth + 1;
         let edge = self.hasher.hash_value(prefix_value(other, depth + 1));
         let (new_depth, old_edge) = (u8::try_from(depth).unwrap_or(u8::MAX), hashes[edge_depth]);
         let fresh = || Node::new(hashes[depth], old_edge, parent, new_depth);
-        let place = self.nodes.allocate(fresh).ok_or(TreeFull::Nodes)?;
-        if is_filed && self.index.insert(edge, child.reference()).is_err() {
-            self.nodes.release(place);
+        let slot = self.nodes.allocate(fresh).ok_or(TreeFull::Nodes)?;
+        if is_indexed && self.index.insert(edge, child.reference()).is_err() {
+            self.nodes.release(slot);
             return Err(TreeFull::Index);
         }
-        self.nodes[place] = fresh();
-        self.nodes[place].fresh_bound = bound;
+        self.nodes[slot] = fresh();
+        self.nodes[slot].fresh_bound = bound;
         let replaced =
-            self.index.replace(old_edge, child.reference(), Child::Node(place).reference());
+            self.index.replace(old_edge, child.reference(), Child::Node(slot).reference());
         debug_assert!(replaced);
         match child {
             Child::Node(child) => {
                 self.detach_node(child);
                 self.nodes[child].edge = edge;
-                self.attach_node(place, child);
+                self.attach_node(slot, child);
             }
             Child::Entry(child) => {
                 self.detach_entry(entries, parent, child);
                 entries[child].edge = edge;
-                entries[child].is_filed = is_filed;
-                self.attach_entry(entries, place, child);
-                self.raise_bound(place, entries[child].fresh_until);
+                entries[child].is_indexed = is_indexed;
+                self.attach_entry(entries, slot, child);
+                self.raise_bound(slot, entries[child].fresh_until);
             }
         }
-        self.attach_node(parent, place);
-        Ok(Some(place))
+        self.attach_node(parent, slot);
+        Ok(Some(slot))
     }
 
-    /// Some Data at or below a child.
+    /// Any Data at or below a child.
     pub(super) fn any_entry(&self, child: Child) -> u32 {
-        let mut place = match child {
-            Child::Entry(place) => return place,
-            Child::Node(place) => place,
+        let mut slot = match child {
+            Child::Entry(slot) => return slot,
+            Child::Node(slot) => slot,
         };
-        while self.nodes[place].first_entry == NONE {
-            place = self.nodes[place].first_node;
+        while self.nodes[slot].first_entry == NONE {
+            slot = self.nodes[slot].first_node;
         }
-        self.nodes[place].first_entry
+        self.nodes[slot].first_entry
     }
 
-    /// Removes a node without children, and then its parent if that has none left.
-    fn prune(&mut self, mut place: u32) {
-        while place != ROOT && self.nodes[place].child_count == 0 {
-            let Node { edge, parent, .. } = self.nodes[place];
-            let removed = self.index.remove(edge, Child::Node(place).reference());
+    /// Removes a node without children, and then its parent if it has none left.
+    fn prune(&mut self, mut slot: u32) {
+        while slot != ROOT && self.nodes[slot].child_count == 0 {
+            let Node { edge, parent, .. } = self.nodes[slot];
+            let removed = self.index.remove(edge, Child::Node(slot).reference());
             debug_assert!(removed);
-            self.detach_node(place);
-            self.nodes[place].depth = u8::MAX;
-            if self.last == place {
+            self.detach_node(slot);
+            self.nodes[slot].depth = u8::MAX;
+            if self.last == slot {
                 self.last = ROOT;
             }
-            self.nodes.release(place);
-            place = parent;
+            self.nodes.release(slot);
+            slot = parent;
         }
     }
 
     #[inline]
-    fn attach_entry(&mut self, entries: &mut Arena<CsEntry>, parent: u32, place: u32) {
+    fn attach_entry(&mut self, entries: &mut Arena<CsEntry>, parent: u32, slot: u32) {
         let node = &mut self.nodes[parent];
-        let older = std::mem::replace(&mut node.first_entry, place);
+        let older = std::mem::replace(&mut node.first_entry, slot);
         node.child_count += 1;
-        let entry = &mut entries[place];
+        let entry = &mut entries[slot];
         entry.node = parent;
         entry.sibling_newer = NONE;
         entry.sibling_older = older;
         if older != NONE {
-            entries[older].sibling_newer = place;
+            entries[older].sibling_newer = slot;
         }
     }
 
     #[inline]
-    fn detach_entry(&mut self, entries: &mut Arena<CsEntry>, parent: u32, place: u32) {
-        let CsEntry { sibling_newer, sibling_older, .. } = entries[place];
+    fn detach_entry(&mut self, entries: &mut Arena<CsEntry>, parent: u32, slot: u32) {
+        let CsEntry { sibling_newer, sibling_older, .. } = entries[slot];
         let node = &mut self.nodes[parent];
         node.child_count -= 1;
         if sibling_newer == NONE {
@@ -336,20 +345,20 @@ impl PrefixTree {
         }
     }
 
-    fn attach_node(&mut self, parent: u32, place: u32) {
+    fn attach_node(&mut self, parent: u32, slot: u32) {
         let node = &mut self.nodes[parent];
-        let older = std::mem::replace(&mut node.first_node, place);
+        let older = std::mem::replace(&mut node.first_node, slot);
         node.child_count += 1;
-        self.nodes[place].parent = parent;
-        self.nodes[place].newer = NONE;
-        self.nodes[place].older = older;
+        self.nodes[slot].parent = parent;
+        self.nodes[slot].newer = NONE;
+        self.nodes[slot].older = older;
         if older != NONE {
-            self.nodes[older].newer = place;
+            self.nodes[older].newer = slot;
         }
     }
 
-    fn detach_node(&mut self, place: u32) {
-        let Node { parent, newer, older, .. } = self.nodes[place];
+    fn detach_node(&mut self, slot: u32) {
+        let Node { parent, newer, older, .. } = self.nodes[slot];
         self.nodes[parent].child_count -= 1;
         if newer == NONE {
             self.nodes[parent].first_node = older;
@@ -359,6 +368,173 @@ impl PrefixTree {
         if older != NONE {
             self.nodes[older].newer = newer;
         }
+    }
+}
+
+/// Search and prefetch.
+impl PrefixTree {
+    /// Any Data whose name is longer than the prefix with these hashes and starts with it (compared
+    /// by `has_prefix`); most recent first. With `fresh_at`, only Data that is fresh at that time:
+    /// the search enters only subtrees that may contain such Data, and ends after
+    /// [`FRESH_SEARCH_STEPS_MAX`] steps.
+    pub(super) fn find_below(
+        &self,
+        entries: &Arena<CsEntry>,
+        hashes: &[u64],
+        fresh_at: Option<Timestamp>,
+        mut has_prefix: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let depth = hashes.len() - 1;
+        if depth == 0 {
+            return self.search(entries, ROOT, fresh_at, has_prefix);
+        }
+        let child = (1..=depth).rev().find_map(|edge| self.find_edge(entries, hashes[edge]))?;
+        match child {
+            Child::Entry(slot) => {
+                (is_fresh_enough(&entries[slot], fresh_at) && has_prefix(slot)).then_some(slot)
+            }
+            // A node above the prefix: its child that covers the prefix would have been found.
+            Child::Node(slot) if usize::from(self.nodes[slot].depth) < depth => None,
+            // The names below a node agree up to its depth, so one of them decides for all whether
+            // they diverge from the prefix between the edge and the node.
+            Child::Node(_) if !has_prefix(self.any_entry(child)) => None,
+            Child::Node(slot) => self.search(entries, slot, fresh_at, has_prefix),
+        }
+    }
+
+    fn search(
+        &self,
+        entries: &Arena<CsEntry>,
+        start: u32,
+        fresh_at: Option<Timestamp>,
+        mut has_prefix: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let may_enter = |node: &Node| fresh_at.is_none_or(|now| now <= node.fresh_bound);
+        let mut steps = 0;
+        let mut slot = start;
+        loop {
+            let node = &self.nodes[slot];
+            let mut next = NONE;
+            if may_enter(node) {
+                let mut entry = node.first_entry;
+                while entry != NONE {
+                    if is_fresh_enough(&entries[entry], fresh_at) && has_prefix(entry) {
+                        return Some(entry);
+                    }
+                    steps += 1;
+                    if steps >= FRESH_SEARCH_STEPS_MAX {
+                        return None;
+                    }
+                    entry = entries[entry].sibling_older;
+                }
+                next = node.first_node;
+            }
+            steps += 1;
+            if steps >= FRESH_SEARCH_STEPS_MAX {
+                return None;
+            }
+            while next == NONE {
+                if slot == start {
+                    return None;
+                }
+                next = self.nodes[slot].older;
+                if next == NONE {
+                    slot = self.nodes[slot].parent;
+                }
+            }
+            slot = next;
+        }
+    }
+
+    /// Prefetches the buckets where the parent of a Data with these prefix hashes is likely to be
+    /// indexed.
+    #[inline(always)]
+    pub(super) fn prefetch_parent_buckets(&self, hashes: &[u64]) {
+        // The search for the parent nearly always ends at one of the two.
+        if let [.., grandparent, parent, _] = hashes {
+            self.index.prefetch(*parent);
+            self.prefetch_node(self.node_cache.likely(*grandparent));
+        }
+    }
+
+    /// Prefetches the nodes in those buckets.
+    #[inline(always)]
+    pub(super) fn prefetch_parents(&self, hashes: &[u64]) {
+        if let [.., grandparent, parent, _] = hashes
+            && !self.prefetch_items(*parent)
+        {
+            let slot = self.node_cache.likely(*grandparent);
+            let node = &self.nodes[slot];
+            if node.hash == *grandparent {
+                return;
+            }
+            self.index.prefetch(*grandparent);
+        }
+    }
+
+    /// The newest Data below the likely parent of a Data with these prefix hashes; for hints.
+    #[inline(always)]
+    pub(super) fn likely_sibling(&self, hashes: &[u64]) -> Option<u32> {
+        let [.., grandparent, parent, _] = hashes else { return None };
+        let depth = hashes.len() - 3;
+        let node = self
+            .node_cache
+            .find(&self.nodes, *grandparent, depth)
+            .or_else(|| self.any_node(*parent))
+            .or_else(|| self.any_node(*grandparent))?;
+        Some(self.nodes[node].first_entry)
+    }
+
+    fn any_node(&self, hash: u64) -> Option<u32> {
+        let is_node = |reference| matches!(Child::of(reference), Child::Node(_));
+        match Child::of(self.index.find(hash, is_node)?) {
+            Child::Node(slot) => Some(slot),
+            Child::Entry(_) => None,
+        }
+    }
+
+    /// Prefetches the buckets that lead to what is below a prefix.
+    pub(super) fn prefetch_search_buckets(&self, hashes: &[u64]) {
+        for &hash in &hashes[1..] {
+            self.index.prefetch(hash);
+        }
+    }
+
+    /// Prefetches the nodes in those buckets.
+    pub(super) fn prefetch_search_nodes(&self, hashes: &[u64]) {
+        for &hash in &hashes[1..] {
+            self.prefetch_items(hash);
+        }
+    }
+
+    /// The Data that a search below a prefix is likely to return; for hints.
+    pub(super) fn likely_entry(&self, entries: &Arena<CsEntry>, hashes: &[u64]) -> Option<u32> {
+        let depth = hashes.len() - 1;
+        let child = (1..=depth).rev().find_map(|edge| self.find_edge(entries, hashes[edge]))?;
+        let entry = match child {
+            Child::Entry(slot) => slot,
+            Child::Node(slot) => self.nodes[slot].first_entry,
+        };
+        (entry != NONE).then_some(entry)
+    }
+
+    /// Prefetches a node.
+    #[inline(always)]
+    pub(super) fn prefetch_node(&self, slot: u32) {
+        prefetch_slice(self.nodes.slots(), slot as usize);
+    }
+
+    /// Prefetches the nodes indexed under a hash. Returns whether there is any.
+    #[inline(always)]
+    fn prefetch_items(&self, hash: u64) -> bool {
+        let mut any = false;
+        self.index.for_each(hash, |reference| {
+            any = true;
+            if let Child::Node(slot) = Child::of(reference) {
+                self.prefetch_node(slot);
+            }
+        });
+        any
     }
 }
 
@@ -379,7 +555,7 @@ impl Node {
     }
 }
 
-/// Number of components that two names have in common at their start.
+/// Number of leading components that two names have in common.
 fn common_depth(name: &[u8], other: &[u8]) -> usize {
     let agree = name.iter().zip(other).take_while(|(a, b)| a == b).count();
     let mut end = 0;
@@ -398,4 +574,49 @@ fn common_depth(name: &[u8], other: &[u8]) -> usize {
 fn prefix_value(name: &[u8], depth: usize) -> &[u8] {
     let end = (0..depth).try_fold(0, |end, _| component_end(name, end));
     &name[..end.unwrap_or(name.len())]
+}
+
+/// Whether a Data is fresh at the given time; true without a time.
+#[inline(always)]
+fn is_fresh_enough(entry: &CsEntry, fresh_at: Option<Timestamp>) -> bool {
+    fresh_at.is_none_or(|now| entry.is_fresh(now))
+}
+
+/// Slots of some nodes by their hash: a hint small enough to stay in the processor's cache, while a
+/// lookup in the index is likely to miss it.
+#[derive(Debug)]
+pub(super) struct NodeCache(Box<[u32]>);
+
+impl NodeCache {
+    pub(super) fn new(nodes_max: usize) -> Self {
+        let slots = nodes_max.next_power_of_two().min(NODE_CACHE_SLOTS_MAX);
+        Self(vec![ROOT; slots].into_boxed_slice())
+    }
+
+    pub(super) fn note(&mut self, hash: u64, slot: u32) {
+        let position = self.position(hash);
+        self.0[position] = slot;
+    }
+
+    /// The node of a prefix of `depth` components, if it is cached and still exists.
+    #[inline(always)]
+    pub(super) fn find(&self, nodes: &Arena<Node>, hash: u64, depth: usize) -> Option<u32> {
+        let slot = self.0[self.position(hash)];
+        let node = &nodes[slot];
+        (node.hash == hash && usize::from(node.depth) == depth).then_some(slot)
+    }
+
+    /// The candidate that [`Self::find`] would verify, unverified.
+    #[inline(always)]
+    pub(super) fn likely(&self, hash: u64) -> u32 {
+        self.0[self.position(hash)]
+    }
+
+    /// The lower bits of the hash; the length is a power of two.
+    #[inline(always)]
+    fn position(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the length")]
+        let position = hash as usize & (self.0.len() - 1);
+        position
+    }
 }

@@ -1,13 +1,13 @@
-//! In-records and out-records: the first of each lies in the PIT entry, the others in bounded side
-//! arrays.
+//! In-records and out-records: the first of each is stored in the PIT entry, the others in bounded
+//! side arrays.
 
 use crate::arena::{Arena, NONE};
 use crate::{FaceIndex, Timestamp};
 
-/// In-records of one PIT entry at most: downstream faces that wait for the same Data.
+/// Maximum number of in-records of one PIT entry: downstream faces that wait for the same Data.
 pub const IN_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 
-/// Out-records of one PIT entry at most: upstream faces that were asked.
+/// Maximum number of out-records of one PIT entry: upstream faces to which the Interest was sent.
 pub const OUT_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 
 /// Bytes of a downstream PIT token that fit the in-record itself.
@@ -16,7 +16,7 @@ const INLINE_TOKEN_LENGTH: usize = 8;
 /// Longest PIT token (NDNLPv2).
 pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
 
-/// A downstream that waits for the Data.
+/// In-record: a downstream face that waits for the Data.
 #[derive(Clone, Copy, Debug)]
 pub struct InRecord {
     /// The downstream face.
@@ -27,14 +27,14 @@ pub struct InRecord {
     pub renewed: Timestamp,
     /// Lifetime of its last Interest.
     pub lifetime_ms: u32,
-    /// For the strategy; 0 in a new record.
+    /// Reserved for the strategy; 0 in a new record.
     pub strategy_state: u8,
     token_length: u8,
-    /// The token, or where it lies in the side array when it is longer.
+    /// The token, or its index in the side array when it is longer.
     token: [u8; INLINE_TOKEN_LENGTH],
 }
 
-/// An upstream that was asked.
+/// Out-record: an upstream face to which the Interest was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OutRecord {
     /// The upstream face.
@@ -47,18 +47,18 @@ pub struct OutRecord {
     pub lifetime_ms: u32,
     /// Reason of the Nack that answered the last Interest; a new Interest clears it.
     pub nack_reason: Option<u16>,
-    /// For the strategy, for example a suppression interval; 0 in a new record.
+    /// Reserved for the strategy, for example a suppression interval; 0 in a new record.
     pub strategy_state: u32,
 }
 
 const _: () = assert!(size_of::<InRecord>() == 32 && size_of::<OutRecord>() == 32);
 
-/// What became of an Interest that was to be noted in an in-record.
+/// Result of inserting an in-record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InRecordInsert {
-    /// The face waits from now on.
+    /// The record is new.
     Added,
-    /// The face waited already.
+    /// The record existed.
     Renewed,
 }
 
@@ -79,7 +79,7 @@ impl InRecord {
         Self { face, nonce, renewed, lifetime_ms, ..Self::EMPTY }
     }
 
-    /// When the downstream no longer waits.
+    /// When the record expires.
     #[must_use]
     pub fn expiry(&self) -> Timestamp {
         self.renewed.plus_millis(u64::from(self.lifetime_ms))
@@ -102,14 +102,14 @@ impl OutRecord {
         strategy_state: 0,
     };
 
-    /// When no answer is expected any more.
+    /// When the record expires.
     #[must_use]
     pub fn expiry(&self) -> Timestamp {
         self.renewed.plus_millis(u64::from(self.lifetime_ms))
     }
 }
 
-/// What the two kinds of record have in common.
+/// Common part of the two kinds of record.
 pub(super) trait Record: Copy {
     fn face(&self) -> FaceIndex;
 }
@@ -126,8 +126,8 @@ impl Record for OutRecord {
     }
 }
 
-/// Records of one entry as the entry keeps them: `count` in all, of which one lies in the entry
-/// and the others hang on `chain`. Packed, since the first line of the entry has no byte to spare.
+/// List of the records of one entry: `count` in all, of which one is stored in the entry and the
+/// others on `chain`. Packed, because the first line of the entry has no byte to spare.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed(2))]
 pub(super) struct RecordList {
@@ -187,7 +187,7 @@ impl<T: Record> RecordStore<T> {
         (position != NONE).then(|| &mut self.links[position].record)
     }
 
-    /// Adds a record; false when the side array is full.
+    /// Adds a record; returns false when the side array is full.
     #[inline]
     pub(super) fn push(&mut self, first: &mut T, list: &mut RecordList, record: T) -> bool {
         if list.count == 0 {
@@ -203,7 +203,7 @@ impl<T: Record> RecordStore<T> {
         true
     }
 
-    /// Takes out the record of `face`.
+    /// Removes the record of `face`.
     pub(super) fn remove(
         &mut self,
         first: &mut T,
@@ -244,7 +244,7 @@ impl<T: Record> RecordStore<T> {
         None
     }
 
-    /// Drops every record.
+    /// Removes every record.
     #[inline]
     pub(super) fn clear(&mut self, list: &mut RecordList) {
         let mut position = list.chain;
@@ -292,8 +292,8 @@ impl TokenStore {
         Self { tokens: Arena::new(capacity) }
     }
 
-    /// Gives `record` the token; false when it is too long or there is no room, and then the
-    /// record keeps what it had.
+    /// Sets the token of `record`. Returns false when the token is too long or there is no room;
+    /// the record is unchanged then.
     #[inline]
     pub(super) fn set(&mut self, record: &mut InRecord, token: &[u8]) -> bool {
         let Ok(token_length) = u8::try_from(token.len()) else { return false };
@@ -302,8 +302,8 @@ impl TokenStore {
             record.token[..token.len()].copy_from_slice(token);
         } else {
             let mut padded = [0; PIT_TOKEN_LENGTH_MAX];
-            let Some(place) = padded.get_mut(..token.len()) else { return false };
-            place.copy_from_slice(token);
+            let Some(slot) = padded.get_mut(..token.len()) else { return false };
+            slot.copy_from_slice(token);
             let position = record.long_token().or_else(|| self.tokens.allocate(|| padded));
             let Some(position) = position else { return false };
             self.tokens[position] = padded;
@@ -323,7 +323,7 @@ impl TokenStore {
         &bytes[..usize::from(record.token_length)]
     }
 
-    /// Takes the token from `record`.
+    /// Removes the token of `record`.
     #[inline]
     pub(super) fn release(&mut self, record: &mut InRecord) {
         if let Some(position) = record.long_token() {

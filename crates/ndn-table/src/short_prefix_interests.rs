@@ -1,51 +1,52 @@
-//! Pending Interests that Data of other shards may satisfy, for all shards to see.
+//! Pending Interests that Data of other shards may satisfy, shared by all shards.
 //!
-//! A *wide* Interest has CanBePrefix and a name too short to tell the shard of the Data below it.
-//! It is pending in one shard, its home, which publishes it here before it asks whether another
-//! shard has the Data cached. A shard that gets a Data looks here, on the same thread that
-//! answers such questions: either the question comes after the Data, and finds it cached, or it
-//! came before, and then the Data finds what was published before the question was sent.
+//! A *short-prefix* Interest has CanBePrefix and a name too short to determine the shard of
+//! matching Data. It is pending in one shard, its home, which publishes it here before it probes
+//! the Content Stores of the other shards. A shard that receives Data reads this table on the same
+//! thread that answers probes. Either the probe comes after the Data and finds it cached, or the
+//! probe came before, and then the Data finds the Interest, which was published before the probe
+//! was sent.
 //!
-//! With nothing published, all of this is one load and one predictable branch for a Data.
+//! While nothing is published, this costs a Data one load and one predictable branch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{PREFIX_HASHES_MAX, Timestamp};
 
-/// Interests that one shard can have published at one time.
-pub const WIDE_INTERESTS_MAX: usize = BUCKETS * BUCKET_SLOTS / 2;
+/// Maximum number of Interests that one shard can publish.
+pub const SHORT_PREFIX_INTERESTS_MAX: usize = BUCKETS * BUCKET_SLOTS / 2;
 
 const BUCKETS: usize = 1024;
 const BUCKET_SLOTS: usize = 8;
 const _: () = assert!(BUCKETS == 1 << (64 - 54));
 
-/// Name lengths that can be asked for: 0 is never pending.
+/// Prefix lengths; length 0 is never pending.
 const LENGTHS: usize = PREFIX_HASHES_MAX;
 
-/// No room to publish one more.
+/// Both candidate buckets of the Interest, or the shard's table, are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WideInterestsFull;
+pub struct ShortPrefixInterestsFull;
 
 /// One published Interest: the hash of its name, 0 for a free slot.
 #[derive(Debug, Default)]
 struct Slot {
     hash: AtomicU64,
     expiry: AtomicU64,
-    /// Which PIT entry it stands for, for its home alone.
+    /// The PIT entry, used by the home shard alone.
     entry: AtomicU32,
 }
 
-/// What one shard has published. Written by that shard alone.
+/// The Interests that one shard has published. Only that shard writes them.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Home {
+struct ShardInterests {
     count: AtomicU32,
-    /// How many names of each length.
+    /// Number of names of each length.
     lengths: [AtomicU32; LENGTHS],
     slots: Box<[Slot]>,
 }
 
-impl Home {
+impl ShardInterests {
     fn new() -> Self {
         Self {
             count: AtomicU32::new(0),
@@ -54,8 +55,8 @@ impl Home {
         }
     }
 
-    /// Every slot that a hash may be in: two buckets, of bits that do not choose the shard.
-    fn places(&self, hash: u64) -> impl Iterator<Item = &Slot> {
+    /// The slots that a hash may be in: two buckets, chosen by bits that do not choose the shard.
+    fn candidate_slots(&self, hash: u64) -> impl Iterator<Item = &Slot> {
         [(hash >> 54) as usize, (hash & 0x3FF) as usize].into_iter().flat_map(|bucket| {
             let start = bucket * BUCKET_SLOTS;
             &self.slots[start..start + BUCKET_SLOTS]
@@ -63,60 +64,60 @@ impl Home {
     }
 
     fn slot_of(&self, hash: u64, entry: u32) -> Option<&Slot> {
-        self.places(hash).find(|slot| {
+        self.candidate_slots(hash).find(|slot| {
             slot.hash.load(Ordering::Relaxed) == hash && slot.entry.load(Ordering::Relaxed) == entry
         })
     }
 }
 
-/// The wide Interests of all shards.
+/// The short-prefix Interests of all shards.
 #[derive(Debug)]
-pub struct WideInterests {
-    /// All together. The one line that packets of all workers read; it is written only when a
-    /// wide Interest comes or goes.
+pub struct ShortPrefixInterests {
+    /// Total over all shards. Packets of all workers read this one line; it is written only when a
+    /// short-prefix Interest is published or withdrawn.
     total: Total,
-    homes: Box<[Home]>,
+    shards: Box<[ShardInterests]>,
 }
 
 #[derive(Debug)]
 #[repr(align(128))]
 struct Total(AtomicU32);
 
-impl WideInterests {
-    /// None, of `shard_count` shards.
+impl ShortPrefixInterests {
+    /// An empty table for `shard_count` shards.
     #[must_use]
     pub fn new(shard_count: usize) -> Self {
         Self {
             total: Total(AtomicU32::new(0)),
-            homes: (0..shard_count).map(|_| Home::new()).collect(),
+            shards: (0..shard_count).map(|_| ShardInterests::new()).collect(),
         }
     }
 
-    /// Shards that publish here.
+    /// Number of shards.
     #[must_use]
     pub fn shard_count(&self) -> usize {
-        self.homes.len()
+        self.shards.len()
     }
 
-    /// Whether none is pending anywhere.
+    /// Whether no Interest is published by any shard.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Interests published by a shard.
+    /// Number of Interests published by a shard.
     #[inline]
     #[must_use]
     pub fn published(&self, shard: u8) -> usize {
-        self.homes[usize::from(shard)].count.load(Ordering::Relaxed) as usize
+        self.shards[usize::from(shard)].count.load(Ordering::Relaxed) as usize
     }
 
-    /// Publishes PIT entry `entry` of `shard`, for the name of `components` components that has
-    /// this hash. Called by that shard alone, like all methods that change something.
+    /// Publishes PIT entry `entry` of `shard`, for the name of `components` components with this
+    /// hash. Only that shard may call this and the other methods that modify the table.
     ///
     /// # Errors
-    /// [`WideInterestsFull`]; nothing is changed then.
+    /// [`ShortPrefixInterestsFull`]; nothing is changed then.
     pub fn publish(
         &self,
         shard: u8,
@@ -124,34 +125,34 @@ impl WideInterests {
         components: usize,
         entry: u32,
         expiry: Timestamp,
-    ) -> Result<(), WideInterestsFull> {
-        let home = &self.homes[usize::from(shard)];
+    ) -> Result<(), ShortPrefixInterestsFull> {
+        let home = &self.shards[usize::from(shard)];
         let hash = key_of(hash);
-        if self.published(shard) >= WIDE_INTERESTS_MAX {
-            return Err(WideInterestsFull);
+        if self.published(shard) >= SHORT_PREFIX_INTERESTS_MAX {
+            return Err(ShortPrefixInterestsFull);
         }
-        let free = home.places(hash).find(|slot| slot.hash.load(Ordering::Relaxed) == 0);
-        let slot = free.ok_or(WideInterestsFull)?;
+        let free = home.candidate_slots(hash).find(|slot| slot.hash.load(Ordering::Relaxed) == 0);
+        let slot = free.ok_or(ShortPrefixInterestsFull)?;
         slot.entry.store(entry, Ordering::Relaxed);
         slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed);
-        // Release: whoever sees the hash sees the expiry.
+        // Release: a thread that sees the hash sees the expiry.
         slot.hash.store(hash, Ordering::Release);
         add(&home.lengths[components], 1);
         add(&home.count, 1);
-        // Several shards write this one.
+        // Several shards write this counter.
         self.total.0.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Changes until when a published Interest is pending. Says whether it is published.
+    /// Changes the expiry of a published Interest. Returns whether it is published.
     pub fn set_expiry(&self, shard: u8, hash: u64, entry: u32, expiry: Timestamp) -> bool {
-        let slot = self.homes[usize::from(shard)].slot_of(key_of(hash), entry);
+        let slot = self.shards[usize::from(shard)].slot_of(key_of(hash), entry);
         slot.inspect(|slot| slot.expiry.store(expiry.as_nanos(), Ordering::Relaxed)).is_some()
     }
 
-    /// Takes a published Interest back. Says whether it was there.
+    /// Withdraws a published Interest. Returns whether it was published.
     pub fn withdraw(&self, shard: u8, hash: u64, components: usize, entry: u32) -> bool {
-        let home = &self.homes[usize::from(shard)];
+        let home = &self.shards[usize::from(shard)];
         let Some(slot) = home.slot_of(key_of(hash), entry) else { return false };
         slot.hash.store(0, Ordering::Relaxed);
         add(&home.lengths[components], u32::MAX);
@@ -160,12 +161,12 @@ impl WideInterests {
         true
     }
 
-    /// The shards, a bit each, where an Interest for a prefix of a name is pending at `now`.
+    /// The shards, one bit each, where an Interest for a prefix of a name is pending at `now`.
     /// `hashes` are the prefix hashes of the name, the empty prefix first.
     #[must_use]
     pub fn find(&self, hashes: &[u64], now: Timestamp) -> u64 {
         let mut found = 0;
-        for (number, home) in self.homes.iter().enumerate() {
+        for (number, home) in self.shards.iter().enumerate() {
             if home.count.load(Ordering::Acquire) == 0 {
                 continue;
             }
@@ -178,21 +179,21 @@ impl WideInterests {
         found
     }
 
-    fn is_pending(home: &Home, hash: u64, now: Timestamp) -> bool {
-        home.places(hash).any(|slot| {
+    fn is_pending(home: &ShardInterests, hash: u64, now: Timestamp) -> bool {
+        home.candidate_slots(hash).any(|slot| {
             slot.hash.load(Ordering::Acquire) == hash
                 && slot.expiry.load(Ordering::Relaxed) > now.as_nanos()
         })
     }
 }
 
-/// A hash that is not the mark of a free slot.
+/// Replaces the hash that marks a free slot.
 #[inline]
 fn key_of(hash: u64) -> u64 {
     hash.max(1)
 }
 
-/// Adds to what one thread writes.
+/// Adds to a counter that has a single writer.
 fn add(counter: &AtomicU32, amount: u32) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(amount);
     counter.store(sum, Ordering::Release);
@@ -206,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// Few hashes, so that they collide, each of a length of its own.
+    /// Few hashes, so that they collide; each has its own name length.
     fn length_of(hash: u64) -> usize {
         usize::try_from(hash % 5).unwrap() + 1
     }
@@ -217,7 +218,7 @@ mod tests {
         hashes
     }
 
-    /// A hash as a name would have it.
+    /// A hash with the distribution of a name hash.
     fn spread(hash: u64) -> u64 {
         hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
@@ -244,8 +245,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_a_map_holds(operations in proptest::collection::vec(operation(), 0..60)) {
-            let table = WideInterests::new(3);
+        fn agrees_with_a_map(operations in proptest::collection::vec(operation(), 0..60)) {
+            let table = ShortPrefixInterests::new(3);
             let mut oracle = std::collections::BTreeMap::new();
             for operation in operations {
                 match operation {
@@ -287,9 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_says_so_and_stays_as_it_is() {
+    fn full_table_refuses_and_stays_unchanged() {
         const BOTH: u64 = 7 << 54 | 7;
-        let table = WideInterests::new(1);
+        let table = ShortPrefixInterests::new(1);
         let later = Timestamp::MAX;
         let mut published = 0;
         // All in the same two buckets.
@@ -302,10 +303,10 @@ mod tests {
         }
         assert!(table.is_empty());
         let mut accepted = 0_usize;
-        for number in 0..2 * WIDE_INTERESTS_MAX as u64 {
+        for number in 0..2 * SHORT_PREFIX_INTERESTS_MAX as u64 {
             accepted += usize::from(table.publish(0, spread(number + 1), 1, 0, later).is_ok());
         }
         assert_eq!(accepted, table.published(0));
-        assert!(accepted > WIDE_INTERESTS_MAX * 9 / 10, "{accepted}");
+        assert!(accepted > SHORT_PREFIX_INTERESTS_MAX * 9 / 10, "{accepted}");
     }
 }

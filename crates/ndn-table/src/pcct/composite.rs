@@ -1,0 +1,620 @@
+//! [`Pcct`]: the PIT and the Content Store behind one hash index, as a shard calls them.
+
+use std::cell::Cell;
+
+use ndn_packet::NameRef;
+
+use super::config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
+use super::cs::{Arrival, Cs, EraseResult};
+use super::cs_entry::CsIndex;
+use super::data_match::PitMatches;
+use super::pit::Pit;
+use super::pit_entry::{PitEntry, PitIndex};
+use super::records::{InRecord, InRecordInsert, OutRecord};
+use crate::hash_index::HashIndex;
+use crate::{DataKey, FaceIndex, InterestKey, NameHasher, Timestamp, Token};
+
+/// PIT-CS composite table of one shard.
+///
+/// See the crate's README for the order in which a burst calls the `prefetch_*` stages. All of them
+/// are hints that may be left out, repeated or given stale keys.
+#[derive(Debug)]
+pub struct Pcct {
+    index: HashIndex,
+    pit: Pit,
+    cs: Cs,
+    absent: KnownAbsent,
+}
+
+/// Result of [`Pcct::insert_interest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PitInsert {
+    /// The entry of the Interest.
+    pub index: PitIndex,
+    /// Whether this call created the entry; if so, it has no records and no expiry yet.
+    pub is_new: bool,
+}
+
+impl Pcct {
+    /// Tables of the given sizes. `hasher` is the hasher of all keys.
+    ///
+    /// # Panics
+    /// When a size exceeds the range of the indices.
+    #[must_use]
+    pub fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
+        let items = config.pit_entries_max as usize + config.cs_packets_max as usize;
+        Self {
+            index: HashIndex::new(items),
+            pit: Pit::new(config, hasher),
+            cs: Cs::new(config, hasher),
+            absent: KnownAbsent::default(),
+        }
+    }
+
+    /// Ends a burst: releases the block that its last eviction kept for the next Data.
+    pub fn end_burst(&mut self) {
+        self.cs.end_burst();
+    }
+
+    /// The time at which [`Self::pop_expired`] or [`Self::poll_cs`] next has work.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        [self.pit.next_deadline(), self.cs.next_deadline()].into_iter().flatten().min()
+    }
+}
+
+/// Prefetch stages of a burst. All are hints that may be left out, repeated or given stale keys.
+impl Pcct {
+    /// First stage for an Interest.
+    #[inline]
+    pub fn prefetch_interest_buckets(&self, key: &InterestKey<'_>) {
+        self.index.prefetch(key.name_hash());
+        if key.has_digest {
+            self.index.prefetch(key.data_hash());
+        }
+        if key.can_be_prefix {
+            self.cs.tree.prefetch_search_buckets(key.hashes);
+        }
+    }
+
+    /// Second stage for an Interest: the entries in its bucket. Returns whether the third stage may
+    /// find something.
+    #[inline]
+    pub fn prefetch_interest_entries(&self, key: &InterestKey<'_>) -> bool {
+        let mut has_cached = self.prefetch_entries(key.name_hash());
+        if key.has_digest {
+            has_cached |= self.prefetch_entries(key.data_hash());
+        }
+        if key.can_be_prefix {
+            self.cs.tree.prefetch_search_nodes(key.hashes);
+        }
+        has_cached || key.can_be_prefix
+    }
+
+    /// Third stage for an Interest: the start of a cached Data.
+    #[inline]
+    pub fn prefetch_interest_payload(&self, key: &InterestKey<'_>) {
+        self.index.for_each(key.data_hash(), |reference| {
+            if !Pit::owns(reference) {
+                self.cs.prefetch_packet(reference);
+            }
+        });
+        if key.can_be_prefix
+            && let Some(entry) = self.cs.tree.likely_entry(&self.cs.entries, key.hashes)
+        {
+            self.cs.prefetch(entry);
+        }
+    }
+
+    /// First stage for a Data. `token` is the PIT token it carries, if it is one of this shard's.
+    #[inline]
+    pub fn prefetch_data_buckets(&self, key: &DataKey<'_>, token: Option<Token>) {
+        self.index.prefetch(key.name_hash());
+        if let Some(token) = token {
+            self.pit.prefetch_entry(token.entry);
+        }
+        let depth = key.hashes.len() - 1;
+        self.cs.tree.prefetch_parent_buckets(key.hashes);
+        let mut lengths = self.pit.prefix_lengths_below(depth);
+        while lengths != 0 {
+            self.index.prefetch(key.hashes[lengths.trailing_zeros() as usize]);
+            lengths &= lengths - 1;
+        }
+    }
+
+    /// Second stage for a Data: the entries in its buckets. With a token of this shard, the first
+    /// stage has prefetched the PIT entry already.
+    #[inline]
+    pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) {
+        if token.is_none() {
+            self.prefetch_entries(key.name_hash());
+        }
+        self.cs.tree.prefetch_parents(key.hashes);
+    }
+
+    /// Third stage for a Data: the newest Data below its future parent node.
+    #[inline]
+    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>) {
+        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes) {
+            self.cs.prefetch(entry);
+        }
+    }
+
+    /// Prefetches the entries in a bucket. Returns whether any of them is cached Data.
+    #[inline(always)]
+    fn prefetch_entries(&self, hash: u64) -> bool {
+        let mut has_cached = false;
+        self.index.for_each(hash, |reference| {
+            if Pit::owns(reference) {
+                self.pit.prefetch(reference);
+            } else {
+                self.cs.prefetch(reference);
+                has_cached = true;
+            }
+        });
+        has_cached
+    }
+}
+
+/// PIT operations.
+impl Pcct {
+    /// Number of PIT entries.
+    #[must_use]
+    pub fn pit_len(&self) -> usize {
+        self.pit.len()
+    }
+
+    /// Maximum number of PIT entries.
+    #[must_use]
+    #[inline]
+    pub fn pit_capacity(&self) -> usize {
+        self.pit.capacity()
+    }
+
+    /// Bytes in use for Interests longer than
+    /// [`PIT_INTEREST_INLINE_MAX`](crate::PIT_INTEREST_INLINE_MAX), in whole chunks, and the limit.
+    #[must_use]
+    pub fn pit_bytes(&self) -> (usize, usize) {
+        self.pit.bytes()
+    }
+
+    /// Number of in-records and out-records beyond the first of their entry.
+    #[must_use]
+    pub fn extra_record_counts(&self) -> (usize, usize) {
+        self.pit.side_counts()
+    }
+
+    /// Finds the entry of an Interest (same name, CanBePrefix and MustBeFresh) or creates one with
+    /// a copy of the packet. `wire` is the whole Interest TLV.
+    ///
+    /// # Errors
+    /// When a limit is reached; nothing is changed then.
+    #[inline]
+    pub fn insert_interest(
+        &mut self,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+    ) -> Result<PitInsert, PitError> {
+        if let Some(index) = self.find_interest(key) {
+            return Ok(PitInsert { index, is_new: false });
+        }
+        let index = self.pit.insert(&mut self.index, key, wire)?;
+        Ok(PitInsert { index, is_new: true })
+    }
+
+    /// Creates the entry of an Interest for which [`Self::find_interest`] has just returned `None`.
+    ///
+    /// # Errors
+    /// When a limit is reached; nothing is changed then.
+    #[inline]
+    pub fn insert_new_interest(
+        &mut self,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+    ) -> Result<PitIndex, PitError> {
+        debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
+        self.pit.insert(&mut self.index, key, wire)
+    }
+
+    /// Finds the entry of an Interest.
+    #[must_use]
+    #[inline]
+    pub fn find_interest(&self, key: &InterestKey<'_>) -> Option<PitIndex> {
+        let mut has_cached = false;
+        let found = self.pit.find(&self.index, key, &mut has_cached);
+        let saw_all = found.is_none() && !key.has_digest;
+        self.absent.set(key.name_hash(), saw_all && !has_cached);
+        found
+    }
+
+    /// The entry that a returning token identifies, if its generation is current. The caller must
+    /// compare the name, because the token came from the network.
+    #[must_use]
+    pub fn find_token(&self, token: Token) -> Option<PitIndex> {
+        self.pit.find_token(token)
+    }
+
+    /// The token that identifies an entry upstream.
+    #[must_use]
+    pub fn token(&self, index: PitIndex, shard: u8) -> Token {
+        self.pit.token(index, shard)
+    }
+
+    /// Writes to `found` every entry that a Data satisfies: those of its own name, those of its
+    /// full name, and those with CanBePrefix of each shorter name. `digest` computes the SHA-256 of
+    /// the packet; it is called only if an entry may be pending for an implicit digest of this
+    /// name.
+    #[inline]
+    pub fn find_pit_matches(
+        &self,
+        key: &DataKey<'_>,
+        digest: impl FnOnce() -> [u8; 32],
+        found: &mut PitMatches,
+    ) {
+        let has_cached = self.pit.matches(&self.index, key, digest, found);
+        self.absent.set(key.name_hash(), !has_cached);
+    }
+
+    /// An entry.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, index: PitIndex) -> &PitEntry {
+        self.pit.entry(index)
+    }
+
+    /// An entry, to change the fields of the strategy and the forwarder.
+    #[inline]
+    pub fn entry_mut(&mut self, index: PitIndex) -> &mut PitEntry {
+        self.pit.entry_mut(index)
+    }
+
+    /// The whole packet of the Interest that created the entry.
+    #[must_use]
+    #[inline]
+    pub fn interest(&self, index: PitIndex) -> &[u8] {
+        self.pit.interest(index)
+    }
+
+    /// Name of the Interest.
+    #[must_use]
+    #[inline]
+    pub fn interest_name(&self, index: PitIndex) -> NameRef<'_> {
+        self.pit.name(index)
+    }
+
+    /// Number of in-records of all entries.
+    #[must_use]
+    pub fn in_records_len(&self) -> usize {
+        self.pit.in_records_len
+    }
+
+    /// The in-records of an entry.
+    #[inline]
+    pub fn in_records(&self, index: PitIndex) -> impl Iterator<Item = &InRecord> {
+        self.pit.in_records(index)
+    }
+
+    /// The in-record of a face.
+    #[inline]
+    pub fn in_record_mut(&mut self, index: PitIndex, face: FaceIndex) -> Option<&mut InRecord> {
+        self.pit.in_record_mut(index, face)
+    }
+
+    /// The PIT token of the downstream's last Interest; empty for none.
+    #[must_use]
+    #[inline]
+    pub fn token_bytes<'a>(&'a self, record: &'a InRecord) -> &'a [u8] {
+        self.pit.token_bytes(record)
+    }
+
+    /// Adds or renews the in-record of `face`.
+    ///
+    /// # Errors
+    /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]. Nothing is changed then: no record
+    /// is added, and an existing one keeps its Nonce, its lifetime and its token.
+    #[inline]
+    pub fn insert_in_record(
+        &mut self,
+        index: PitIndex,
+        face: FaceIndex,
+        nonce: u32,
+        lifetime_ms: u32,
+        now: Timestamp,
+        token: &[u8],
+    ) -> Result<InRecordInsert, PitError> {
+        let record = InRecord::new(face, nonce, lifetime_ms, now);
+        self.pit.insert_in_record(index, record, token)
+    }
+
+    /// Removes the in-record of `face`; returns false when there was none.
+    pub fn remove_in_record(&mut self, index: PitIndex, face: FaceIndex) -> bool {
+        self.pit.remove_in_record(index, face)
+    }
+
+    /// Removes all in-records.
+    pub fn clear_in_records(&mut self, index: PitIndex) {
+        self.pit.clear_in_records(index);
+    }
+
+    /// The out-records of an entry.
+    #[inline]
+    pub fn out_records(&self, index: PitIndex) -> impl Iterator<Item = &OutRecord> {
+        self.pit.out_records(index)
+    }
+
+    /// The out-record of a face.
+    #[inline]
+    pub fn out_record_mut(&mut self, index: PitIndex, face: FaceIndex) -> Option<&mut OutRecord> {
+        self.pit.out_record_mut(index, face)
+    }
+
+    /// Adds or renews the out-record of `face`. A renewed record loses its Nack and keeps its
+    /// `strategy_state`.
+    ///
+    /// # Errors
+    /// [`PitError::RecordsFull`].
+    #[inline]
+    pub fn insert_out_record(
+        &mut self,
+        index: PitIndex,
+        face: FaceIndex,
+        nonce: u32,
+        lifetime_ms: u32,
+        now: Timestamp,
+    ) -> Result<(), PitError> {
+        let record = OutRecord { face, nonce, renewed: now, lifetime_ms, ..OutRecord::EMPTY };
+        self.pit.insert_out_record(index, record)
+    }
+
+    /// Removes the out-record of `face`; returns false when there was none.
+    pub fn remove_out_record(&mut self, index: PitIndex, face: FaceIndex) -> bool {
+        self.pit.remove_out_record(index, face)
+    }
+
+    /// Removes all out-records.
+    pub fn clear_out_records(&mut self, index: PitIndex) {
+        self.pit.clear_out_records(index);
+    }
+
+    /// Sets the time at which [`Self::pop_expired`] returns the entry.
+    #[inline]
+    pub fn set_expiry(&mut self, index: PitIndex, deadline: Timestamp, now: Timestamp) {
+        self.pit.set_expiry(index, deadline, now);
+    }
+
+    /// Removes an entry with all its records, and invalidates its index.
+    #[inline]
+    pub fn erase(&mut self, index: PitIndex) {
+        self.pit.erase(&mut self.index, index);
+    }
+
+    /// The next entry whose expiry has passed, for the caller to erase (or to set a new expiry; it
+    /// is not returned again otherwise). Each timer record checked takes one from `budget`; `None`
+    /// with `budget` at 0 means that more may be due.
+    ///
+    /// An entry is returned at most about 1 ms after its expiry, or at most 250 ms later than that
+    /// when its slot had its deadline moved earlier repeatedly.
+    #[inline]
+    pub fn pop_expired(&mut self, now: Timestamp, budget: &mut u32) -> Option<PitIndex> {
+        self.pit.pop_expired(now, budget)
+    }
+}
+
+/// Content Store operations.
+impl Pcct {
+    /// Number of cached packets.
+    #[must_use]
+    pub fn cs_len(&self) -> usize {
+        self.cs.len()
+    }
+
+    /// Capacity, in packets.
+    #[must_use]
+    pub fn cs_capacity(&self) -> usize {
+        self.cs.capacity()
+    }
+
+    /// Sets the capacity in packets and returns the new value: at most the size the table was built
+    /// with. [`Self::poll_cs`] and insertions evict what exceeds it.
+    pub fn set_cs_capacity(&mut self, packets: usize) -> usize {
+        self.cs.set_capacity(packets)
+    }
+
+    /// Sets the capacity in bytes, at most the size the table was built with.
+    pub fn set_cs_bytes_max(&mut self, bytes: usize) {
+        self.cs.set_bytes_max(bytes);
+    }
+
+    /// Eviction policy.
+    #[must_use]
+    pub fn cs_policy(&self) -> CsPolicy {
+        self.cs.policy()
+    }
+
+    /// Whether Data are admitted.
+    #[must_use]
+    pub fn cs_admit(&self) -> bool {
+        self.cs.admit
+    }
+
+    /// Enables or disables admission of Data.
+    pub fn set_cs_admit(&mut self, admit: bool) {
+        self.cs.admit = admit;
+    }
+
+    /// Whether lookups are served.
+    #[must_use]
+    pub fn cs_serve(&self) -> bool {
+        self.cs.serve
+    }
+
+    /// Enables or disables serving; while disabled, every lookup is a miss.
+    pub fn set_cs_serve(&mut self, serve: bool) {
+        self.cs.serve = serve;
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn cs_counters(&self) -> CsCounters {
+        self.cs.counters
+    }
+
+    /// Bytes of memory that hold cached packets.
+    #[must_use]
+    pub fn cs_bytes_in_use(&self) -> usize {
+        self.cs.bytes_in_use()
+    }
+
+    /// Number of name prefixes at which the names of cached packets branch.
+    #[must_use]
+    pub fn cs_prefix_node_count(&self) -> usize {
+        self.cs.tree.len()
+    }
+
+    /// Number of unsolicited, stale and other cached Data; with [`CsPolicy::Lru`] only the last is
+    /// counted.
+    #[must_use]
+    pub fn cs_queue_lengths(&self) -> [u32; 3] {
+        self.cs.queue_lengths()
+    }
+
+    /// Every cached packet, in eviction order. Takes time proportional to the number of packets.
+    pub fn cached_packets(&self) -> impl Iterator<Item = &[u8]> {
+        self.cs.packets()
+    }
+
+    /// The cached Data that satisfies an Interest, counted as a hit or a miss. `digest` computes
+    /// the SHA-256 of a packet; it is called only for an Interest with an implicit digest, and once
+    /// per cached packet.
+    #[inline]
+    pub fn find_data(
+        &mut self,
+        key: &InterestKey<'_>,
+        now: Timestamp,
+        digest: impl FnMut(&[u8]) -> [u8; 32],
+    ) -> Option<CsIndex> {
+        let is_absent = self.absent.contains(key.data_hash());
+        self.cs.find(&self.index, key, is_absent, now, digest)
+    }
+
+    /// The whole packet of a cached Data.
+    #[must_use]
+    #[inline]
+    pub fn data(&self, index: CsIndex) -> &[u8] {
+        self.cs.packet(index.0)
+    }
+
+    /// Inserts a copy of a Data, evicting by policy if necessary. `wire` is the whole Data TLV;
+    /// `freshness_ms` its FreshnessPeriod, 0 when absent; `solicited` whether a PIT entry was
+    /// pending for it. A packet that is cached already is refreshed.
+    ///
+    /// # Errors
+    /// When the Data is not cached; other Data may have been evicted nevertheless.
+    #[inline]
+    pub fn insert_data(
+        &mut self,
+        key: &DataKey<'_>,
+        wire: &[u8],
+        freshness_ms: u64,
+        solicited: bool,
+        now: Timestamp,
+    ) -> Result<CsIndex, CsError> {
+        let is_absent = self.absent.contains(key.name_hash());
+        self.absent.clear();
+        let arrival = Arrival { wire, freshness_ms, solicited, is_absent };
+        self.cs.insert(&mut self.index, key, &arrival, now)
+    }
+
+    /// Erases up to `limit` Data whose name starts with the name of `key`.
+    pub fn erase_data(&mut self, key: &DataKey<'_>, limit: usize) -> EraseResult {
+        self.cs.erase(&mut self.index, key, limit)
+    }
+
+    /// Up to `limit` steps of background work: moving Data that became stale, evicting after the
+    /// capacity was lowered. Returns true when more work is due.
+    pub fn poll_cs(&mut self, now: Timestamp, limit: usize) -> bool {
+        self.cs.poll(&mut self.index, now, limit)
+    }
+}
+
+/// Caches the result of the last PIT lookup that nothing is cached under a hash, so that the
+/// Content Store operation that follows need not read the bucket again.
+#[derive(Debug, Default)]
+struct KnownAbsent(Cell<Option<u64>>);
+
+impl KnownAbsent {
+    /// Records the result of a search that saw every item of `hash`.
+    #[inline(always)]
+    fn set(&self, hash: u64, is_absent: bool) {
+        self.0.set(is_absent.then_some(hash));
+    }
+
+    /// Whether `hash` is known to have no cached Data.
+    #[inline(always)]
+    fn contains(&self, hash: u64) -> bool {
+        self.0.get() == Some(hash)
+    }
+
+    /// Clears the memo, because the Content Store changes.
+    #[inline(always)]
+    fn clear(&self) {
+        self.0.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PREFIX_HASHES_MAX;
+    use crate::pcct::packet_name::packet_name;
+
+    fn hasher() -> NameHasher {
+        NameHasher::new(*b"key of the tests")
+    }
+
+    fn value_of(components: &[u8]) -> Vec<u8> {
+        components.iter().flat_map(|&component| [8, 1, component]).collect()
+    }
+
+    fn hashes_of(value: &[u8]) -> Vec<u64> {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = hasher().hash_value_prefixes(value, &mut hashes).unwrap();
+        hashes[..count].to_vec()
+    }
+
+    fn insert(pcct: &mut Pcct, components: &[u8]) {
+        let value = value_of(components);
+        let hashes = hashes_of(&value);
+        let length = u8::try_from(value.len()).unwrap();
+        let wire = [&[6, length + 2, 7, length][..], &value].concat();
+        let key = DataKey::new(NameRef::from_value(&value).unwrap(), &hashes);
+        pcct.insert_data(&key, &wire, 0, true, Timestamp::from_millis(1)).unwrap();
+    }
+
+    #[test]
+    fn search_skips_names_that_diverge_from_the_prefix() {
+        let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 1000, Timestamp::ZERO), hasher());
+        for segment in 0..200 {
+            insert(&mut pcct, &[b'a', b'c', b'v', segment]);
+        }
+        for (prefix, is_found) in [
+            (&b"a"[..], true),
+            (b"ac", true),
+            (b"acv", true),
+            (b"ab", false),
+            (b"abv", false),
+            (b"acw", false),
+            (b"b", false),
+        ] {
+            let value = value_of(prefix);
+            let mut compared = 0;
+            let cs = &pcct.cs;
+            let found = cs.tree.find_below(&cs.entries, &hashes_of(&value), None, |slot| {
+                compared += 1;
+                packet_name(cs.packet(slot)).starts_with(&value)
+            });
+            assert_eq!(found.is_some(), is_found, "{prefix:?}");
+            assert!(compared <= 2, "{compared} names compared for {prefix:?}");
+        }
+    }
+}
