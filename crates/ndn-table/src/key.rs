@@ -2,10 +2,7 @@
 
 use ndn_packet::NameRef;
 
-use crate::name_hash::component_end;
-
-/// Bytes of an ImplicitSha256Digest component: type, length, digest.
-pub(crate) const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
+use crate::name_hash::{DIGEST_COMPONENT_LENGTH, component_end};
 
 /// Lookup key of an Interest: its name with the prefix hashes, and its selectors.
 ///

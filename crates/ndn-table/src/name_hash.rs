@@ -4,7 +4,6 @@ use ndn_packet::NameRef;
 use ndn_packet::name::{NameScanner, RawComponent};
 use ndn_ring::{AesHasher, Section};
 
-use crate::key::DIGEST_COMPONENT_LENGTH;
 use crate::sip::SipHasher;
 
 /// Maximum number of components in a name that can be forwarded.
@@ -139,6 +138,9 @@ fn next_section<'a>(scanner: &mut NameScanner<'a>) -> Option<Section<'a>> {
 
 /// A component TLV of an implicit digest starts with its type and length.
 const DIGEST_HEADER: [u8; 2] = [1, 32];
+
+/// Bytes of an ImplicitSha256Digest component: type, length, digest.
+pub(crate) const DIGEST_COMPONENT_LENGTH: usize = 2 + 32;
 
 /// End of the component TLV that starts at `start`, `None` where the value is malformed.
 #[inline(always)]

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use ndn_packet::NameRef;
 use ndn_ring::prefetch_slice;
 
-use crate::key::DIGEST_COMPONENT_LENGTH;
-use crate::name_hash::component_end;
+use crate::name_hash::{DIGEST_COMPONENT_LENGTH, component_end};
 
 /// Entries of the table.
 pub const NDT_ENTRIES: usize = 1 << 16;

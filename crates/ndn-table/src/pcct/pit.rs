@@ -13,7 +13,7 @@ use super::records::{
 use crate::arena::Arena;
 use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
-use crate::key::DIGEST_COMPONENT_LENGTH;
+use crate::name_hash::DIGEST_COMPONENT_LENGTH;
 use crate::timer_wheel::{Step, TimerWheel};
 use crate::{DataKey, FaceIndex, InterestKey, NameHasher, Timestamp, Token};
 
