@@ -5,7 +5,4 @@
 
 pub mod cli;
 pub use namewire_config as config;
-pub mod frames;
-pub mod logging;
-pub mod run;
-mod text;
+pub mod process;

@@ -65,18 +65,18 @@ const PACKETS: Counterpart = Counterpart::None(
     "what becomes of packets is counted (namewire workers, namewire face show) and captured (namewire capture), \
      not logged",
 );
-const CONTROL: Counterpart = Counterpart::Module("namewire::run::control");
-const ETHERNET: Counterpart = Counterpart::Module("namewire::run::ethernet");
+const CONTROL: Counterpart = Counterpart::Module("namewire_daemon::control");
+const ETHERNET: Counterpart = Counterpart::Module("namewire_daemon::ethernet");
 
 /// That of a module that `nfd --modules` lists, or of one of other versions that is named alike. Names without
 /// a dot are those of NFD, as in its configuration.
 pub(super) fn counterpart_of(module: &str) -> Option<Counterpart> {
     if let Some(of_library) = module.strip_prefix("ndn.") {
         return Some(match of_library {
-            "NetworkMonitor" => Counterpart::Module("namewire::run"),
+            "NetworkMonitor" => Counterpart::Module("namewire_daemon"),
             "mgmt.Dispatcher" => CONTROL,
             _ if of_library.starts_with("security.") => {
-                Counterpart::Module("namewire::run::access")
+                Counterpart::Module("namewire_daemon::access")
             }
             _ => Counterpart::None("it is part of the library that NFD is built on"),
         });
@@ -84,10 +84,10 @@ pub(super) fn counterpart_of(module: &str) -> Option<Counterpart> {
     let name = module.strip_prefix("nfd.").unwrap_or(module);
     let ends_with = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
     Some(match name {
-        "Main" | "Nfd" => Counterpart::Module("namewire::run"),
-        "PrivilegeHelper" => Counterpart::Module("namewire::run::privileges"),
-        "NetdevBound" => Counterpart::Module("namewire::run::bound"),
-        "MulticastUdpTransport" | "UdpFactory" => Counterpart::Module("namewire::run::multicast"),
+        "Main" | "Nfd" => Counterpart::Module("namewire_daemon"),
+        "PrivilegeHelper" => Counterpart::Module("namewire::process::privileges"),
+        "NetdevBound" => Counterpart::Module("namewire_daemon::bound"),
+        "MulticastUdpTransport" | "UdpFactory" => Counterpart::Module("namewire_daemon::multicast"),
         "AsfProbingModule" | "ContentStore" | "Cs" | "CsPolicy" | "DeadNonceList" | "Fib"
         | "Forwarder" | "Measurements" | "Pit" | "ProcessNackTraits" => PACKETS,
         "RibEntry" | "RibService" | "StrategyChoice" | "FaceTable" | "FaceSystem" => CONTROL,
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(counterpart_of("FibManager"), Some(CONTROL), "as in its configuration");
         assert_eq!(counterpart_of("nfd.EthernetTransport"), Some(ETHERNET));
         assert_eq!(counterpart_of("BestRouteStrategy"), Some(PACKETS));
-        assert_eq!(counterpart_of("namewire::run::control"), None);
+        assert_eq!(counterpart_of("namewire_daemon::control"), None);
     }
 
     /// The words of a text that may name modules.

@@ -4,11 +4,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use namewire_daemon::{interfaces_missing, placement};
 
 use super::failure::{Failure, Outcome};
 use super::output;
 use crate::config::{self, Config, ConfigError, Contradiction, Remark, nfd_conf};
-use crate::run::{Plan, interfaces_missing, placement};
+use crate::process::Prepared;
 
 /// Check a configuration file, or print the documented sample
 #[derive(Subcommand, Debug)]
@@ -57,7 +58,7 @@ pub(super) fn run(command: &Command) -> Outcome {
 /// with this machine from being told.
 fn check(file: &Path) -> Outcome<(Config, Source)> {
     let (config, source, error) = load_leniently(file)?;
-    let faults = Plan::new(&config).err().unwrap_or_default();
+    let faults = Prepared::new(&config).err().unwrap_or_default();
     let Some(error) = error else {
         return match faults.is_empty() {
             true => Ok((config, source)),
@@ -148,8 +149,8 @@ pub(super) fn tell(remarks: Vec<Remark>, source: &Source) -> u64 {
 }
 
 /// What a configuration comes to on this machine.
-pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Plan> {
-    Plan::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
+pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
+    Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
 }
 
 /// Each line says which program speaks; the first says so anyway.

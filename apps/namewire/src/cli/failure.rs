@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use crate::text::without_numbers;
+use namewire_daemon::text::without_numbers;
 
 /// What holds for all commands, as shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \

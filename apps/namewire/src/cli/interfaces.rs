@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table};
-use crate::frames::Facts;
+use namewire_daemon::frames::Facts;
 
 /// Show network interfaces and the drivers that Namewire can use on them
 ///

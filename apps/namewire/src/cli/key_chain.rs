@@ -95,7 +95,7 @@ impl PassphraseOptions {
     pub(super) fn read(&self, twice: bool) -> Outcome<String> {
         let passphrase = match &self.passphrase_file {
             Some(path) => {
-                let text = crate::text::read(path)
+                let text = crate::config::text_file::read(path)
                     .map_err(|error| Failure::file(path.display(), &error))?;
                 text.lines().next().unwrap_or_default().to_owned()
             }

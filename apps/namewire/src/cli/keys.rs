@@ -12,7 +12,7 @@ use ndn_security::{
 };
 
 use super::failure::{Failure, Outcome};
-use crate::run::access::{DataRules, anchors_beside, data_rules};
+use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 
 /// Holds the passphrase of encrypted keys.
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
@@ -144,7 +144,7 @@ fn public_key(file: &str) -> Outcome<Arc<dyn Verifier>> {
 }
 
 fn read(file: &str) -> Outcome<String> {
-    crate::text::read(Path::new(file)).map_err(|error| {
+    crate::config::text_file::read(Path::new(file)).map_err(|error| {
         let is_like_word =
             error.kind() == std::io::ErrorKind::NotFound && !file.contains(['/', '.']);
         let hint = if is_like_word { " (--help lists what is no file)" } else { "" };

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::failure::{Failure, Outcome};
-use crate::run::placement;
+use namewire_daemon::placement;
 
 /// Several values, such as `1,2`.
 #[derive(Clone, Debug, PartialEq, Eq)]

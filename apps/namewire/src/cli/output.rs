@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::text::without_numbers;
+use namewire_daemon::text::without_numbers;
 
 /// Columns are not made narrower than this to fit a terminal.
 const COLUMN_MIN: usize = 12;

@@ -11,8 +11,10 @@ use super::failure::{Failure, Outcome};
 use crate::config::{
     Config, ConfigError, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module,
 };
-use crate::logging::LogFile;
-use crate::run::{ConfigSource, Plan};
+use namewire_daemon::ConfigSource;
+
+use crate::process::logging::LogFile;
+use crate::process::{self, Prepared};
 
 /// Run the forwarder
 ///
@@ -90,12 +92,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     let read = move || {
         let (config, source) = configuration(&again).map_err(|failure| failure.to_string())?;
         // Its files are read by whoever uses the settings; what is wrong with them has a place here.
-        crate::run::check_access(&config).map_err(|faults| source.describe_all(&faults))?;
+        namewire_daemon::check_access(&config).map_err(|faults| source.describe_all(&faults))?;
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;
     let source = ConfigSource { read: Box::new(read), has_file };
-    crate::run::run(&config, plan, source, log_file).map_err(Failure::from)
+    process::run(&config, plan, source, log_file).map_err(Failure::from)
 }
 
 fn open_log(path: &Path) -> Outcome<LogFile> {
@@ -105,9 +107,9 @@ fn open_log(path: &Path) -> Outcome<LogFile> {
 impl Options {
     /// The configuration, and what it comes to on this machine. What is wrong with the file does not keep what is wrong
     /// with the options, or with this machine, from being told.
-    fn prepare(&self) -> Outcome<(Config, Plan)> {
+    fn prepare(&self) -> Outcome<(Config, Prepared)> {
         let Settings { config, source, problems } = self.settings()?;
-        let planned = Plan::new(&config);
+        let planned = Prepared::new(&config);
         let Some((error, of_file)) = problems else {
             let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
             super::config::tell(config.remarks(), &source);

@@ -138,7 +138,8 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 fn read_certificate(file: &Path) -> Outcome<Certificate> {
-    let text = crate::text::read(file).map_err(|error| Failure::file(file.display(), &error))?;
+    let text = crate::config::text_file::read(file)
+        .map_err(|error| Failure::file(file.display(), &error))?;
     Certificate::from_text(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }
@@ -220,7 +221,7 @@ fn read(file: &Path) -> Outcome<MountFile> {
         let too_large = format!("{}: more than {MOUNTS_BYTES_MAX} bytes", file.display());
         return Err(Failure::Usage(too_large));
     }
-    let text = crate::text::read(file).map_err(failed)?;
+    let text = crate::config::text_file::read(file).map_err(failed)?;
     toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }
 

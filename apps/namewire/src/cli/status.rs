@@ -12,11 +12,11 @@ use super::connect::{ConnectOptions, block_on};
 use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
-use crate::text::transport_uri;
 use namewire_control::{
     ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, Request, Statistics,
     WaitingFace, WorkerStatistics,
 };
+use namewire_daemon::text::transport_uri;
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]

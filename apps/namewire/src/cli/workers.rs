@@ -137,7 +137,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 /// What the workers of a configuration would do.
 fn plan(file: &Path, json: bool) -> Outcome {
     let (config, source) = super::config::load(file)?;
-    let places = crate::run::placement::plan(&config.forwarder);
+    let places = namewire_daemon::placement::plan(&config.forwarder);
     let places = places.map_err(|fault| Failure::Usage(source.describe(&fault)))?;
     if json {
         let rows = places.iter().enumerate().map(|(number, place)| {

@@ -64,9 +64,9 @@ fn tables_and_logs() {
     assert_eq!(config.tables.network_regions, ["/example/region1".parse::<Name>().unwrap()]);
     assert_eq!(config.strategy_choices.len(), 1);
     assert_eq!(config.log.level, LogLevel::Trace);
-    assert_eq!(config.log.modules["namewire::run::ethernet"], LogLevel::Debug);
-    assert_eq!(config.log.modules["namewire::run::access"], LogLevel::Warn);
-    assert_eq!(config.log.modules["namewire::run::control"], LogLevel::Off);
+    assert_eq!(config.log.modules["namewire_daemon::ethernet"], LogLevel::Debug);
+    assert_eq!(config.log.modules["namewire_daemon::access"], LogLevel::Warn);
+    assert_eq!(config.log.modules["namewire_daemon::control"], LogLevel::Off);
     assert!(warnings(&text).is_empty());
 }
 

@@ -25,7 +25,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output;
 use super::super::run::Options as RunOptions;
 use crate::config::nfd_conf;
-use crate::run::service_manager::{READY, VARIABLE};
+use crate::process::service_manager::{READY, VARIABLE};
 
 /// Start the forwarder in the background, and wait until it listens
 ///

@@ -11,11 +11,14 @@ use super::grammar::{self, Parsed};
 pub(super) fn read(file: &str) -> Result<Vec<Parsed>, Exit> {
     let (text, origin) = if file == "-" {
         let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map_err(crate::text::in_words)?;
+        std::io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .map_err(crate::config::text_file::in_words)?;
         (text, "standard input")
     } else {
-        let text = crate::text::read(Path::new(file)).map_err(|error| {
-            let error = crate::text::without_numbers(&error.to_string());
+        let text = crate::config::text_file::read(Path::new(file)).map_err(|error| {
+            let error = namewire_daemon::text::without_numbers(&error.to_string());
             Exit::new(2, format!("ERROR: Could not open `{file}` batch file ({error})"))
         })?;
         (text, file)

@@ -41,7 +41,8 @@ pub(super) fn run(options: &Options) -> Outcome {
 /// Reads a scenario file; without one, what `T` has by default.
 fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
     let Some(path) = path else { return Ok(T::default()) };
-    let text = crate::text::read(path).map_err(|error| Failure::file(path.display(), &error))?;
+    let text = crate::config::text_file::read(path)
+        .map_err(|error| Failure::file(path.display(), &error))?;
     toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 

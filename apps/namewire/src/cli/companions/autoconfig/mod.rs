@@ -72,7 +72,7 @@ fn server(text: &str) -> Result<SocketAddr, String> {
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
     if let Some(path) = &options.config {
-        let text = crate::text::read(path)
+        let text = crate::config::text_file::read(path)
             .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
         if !is_enabled(&text) {
             output::note(&format_args!("namewire: {} does not enable it", path.display()));

@@ -1,0 +1,246 @@
+//! Where log lines go, and which: levels per module, changeable while the program runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::Access;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
+
+use namewire_daemon::LogControl;
+
+use crate::config::{LOG_MODULES, Log, LogLevel, check_module};
+
+/// In place of a level: the module has none of its own any more.
+const DEFAULT_LEVEL: &str = "default";
+
+/// A file that has taken the place of standard error, and so of the log.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    path: Arc<Path>,
+}
+
+impl LogFile {
+    /// What goes to standard error is appended to this file from now on.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = Self { path: std::path::absolute(path)?.into() };
+        file.reopen()?;
+        Ok(file)
+    }
+
+    /// Goes on with the file that has the name now: the one so far may have been renamed.
+    fn reopen(&self) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        Ok(rustix::stdio::dup2_stderr(file)?)
+    }
+}
+
+/// Changes the levels of a running program.
+#[derive(Clone)]
+pub struct LogHandle {
+    filter: reload::Handle<Targets, Registry>,
+    levels: Arc<Mutex<Levels>>,
+    file: Option<LogFile>,
+}
+
+impl fmt::Debug for LogHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LogHandle").field("directives", &self.directives()).finish()
+    }
+}
+
+/// Sends log lines to standard error from now on, which `file` may have taken the place of.
+///
+/// # Errors
+/// The process has a logger already.
+pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> {
+    let levels = Levels::of(settings);
+    let (layer, filter) = reload::Layer::new(levels.filter());
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        // It would complain on standard error, and panic where that is what cannot be written.
+        .log_internal_errors(false)
+        .with_ansi(io::stderr().is_terminal());
+    // The filter is a layer of its own: it turns spans and events off for good, not for one output.
+    let subscriber = tracing_subscriber::registry().with(layer).with(lines);
+    subscriber.try_init().map_err(|error| error.to_string())?;
+    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
+}
+
+impl LogControl for LogHandle {
+    fn directives(&self) -> String {
+        self.lock().to_string()
+    }
+
+    fn set(&self, directives: &str) -> Result<(), String> {
+        let mut levels = self.lock();
+        let merged = levels.merged(directives)?;
+        self.replace(&mut levels, merged)
+    }
+
+    fn apply(&self, settings: &Log) -> Result<(), String> {
+        self.replace(&mut self.lock(), Levels::of(settings))
+    }
+
+    fn reopen(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.reopen().map_err(|error| format!("{}: {error}", file.path.display()))
+    }
+}
+
+impl LogHandle {
+    /// The directory of the log's file, if there is one in which this process may make no file: who renames the
+    /// file has to make the next one then.
+    pub fn closed_directory(&self) -> Option<&Path> {
+        let directory = self.file.as_ref()?.path.parent()?;
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::access(directory, rights).is_err().then_some(directory)
+    }
+
+    fn replace(&self, levels: &mut Levels, new: Levels) -> Result<(), String> {
+        self.filter.reload(new.filter()).map_err(|error| error.to_string())?;
+        *levels = new;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Levels> {
+        // Levels are replaced as a whole.
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The levels that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Levels {
+    /// Of all modules that have none of their own.
+    default: LogLevel,
+    modules: BTreeMap<String, LogLevel>,
+}
+
+impl Levels {
+    fn of(settings: &Log) -> Self {
+        Self { default: settings.level, modules: settings.modules.clone() }
+    }
+
+    /// With these directives.
+    fn merged(&self, directives: &str) -> Result<Self, String> {
+        let mut merged = self.clone();
+        for directive in directives.split(',').map(str::trim) {
+            let (module, word) = match directive.split_once('=') {
+                Some((module, word)) => (Some(module.trim()), word.trim()),
+                None => (None, directive),
+            };
+            if let Some(module) = module {
+                check_module(module)?;
+                if word == DEFAULT_LEVEL {
+                    merged.modules.remove(module);
+                    continue;
+                }
+            }
+            let level = LogLevel::from_name(word).ok_or_else(|| {
+                format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
+            })?;
+            match module {
+                Some(module) => drop(merged.modules.insert(module.to_owned(), level)),
+                None => merged.default = level,
+            }
+        }
+        Ok(merged)
+    }
+
+    /// What is let through. Of libraries of others, what is below `info` only if they are named.
+    fn filter(&self) -> Targets {
+        let own = LOG_MODULES.iter().map(|module| (*module, level_filter(self.default)));
+        let named = self.modules.iter();
+        let named = named.map(|(module, level)| (module.as_str(), level_filter(*level)));
+        Targets::new()
+            .with_default(level_filter(self.default.min(LogLevel::Info)))
+            .with_targets(own.chain(named))
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.default)?;
+        self.modules.iter().try_for_each(|(module, level)| write!(formatter, ",{module}={level}"))
+    }
+}
+
+const fn level_filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(current: &Levels, directives: &str) -> String {
+        current.merged(directives).unwrap().to_string()
+    }
+
+    #[test]
+    fn directives_change_what_they_name_and_nothing_else() {
+        let mut settings = Log::default();
+        settings.modules.insert("ndn_face".to_owned(), LogLevel::Debug);
+        let filter = Levels::of(&settings);
+        assert_eq!(filter.to_string(), "info,ndn_face=debug");
+        assert_eq!(merged(&filter, "warn"), "warn,ndn_face=debug");
+        assert_eq!(merged(&filter, "ndn_face=off"), "info,ndn_face=off");
+        assert_eq!(merged(&filter, "ndn_face=default"), "info");
+        assert_eq!(merged(&filter, "warn,ndn_face=off,ndn_face=default"), "warn");
+        let both = merged(&filter, "trace, ndn_table::fib = error");
+        assert!(both.starts_with("trace,"), "{both}");
+        assert!(both.contains("ndn_face=debug") && both.contains("ndn_table::fib=error"), "{both}");
+    }
+
+    #[test]
+    fn malformed_directives_are_refused() {
+        let filter = Levels::of(&Log::default());
+        for directives in [
+            "",
+            "loud",
+            "ndn_face=",
+            "=info",
+            "a b=info",
+            "info,,debug",
+            "a=b=c",
+            "default",
+            "ndn_fase=info",
+            "ndn=info",
+        ] {
+            assert!(filter.merged(directives).is_err(), "{directives}");
+        }
+    }
+
+    #[test]
+    fn libraries_of_others_are_quiet_unless_they_are_named() {
+        let lets = |directives: &str, module: &str, level: LevelFilter| {
+            let levels = Levels::of(&Log::default()).merged(directives).unwrap();
+            levels.filter().would_enable(module, &level.into_level().unwrap())
+        };
+        assert!(lets("trace", "ndn_face::set", LevelFilter::TRACE));
+        assert!(!lets("trace", "quinn_proto::connection", LevelFilter::DEBUG));
+        assert!(!lets("debug", "some_library", LevelFilter::DEBUG));
+        assert!(lets("debug", "some_library", LevelFilter::WARN));
+        assert!(lets("info,quinn_proto=debug", "quinn_proto::connection", LevelFilter::DEBUG));
+        assert!(!lets("warn", "quinn", LevelFilter::INFO));
+        assert!(!lets("debug,ndn_face=warn", "ndn_face", LevelFilter::INFO));
+        assert!(lets("debug,ndn_face=warn", "namewire", LevelFilter::DEBUG));
+    }
+}

@@ -1,0 +1,122 @@
+//! `namewire run`: what concerns the process that a forwarder runs in.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `logging` | where log lines go, and which levels they have |
+//! | `privileges` | the change to another user |
+//! | `service_manager` | readiness for systemd, or `namewire start` |
+//! | `signals` | SIGTERM, SIGINT and SIGHUP |
+
+pub mod logging;
+mod privileges;
+pub(crate) mod service_manager;
+mod signals;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use namewire_daemon::{ConfigSource, Hooks, OpenForwarder, Plan};
+use privileges::Change;
+
+use crate::config::{Config, Contradiction};
+use logging::{LogFile, LogHandle};
+
+/// What a configuration needs of this machine and of this process: all that can be refused before anything is opened.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    plan: Plan,
+    privileges: Change,
+}
+
+impl Prepared {
+    /// Checks the configuration as a whole, against the machine, and the user that it names.
+    ///
+    /// # Errors
+    /// All that is refused, each with the setting or file at fault.
+    pub(crate) fn new(config: &Config) -> Result<Self, Vec<Contradiction>> {
+        match (Plan::new(config), privileges::plan(config).map_err(of_privileges)) {
+            (Ok(plan), Ok(privileges)) => Ok(Self { plan, privileges }),
+            (plan, privileges) => {
+                Err(plan.err().into_iter().flatten().chain(privileges.err()).collect())
+            }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn of_privileges(error: anyhow::Error) -> Contradiction {
+    let is_group = error.to_string().starts_with("privileges.group");
+    let key = if is_group { "privileges.group" } else { "privileges.user" };
+    Contradiction::about(&[key, "privileges.user"], &error)
+}
+
+/// Runs the forwarder until SIGTERM or SIGINT. SIGHUP makes it read `source`, and open `log_file` again.
+///
+/// # Errors
+/// What keeps it from starting, with the address, path or setting; or a worker that ended by a fault of its own.
+pub(crate) fn run(
+    config: &Config,
+    prepared: Prepared,
+    source: ConfigSource,
+    log_file: Option<LogFile>,
+) -> anyhow::Result<()> {
+    let Prepared { plan, privileges } = prepared;
+    let log = logging::init(&config.log, log_file).map_err(anyhow::Error::msg)?;
+    // Best effort: fewer descriptors only mean fewer connections.
+    if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let signals = signals::Signals::new()?;
+    let forwarder = OpenForwarder::open(config, plan)?;
+    // Before there are threads, which would keep rights of their own.
+    privileges::carry_out(&privileges, &forwarder)?;
+    warn_of_rotation(&log, &privileges);
+    check_anchors(&forwarder, &privileges)?;
+    let requests = signals.watch()?;
+    let on_listening = Box::new(announce);
+    forwarder.run(Hooks { requests, source, log: Arc::new(log), on_listening })
+}
+
+/// Prints where the forwarder listens, and reports to the service manager that it is ready.
+fn announce(lines: &str) {
+    // It listens whether or not the lines are read.
+    if let Err(error) = io::stdout().lock().write_all(lines.as_bytes()) {
+        tracing::warn!(%error, "standard output cannot be written");
+    }
+    service_manager::notify_ready();
+}
+
+/// The new user may not be allowed to make the log's next file, which would show at the first rotation only.
+fn warn_of_rotation(log: &LogHandle, change: &Change) {
+    if let (Change::Become(identity, _), Some(directory)) = (change, log.closed_directory()) {
+        let (uid, directory) = (identity.uid, directory.display());
+        tracing::warn!(
+            uid,
+            %directory,
+            "after a rotation the log stays in the renamed file, unless its next one is made for this user first"
+        );
+    }
+}
+
+/// Root may read files that the new user may not, which would show at the first refresh only.
+fn check_anchors(forwarder: &OpenForwarder, change: &Change) -> anyhow::Result<()> {
+    let Change::Become(identity, _) = change else { return Ok(()) };
+    let uid = identity.uid;
+    forwarder.check_anchors().map_err(|reason| {
+        anyhow::anyhow!("trust anchors with `refresh` must be readable for user {uid}: {reason}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn faults_of_the_machine_and_of_the_user_are_reported_together() {
+        let text = "forwarder.cpus = [4000]\nprivileges.user = \"nobody-of-this-name\"";
+        let faults = Prepared::new(&parse("test", text).unwrap()).unwrap_err();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0]).collect();
+        assert_eq!(keys, ["forwarder.cpus", "privileges.user"], "{faults:?}");
+    }
+}

@@ -1,0 +1,260 @@
+//! From the configuration to access control: reads certificates and trust rules.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use ndn_management::AccessControl;
+use ndn_security::Certificate;
+use ndn_security::info::Node;
+use ndn_security::trust::{AnchorSource, TrustPolicy};
+use ndn_sys::clock;
+use tracing::warn;
+
+use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TEXT_ORIGIN, TrustRules};
+
+/// Certificates and rules larger than this are not read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+const AUTHORIZATIONS: &str = "management.authorizations";
+
+/// Makes what the control thread asks about each command.
+///
+/// # Errors
+/// Files that cannot be read or do not say what they have to, by their names and settings.
+pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Vec<Contradiction>> {
+    let mut faults = Vec::new();
+    let mut control = AccessControl::default();
+    // Paths are absolute by now, or begin where the process does.
+    control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
+    for authorize in &access.authorizations {
+        let certificate = match &authorize.signer {
+            AuthorizedSigner::Any => None,
+            AuthorizedSigner::Certificate(path) => {
+                match certificate(path).context(AUTHORIZATIONS) {
+                    Ok(certificate) => Some(certificate),
+                    Err(error) => {
+                        faults.push(Contradiction::about(&[AUTHORIZATIONS], &error));
+                        continue;
+                    }
+                }
+            }
+        };
+        for Privilege(module) in &authorize.privileges {
+            match &certificate {
+                None => control.grant_anybody(*module),
+                Some(certificate) => control.grant(*module, Arc::clone(certificate)),
+            }
+        }
+    }
+    let mut policy_of = |key, rules| match policy(rules).context(key) {
+        Ok(policy) => policy,
+        Err(error) => {
+            faults.push(Contradiction::about(&[key], &error));
+            TrustPolicy::default()
+        }
+    };
+    control.set_localhost_rib(policy_of("management.localhost_rib", &access.localhost_rib));
+    let announcements = &access.prefix_announcements;
+    control.set_announcements(policy_of("management.prefix_announcements", announcements));
+    if access.localhop_rib != TrustRules::Nobody {
+        control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib));
+    }
+    if faults.is_empty() { Ok(control) } else { Err(faults) }
+}
+
+fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
+    let (text, origin, directory) = match rules {
+        TrustRules::Any => return Ok(TrustPolicy::accept_all()),
+        TrustRules::Nobody => return Ok(TrustPolicy::default()),
+        TrustRules::Inline { text, directory } => {
+            (text.clone(), TEXT_ORIGIN.to_owned(), directory.clone())
+        }
+        TrustRules::File(path) => {
+            let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+            (read(path)?, path.display().to_string(), directory)
+        }
+    };
+    let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
+    let mut node = Node::parse(&origin, &text, &mut include)?;
+    let anchor_nodes = node.children.iter_mut().flat_map(|anchor| &mut anchor.children);
+    let is_path = |key: &str| ["file-name", "dir"].iter().any(|one| key.eq_ignore_ascii_case(one));
+    for node in anchor_nodes.filter(|node| is_path(&node.key)) {
+        node.value = directory.join(&node.value).display().to_string();
+    }
+    let mut load = |source: AnchorSource<'_>| anchors(source).map_err(|error| format!("{error:#}"));
+    Ok(TrustPolicy::from_info(&node, &mut load)?)
+}
+
+/// Rules about Data, of either format.
+#[derive(Debug)]
+pub struct DataRules {
+    /// The rules.
+    pub policy: TrustPolicy,
+    /// The text of the file, and then of each file that it includes.
+    pub texts: Vec<String>,
+}
+
+/// Reads rules about Data, and the anchors that they name beside them.
+///
+/// # Errors
+/// A file that cannot be read or does not say what it has to, by its name.
+pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
+    let text = read(path)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut texts = vec![text.clone()];
+    let mut include = |file: &str| {
+        let text = read(&directory.join(file)).map_err(|error| error.to_string())?;
+        texts.push(text.clone());
+        Ok(text)
+    };
+    let mut load = |source: AnchorSource<'_>| anchors_beside(path, source);
+    let origin = path.display().to_string();
+    let policy = TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?;
+    Ok(DataRules { policy, texts })
+}
+
+/// Reads the anchors that the rules in the file `rules` name.
+///
+/// # Errors
+/// What cannot be read, and why.
+pub fn anchors_beside(
+    rules: &Path,
+    source: AnchorSource<'_>,
+) -> Result<Vec<Arc<Certificate>>, String> {
+    let directory = rules.parent().unwrap_or(Path::new(""));
+    let beside = |path: &str| directory.join(path).display().to_string();
+    let loaded = match source {
+        AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file))),
+        AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&beside(path))),
+    };
+    loaded.map_err(|error| format!("{error:#}"))
+}
+
+fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
+    match source {
+        AnchorSource::File(file) => Ok(vec![certificate(Path::new(file))?]),
+        AnchorSource::Directory(path) => {
+            let path = Path::new(path);
+            let cannot_read = || format!("cannot read {}", path.display());
+            let mut files = Vec::new();
+            for entry in std::fs::read_dir(path).with_context(cannot_read)? {
+                let file: PathBuf = entry.with_context(cannot_read)?.path();
+                if file.is_file() {
+                    files.push(file);
+                }
+            }
+            files.sort();
+            // As ndn-cxx does, other files of the directory are passed over.
+            let read = files.iter().filter_map(|file| match certificate(file) {
+                Ok(certificate) => Some(Ok(certificate)),
+                // It may well be an anchor: nothing is known of those of this directory then.
+                Err(error) if is_denied(&error) => Some(Err(error)),
+                Err(error) => {
+                    warn!("not a trust anchor: {error:#}");
+                    None
+                }
+            });
+            read.collect()
+        }
+    }
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// Reads a certificate, in base64 or as it is sent.
+fn certificate(path: &Path) -> anyhow::Result<Arc<Certificate>> {
+    let name = path.display();
+    let bytes = read_bytes(path)?;
+    let parsed = match std::str::from_utf8(&bytes) {
+        Ok(text) => Certificate::from_text(text),
+        Err(_) => Certificate::parse(bytes),
+    };
+    let certificate = parsed.with_context(|| format!("{name} is not a certificate"))?;
+    let unix_s = i64::try_from(clock::wall_clock().as_secs()).unwrap_or(i64::MAX);
+    if !certificate.validity().contains(unix_s) {
+        warn!("certificate {} in {name} is not valid at this time", certificate.name().to_uri());
+    }
+    Ok(Arc::new(certificate))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    String::from_utf8(read_bytes(path)?).with_context(|| format!("{} is not text", path.display()))
+}
+
+fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let cannot_read = || format!("cannot read {}", path.display());
+    let length = std::fs::metadata(path).with_context(cannot_read)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(anyhow!("{} has {length} bytes: too many", path.display()));
+    }
+    std::fs::read(path).with_context(cannot_read)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ndn_management::{Authorizer, Now};
+    use ndn_packet::{Component, Name};
+    use ndn_security::trust::AnchorChange;
+    use ndn_security::{CertificateOptions, KeyType, PrivateKey, SELF, key_name};
+
+    use super::*;
+
+    fn anchor(uri: &str) -> String {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let identity: Name = uri.parse().unwrap();
+        let name = key_name(identity.as_ref(), Component::generic(b"k"));
+        let options = CertificateOptions {
+            issuer_id: SELF,
+            version: 1,
+            not_before_unix_s: 0,
+            not_after_unix_s: 4_000_000_000,
+            description: &[],
+        };
+        Certificate::self_sign(name.as_ref(), &key, &options).unwrap().to_text()
+    }
+
+    #[test]
+    fn anchors_of_files_and_directories_are_read_again_from_beside_the_rules() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::create_dir(path("anchors")).unwrap();
+        std::fs::write(path("anchors/a.cert"), anchor("/a")).unwrap();
+        std::fs::write(path("root.cert"), anchor("/root")).unwrap();
+        std::fs::write(
+            path("rules"),
+            "trust-anchor { type dir dir anchors refresh 10s }\n\
+             trust-anchor { Type File File-Name root.cert Refresh 1m }",
+        )
+        .unwrap();
+        let access = Access { localhop_rib: TrustRules::File(path("rules")), ..Access::default() };
+        let mut control = access_control(&access).unwrap();
+        let mut refresh = |seconds: u64| {
+            let since = Duration::from_secs(1000 + seconds);
+            let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();
+            control.refresh(Now { monotonic_ns, unix_us: 1_700_000_000_000_000 })
+        };
+        let changed = |name: &str, count: usize| AnchorChange::Changed {
+            path: path(name).display().to_string(),
+            count,
+        };
+        assert_eq!(refresh(0), []);
+        std::fs::write(path("anchors/b.cert"), anchor("/b")).unwrap();
+        std::fs::write(path("anchors/notes"), "no certificate").unwrap();
+        std::fs::write(path("root.cert"), anchor("/root")).unwrap();
+        assert_eq!(refresh(9), []);
+        assert_eq!(refresh(10), [changed("anchors", 2)]);
+        assert_eq!(refresh(59), [], "the same again");
+        assert_eq!(refresh(60), [changed("root.cert", 1)]);
+        std::fs::remove_file(path("root.cert")).unwrap();
+        std::fs::remove_file(path("anchors/a.cert")).unwrap();
+        let [first, second] = &refresh(200)[..] else { panic!() };
+        assert_eq!(*first, changed("anchors", 1));
+        assert!(matches!(second, AnchorChange::Unreadable { .. }), "{second:?}");
+    }
+}

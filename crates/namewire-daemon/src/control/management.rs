@@ -1,0 +1,252 @@
+//! Interests to management, and what comes of them.
+
+use ndn_dataplane::{Command, CsSettings, WorkerGone};
+use ndn_management::{Action, FibUpdate, Now};
+use ndn_packet::{LpHeader, LpPacket};
+use ndn_security::trust::AnchorChange;
+use tracing::{error, info, warn};
+
+use super::Control;
+use super::replies::segment_name;
+use crate::faces;
+use crate::tables::Published;
+use crate::telemetry::Figures;
+
+/// CachePolicyType NoCache.
+const NO_CACHE: u64 = 1;
+/// First byte of a Data.
+const DATA_TYPE: u8 = 6;
+/// Interests answered in one round, so that a client that never stops asking keeps nobody else
+/// from being served, and the forwarder from being stopped.
+const INTERESTS_PER_ROUND: usize = 64;
+
+impl Control {
+    /// Takes what came in by the internal face; [`work`](Self::work) answers it. A round of commands
+    /// makes one version of the FIB: copying the pages that it changes costs more than the change.
+    ///
+    /// # Errors
+    /// A worker has ended.
+    pub(super) fn handle_interests(&mut self, now: Now) -> Result<(), WorkerGone> {
+        if self.replies.is_full() {
+            self.is_behind = true;
+            return Ok(());
+        }
+        let mut figures = None;
+        for _ in 0..INTERESTS_PER_ROUND {
+            let Some(frame) = self.internal.receive() else {
+                self.is_behind = false;
+                return Ok(());
+            };
+            let Ok(packet) = LpPacket::parse(&frame) else { continue };
+            let (Some(wire), Some(face_id)) = (packet.fragment(), packet.incoming_face_id()) else {
+                continue;
+            };
+            if packet.nack().is_some() || !self.config.management.enabled {
+                continue;
+            }
+            if wire.first() == Some(&DATA_TYPE) {
+                self.state.handle_data(now, wire);
+                self.report_outcomes();
+                continue;
+            }
+            if self.state.face(face_id).is_none() {
+                // It has come into being while others were answered: that was told before its Interest
+                // was sent here.
+                self.handle_events(now)?;
+            }
+            // Those of a round will do: it is short.
+            let figures = figures.get_or_insert_with(|| self.figures());
+            let telemetry = figures.telemetry(&self.faces);
+            let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
+            self.note_handled(now, face_id, handled);
+        }
+        self.is_behind = true;
+        Ok(())
+    }
+
+    /// What datasets tell of the data plane beside its faces.
+    pub(super) fn figures(&self) -> Figures {
+        let channels = self.channels.iter().cloned().chain(self.ethernet.channels());
+        let mut channels: Vec<String> = channels.collect();
+        // Kind by kind, as NFD has them.
+        channels.sort_unstable();
+        Figures { counters: self.dataplane.counters(), channels }
+    }
+
+    /// Logs what became of commands that had to wait.
+    pub(super) fn report_outcomes(&mut self) {
+        while let Some((face_id, handled)) = self.state.poll_outcome() {
+            self.note_handled(super::now(), face_id, handled);
+        }
+    }
+
+    /// Logs which trust anchors have changed.
+    pub(super) fn report_anchors(&mut self) {
+        while let Some(change) = self.state.poll_anchor_change() {
+            match change {
+                AnchorChange::Changed { path, count } => {
+                    info!(path, count, "trust anchors have changed");
+                }
+                AnchorChange::Unreadable { path, reason } => {
+                    warn!(
+                        path,
+                        reason, "trust anchors cannot be read again: they stay as they are"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Carries out what the state machine wants done, and sends it off.
+    pub(super) fn work(&mut self, now: Now) {
+        self.perform_all(now);
+        self.publish_tables();
+        self.send_replies();
+        self.dataplane.wake();
+    }
+
+    /// Carries out what the state machine wants done, but for what workers see of it.
+    pub(super) fn perform_all(&mut self, now: Now) {
+        while let Some(action) = self.state.poll_action() {
+            self.perform(now, action);
+        }
+    }
+
+    /// Hands changed tables to the workers. While what leads to faces that are gone is removed a part at a
+    /// time, only if somebody waits for a change: every version copies all pages that differ from the last.
+    pub(super) fn publish_tables(&mut self) {
+        if self.state.is_removing() && !self.is_fib_awaited {
+            return;
+        }
+        self.is_fib_awaited = false;
+        if let Some(published) = self.tables.publish() {
+            let Published { fib, strategies } = published;
+            self.dataplane.send(Command::SetTables { fib, strategies });
+        }
+    }
+
+    /// Sends replies as far as the internal face has room. Tables have been sent before: the
+    /// worker uses them from the moment at which it sees the reply.
+    pub(super) fn send_replies(&mut self) {
+        if self.replies.is_empty() {
+            return;
+        }
+        // The worker carries out commands before it looks at the internal face again.
+        self.dataplane.wake();
+        // So does every other one of several workers before this is true.
+        if !self.dataplane.is_settled() {
+            return;
+        }
+        self.replies.send(&mut self.internal);
+    }
+
+    /// UDP peers that spoke first share a socket. To some of them Interests will be sent now: what they
+    /// answer comes by sockets of their own.
+    fn separate_next_hops(&mut self, updates: &[FibUpdate]) {
+        for update in updates {
+            let FibUpdate::Set { next_hops, .. } = update else { continue };
+            for &ndn_management::NextHop { face_id, .. } in next_hops {
+                if let Some(face) = self.faces.get_mut(&face_id)
+                    && !std::mem::replace(&mut face.is_separated, true)
+                {
+                    self.dataplane.send(Command::SeparateInput { face_id });
+                }
+            }
+        }
+    }
+
+    pub(super) fn perform(&mut self, now: Now, action: Action) {
+        match action {
+            Action::UpdateFib { updates, is_awaited } => {
+                self.is_fib_awaited |= is_awaited;
+                self.separate_next_hops(&updates);
+                let indexes = |face_id: u64| self.faces.get(&face_id).map(|face| face.index);
+                if let Err((prefix, error)) = self.tables.apply(updates, indexes) {
+                    error!(%prefix, %error, "a route could not be put into the FIB");
+                }
+            }
+            Action::SendData { wire, may_cache } => {
+                let frame = reply_frame(&wire, may_cache);
+                match segment_name(&wire, may_cache) {
+                    Some(name) => self.replies.push_segment(now, name, frame),
+                    None => self.replies.push(frame),
+                }
+            }
+            Action::SendInterest { wire, next_hop } => {
+                self.replies.push(interest_frame(&wire, next_hop));
+            }
+            Action::CreateFace { ticket, specification } => {
+                let ticket = self.new_ticket(ticket);
+                self.create_specified(now, ticket, &specification);
+            }
+            Action::UpdateFace { face_id, persistency, options } => {
+                if let Some(face) = self.faces.get_mut(&face_id) {
+                    let mtu = face.interface().and_then(|name| self.ethernet.mtu(name));
+                    faces::apply(&options, &mut face.options, mtu);
+                    if let Some(persistency) = persistency {
+                        faces::set_persistency(persistency, &mut face.options);
+                    }
+                    let options = Box::new(face.options);
+                    self.dataplane.send(Command::UpdateFace { face_id, options });
+                }
+            }
+            Action::DestroyFace { face_id } => {
+                if self.statics.cancel(face_id) {
+                    info!(face_id, "the face of a session that has ended is not opened again");
+                }
+                self.dataplane.send(Command::RemoveFace { face_id });
+            }
+            Action::ForgetRoute { prefix, face_id, origin } => {
+                self.statics.forget_route(face_id, &prefix, origin);
+            }
+            Action::SetStrategy { prefix, strategy } => {
+                self.is_fib_awaited = true;
+                if let Err(error) = self.tables.set_strategy(prefix.as_ref(), strategy.as_ref()) {
+                    error!(%prefix, %strategy, %error, "a strategy could not be set");
+                }
+            }
+            Action::UnsetStrategy { prefix } => {
+                self.is_fib_awaited = true;
+                self.tables.unset_strategy(prefix.as_ref());
+            }
+            Action::ConfigureCs(settings) => {
+                self.dataplane.send(Command::ConfigureCs(CsSettings {
+                    capacity_packets: Some(
+                        usize::try_from(settings.capacity).unwrap_or(usize::MAX),
+                    ),
+                    admit: Some(settings.admit),
+                    serve: Some(settings.serve),
+                }));
+            }
+            Action::EraseCs { ticket, prefix, limit } => {
+                let ticket = self.new_ticket(ticket);
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                self.dataplane.send(Command::EraseCs { ticket, prefix, limit });
+            }
+        }
+    }
+}
+
+/// A Data as a frame of the internal face.
+fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
+    if may_cache {
+        return wire.to_vec();
+    }
+    with_header(&LpHeader { cache_policy: Some(NO_CACHE), ..LpHeader::default() }, wire)
+}
+
+/// An Interest as a frame of the internal face.
+fn interest_frame(wire: &[u8], next_hop: Option<u64>) -> Vec<u8> {
+    if next_hop.is_none() {
+        return wire.to_vec();
+    }
+    with_header(&LpHeader { next_hop_face_id: next_hop, ..LpHeader::default() }, wire)
+}
+
+fn with_header(header: &LpHeader<'_>, wire: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; header.encoded_len(wire.len()) + wire.len()];
+    match header.write(wire, &mut frame) {
+        Ok(_) => frame,
+        Err(_) => wire.to_vec(),
+    }
+}

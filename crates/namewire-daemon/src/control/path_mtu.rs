@@ -1,0 +1,128 @@
+//! UDP faces whose frames are no longer than the path takes whole.
+//!
+//! The kernel discovers what paths take: it sends what is no longer than it knows of with "do not fragment" set, and
+//! remembers what routers say (RFC 1191, RFC 8201). Longer datagrams it cuts into IP fragments, which routers and
+//! firewalls like to drop. So the kernel is asked when a face is made, and now and then, and the face cuts
+//! packets into NDNLPv2 fragments of that length.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ndn_sys::udp::udp_route;
+use ndn_types::duration_ns;
+use tracing::info;
+
+use super::{Control, resize};
+use crate::faces::Wanted;
+use crate::settings;
+
+/// How often the kernel is asked.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The faces that follow their path, and the length of their frames.
+#[derive(Debug, Default)]
+pub(super) struct PathMtus {
+    faces: BTreeMap<u64, PathFace>,
+    next_look_ns: u64,
+}
+
+/// A face that follows its path.
+#[derive(Debug)]
+struct PathFace {
+    peer: SocketAddr,
+    /// Of its frames.
+    length: usize,
+    /// No look has come by since it was asked for: it may still have to come into being.
+    is_new: bool,
+}
+
+impl PathFace {
+    /// Whether it goes on following its path, for a look that finds the face with this MTU, or does not find
+    /// it. Otherwise it is gone, or an operator has given it an MTU.
+    fn follows(&mut self, found: Option<Option<usize>>) -> bool {
+        let is_new = std::mem::take(&mut self.is_new);
+        found.map_or(is_new, |mtu| mtu == Some(self.length))
+    }
+}
+
+impl PathMtus {
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        (!self.faces.is_empty()).then_some(self.next_look_ns)
+    }
+}
+
+impl Control {
+    /// The length of frames to `peer`, of a face that is made as `wanted`, if it is to follow the path, which
+    /// takes payloads of `payload_max` bytes if the kernel says.
+    pub(super) fn path_mtu(
+        &mut self,
+        face_id: u64,
+        peer: SocketAddr,
+        payload_max: Option<usize>,
+        wanted: &Wanted,
+        now_ns: u64,
+    ) -> Option<usize> {
+        if !self.config.faces.path_mtu || wanted.options.mtu.is_some() {
+            return None;
+        }
+        let length = longest(payload_max, settings::mtu(&self.config.faces));
+        if self.paths.faces.is_empty() {
+            self.paths.next_look_ns = now_ns + duration_ns(LOOK);
+        }
+        self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
+        Some(length)
+    }
+
+    /// Asks the kernel again, and gives faces other lengths where the path has changed.
+    pub(super) fn look_at_paths(&mut self, now_ns: u64) {
+        if self.paths.faces.is_empty() || now_ns < self.paths.next_look_ns {
+            return;
+        }
+        self.paths.next_look_ns = now_ns + duration_ns(LOOK);
+        let most = settings::mtu(&self.config.faces);
+        let Self { paths, faces, dataplane, state, .. } = self;
+        paths.faces.retain(|&face_id, followed| {
+            let face = faces.get_mut(&face_id);
+            if !followed.follows(face.as_ref().map(|face| face.options.link.mtu)) {
+                return false;
+            }
+            let Some(face) = face else { return true };
+            let PathFace { peer, length, .. } = followed;
+            let payload_max = udp_route(*peer).ok().map(|route| route.payload_max);
+            let now = longest(payload_max, most);
+            if now != *length {
+                info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
+                *length = now;
+                resize(state, dataplane, face_id, face, now);
+            }
+            true
+        });
+    }
+}
+
+/// The length of frames to a peer: what the path takes, if the kernel knows a way, and no more than `most`.
+fn longest(payload_max: Option<usize>, most: usize) -> usize {
+    // Less than that would be no path for NDN: every packet has to fit 400 fragments.
+    const LEAST: usize = 256;
+    payload_max.map_or(most, |payload_max| payload_max.max(LEAST).min(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_that_is_still_being_made_is_not_forgotten() {
+        let peer = "192.0.2.1:6363".parse().unwrap();
+        let new = || PathFace { peer, length: 1472, is_new: true };
+        let mut face = new();
+        assert!(face.follows(None), "a look came in between");
+        assert!(face.follows(Some(Some(1472))));
+        assert!(!face.follows(None), "it is gone");
+        let mut refused = new();
+        assert!(refused.follows(None));
+        assert!(!refused.follows(None), "it never came into being");
+        assert!(!new().follows(Some(Some(1200))), "an operator has given it an MTU");
+    }
+}

@@ -1,0 +1,124 @@
+//! What the control thread begins with: management, and the face between it and the data plane.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use ndn_dataplane::{NewFace, NewTransport};
+use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
+use ndn_forwarding::{FaceProperties, Scope};
+use ndn_keychain::{Access, KeyChain, Locations};
+use ndn_management::readvertise::ReadvertiseOptions;
+use ndn_management::{
+    Collaborators, ControlConfig, ControlState, DataSigner, DigestSigner, FACE_ID_INTERNAL,
+};
+use ndn_packet::DataBuilder;
+use ndn_security::sign_data;
+use ndn_sys::poll::Waker;
+
+use super::now;
+use crate::config::{Config, Contradiction, Management, Propagate};
+use crate::identities::KeyChainSigner;
+use crate::tables::Catalog;
+use crate::{access, settings};
+
+/// Schemes of the faces that can be made: UDP faces send from the sockets that listen.
+fn face_schemes(config: &Config) -> Vec<String> {
+    let udp = &config.listeners.udp;
+    let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
+    let (ether, memif, webtransport) = (("ether", true), ("memif", true), ("https", true));
+    let (udp4, udp6) = (("udp4", is_udp(true)), ("udp6", is_udp(false)));
+    [udp4, udp6, ("tcp4", true), ("tcp6", true), ether, memif, webtransport]
+        .into_iter()
+        .filter(|(_, is_possible)| *is_possible)
+        .map(|(scheme, _)| scheme.to_owned())
+        .collect()
+}
+
+/// Management, with the keys, certificates and rules that the configuration names, and what is called
+/// when something was read of the key chain.
+///
+/// # Errors
+/// Those of them that cannot be used, by their settings and the names of their files.
+pub(crate) fn management(
+    config: &Config,
+) -> Result<(ControlState, Arc<Waker>), Vec<Contradiction>> {
+    let control = ControlConfig {
+        version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
+        started_unix_ms: now().unix_ms(),
+        fib_entries_max: config.tables.fib_capacity,
+        face_schemes: face_schemes(config),
+        cs_capacity_max: settings::cs_capacity_max(config) as u64,
+        cs: ndn_management::CsConfiguration {
+            capacity: config.tables.cs.capacity_packets as u64,
+            admit: config.tables.cs.admit,
+            serve: config.tables.cs.serve,
+        },
+        ..ControlConfig::default()
+    };
+    let identity = |error: anyhow::Error| Contradiction::about(&["management.identity"], &error);
+    let access = access::access_control(&config.management.access);
+    let commands = KeyChainSigner::new(config.management.identity.clone());
+    let commands = commands.map_err(|error| vec![identity(error.into())]);
+    let signer = signer(config).map_err(|error| vec![identity(error)]);
+    let (access, commands, signer) = match (access, commands, signer) {
+        (Ok(access), Ok(commands), Ok(signer)) => (access, commands, signer),
+        (access, commands, signer) => {
+            // Both read the same identity.
+            let of_identity = commands.err().or(signer.err()).into_iter().flatten();
+            return Err(access.err().into_iter().flatten().chain(of_identity).collect());
+        }
+    };
+    let key_chain = commands.waker();
+    let collaborators = Collaborators {
+        authorizer: Box::new(access),
+        signer,
+        commands: Box::new(commands),
+        ..Collaborators::with_strategies(Catalog::default())
+    };
+    let mut state = ControlState::new(control, collaborators);
+    state.set_readvertise_nlsr(config.management.readvertise_nlsr);
+    state.set_propagate(propagate(&config.management));
+    Ok((state, key_chain))
+}
+
+/// How the prefixes of this host are registered with a router, if they are.
+pub(crate) fn propagate(management: &Management) -> Option<ReadvertiseOptions> {
+    let Propagate { enabled, cost, timeout, refresh_interval, base_retry_wait, max_retry_wait } =
+        management.propagate;
+    enabled.then(|| ReadvertiseOptions {
+        cost: Some(cost),
+        timeout,
+        refresh: refresh_interval,
+        retry_min: base_retry_wait,
+        retry_max: max_retry_wait,
+        ..ReadvertiseOptions::gateway()
+    })
+}
+
+/// What signs management's answers.
+fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
+    let Some(name) = &config.management.identity else {
+        return Ok(Box::new(DigestSigner));
+    };
+    let signer = Locations::from_environment()
+        .and_then(|locations| KeyChain::open(locations, Access::Read)?.signer(name.as_ref()))
+        .context("management.identity")?;
+    Ok(Box::new(move |data: &DataBuilder<'_>| sign_data(data, &signer).ok()))
+}
+
+/// The data plane's end of the face between forwarding and management.
+pub(super) fn internal_face(end: InternalEnd) -> NewFace {
+    let properties = FaceProperties {
+        local_fields: true,
+        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, Scope::Local)
+    };
+    let mut options = FaceOptions::stream(properties, Persistency::Permanent);
+    options.link.congestion_marking = false;
+    NewFace {
+        ticket: None,
+        transport: NewTransport::Internal(end),
+        options,
+        remote: FaceUri::Internal,
+        local: FaceUri::Internal,
+    }
+}

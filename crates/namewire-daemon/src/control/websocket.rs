@@ -1,0 +1,109 @@
+//! Handshakes on connections that are to carry WebSocket.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use ndn_dataplane::{Command, peer_key};
+use ndn_forwarding::Scope;
+use ndn_management::Now;
+use ndn_sys::poll::Interest;
+use ndn_types::duration_ns;
+use tracing::{debug, warn};
+
+use super::Control;
+use crate::faces;
+use crate::listeners::LocalEnd;
+use crate::websocket::{Client, Handshake, Shaken};
+
+/// Handshakes at one time; who comes then is turned away.
+const HANDSHAKES_MAX: usize = 256;
+/// And of one peer that is not this host.
+const HANDSHAKES_PER_PEER_MAX: usize = 16;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection in the middle of its handshake.
+#[derive(Debug)]
+pub(super) struct PendingHandshake {
+    handshake: Handshake,
+    peer: Option<SocketAddr>,
+    /// Which of the listeners accepted it.
+    listener: usize,
+    pub(super) deadline_ns: u64,
+}
+
+impl Control {
+    /// Waits for the request of a connection that listener number `listener` has accepted.
+    pub(super) fn begin_shaking(
+        &mut self,
+        now: Now,
+        stream: OwnedFd,
+        peer: Option<SocketAddr>,
+        listener: usize,
+    ) {
+        if self.handshakes.len() >= HANDSHAKES_MAX {
+            warn!(limit = HANDSHAKES_MAX, "a WebSocket was closed: too many handshakes go on");
+            return;
+        }
+        let of_peer = |pending: &&PendingHandshake| {
+            let key = |peer: SocketAddr| peer_key(peer.ip());
+            pending.peer.map(key) == peer.map(key)
+        };
+        let is_local = |peer: &SocketAddr| peer.ip().to_canonical().is_loopback();
+        if peer.is_some_and(|peer| !is_local(&peer))
+            && self.handshakes.values().filter(of_peer).count() >= HANDSHAKES_PER_PEER_MAX
+        {
+            debug!(?peer, "a WebSocket was closed: the peer has too many handshakes");
+            return;
+        }
+        let token = self.next_handshake;
+        if let Err(error) = self.poller.add(&stream, token, Interest::Readable) {
+            warn!(%error, "a WebSocket was closed");
+            return;
+        }
+        self.next_handshake += 1;
+        let timeout_ns = duration_ns(TIMEOUT);
+        let deadline_ns = now.monotonic_ns.saturating_add(timeout_ns);
+        let handshake = Handshake::new(stream);
+        self.handshakes.insert(token, PendingHandshake { handshake, peer, listener, deadline_ns });
+    }
+
+    /// Something has come on such a connection.
+    pub(super) fn go_on_shaking(&mut self, now: Now, token: u64) {
+        let Some(pending) = self.handshakes.remove(&token) else { return };
+        let PendingHandshake { handshake, peer, listener, deadline_ns } = pending;
+        let Some(listener_of) = self.listeners.streams.get(listener) else { return };
+        let LocalEnd::WebSocket { admission, .. } = &listener_of.local else { return };
+        match handshake.go_on(admission) {
+            Shaken::NotYet(handshake) => {
+                let pending = PendingHandshake { handshake, peer, listener, deadline_ns };
+                self.handshakes.insert(token, pending);
+            }
+            Shaken::Refused(reason) => debug!(?peer, reason, "a WebSocket handshake has failed"),
+            Shaken::Done(stream, client) => {
+                if let Err(error) = self.poller.remove(&stream) {
+                    warn!(%error, "a WebSocket was closed");
+                    return;
+                }
+                let scope = match client {
+                    Client::Own => listener_of.local.scope(peer),
+                    Client::ForeignPage => Scope::NonLocal,
+                };
+                let stranger = peer.filter(|_| scope == Scope::NonLocal);
+                if let Some(peer) = stranger
+                    && !self.strangers.has_room(peer.ip())
+                {
+                    return self.refused_peers.peer_refused(now, peer);
+                }
+                let face_id = self.dataplane.allocate_face_id();
+                if let Some(peer) = stranger {
+                    self.strangers.add(face_id, peer.ip());
+                }
+                let end = &listener_of.local;
+                let face = faces::accepted(face_id, stream, peer, end, scope, &self.config);
+                self.dataplane.send(Command::AddFace(Box::new(face)));
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Where a face led to, kept while it is away.
+
+use std::collections::BTreeMap;
+
+use ndn_management::{ControlState, NextHop, Route};
+use ndn_packet::Name;
+use tracing::warn;
+
+/// What is given back at a time: others are served in between.
+const SLICE: usize = 256;
+
+/// The routes of a face, and the next hops through it that are in the FIB alone.
+#[derive(Debug, Default)]
+pub(super) struct Destinations {
+    /// By prefix and origin.
+    routes: BTreeMap<(Name, u64), Route>,
+    /// Costs by prefix.
+    next_hops: BTreeMap<Name, u64>,
+}
+
+impl Destinations {
+    /// Where a face leads to now.
+    pub(super) fn of(state: &ControlState, face_id: u64) -> Self {
+        let routes = state.rib().routes_to(face_id);
+        let routes = routes.map(|(prefix, route)| ((prefix.to_name(), route.origin), *route));
+        let next_hops = state.fib().own_next_hops(face_id);
+        let next_hops = next_hops.map(|(prefix, cost)| (prefix.clone(), cost));
+        Self { routes: routes.collect(), next_hops: next_hops.collect() }
+    }
+
+    /// Takes what others have besides; what is here already stays as it is.
+    pub(super) fn add(&mut self, others: Self) {
+        for (key, route) in others.routes {
+            self.routes.entry(key).or_insert(route);
+        }
+        for (prefix, cost) in others.next_hops {
+            self.next_hops.entry(prefix).or_insert(cost);
+        }
+    }
+
+    /// Whether Interests with this name were sent there.
+    pub(super) fn include(&self, name: &Name) -> bool {
+        (0..=name.len()).any(|length| {
+            let prefix = name.as_ref().prefix(length).to_name();
+            let has_next_hop = self.next_hops.contains_key(&prefix);
+            let of_prefix = (prefix.clone(), 0)..=(prefix, u64::MAX);
+            has_next_hop || self.routes.range(of_prefix).next().is_some()
+        })
+    }
+
+    /// A route was taken back, or without an origin a next hop of the FIB alone.
+    pub(super) fn forget(&mut self, prefix: &Name, origin: Option<u64>) {
+        match origin {
+            Some(origin) => {
+                self.routes.remove(&(prefix.clone(), origin));
+            }
+            None => {
+                self.next_hops.remove(prefix.value());
+            }
+        }
+    }
+
+    /// Gives some of them to a face; true once there are none left. What it has got meanwhile is newer, and
+    /// stays; what has expired does not come back. Next hops come behind all routes, whose own next hops
+    /// they may replace.
+    pub(super) fn give(&mut self, state: &mut ControlState, now_ns: u64, face_id: u64) -> bool {
+        let mut given = 0;
+        while given < SLICE
+            && let Some(((prefix, origin), route)) = self.routes.pop_first()
+        {
+            given += 1;
+            let is_over = route.expires_at_ns.is_some_and(|at| at <= now_ns);
+            if is_over || state.rib().find(prefix.as_ref(), face_id, origin).is_some() {
+                continue;
+            }
+            if let Err(error) = state.add_route(prefix.as_ref(), Route { face_id, ..route }) {
+                warn!(%prefix, %error, "a route of a face that has come back was refused");
+            }
+        }
+        while given < SLICE
+            && let Some((prefix, cost)) = self.next_hops.pop_first()
+        {
+            given += 1;
+            if state.fib().own_next_hop(&prefix, face_id).is_some() {
+                continue;
+            }
+            if let Err(error) = state.add_next_hop(&prefix, NextHop { face_id, cost }) {
+                warn!(%prefix, %error, "a next hop of a face that has come back was refused");
+            }
+        }
+        self.routes.is_empty() && self.next_hops.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord, Now, Scope};
+
+    use super::*;
+    use crate::tables::Catalog;
+
+    const NOW: Now = Now { monotonic_ns: 1, unix_us: 1 };
+
+    fn name(uri: &str) -> Name {
+        Name::from_uri(uri).unwrap()
+    }
+
+    fn control(faces: &[u64]) -> ControlState {
+        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let mut state = ControlState::new(ControlConfig::default(), collaborators);
+        for &face_id in faces {
+            state.face_created(NOW, record(face_id));
+        }
+        state
+    }
+
+    fn record(face_id: u64) -> FaceRecord {
+        let remote_uri = format!("https://192.0.2.1:{face_id}/ndn");
+        FaceRecord {
+            properties: FaceProperties {
+                face_id,
+                local_uri: remote_uri.clone(),
+                remote_uri,
+                scope: Scope::NonLocal,
+                persistency: ndn_management::Persistency::Permanent,
+                link_type: ndn_management::LinkType::PointToPoint,
+                flags: 0,
+            },
+            base_congestion_marking_interval_ns: None,
+            default_congestion_threshold: None,
+            mtu: None,
+            capabilities: ndn_management::FaceCapabilities::default(),
+        }
+    }
+
+    fn register(state: &mut ControlState, prefix: &str, face_id: u64, origin: u64, cost: u64) {
+        let route = Route { face_id, origin, cost, flags: 1, expires_at_ns: None };
+        state.add_route(name(prefix).as_ref(), route).unwrap();
+    }
+
+    /// Prefixes and costs of what leads to a face.
+    fn fib(state: &ControlState, face_id: u64) -> Vec<(String, u64)> {
+        let entries = state.fib().iter().flat_map(|(prefix, hops)| {
+            let hops = hops.iter().filter(move |hop| hop.face_id == face_id);
+            hops.map(|hop| (prefix.to_uri(), hop.cost))
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn routes_come_back_with_what_the_fib_had_besides() {
+        let mut state = control(&[300, 301, 302]);
+        register(&mut state, "/a", 300, 65, 7);
+        register(&mut state, "/a", 300, 0, 9);
+        register(&mut state, "/a/b", 301, 0, 1);
+        for (prefix, cost) in [("/a", 5), ("/f", 3), ("/g", 4)] {
+            state.add_next_hop(&name(prefix), NextHop { face_id: 300, cost }).unwrap();
+        }
+        let before = fib(&state, 300);
+        let expected = [("/a", 5), ("/a/b", 7), ("/f", 3), ("/g", 4)];
+        assert_eq!(before, expected.map(|(prefix, cost)| (prefix.to_owned(), cost)));
+        let routes = state.rib().routes_to(300).count();
+
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        assert!(away.give(&mut state, 1, 302));
+        assert_eq!(fib(&state, 302), before);
+        assert_eq!(state.rib().routes_to(302).count(), routes);
+    }
+
+    #[test]
+    fn what_was_taken_back_meanwhile_does_not_come_back() {
+        let mut state = control(&[300, 302]);
+        register(&mut state, "/a", 300, 65, 7);
+        register(&mut state, "/a", 300, 0, 9);
+        state.add_next_hop(&name("/f"), NextHop { face_id: 300, cost: 3 }).unwrap();
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        away.forget(&name("/a"), Some(65));
+        away.forget(&name("/a"), None);
+        away.forget(&name("/f"), None);
+        assert!(away.give(&mut state, 1, 302));
+        assert_eq!(fib(&state, 302), [("/a".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn newer_commands_on_the_face_that_has_come_back_hold() {
+        let mut state = control(&[300, 302]);
+        for prefix in ["/a", "/b"] {
+            register(&mut state, prefix, 300, 65, 7);
+        }
+        register(&mut state, "/a", 300, 0, 9);
+        for (prefix, cost) in [("/f", 3), ("/g", 4), ("/r", 5)] {
+            state.add_next_hop(&name(prefix), NextHop { face_id: 300, cost }).unwrap();
+        }
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        let newer =
+            Route { face_id: 302, origin: 65, cost: 2, flags: 0, expires_at_ns: Some(5000) };
+        state.add_route(name("/a").as_ref(), newer).unwrap();
+        state.add_next_hop(&name("/f"), NextHop { face_id: 302, cost: 1 }).unwrap();
+        // What the FIB has of a route is not its own.
+        register(&mut state, "/r", 302, 0, 8);
+        assert!(away.give(&mut state, 1, 302));
+        assert_eq!(state.rib().find(name("/a").as_ref(), 302, 65), Some(&newer));
+        let cost = |prefix: &str, origin| {
+            state.rib().find(name(prefix).as_ref(), 302, origin).map(|route| route.cost)
+        };
+        assert_eq!([cost("/a", 0), cost("/b", 65), cost("/r", 0)], [Some(9), Some(7), Some(8)]);
+        let expected = [("/a", 2), ("/b", 7), ("/f", 1), ("/g", 4), ("/r", 5)];
+        assert_eq!(fib(&state, 302), expected.map(|(prefix, cost)| (prefix.to_owned(), cost)));
+    }
+
+    #[test]
+    fn what_has_expired_does_not_come_back() {
+        let mut state = control(&[300, 302]);
+        for (prefix, expires_at_ns) in [("/a", 1000), ("/b", 1001)] {
+            let expires_at_ns = Some(expires_at_ns);
+            let route = Route { face_id: 300, origin: 0, cost: 7, flags: 1, expires_at_ns };
+            state.add_route(name(prefix).as_ref(), route).unwrap();
+        }
+        let mut away = Destinations::of(&state, 300);
+        state.face_destroyed(NOW, 300);
+        assert!(away.give(&mut state, 1000, 302));
+        assert_eq!(fib(&state, 302), [("/b".to_owned(), 7)]);
+    }
+
+    #[test]
+    fn many_come_back_a_part_at_a_time() {
+        let mut state = control(&[300, 302]);
+        for number in 0..2 * SLICE as u64 {
+            register(&mut state, &format!("/many/{number}"), 300, 0, number);
+        }
+        state.add_next_hop(&name("/f"), NextHop { face_id: 300, cost: 3 }).unwrap();
+        let before = fib(&state, 300);
+        let mut away = Destinations::of(&state, 300);
+        let mut left = Vec::new();
+        while !away.give(&mut state, 1, 302) {
+            left.push((away.routes.len(), away.next_hops.len()));
+        }
+        assert_eq!(left, [(SLICE, 1), (0, 1)]);
+        assert_eq!(fib(&state, 302), before);
+        // The face goes again before it has all of it.
+        let mut partly = Destinations::of(&state, 302);
+        partly.add(Destinations::of(&state, 300));
+        assert_eq!((partly.routes.len(), partly.next_hops.len()), (2 * SLICE, 1));
+    }
+}

@@ -1,0 +1,246 @@
+//! One interface in use: what has become of it, and what that means for its socket and faces.
+
+use std::sync::Arc;
+
+use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
+use ndn_face::{FaceOptions, FaceUri, Persistency, PortId};
+use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
+use ndn_management::FaceDriver;
+use ndn_sys::interface::Interface;
+use ndn_sys::netlink::Link;
+use tracing::{info, warn};
+
+use super::driver::{Opened, Refusal, Request};
+use super::own::LinkProbe;
+use super::{Context, Device, Purpose};
+use crate::config::{Config, Driver};
+use crate::settings;
+
+/// How often the interface may be busy that we have just given up, before another driver is taken: who
+/// has it by then keeps it.
+const BUSY_MAX: u32 = 10;
+
+/// An interface in use.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) id: PortId,
+    pub(super) purpose: Purpose,
+    /// None while there is no such interface: permanent faces wait for it.
+    pub(super) device: Option<Device>,
+    pub(super) mac: Option<[u8; 6]>,
+    /// The driver that was asked for, and the one that it has.
+    pub(super) asked: Driver,
+    pub(super) driver: FaceDriver,
+    /// The one that an operator has asked for.
+    pub(super) chosen: Option<FaceDriver>,
+    /// Longest payload of a frame that the driver can carry, bytes.
+    pub(super) payload_max: usize,
+    /// The socket was closed to make room for another one.
+    pub(super) is_suspended: bool,
+    pub(super) is_up: bool,
+    /// The face of the group, or the one that an operator has destroyed.
+    pub(super) group_face: Option<u64>,
+    /// The socket has joined another group than it should.
+    pub(super) is_stale: bool,
+    /// How often the interface was busy since then.
+    pub(super) busy_count: u32,
+    /// No socket could be had, which was told.
+    pub(super) is_refused: bool,
+    /// Until then it stays without a face.
+    pub(super) kept_until_ns: u64,
+    /// Its driver is of its own, and the kernel does not know the device.
+    pub(super) own: Option<LinkProbe>,
+}
+
+/// The interfaces that there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) all: &'a [Link],
+    pub(super) addresses: &'a [Interface],
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn request(
+        &self,
+        link: &'a Link,
+        purpose: Purpose,
+        driver: Driver,
+        context: &Context<'a>,
+    ) -> Request<'a> {
+        let (config, workers) = (context.config, context.dataplane.port_workers());
+        let has_address =
+            self.addresses.iter().any(|one| one.index == link.index && !one.addresses.is_empty());
+        let payload_max = Device::of(link).mtu;
+        let config = &config.listeners.ethernet;
+        let (all, group) = (self.all, purpose.group);
+        let is_patient = false;
+        Request { link, all, has_address, group, payload_max, driver, is_patient, workers, config }
+    }
+}
+
+/// The driver to ask for: what an operator has chosen, else what the configuration says.
+pub(super) fn asked(chosen: Option<FaceDriver>, config: &Config) -> Driver {
+    match chosen {
+        Some(FaceDriver::Packet) => Driver::Packet,
+        Some(FaceDriver::Xdp) => Driver::Xdp,
+        None => config.listeners.ethernet.driver,
+    }
+}
+
+impl Port {
+    /// Longest payload of a frame, while there is the interface.
+    pub(super) fn mtu(&self) -> Option<usize> {
+        self.device.map(|device| device.mtu.min(self.payload_max))
+    }
+
+    /// Has another socket from now on.
+    fn use_socket(&mut self, opened: Opened, device: Device, context: &mut Context<'_>) {
+        let Opened { sockets, driver, payload_max } = opened;
+        (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
+        (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
+        self.busy_count = 0;
+        let stations = station_options(device.mtu.min(payload_max), context.config);
+        change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
+    }
+
+    /// Takes another driver, which stays, if it can be had.
+    pub(super) fn change_driver(
+        &mut self,
+        driver: FaceDriver,
+        link: &Link,
+        found: &Found<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Refusal> {
+        let asked = asked(Some(driver), context.config);
+        let opened = found.request(link, self.purpose, asked, context).open()?;
+        info!(interface = link.name, %driver, "another driver");
+        (self.chosen, self.asked) = (Some(driver), asked);
+        self.use_socket(opened, Device::of(link), context);
+        Ok(())
+    }
+
+    /// It is to be used for something else. Faces of stations stay.
+    pub(super) fn set_purpose(&mut self, purpose: Purpose, context: &mut Context<'_>) {
+        let before = std::mem::replace(&mut self.purpose, purpose);
+        if before == purpose {
+            return;
+        }
+        let leaves_group = before.group != purpose.group;
+        let accepts = purpose.accepts;
+        change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
+        if leaves_group {
+            self.group_face = None;
+            // What is received is bound to the socket: `follow` opens another one.
+            self.is_stale = true;
+        }
+    }
+
+    /// Does what has become of the interface.
+    pub(super) fn follow(
+        &mut self,
+        name: &str,
+        link: Option<&Link>,
+        found: &Found<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let device = link.map(Device::of);
+        let is_other = |old: Device| device.is_none_or(|new| new.index != old.index);
+        if self.device.is_some_and(is_other) {
+            info!(interface = name, "an interface is gone");
+            change(context.dataplane, self.id, PortChange::Gone);
+            (self.device, self.is_up, self.group_face) = (None, false, None);
+            self.is_suspended = false;
+        }
+        let Some((link, device)) = link.zip(device) else { return };
+        let asked = asked(self.chosen, context.config);
+        let is_other_driver = std::mem::replace(&mut self.asked, asked) != asked;
+        if self.device != Some(device) || self.is_stale || is_other_driver {
+            if self.gives_up_first(asked) {
+                change(context.dataplane, self.id, PortChange::Suspend);
+                (self.is_stale, self.is_suspended) = (true, true);
+                return;
+            }
+            let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
+            let request = found.request(link, self.purpose, asked, context);
+            let request = Request { is_patient, ..request };
+            let opened = match request.open() {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.is_stale = true;
+                    self.busy_count += u32::from(error.is_busy);
+                    if !std::mem::replace(&mut self.is_refused, true) {
+                        warn!(interface = name, %error, "an interface cannot be used");
+                    }
+                    return;
+                }
+            };
+            info!(interface = name, mtu = device.mtu, driver = %opened.driver, "an interface has changed");
+            self.mac = link.mac;
+            self.use_socket(opened, device, context);
+            self.add_group(name, context);
+        }
+        if std::mem::replace(&mut self.mac, link.mac) != link.mac
+            && let Some(mac) = link.mac
+        {
+            change(context.dataplane, self.id, PortChange::Address(mac));
+        }
+        let is_up = link.state.is_running();
+        if std::mem::replace(&mut self.is_up, is_up) != is_up {
+            info!(interface = name, state = link.state.name(), "the link of an interface");
+            change(context.dataplane, self.id, PortChange::Link(is_up));
+        }
+    }
+
+    /// Whether its socket has to be closed before another one can be had: AF_XDP has a device for itself.
+    fn gives_up_first(&self, asked: Driver) -> bool {
+        let has_it = self.driver == FaceDriver::Xdp && self.device.is_some() && !self.is_suspended;
+        has_it && asked != Driver::Packet
+    }
+
+    /// Makes the face of the group, unless it was made since the interface came.
+    pub(super) fn add_group(&mut self, name: &str, context: &mut Context<'_>) {
+        let (Some(group), Some(mtu), None) = (self.purpose.group, self.mtu(), self.group_face)
+        else {
+            return;
+        };
+        let is_ad_hoc = context.config.listeners.ethernet.ad_hoc;
+        let face_id = context.dataplane.allocate_face_id();
+        let properties = FaceProperties {
+            link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
+            // Everybody on the link would see them, and they are ours alone.
+            pit_tokens: PitTokenPolicy::Never,
+            ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
+        };
+        context.dataplane.send(Command::AddFace(Box::new(NewFace {
+            ticket: None,
+            transport: NewTransport::Station(self.id, group),
+            options: face_options(properties, Persistency::Permanent, mtu, context.config),
+            remote: FaceUri::Ethernet(group),
+            local: FaceUri::Device(Arc::from(name)),
+        })));
+        self.group_face = Some(face_id);
+    }
+}
+
+pub(super) fn station_options(mtu: usize, config: &Config) -> StationOptions {
+    StationOptions { mtu, idle_timeout: config.listeners.ethernet.idle_timeout }
+}
+
+pub(super) fn face_options(
+    properties: FaceProperties,
+    persistency: Persistency,
+    mtu: usize,
+    config: &Config,
+) -> FaceOptions {
+    let mut options = FaceOptions {
+        link: settings::datagram_link(&config.faces, &config.limits),
+        idle_timeout: Some(config.listeners.ethernet.idle_timeout),
+        ..FaceOptions::datagram(properties, persistency, mtu)
+    };
+    options.link.mtu = Some(mtu);
+    options
+}
+
+pub(super) fn change(dataplane: &mut Dataplane, port: PortId, change: PortChange) {
+    dataplane.send(Command::ChangePort { port, change: Box::new(change) });
+}

@@ -1,0 +1,458 @@
+//! The sockets to listen on.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ndn_forwarding::Scope;
+use ndn_sys::interface::{Interface, interfaces};
+use ndn_sys::stream::Listener;
+use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
+
+use super::directory::{self, Access, OwnFile};
+use super::websocket::Admission;
+use super::webtransport;
+use crate::config::{self, Config, FaceDefaults};
+use crate::text::transport_uri;
+
+/// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
+const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
+
+/// A listening stream socket and what its faces are.
+#[derive(Debug)]
+pub(super) struct StreamListener {
+    /// The socket.
+    pub(super) socket: Listener,
+    /// The path, or for TCP the address.
+    pub(super) local: LocalEnd,
+}
+
+/// What a stream listener is bound to.
+#[derive(Debug, Clone)]
+pub(super) enum LocalEnd {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A Unix socket whose clients bring shared memory.
+    Memif(PathBuf),
+    /// A TCP address, and whether peers on the loopback interface are local applications.
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// Loopback peers may use `/localhost`.
+        loopback_is_local: bool,
+    },
+    /// A TCP address whose connections begin with a WebSocket handshake.
+    WebSocket {
+        /// The address.
+        address: SocketAddr,
+        /// Who may connect, and who is local.
+        admission: Admission,
+    },
+}
+
+impl LocalEnd {
+    /// Whether a peer that connects here is a local application. Of a browser, that is not all
+    /// there is to know.
+    pub(super) fn scope(&self, peer: Option<SocketAddr>) -> Scope {
+        let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
+        let is_local = match self {
+            Self::Unix(_) | Self::Memif(_) => true,
+            Self::Tcp { loopback_is_local, .. }
+            | Self::WebSocket { admission: Admission { loopback_is_local, .. }, .. } => {
+                *loopback_is_local && peer.is_some_and(is_loopback)
+            }
+        };
+        if is_local { Scope::Local } else { Scope::NonLocal }
+    }
+}
+
+/// All listening sockets.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    /// Streams.
+    pub(super) streams: Vec<StreamListener>,
+    /// One set for each worker.
+    udp: Vec<Vec<(UdpSocket, bool)>>,
+    /// Where the UDP sockets listen.
+    pub(super) udp_addresses: Vec<SocketAddr>,
+    /// For WebTransport sessions; taken by the service.
+    pub(super) webtransport: webtransport::Opened,
+    /// Where that listens.
+    pub(super) webtransport_addresses: Vec<SocketAddr>,
+    /// Hashes of its certificate that pages need.
+    pub(super) webtransport_hashes: Vec<String>,
+    /// Files and directories that were made for sockets.
+    pub(super) own_files: Vec<OwnFile>,
+}
+
+impl Listeners {
+    /// Opens everything that the configuration asks for.
+    pub(super) fn open(config: &Config, worker_count: usize) -> anyhow::Result<Self> {
+        let Config { listeners: config, faces, bound_faces, .. } = config;
+        let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
+        let mut listeners = Self {
+            streams: Vec::new(),
+            udp,
+            udp_addresses: Vec::new(),
+            webtransport: webtransport::Opened::default(),
+            webtransport_addresses: Vec::new(),
+            webtransport_hashes: Vec::new(),
+            own_files: Vec::new(),
+        };
+        if config.unix.enabled {
+            let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
+            let made = make_directory(&path);
+            let made =
+                made.with_context(|| format!("no place for the Unix socket{}", advice(&path)));
+            listeners.own_files.extend(made?);
+            let socket = open_unix(&path, config.unix.mode)?;
+            let own = socket.file_identity();
+            let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
+            listeners.own_files.extend(own);
+            let local = LocalEnd::Unix(path);
+            listeners.streams.push(StreamListener { socket, local });
+        }
+        listeners.open_memif(config)?;
+        if config.tcp.enabled {
+            let open = |address| Listener::tcp(address);
+            for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
+                let address = socket.local_address()?;
+                let loopback_is_local = config.tcp.loopback_is_local;
+                let local = LocalEnd::Tcp { address, loopback_is_local };
+                listeners.streams.push(StreamListener { socket, local });
+            }
+        }
+        if config.websocket.enabled {
+            let (own, open) = (&config.websocket, |address| Listener::tcp(address));
+            for socket in open_all("WebSocket", &own.addresses, own.port, open)? {
+                let address = socket.local_address()?;
+                let admission = Admission {
+                    loopback_is_local: own.loopback_is_local,
+                    origins: own.origins.clone(),
+                    local_origins: own.local_origins.clone(),
+                };
+                let local = LocalEnd::WebSocket { address, admission };
+                listeners.streams.push(StreamListener { socket, local });
+            }
+        }
+        if config.udp.enabled {
+            let shares = worker_count > 1 || !bound_faces.is_empty();
+            let open = |address| open_shared_udp(address, faces, worker_count.max(1), shares);
+            for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
+                listeners.udp_addresses.push(sockets[0].local_address()?);
+                for (set, socket) in listeners.udp.iter_mut().zip(sockets) {
+                    set.push((socket, true));
+                }
+            }
+        }
+        if config.webtransport.enabled {
+            let own = &config.webtransport;
+            let sockets =
+                open_all("WebTransport", &own.addresses, own.port, ndn_webtransport::bind)?;
+            let addresses = sockets.iter().map(std::net::UdpSocket::local_addr);
+            listeners.webtransport_addresses = addresses.collect::<io::Result<_>>()?;
+            let identity = webtransport::identity(own)?;
+            let kept_in =
+                webtransport::kept_in(own, sockets.first()).filter(|_| identity.is_none());
+            listeners.own_files.extend(kept_in.as_deref().and_then(webtransport::make_directory));
+            listeners.webtransport = webtransport::Opened { sockets, identity, kept_in };
+        }
+        Ok(listeners)
+    }
+
+    fn open_memif(&mut self, config: &config::Listeners) -> anyhow::Result<()> {
+        const ADVICE: &str = "choose another `path` in [listeners.memif]";
+        if !config.memif.enabled {
+            return Ok(());
+        }
+        let path = config.memif_path();
+        let made = make_directory(&path);
+        let made = made.with_context(|| format!("no place for the memif socket; {ADVICE}"));
+        self.own_files.extend(made?);
+        let socket = Listener::unix_messages(&path, config.memif.mode).map_err(|error| {
+            let shown = path.display();
+            if error.kind() == io::ErrorKind::AddrInUse {
+                anyhow::anyhow!("another program listens on {shown}; stop it, or {ADVICE}")
+            } else if error.kind() == io::ErrorKind::AlreadyExists {
+                anyhow::anyhow!("{shown} exists and is not a socket; {ADVICE}")
+            } else {
+                anyhow::anyhow!("cannot listen on {shown} for memif: {error}; {ADVICE}")
+            }
+        })?;
+        let own = socket.file_identity().map(|identity| OwnFile {
+            path: path.clone(),
+            identity,
+            opened: None,
+        });
+        self.own_files.extend(own);
+        self.streams.push(StreamListener { socket, local: LocalEnd::Memif(absolute(&path)) });
+        Ok(())
+    }
+
+    /// Whether one of these sockets listens at the address of a face of UDP, TCP or WebTransport.
+    pub(super) fn is_own(&self, scheme: &str, address: SocketAddr) -> bool {
+        let tcp = self.streams.iter().filter_map(|listener| match &listener.local {
+            LocalEnd::Tcp { address, .. } => Some(address),
+            LocalEnd::Unix(_) | LocalEnd::Memif(_) | LocalEnd::WebSocket { .. } => None,
+        });
+        let udp = self.udp_addresses.iter().filter(|_| scheme.starts_with("udp"));
+        let sessions = self.webtransport_addresses.iter().filter(|_| scheme == "https");
+        let own = udp.chain(sessions).chain(tcp.filter(|_| scheme.starts_with("tcp")));
+        let is_here = || {
+            let ip = address.ip();
+            let has_it = |one: &Interface| one.addresses.contains(&ip);
+            ip.is_loopback() || interfaces().is_ok_and(|all| all.iter().any(has_it))
+        };
+        own.filter(|own| own.port() == address.port() && own.is_ipv4() == address.is_ipv4())
+            .any(|own| own.ip() == address.ip() || own.ip().is_unspecified() && is_here())
+    }
+
+    /// The UDP sockets of all workers, as long as nobody has taken them.
+    pub(super) fn udp(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.udp.iter().flatten().map(|(socket, _)| socket)
+    }
+
+    /// The UDP sockets of each worker, which belong to the data plane.
+    pub(super) fn take_udp(&mut self) -> Vec<Vec<(UdpSocket, bool)>> {
+        std::mem::take(&mut self.udp)
+    }
+
+    /// Lines that say where the forwarder listens, and how applications and operators find it.
+    pub(super) fn announcement(&self, config: &Config) -> String {
+        let control = config.control_socket_path();
+        let control = control.filter(|path| Some(path) != usual_control_socket(config).as_ref());
+        let config = &config.listeners;
+        let mut text = String::new();
+        for line in self.local_uris() {
+            let _ = writeln!(text, "listening on {}", transport_uri(&line));
+        }
+        if config.ethernet.enabled {
+            let _ = writeln!(
+                text,
+                "Ethernet faces: on {} (`namewire status` tells which are there)",
+                config.ethernet.where_it_is()
+            );
+        }
+        if text.is_empty() {
+            text.push_str("listening on nothing: every listener is switched off\n");
+        }
+        let unix = self.streams.iter().find_map(|listener| match &listener.local {
+            LocalEnd::Unix(path) => Some(path),
+            LocalEnd::Memif(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
+        });
+        if let Some(path) = unix
+            && !is_well_known(path)
+        {
+            let _ = writeln!(
+                text,
+                "applications find it with: export NDN_CLIENT_TRANSPORT=unix://{}",
+                absolute(path).display()
+            );
+        } else if unix.is_none() && config.tcp.enabled {
+            let _ = writeln!(
+                text,
+                "applications find it with: export NDN_CLIENT_TRANSPORT=tcp4://127.0.0.1:{}",
+                config.tcp.port
+            );
+        }
+        for hash in &self.webtransport_hashes {
+            let port = config.webtransport.port;
+            let _ = writeln!(
+                text,
+                "pages open WebTransport at https://HOST:{port}{} with the certificate hash sha256 {hash}",
+                ndn_webtransport::PATH
+            );
+        }
+        if let Some(path) = control {
+            let _ = writeln!(
+                text,
+                "`namewire log`, `capture`, `workers` and such find it with: --control {}",
+                absolute(&path).display()
+            );
+        }
+        text
+    }
+
+    /// Local face URIs of all listeners, as `faces/channels` shows them.
+    pub(super) fn local_uris(&self) -> Vec<String> {
+        let streams = self.streams.iter().map(|listener| match &listener.local {
+            LocalEnd::Unix(path) => format!("unix://{}", path.display()),
+            LocalEnd::Memif(path) => format!("memif://{}", path.display()),
+            LocalEnd::Tcp { address, .. } => ndn_face::FaceUri::Tcp(*address).to_string(),
+            LocalEnd::WebSocket { address, .. } => {
+                ndn_face::FaceUri::WebSocket(*address).to_string()
+            }
+        });
+        let udp =
+            self.udp_addresses.iter().map(|address| ndn_face::FaceUri::Udp(*address).to_string());
+        let sessions = self.webtransport_addresses.iter();
+        let sessions = sessions.map(|address| ndn_face::FaceUri::Quic(*address).to_string());
+        streams.chain(udp).chain(sessions).collect()
+    }
+}
+
+/// Where commands look for the control socket that are told nothing but where applications find the
+/// forwarder.
+fn usual_control_socket(config: &Config) -> Option<PathBuf> {
+    let mut usual = Config::default();
+    usual.listeners.unix.path = config.socket_path();
+    usual.control_socket_path()
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn is_well_known(path: &Path) -> bool {
+    WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
+}
+
+/// Makes the directory of a socket if it is missing; returns it if it was.
+fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
+    directory::make_parent(path, Access::Umask)
+}
+
+fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
+    let socket = Listener::unix(path, mode).map_err(|error| {
+        let shown = path.display();
+        if error.kind() == io::ErrorKind::AddrInUse {
+            anyhow::anyhow!(
+                "another forwarder listens on {shown}; stop it, or choose another path with --socket"
+            )
+        } else if error.kind() == io::ErrorKind::AlreadyExists {
+            anyhow::anyhow!("{shown} exists and is not a socket")
+        } else {
+            anyhow::anyhow!("cannot listen on {shown}: {error}{}", advice(path))
+        }
+    })?;
+    Ok(socket)
+}
+
+/// What to do about a Unix socket that cannot be opened.
+fn advice(path: &Path) -> &'static str {
+    let is_of_root = Path::new(config::SYSTEM_SOCKET_PATH) == path;
+    match is_of_root && !rustix::process::geteuid().is_root() {
+        true => {
+            "; this is the socket of root's forwarder, used because XDG_RUNTIME_DIR is not set: set it \
+             to a directory of yours, or choose a path with --socket"
+        }
+        false => "; choose another path with --socket",
+    }
+}
+
+/// Opens a socket per address. Where both families are asked for in general, one that the kernel
+/// does not have is left out.
+fn open_all<T>(
+    kind: &str,
+    addresses: &[IpAddr],
+    port: u16,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let may_lack_one = addresses.len() > 1 && addresses.iter().all(IpAddr::is_unspecified);
+    let mut sockets = Vec::new();
+    for &address in addresses {
+        let address = SocketAddr::new(address, port);
+        match open(address) {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if may_lack_one && lacks_family(&error) => {
+                tracing::info!(%address, "{kind}: this kind of address is not available");
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kind.starts_with("Web") => {
+                bail!(
+                    "{kind} port {port} is in use on {}; choose another in [listeners.{}]",
+                    address.ip(),
+                    kind.to_lowercase()
+                )
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
+                "{kind} port {port} is in use on {}; choose another with --port, or switch {kind} \
+                 off with --no-{}",
+                address.ip(),
+                kind.to_lowercase()
+            ),
+            Err(error) => bail!("cannot listen on {kind} {address}: {error}"),
+        }
+    }
+    if sockets.is_empty() && !addresses.is_empty() {
+        bail!("no kind of address is available for {kind}");
+    }
+    Ok(sockets)
+}
+
+fn lacks_family(error: &io::Error) -> bool {
+    const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
+    error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
+        || error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+/// A socket on `address` for each worker; the kernel spreads peers over them.
+///
+/// The first one is bound alone, so that a port that is in use is noticed: sockets that share a
+/// port may belong to several programs of one user.
+fn open_shared_udp(
+    address: SocketAddr,
+    faces: &FaceDefaults,
+    count: usize,
+    shares: bool,
+) -> io::Result<Vec<UdpSocket>> {
+    let options = udp_options(address, faces);
+    if shares {
+        drop(UdpSocket::new(&options)?);
+    }
+    let options = UdpOptions { reuse_port: shares, ..options };
+    let sockets: Vec<UdpSocket> =
+        (0..count).map(|_| UdpSocket::new(&options)).collect::<io::Result<_>>()?;
+    if shares && let Err(error) = PeerSpread::new(rand::random(), count).attach(&sockets) {
+        tracing::debug!(%address, %error, "UDP peers are spread as the kernel does it by itself");
+    }
+    Ok(sockets)
+}
+
+pub(super) fn udp_options(address: SocketAddr, faces: &FaceDefaults) -> UdpOptions {
+    let mut options = UdpOptions::bound_to(address);
+    let size = |size: config::ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+    if let Some(bytes) = faces.receive_buffer {
+        options.receive_buffer = size(bytes);
+    }
+    if let Some(bytes) = faces.send_buffer {
+        options.send_buffer = size(bytes);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_known_whatever_they_are_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[listeners]\nunix.path = {:?}\ntcp.enabled = false\nudp.enabled = false\n",
+            directory.path().join("nfd.sock")
+        );
+        let config = config::parse("test", &text).unwrap();
+        let mut listeners = Listeners::open(&config, 1).unwrap();
+        let is_own = |listeners: &Listeners, scheme, address: &str| {
+            listeners.is_own(scheme, address.parse().unwrap())
+        };
+        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
+        listeners.udp_addresses = vec!["0.0.0.0:6363".parse().unwrap()];
+        assert!(is_own(&listeners, "udp4", "127.0.0.1:6363"));
+        assert!(is_own(&listeners, "udp4", "127.0.0.2:6363"));
+        for other in ["127.0.0.1:6364", "192.0.2.1:6363", "[::1]:6363"] {
+            assert!(!is_own(&listeners, "udp4", other), "{other}");
+        }
+        assert!(!is_own(&listeners, "tcp4", "127.0.0.1:6363"), "that is TCP");
+        assert!(!is_own(&listeners, "https", "127.0.0.1:6363"), "that is WebTransport");
+        listeners.webtransport_addresses = vec!["0.0.0.0:6367".parse().unwrap()];
+        assert!(is_own(&listeners, "https", "127.0.0.1:6367"));
+        listeners.udp_addresses = vec!["192.0.2.7:6363".parse().unwrap()];
+        assert!(is_own(&listeners, "udp4", "192.0.2.7:6363"));
+        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Interfaces that the configuration names and that are not there.
+
+use ndn_sys::interface::interfaces;
+use tracing::warn;
+
+use crate::config::{Config, InterfaceRule, Remark};
+
+/// Interfaces that are named but not there, or not yet: faces wait for them. Each comes with its setting.
+#[must_use]
+pub fn interfaces_missing(config: &Config) -> Vec<Remark> {
+    let Ok(there) = interfaces() else { return Vec::new() };
+    let is_missing = |name: &str| !there.iter().any(|interface| interface.name == name);
+    let missing = named(config).into_iter().filter(|(_, name)| is_missing(name));
+    let remarks = missing.map(|(key, name)| {
+        let reason = format!("{key}: there is no interface {name}; should one come, it is used");
+        Remark { key: key.to_owned(), reason }
+    });
+    remarks.collect()
+}
+
+/// Warns about them.
+pub(super) fn warn_of_interfaces(config: &Config) {
+    for remark in interfaces_missing(config) {
+        warn!("{}", remark.reason);
+    }
+}
+
+/// Interfaces that are named in full and in use, each with the setting.
+fn named(config: &Config) -> Vec<(&'static str, &str)> {
+    let (multicast, ethernet) = (&config.listeners.multicast, &config.listeners.ethernet);
+    let mut lists = vec![
+        (multicast.enabled, "listeners.multicast.interfaces", &multicast.interfaces),
+        (ethernet.enabled, "listeners.ethernet.interfaces", &ethernet.interfaces),
+        (
+            ethernet.enabled && ethernet.multicast,
+            "listeners.ethernet.multicast_interfaces",
+            &ethernet.multicast_interfaces,
+        ),
+    ];
+    for bound in &config.bound_faces {
+        lists.push((true, "bound_faces.interfaces", &bound.interfaces));
+    }
+    let mut named = Vec::new();
+    for (_, setting, rules) in lists.into_iter().filter(|(is_used, ..)| *is_used) {
+        for rule in rules {
+            if let InterfaceRule::Name(name) = rule
+                && !name.contains(['*', '?'])
+            {
+                named.push((setting, name.as_str()));
+            }
+        }
+    }
+    let faces = config.static_faces.iter().filter_map(|face| face.interface.as_deref());
+    named.extend(faces.map(|name| ("static_faces.interface", name)));
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn interfaces_count_that_are_named_and_in_use() {
+        let text = "listeners.ethernet = { enabled = true, interfaces = [\"eth95\", \"eth?\"] }";
+        let config = parse("test", text).unwrap();
+        assert_eq!(named(&config), [("listeners.ethernet.interfaces", "eth95")]);
+        let missing = interfaces_missing(&config);
+        assert_eq!(missing[0].key, "listeners.ethernet.interfaces");
+        assert!(missing[0].reason.contains("there is no interface eth95"), "{missing:?}");
+        let text = "listeners.multicast = { enabled = true, interfaces = [\"eth99\", \"en*\"] }\n\
+                    listeners.ethernet = { enabled = false, interfaces = [\"eth98\"] }\n\
+                    [[bound_faces]]\nremotes = [\"udp4://192.0.2.1:6363\"]\ninterfaces = [\"eth97\"]\n\
+                    [[static_faces]]\nuri = \"ether://[02:00:00:00:00:01]\"\ninterface = \"eth96\"\n";
+        let config = parse("test", text).unwrap();
+        assert_eq!(
+            named(&config),
+            [
+                ("listeners.multicast.interfaces", "eth99"),
+                ("bound_faces.interfaces", "eth97"),
+                ("static_faces.interface", "eth96"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! What the control socket asks for: log levels, figures of the workers, service times, captures.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
+use ndn_face::CallCounters;
+use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
+use ndn_packet::Name;
+use ndn_ring::PoolCounters;
+use ndn_sys::clock;
+use ndn_sys::poll::Waker;
+use ndn_table::Timestamp;
+
+use crate::hooks::LogControl;
+use namewire_control::capture::{CaptureFilter, CapturedPacket};
+use namewire_control::{
+    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, InterestStatistics, LinkCounters,
+    MemifStatus, QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
+    WorkerStatistics,
+};
+
+use super::service_times::{TraceSwitch, TracedWorker};
+
+/// Packets that wait for a capture's reader at most.
+pub(super) const CAPTURE_QUEUE: usize = 8192;
+
+/// A request for the control thread.
+#[derive(Debug)]
+pub(super) struct CaptureRequest {
+    /// What to capture.
+    pub(super) filter: CaptureFilter,
+    /// Where the answer goes.
+    pub(super) answer: SyncSender<Result<CaptureStream, String>>,
+}
+
+/// A question about the dispatch of names, for the control thread.
+#[derive(Debug)]
+pub(super) struct DispatchRequest {
+    /// What is asked.
+    pub(super) action: DispatchAction,
+    /// Where the answer goes.
+    pub(super) answer: SyncSender<Result<Dispatch, String>>,
+}
+
+/// A question about the links of faces, for the control thread.
+#[derive(Debug)]
+pub(super) struct LinksRequest {
+    /// Only faces with higher numbers.
+    pub(super) after: Option<u64>,
+    /// Where the answer goes.
+    pub(super) answer: SyncSender<BTreeMap<u64, LinkCounters>>,
+}
+
+/// What an operator asks of the control thread.
+#[derive(Debug)]
+pub(super) enum OperatorRequest {
+    /// To capture.
+    Capture(CaptureRequest),
+    /// How names are dispatched.
+    Dispatch(DispatchRequest),
+    /// What links count.
+    Links(LinksRequest),
+    /// To measure service times, or not.
+    Trace(bool),
+    /// What the WebTransport listener does.
+    WebTransport(SyncSender<WebTransportStatus>),
+    /// How many faces there are.
+    FaceLimit(SyncSender<FaceLimit>),
+    /// Let a process in, and tell how many faces there are, and may be.
+    LetIn(u32, SyncSender<FaceLimit>),
+    /// What the memif listener does.
+    Memif(SyncSender<MemifStatus>),
+    /// Faces that are being made, of all names or of one.
+    WaitingFaces(Option<Name>, SyncSender<Vec<WaitingFace>>),
+}
+
+/// What one worker counts.
+#[derive(Debug)]
+pub(super) struct WorkerFigures {
+    /// Its loop.
+    pub(super) rounds: Arc<WorkerCounters>,
+    /// Its system calls.
+    pub(super) calls: Arc<CallCounters>,
+    /// Its packet memory.
+    pub(super) pool: Arc<PoolCounters>,
+    /// Its shard.
+    pub(super) shard: Arc<Counters>,
+    /// Its service times.
+    pub(super) service_times: Arc<ServiceTimes>,
+    /// Its dealings with other workers, if there are any.
+    pub(super) exchange: Option<Arc<ExchangeCounters>>,
+    /// The NUMA node that it is pinned to, if it is.
+    pub(super) node: Option<usize>,
+}
+
+impl WorkerFigures {
+    fn read(&self) -> WorkerStatistics {
+        let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
+        let crossings =
+            |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
+        let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
+            exchange.as_deref().map_or_else(QueueStatistics::default, |exchange| {
+                let QueueDepth { last, most, sum, looks } = queue(exchange);
+                QueueStatistics {
+                    last: last.value(),
+                    most: most.value(),
+                    sum: sum.value(),
+                    looks: looks.value(),
+                }
+            })
+        };
+        let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
+        let drops = drops.filter(|(_, count)| *count > 0);
+        WorkerStatistics {
+            rounds: rounds.rounds.value(),
+            sleeps: rounds.sleeps.value(),
+            bursts: rounds.bursts.value(),
+            packets: rounds.packets.value(),
+            burst_sizes: rounds.burst_sizes.each_ref().map(Counter::value),
+            receive_calls: calls.receive_calls.value(),
+            received_frames: calls.received_frames.value(),
+            received_bytes: calls.received_bytes.value(),
+            send_calls: calls.send_calls.value(),
+            sent_frames: calls.sent_frames.value(),
+            sent_bytes: calls.sent_bytes.value(),
+            shared_socket_drops: calls.shared_socket_drops.value(),
+            own_socket_drops: calls.own_socket_drops.value(),
+            bad_foreign_frames: calls.bad_foreign_frames.value(),
+            marked_interests: rounds.marked_interests.value(),
+            shed_interests: rounds.shed_interests.value(),
+            refused_peers: rounds.refused_peers.value(),
+            packet_blocks: u64::from(pool.blocks_in_use()),
+            packet_blocks_max: u64::from(pool.blocks_in_use_max()),
+            packet_block_failures: pool.allocation_failures(),
+            node: *node,
+            packet_blocks_capacity: u64::from(pool.capacity()),
+            packet_bytes_huge: pool.pages().huge_bytes as u64,
+            packet_bytes_transparent: pool.pages().transparent_bytes as u64,
+            packet_bytes_ordinary: pool.pages().ordinary_bytes as u64,
+            waited_ns: rounds.waited_until(Timestamp::from_nanos(clock::now())),
+            crossings_sent: crossings(|exchange| exchange.sent.value()),
+            crossings_taken: crossings(|exchange| exchange.taken.value()),
+            crossings_dropped: crossings(ExchangeCounters::dropped_total),
+            crossings_dropped_data: crossings(|exchange| exchange.dropped_data.value()),
+            crossings_dropped_nacks: crossings(|exchange| exchange.dropped_nacks.value()),
+            crossings_dropped_interests: crossings(|exchange| exchange.dropped_interests.value()),
+            wakes: crossings(|exchange| exchange.wakes.value()),
+            queued_data: queue(|exchange| &exchange.queued_data),
+            queued_nacks: queue(|exchange| &exchange.queued_nacks),
+            queued_interests: queue(|exchange| &exchange.queued_interests),
+            pit_entries: shard.pit_entries.value(),
+            cs_entries: shard.cs_entries.value(),
+            dropped: shard.dropped_total(),
+            drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+            interests: interest_statistics(&InterestAccount::of(shard)),
+        }
+    }
+}
+
+fn interest_statistics(account: &InterestAccount) -> InterestStatistics {
+    InterestStatistics {
+        entered: account.entered,
+        passed_on: account.passed_on,
+        refused: account.refused,
+        answered: account.answered,
+        refreshed: account.refreshed,
+        satisfied: account.satisfied,
+        nacked: account.nacked,
+        expired: account.expired,
+        rejected: account.rejected,
+        face_gone: account.face_gone,
+        pending: account.pending,
+    }
+}
+
+/// The control socket's end: runs on its threads.
+pub(super) struct Operator {
+    log: Arc<dyn LogControl>,
+    workers: Vec<WorkerFigures>,
+    requests: Sender<OperatorRequest>,
+    waker: Arc<Waker>,
+    trace: TraceSwitch,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub(super) struct OperatorRequests {
+    pub(super) requests: Receiver<OperatorRequest>,
+    pub(super) waker: Arc<Waker>,
+}
+
+impl Operator {
+    /// Both ends.
+    pub(super) fn new(
+        log: Arc<dyn LogControl>,
+        workers: Vec<WorkerFigures>,
+    ) -> io::Result<(Self, OperatorRequests)> {
+        let (sender, receiver) = channel();
+        let waker = Arc::new(Waker::new()?);
+        let requests = OperatorRequests { requests: receiver, waker: Arc::clone(&waker) };
+        let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker));
+        Ok((Self { log, workers, requests: sender, waker, trace }, requests))
+    }
+
+    /// Asks the control thread.
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> OperatorRequest) -> Result<T, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, answered) = sync_channel(1);
+        self.requests.send(request(answer)).map_err(|_| stopping())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| stopping())
+    }
+}
+
+impl Handler for Operator {
+    fn log_directives(&self) -> String {
+        self.log.directives()
+    }
+
+    fn set_log_directives(&self, directives: &str) -> Result<(), String> {
+        self.log.set(directives)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { workers: self.workers.iter().map(WorkerFigures::read).collect() }
+    }
+
+    fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
+        self.ask(|answer| OperatorRequest::Links(LinksRequest { after, answer }))
+    }
+
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        self.ask(OperatorRequest::WebTransport)
+    }
+
+    fn face_limit(&self) -> Result<FaceLimit, String> {
+        self.ask(OperatorRequest::FaceLimit)
+    }
+
+    fn let_in(&self, process: u32) -> Result<FaceLimit, String> {
+        self.ask(|answer| OperatorRequest::LetIn(process, answer))
+    }
+
+    fn memif(&self) -> Result<MemifStatus, String> {
+        self.ask(OperatorRequest::Memif)
+    }
+
+    fn waiting_faces(&self, name: Option<&Name>) -> Result<Vec<WaitingFace>, String> {
+        self.ask(|answer| OperatorRequest::WaitingFaces(name.cloned(), answer))
+    }
+
+    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
+        self.ask(|answer| OperatorRequest::Dispatch(DispatchRequest { action, answer }))?
+    }
+
+    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
+        self.trace.begin(self.workers.iter().map(|worker| TracedWorker {
+            times: Arc::clone(&worker.service_times),
+            rounds: Arc::clone(&worker.rounds),
+        }))
+    }
+
+    fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
+        self.ask(|answer| OperatorRequest::Capture(CaptureRequest { filter, answer }))?
+    }
+}
+
+/// Where captured packets wait for a reader.
+pub(super) fn packet_queue() -> (SyncSender<CapturedPacket>, Receiver<CapturedPacket>) {
+    sync_channel(CAPTURE_QUEUE)
+}

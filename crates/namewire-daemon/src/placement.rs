@@ -1,0 +1,57 @@
+//! Where the workers run, by the configuration and the machine.
+
+use anyhow::Context;
+use ndn_dataplane::{Place, Workers, default_worker_count, plan_placement, plan_roles};
+use ndn_sys::topology::Topology;
+
+use crate::config::{Contradiction, Forwarder};
+
+/// Refuses processors that this machine does not have, or that this process may not run on.
+///
+/// # Errors
+/// The first of them, and those that can be used.
+pub fn check_processors(forwarder: &Forwarder) -> Result<(), Contradiction> {
+    match unusable(&forwarder.cpus) {
+        Some(reason) => {
+            let reason = format!("forwarder.cpus: {reason}");
+            Err(Contradiction { keys: vec!["forwarder.cpus"], reason })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The first of these processors that threads cannot be pinned to here, if there is one, in words.
+pub fn unusable(cpus: &[usize]) -> Option<String> {
+    let allowed = ndn_sys::cpu::allowed_cpus().ok()?;
+    let cpu = cpus.iter().find(|cpu| !allowed.contains(cpu))?;
+    let allowed: Vec<_> = allowed.iter().map(usize::to_string).collect();
+    Some(format!("processor {cpu} cannot be used here; these can: {}", allowed.join(", ")))
+}
+
+/// What each worker does, and where.
+///
+/// # Errors
+/// The machine has no room for the placement that is asked for.
+pub fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Contradiction> {
+    check_processors(forwarder)?;
+    let keys = ["forwarder.placement", "forwarder.workers", "forwarder.io_workers"];
+    places(forwarder).map_err(|error| Contradiction::about(&keys, &error))
+}
+
+fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
+    let topology = Topology::of_machine().context("which processors there are")?;
+    let count =
+        forwarder.worker_count(default_worker_count(&topology)).max(forwarder.io_workers + 1);
+    let workers = Workers { count, io: forwarder.io_workers };
+    if let Some(arrangement) = forwarder.placement {
+        return plan_placement(&topology, workers, arrangement)
+            .with_context(|| format!("forwarder.placement = {arrangement}"));
+    }
+    let cpus = forwarder.cpus.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let node_of = |cpu: usize| {
+        let processors = topology.processors().iter();
+        processors.into_iter().find(|one| one.cpu == cpu).map(|one| one.node)
+    };
+    let places = plan_roles(workers)?.into_iter().zip(cpus);
+    Ok(places.map(|(roles, cpu)| Place { roles, cpu, node: cpu.and_then(node_of) }).collect())
+}

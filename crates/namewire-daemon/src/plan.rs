@@ -1,0 +1,161 @@
+//! What a configuration comes to on this machine: whatever can be refused is refused here, before
+//! anything is opened. `namewire config check` asks the same.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::bail;
+use ndn_dataplane::Place;
+use ndn_management::ControlState;
+use ndn_sys::poll::Waker;
+
+use super::{control, directory, dpdk, placement, webtransport};
+use crate::config::{Config, Contradiction, WebTransportListener};
+
+/// All that a forwarder is started with, beside its configuration.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) management: ControlState,
+    /// Called when something was read of the key chain.
+    pub(super) key_chain: Arc<Waker>,
+    pub(super) places: Vec<Place>,
+}
+
+impl Plan {
+    /// Checks the configuration as a whole, and against the machine: processors, directories of
+    /// sockets, keys, certificates and trust rules.
+    ///
+    /// # Errors
+    /// All that cannot be, each with the setting or file at fault.
+    pub fn new(config: &Config) -> Result<Self, Vec<Contradiction>> {
+        let mut faults = config.faults();
+        let dpdk = dpdk::check(config);
+        let dpdk = dpdk.map_err(|error| Contradiction::about(&["listeners.dpdk.ports"], &error));
+        faults.extend(dpdk.err());
+        faults.extend(faults_of_socket_places(config));
+        if config.listeners.webtransport.enabled {
+            faults.extend(check_webtransport(&config.listeners.webtransport).err());
+        }
+        let places = placement::plan(&config.forwarder).map_err(|fault| vec![fault]);
+        match (places, control::management(config)) {
+            (Ok(places), Ok((management, key_chain))) if faults.is_empty() => {
+                Ok(Self { management, key_chain, places })
+            }
+            (places, management) => {
+                let more = [places.err(), management.err()];
+                faults.extend(more.into_iter().flatten().flatten());
+                Err(faults)
+            }
+        }
+    }
+}
+
+/// Refuses a certificate that cannot be used, and a directory for those that are made that is none.
+fn check_webtransport(settings: &WebTransportListener) -> Result<(), Contradiction> {
+    let keys = ["listeners.webtransport.certificate", "listeners.webtransport.key"];
+    let identity = webtransport::identity(settings);
+    let identity = identity.map_err(|error| Contradiction::about(&keys, &error))?;
+    if let (Some(directory), None) = (&settings.state_directory, identity) {
+        let key = "listeners.webtransport.state_directory";
+        directory::check_parent(&directory.join("certificate")).map_err(|reason| {
+            Contradiction { keys: vec![key], reason: format!("{key}: {reason:#}") }
+        })?;
+    }
+    Ok(())
+}
+
+/// Refuses places of sockets where none can be made.
+fn faults_of_socket_places(config: &Config) -> impl Iterator<Item = Contradiction> + '_ {
+    config.sockets_with_paths().into_iter().filter_map(|(key, path)| {
+        let reason = check_socket_place(&path).err()?;
+        let keys = config.keys_of_path(key);
+        Some(Contradiction { keys, reason: format!("{key}: {reason:#}") })
+    })
+}
+
+fn check_socket_place(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    directory::check_parent(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            bail!("{} exists and is not a socket", path.display())
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn refused(text: &str) -> String {
+        let config = parse("test", text).unwrap();
+        Plan::new(&config).expect_err(text)[0].to_string()
+    }
+
+    #[test]
+    fn what_the_machine_does_not_have_is_refused() {
+        let said = refused("forwarder.cpus = [4000]");
+        assert!(said.contains("processor 4000"), "{said}");
+        let text = "forwarder = { workers = 64, placement = \"P4\", io_workers = 60 }";
+        let said = refused(text);
+        assert!(said.contains("forwarder.placement = P4"), "{said}");
+        let said = refused("control.path = \"/nonexistent/deep/control.sock\"");
+        assert!(said.contains("control.path: ") && said.contains("/nonexistent"), "{said}");
+        let said = refused("listeners.memif = { enabled = true, path = \"/nonexistent/a/b\" }");
+        assert!(said.contains("listeners.memif.path: "), "{said}");
+        let said = refused("listeners.unix.path = \"/etc/passwd\"");
+        assert!(said.contains("/etc/passwd exists"), "{said}");
+        let said = refused("management.localhost_rib = \"/nonexistent/rules\"");
+        assert!(said.contains("/nonexistent/rules"), "{said}");
+        let said = refused(
+            "listeners.webtransport = { enabled = true, state_directory = \"/etc/passwd\" }",
+        );
+        assert!(
+            said.starts_with("listeners.webtransport.state_directory: ")
+                && said.contains("/etc/passwd"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn all_that_the_machine_does_not_have_is_told() {
+        let text = "control.path = \"/nonexistent/a/b\"\nforwarder.cpus = [4000]\n\
+                    [management]\n\
+                    localhost_rib = \"/nonexistent/rules\"\n\
+                    localhop_rib = \"/nonexistent/more\"\n\
+                    [[management.authorizations]]\ncertificate = \"/nonexistent/certificate\"\n\
+                    privileges = [\"cs\"]";
+        let config = parse("test", text).unwrap();
+        let faults = Plan::new(&config).unwrap_err();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0]).collect();
+        let expected = [
+            "control.path",
+            "forwarder.cpus",
+            "management.authorizations",
+            "management.localhost_rib",
+            "management.localhop_rib",
+        ];
+        assert_eq!(keys, expected, "{faults:?}");
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn ports_of_dpdk_are_refused_where_it_was_left_out() {
+        let said = refused("listeners.dpdk.ports = [\"net_tap0\"]");
+        assert!(said.contains("listeners.dpdk.ports: ") && said.contains("without DPDK"), "{said}");
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_made_but_not_those_above() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = |path: &str| {
+            let path = directory.path().join(path).display().to_string();
+            parse("test", &format!("listeners.unix.path = \"{path}\"")).unwrap()
+        };
+        Plan::new(&below("nfd/nfd.sock")).unwrap();
+        assert!(!directory.path().join("nfd").exists(), "nothing is made before the start");
+        Plan::new(&below("nfd/more/nfd.sock")).unwrap_err();
+    }
+}

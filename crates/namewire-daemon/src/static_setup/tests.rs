@@ -1,0 +1,178 @@
+use std::sync::Arc;
+
+use ndn_dataplane::FaceCreated;
+use ndn_face::FaceOptions;
+use ndn_forwarding::{FaceProperties, Scope};
+use ndn_management::{Action, Collaborators, ControlConfig, FibUpdate, NextHop, Now, Persistency};
+use ndn_table::FaceIndex;
+
+use super::*;
+use crate::tables::Catalog;
+
+fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
+    let wanted = Wanted {
+        ticket: Some(5),
+        persistency: Persistency::Permanent,
+        pit_tokens: PitTokenPolicy::WhenSeen,
+        options: ndn_management::request::FaceOptions::default(),
+    };
+    let destinations = Destinations::default();
+    LostSession { face_id, remote: remote.clone(), wanted, destinations }
+}
+
+fn created(face_id: u64) -> FaceCreated {
+    let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
+    FaceCreated {
+        index: FaceIndex::new(1, 0),
+        options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
+        remote: ndn_face::FaceUri::WebTransport("https://192.0.2.1:443/ndn".into()),
+        local: ndn_face::FaceUri::Null,
+        counters: Arc::default(),
+    }
+}
+
+#[test]
+fn a_permanent_session_comes_back_with_its_routes() {
+    let mut setup = StaticSetup::new(&Config::default());
+    let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
+    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let mut state = ControlState::new(ControlConfig::default(), collaborators);
+    let prefix = Name::from_uri("/a").unwrap();
+    let now = Now { monotonic_ns: 1, unix_us: 1 };
+    for round in 0..2 {
+        let face_id = 300 + round;
+        let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+        let created = created(face_id);
+        state.face_created(now, faces::record(&created));
+        state.add_route(prefix.as_ref(), route).unwrap();
+        let destinations = Destinations::of(&state, face_id);
+        state.face_destroyed(now, face_id);
+        setup.session_lost(1000, LostSession { destinations, ..lost(face_id, &remote) });
+        assert!(setup.due(1000).is_empty(), "there is a pause");
+        let later = setup.next_deadline_ns().unwrap();
+        let due = setup.due(later);
+        assert_eq!((due.len(), &due[0].0), (1, &remote), "of both rounds it is one");
+        let ticket = due[0].2.ticket;
+        assert!(ticket >= Some(FIRST_TICKET), "nobody waits for an answer");
+        setup.connect_failed(later, ticket, "nobody there");
+        let [waiting] = &setup.waiting(later, None)[..] else { panic!("it is not waited for") };
+        assert_eq!(waiting.face_id, Some(face_id));
+        assert_eq!(waiting.last_failure.as_deref(), Some("nobody there"));
+        assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
+        assert_eq!(setup.due(u64::MAX).len(), 1);
+
+        state.face_created(now, faces::record(&self::created(face_id + 1)));
+        setup.face_added(&mut state, ticket, face_id + 1);
+        setup.go_on_returning(&mut state, later);
+        let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
+        assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
+        assert!(setup.faces.is_empty(), "it is a face like others again");
+    }
+}
+
+#[test]
+fn faces_that_have_come_back_take_turns() {
+    let mut setup = StaticSetup::new(&Config::default());
+    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let mut state = ControlState::new(ControlConfig::default(), collaborators);
+    let now = Now { monotonic_ns: 1, unix_us: 1 };
+    for face_id in [300, 301, 302] {
+        state.face_created(now, faces::record(&created(face_id)));
+        for number in 0..1000 {
+            let prefix = Name::from_uri(&format!("/{number}")).unwrap();
+            let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+            state.add_route(prefix.as_ref(), route).unwrap();
+        }
+        setup.returning.push_back((face_id + 10, Destinations::of(&state, face_id)));
+        state.face_destroyed(now, face_id);
+        state.face_created(now, faces::record(&created(face_id + 10)));
+    }
+    // The second goes again.
+    state.face_destroyed(now, 311);
+    let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
+    while setup.next_deadline_ns().is_some() {
+        setup.go_on_returning(&mut state, 1);
+        assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
+    }
+    assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));
+}
+
+#[test]
+fn lost_sessions_are_given_up_after_a_time() {
+    let mut setup = StaticSetup::new(&Config::default());
+    let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
+    setup.session_lost(1000, lost(300, &remote));
+    let mut last_ns = 0;
+    while let Some(at) = setup.next_deadline_ns() {
+        let due = setup.due(at);
+        setup.connect_failed(at, due[0].2.ticket, "nobody there");
+        last_ns = at;
+    }
+    let tried = duration_ns(LOST_TRIED);
+    assert!((tried..tried + 2 * setup.retry_ns_max + 1000).contains(&last_ns), "{last_ns}");
+    assert!(setup.faces.is_empty());
+}
+
+#[test]
+fn so_many_sessions_are_waited_for_and_each_can_be_called_off() {
+    let mut setup = StaticSetup::new(&Config::default());
+    let max = u64::try_from(LOST_MAX).unwrap();
+    for number in 0..max + 9 {
+        let uri = format!("https://192.0.2.1:{}/ndn", 1000 + number);
+        setup.session_lost(1, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
+    }
+    assert_eq!(setup.faces.len(), LOST_MAX);
+    let begun = setup.due(u64::MAX).remove(0).2.ticket;
+    assert!(!setup.is_cancelled(begun) && !setup.is_cancelled(Some(5)));
+    assert!(!setup.cancel(300 + max), "it was one too many");
+    assert!(setup.cancel(300) && !setup.cancel(300));
+    assert!(setup.is_cancelled(begun), "while it was opened");
+    assert!((301..300 + max).all(|face_id| setup.cancel(face_id)));
+    assert_eq!(setup.next_deadline_ns(), None);
+}
+
+#[test]
+fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
+    let address = "192.0.2.1:6363".parse().unwrap();
+    let route = StaticRoute {
+        prefix: Name::from_uri("/a").unwrap(),
+        face: FaceUri::parse("udp4://192.0.2.1:6363").unwrap(),
+        cost: 7,
+        child_inherit: true,
+        capture: false,
+    };
+    let config = Config { static_routes: vec![route], ..Config::default() };
+    let mut setup = StaticSetup::new(&config);
+    let waiting = |name: &str| setup.waiting(0, Some(&Name::from_uri(name).unwrap())).len();
+    assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
+    let (_, _, wanted) = setup.due(0).pop().unwrap();
+
+    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let mut state = ControlState::new(ControlConfig::default(), collaborators);
+    let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+    let spoke_first = FaceCreated {
+        index: FaceIndex::new(1, 0),
+        options: FaceOptions::datagram(properties, Persistency::OnDemand, 8800),
+        remote: ndn_face::FaceUri::Udp(address),
+        local: ndn_face::FaceUri::Null,
+        counters: Arc::default(),
+    };
+    let now = Now { monotonic_ns: 1, unix_us: 1 };
+    state.face_created(now, faces::record(&spoke_first));
+    setup.face_exists(&mut state, wanted.ticket, 300);
+
+    let persistency = state.face(300).unwrap().properties.persistency;
+    assert_eq!(persistency, Persistency::Permanent);
+    let actions: Vec<_> = std::iter::from_fn(|| state.poll_action()).collect();
+    assert!(actions.iter().any(|action| matches!(
+        action,
+        Action::UpdateFace { face_id: 300, persistency: Some(Persistency::Permanent), .. }
+    )));
+    let next_hops = vec![NextHop { face_id: 300, cost: 7 }];
+    let prefix = Name::from_uri("/a").unwrap();
+    let updates = vec![FibUpdate::Set { prefix, next_hops }];
+    assert!(actions.iter().any(|action| matches!(
+        action,
+        Action::UpdateFib { updates: found, .. } if *found == updates
+    )));
+}
