@@ -59,7 +59,8 @@ fn exists(owner: Option<&str>, path: &str) -> bool {
 
 #[test]
 fn what_works_names_its_test_and_the_test_exists() {
-    let table = std::fs::read_to_string(root().join("docs/reference/nfd-compatibility.md")).unwrap();
+    let table =
+        std::fs::read_to_string(root().join("docs/reference/nfd-compatibility.md")).unwrap();
     let (mut rows, mut wrong) = (0, Vec::new());
     let mut has_tests = false;
     for line in table.lines() {

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ndn_management::FaceUri;
 use ndn_packet::Name;
+use ndn_types::FaceUri;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -365,7 +365,7 @@ impl FromToml for FaceUri {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         let text = String::from_toml(value)?;
         let uri = Self::parse(&text).map_err(|error| error.to_string())?;
-        if let Some(why) = uri.names_nobody() {
+        if let Some(why) = uri.unreachable_reason() {
             return Err(format!("`{text}` leads nowhere: {why}"));
         }
         if uri.has_host_name() {

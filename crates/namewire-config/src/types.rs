@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ndn_management::FaceUri;
 use ndn_packet::Name;
+use ndn_types::FaceUri;
 pub use ndn_types::Persistency;
 
 pub use super::forwarder::{Forwarder, WorkerCount};

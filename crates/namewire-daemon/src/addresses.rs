@@ -3,10 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use ndn_face::FaceUri;
 use ndn_management::ZONE_IS_MISSING;
 use ndn_sys::interface;
 use ndn_sys::udp::{UdpRoute, is_shortage, udp_route};
+use ndn_types::FaceUri;
 
 /// Why a face URI leads to no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub(super) enum NoAddress {
 ///
 /// # Errors
 /// That there is none.
-pub(super) fn far_end(uri: &ndn_management::FaceUri) -> Result<SocketAddr, NoAddress> {
+pub(super) fn far_end(uri: &FaceUri) -> Result<SocketAddr, NoAddress> {
     let address = uri.socket_address().ok_or(NoAddress::OtherKind)?;
     if uri.lacks_zone() {
         return Err(NoAddress::NoZone);
@@ -62,17 +62,24 @@ pub(super) fn way_to(peer: SocketAddr) -> io::Result<Option<UdpRoute>> {
 /// The near end of a face as it is shown: of a UDP socket that is bound to no address, that which datagrams to
 /// the peer come from now.
 pub(super) fn near_end(remote: &FaceUri, local: &FaceUri) -> FaceUri {
-    if let (FaceUri::Udp(peer), FaceUri::Udp(own)) = (remote, local)
+    if remote.is_udp()
+        && local.is_udp()
+        && let (Some(peer), Some(own)) = (remote.socket_address(), local.socket_address())
         && own.ip().is_unspecified()
-        && let Ok(route) = udp_route(*peer)
+        && let Ok(route) = udp_route(peer)
     {
         let interface = match peer {
             SocketAddr::V4(_) => 0,
             SocketAddr::V6(peer) => peer.scope_id(),
         };
-        return FaceUri::Udp(on_link(route.source, own.port(), interface));
+        return FaceUri::udp(on_link(route.source, own.port(), interface));
     }
     local.clone()
+}
+
+/// The URI with the name of the interface that its zone numbers, as NFD shows it.
+pub(super) fn named(uri: &FaceUri) -> FaceUri {
+    uri.clone().with_named_zone(interface::name_of)
 }
 
 /// An error of the system in words, without its number.
@@ -85,7 +92,7 @@ mod tests {
     use super::*;
 
     fn address(text: &str) -> Result<SocketAddr, NoAddress> {
-        far_end(&ndn_management::FaceUri::parse(text).unwrap())
+        far_end(&FaceUri::parse(text).unwrap())
     }
 
     #[test]
@@ -103,10 +110,10 @@ mod tests {
 
     #[test]
     fn the_near_end_has_the_address_that_datagrams_come_from() {
-        let udp = |text: &str| FaceUri::Udp(text.parse().unwrap());
+        let udp = |text: &str| FaceUri::udp(text.parse().unwrap());
         let (peer, any) = (udp("127.0.0.1:9"), udp("0.0.0.0:6363"));
         assert_eq!(near_end(&peer, &any), udp("127.0.0.1:6363"));
-        for own in [udp("127.0.0.5:6363"), FaceUri::Null] {
+        for own in [udp("127.0.0.5:6363"), FaceUri::null()] {
             assert_eq!(near_end(&peer, &own), own, "it is known");
         }
         // The kernel refuses broadcasts, or has no way.

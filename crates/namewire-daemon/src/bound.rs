@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
-use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_face::{FaceOptions, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{debug, info, warn};
 
@@ -102,9 +103,7 @@ fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
                 && !rule.except.iter().any(|one| one.matches(interface))
         };
         for interface in all.iter().filter(is_wanted) {
-            let is_there = |uri: &&ndn_management::FaceUri| {
-                uri.zone().is_none_or(|zone| zone == interface.name)
-            };
+            let is_there = |uri: &&FaceUri| uri.zone().is_none_or(|zone| zone == interface.name);
             let remotes = rule.remotes.iter().filter(is_there);
             for remote in remotes.filter_map(|uri| uri.socket_address()) {
                 // Without an address of its own, nothing can be sent there.
@@ -159,8 +158,8 @@ fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) ->
         ticket: None,
         transport: NewTransport::Connected(socket),
         options,
-        remote: FaceUri::Udp(*remote),
-        local: FaceUri::UdpDevice { is_ipv4: remote.is_ipv4(), interface: interface.clone(), port },
+        remote: FaceUri::udp(*remote),
+        local: FaceUri::udp_device(remote.is_ipv4(), interface, port),
     })));
     State::Made(face_id)
 }

@@ -6,15 +6,15 @@ mod port;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewPort, NewTransport, PortChange};
-use ndn_face::{FaceUri, PortId};
+use ndn_face::PortId;
 use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{info, warn};
 
@@ -122,7 +122,7 @@ impl EthernetPorts {
     /// The interfaces that are listened on, as `faces/channels` shows them.
     pub(super) fn channels(&self) -> impl Iterator<Item = String> + '_ {
         let listening = self.ports.iter().filter(|(_, port)| port.purpose.accepts);
-        listening.map(|(name, _)| FaceUri::Device(name.as_str().into()).to_string())
+        listening.map(|(name, _)| FaceUri::device(name).to_string())
     }
 
     /// Longest payload of a frame on an interface, if it is in use.
@@ -326,8 +326,8 @@ impl EthernetPorts {
             ticket: wanted.ticket,
             transport: NewTransport::Station(port.id, mac),
             options,
-            remote: FaceUri::Ethernet(mac),
-            local: FaceUri::Device(Arc::from(name)),
+            remote: FaceUri::ethernet(mac),
+            local: FaceUri::device(name),
         })
     }
 }

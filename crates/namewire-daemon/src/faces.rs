@@ -5,14 +5,16 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
-use ndn_face::{FaceCounters, FaceOptions, FaceUri, LinkOptions, Persistency};
+use ndn_face::{FaceCounters, FaceOptions, LinkOptions, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::FaceIndex;
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use ndn_webtransport::{Accepted, Target};
 
+use super::addresses;
 use super::control::Excess;
 use super::listeners::LocalEnd;
 use super::settings;
@@ -51,7 +53,7 @@ pub(super) struct Down {
 impl KnownFace {
     /// The network interface of an Ethernet face.
     pub(super) fn interface(&self) -> Option<&str> {
-        if let FaceUri::Device(name) = &self.local { Some(name) } else { None }
+        (self.local.scheme() == "dev").then(|| self.local.host())
     }
 }
 
@@ -76,13 +78,13 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
     ] {
         flags |= if is_set { bit } else { 0 };
     }
-    let is_session = matches!(local, FaceUri::Quic(_));
+    let is_session = local.scheme() == "quic";
     let is_datagram = options.link.mtu.is_some() && !is_session;
     FaceRecord {
         properties: ndn_management::FaceProperties {
             face_id: options.properties.face_id,
-            remote_uri: remote.to_string(),
-            local_uri: local.to_string(),
+            remote_uri: addresses::named(remote).to_string(),
+            local_uri: addresses::named(local).to_string(),
             scope: options.properties.scope,
             persistency: options.persistency,
             link_type: options.properties.link_type,
@@ -93,7 +95,7 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
         capabilities: FaceCapabilities {
             // As in NFD, also for a TCP connection that was accepted.
-            change_persistency: is_datagram || matches!(remote, FaceUri::Tcp(_)),
+            change_persistency: is_datagram || remote.is_tcp(),
             override_mtu: is_datagram,
         },
     }
@@ -115,18 +117,18 @@ pub(super) fn accepted(
             let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
                 .map_or(*address, |(own, _)| own);
             if is_websocket {
-                (FaceUri::WebSocketClient(peer), FaceUri::WebSocket(own))
+                (FaceUri::websocket_client(peer), FaceUri::websocket(own))
             } else {
-                (FaceUri::Tcp(peer), FaceUri::Tcp(own))
+                (FaceUri::tcp(peer), FaceUri::tcp(own))
             }
         }
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, None) => {
-            (FaceUri::Null, FaceUri::Tcp(*address))
+            (FaceUri::null(), FaceUri::tcp(*address))
         }
         // Of memif, faces are made when the handshake is done.
         (LocalEnd::Unix(path) | LocalEnd::Memif(path), _) => {
-            let remote = FaceUri::Descriptor(stream.as_raw_fd());
-            (remote, FaceUri::Unix(path.clone()))
+            let remote = FaceUri::descriptor(stream.as_raw_fd());
+            (remote, FaceUri::unix(path))
         }
     };
     let pit_tokens = match scope {
@@ -166,7 +168,7 @@ pub(super) fn connected_tcp(
     config: &Config,
 ) -> NewFace {
     let local = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
-        .map_or(FaceUri::Null, |(local, _)| FaceUri::Tcp(local));
+        .map_or(FaceUri::null(), |(local, _)| FaceUri::tcp(local));
     let is_local = config.listeners.tcp.loopback_is_local && is_loopback(remote);
     let scope = if is_local { Scope::Local } else { Scope::NonLocal };
     let mut options = FaceOptions {
@@ -176,7 +178,7 @@ pub(super) fn connected_tcp(
     };
     wanted.apply(&mut options);
     let transport = NewTransport::Stream(stream);
-    NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::Tcp(remote), local }
+    NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::tcp(remote), local }
 }
 
 /// A face for a session that somebody has opened.
@@ -203,8 +205,8 @@ pub(super) fn accepted_session(
         ticket: None,
         transport: NewTransport::Stream(session.stream),
         options,
-        remote: FaceUri::Quic(session.remote),
-        local: FaceUri::Quic(session.local),
+        remote: FaceUri::quic(session.remote),
+        local: FaceUri::quic(session.local),
     }
 }
 
@@ -230,8 +232,10 @@ pub(super) fn opened_session(
         ticket: wanted.ticket,
         transport: NewTransport::Stream(session.stream),
         options,
-        remote: FaceUri::WebTransport(target.to_string().into()),
-        local: FaceUri::Quic(session.local),
+        // The target was read from a face URI.
+        remote: FaceUri::parse(&target.to_string())
+            .unwrap_or_else(|_| FaceUri::quic(session.remote)),
+        local: FaceUri::quic(session.local),
     }
 }
 
@@ -254,9 +258,9 @@ pub(super) fn datagram(
         ticket: wanted.ticket,
         transport: NewTransport::Datagram(remote),
         options,
-        remote: FaceUri::Udp(remote),
+        remote: FaceUri::udp(remote),
         // The worker knows its socket, the kernel the address.
-        local: FaceUri::Null,
+        local: FaceUri::null(),
     }
 }
 

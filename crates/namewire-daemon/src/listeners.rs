@@ -10,7 +10,9 @@ use ndn_forwarding::Scope;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
+use ndn_types::FaceUri;
 
+use super::addresses::named;
 use super::directory::{self, Access, OwnFile};
 use super::websocket::Admission;
 use super::webtransport;
@@ -280,15 +282,13 @@ impl Listeners {
         let streams = self.streams.iter().map(|listener| match &listener.local {
             LocalEnd::Unix(path) => format!("unix://{}", path.display()),
             LocalEnd::Memif(path) => format!("memif://{}", path.display()),
-            LocalEnd::Tcp { address, .. } => ndn_face::FaceUri::Tcp(*address).to_string(),
-            LocalEnd::WebSocket { address, .. } => {
-                ndn_face::FaceUri::WebSocket(*address).to_string()
-            }
+            LocalEnd::Tcp { address, .. } => named(&FaceUri::tcp(*address)).to_string(),
+            LocalEnd::WebSocket { address, .. } => named(&FaceUri::websocket(*address)).to_string(),
         });
         let udp =
-            self.udp_addresses.iter().map(|address| ndn_face::FaceUri::Udp(*address).to_string());
+            self.udp_addresses.iter().map(|address| named(&FaceUri::udp(*address)).to_string());
         let sessions = self.webtransport_addresses.iter();
-        let sessions = sessions.map(|address| ndn_face::FaceUri::Quic(*address).to_string());
+        let sessions = sessions.map(|address| named(&FaceUri::quic(*address)).to_string());
         streams.chain(udp).chain(sessions).collect()
     }
 }

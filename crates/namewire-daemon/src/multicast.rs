@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
-use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_face::{FaceOptions, Persistency};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{info, warn};
 
@@ -145,8 +146,8 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
         ticket: None,
         transport: NewTransport::Group(socket, group),
         options,
-        remote: FaceUri::Udp(group),
-        local: FaceUri::Udp(zoned(place.source)),
+        remote: FaceUri::udp(group),
+        local: FaceUri::udp(zoned(place.source)),
     })));
     info!(interface = place.interface, %group, "joining a UDP group");
     Some(face_id)

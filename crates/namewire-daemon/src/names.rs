@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndn_management::FaceUri;
 use ndn_sys::interface;
 use ndn_sys::poll::Waker;
+use ndn_types::FaceUri;
 
 use super::faces::Wanted;
 
@@ -185,7 +185,10 @@ fn far_ends(
             refused.get_or_insert_with(|| format!("{host} is {}: {reason}", address.ip()));
             continue;
         }
-        let mut end = FaceUri::from_socket(scheme.trim_end_matches(['4', '6']), address);
+        let mut end = FaceUri::from_socket(
+            scheme.trim_end_matches(['4', '6']),
+            SocketAddr::new(address.ip(), address.port()),
+        );
         if let SocketAddr::V6(address) = address
             && end.lacks_zone()
             && let Some(link) = interface::name_of(address.scope_id())

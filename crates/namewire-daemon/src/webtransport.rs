@@ -255,7 +255,7 @@ impl WebTransport {
 
 #[cfg(test)]
 mod tests {
-    use ndn_management::FaceUri;
+    use ndn_types::FaceUri;
     use ndn_webtransport::Target;
 
     use crate::Plan;

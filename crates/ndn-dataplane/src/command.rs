@@ -5,11 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{FaceOptions, FaceUri, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
+use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
 use ndn_forwarding::{ProducerRegions, StrategyTable};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, Token};
+use ndn_types::FaceUri;
 
 /// An order to a worker. Orders are carried out in the order in which they were given, between
 /// bursts.

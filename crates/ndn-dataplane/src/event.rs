@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ndn_face::{CloseReason, FaceCounters, FaceOptions, FaceUri, PortSocket};
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, PortSocket};
 use ndn_forwarding::LearningRequest;
 use ndn_table::FaceIndex;
+use ndn_types::FaceUri;
 
 /// Something that a worker did or saw.
 #[derive(Debug)]

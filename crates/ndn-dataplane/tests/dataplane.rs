@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Event, Roles};
-use ndn_face::{CloseReason, FaceUri, Persistency};
+use ndn_face::{CloseReason, Persistency};
 use ndn_forwarding::Scope;
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
 use ndn_sys::poll::Events;
+use ndn_types::FaceUri;
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
 
@@ -111,7 +112,7 @@ fn a_udp_peer_that_speaks_first_gets_a_face() {
     peer.connect(bed.udp_address()).unwrap();
     peer.send(&interest("/a/1", 1)).unwrap();
     let face = bed.added();
-    assert_eq!(face.remote, FaceUri::Udp(peer.local_addr().unwrap()));
+    assert_eq!(face.remote, FaceUri::udp(peer.local_addr().unwrap()));
     assert_eq!(face.options.persistency, Persistency::OnDemand);
     assert_eq!(face.options.properties.scope, Scope::NonLocal);
     expect(&mut producer, &interest("/a/1", 1));

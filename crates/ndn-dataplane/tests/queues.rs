@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 use ndn_dataplane::{
     Command, Event, NewFace, NewPort, NewTransport, PortChange, StationOptions, WorkerView,
 };
-use ndn_face::{
-    CloseReason, FaceOptions, FaceUri, LinkDropReason, Persistency, PortId, PortSocket,
-};
+use ndn_face::{CloseReason, FaceOptions, LinkDropReason, Persistency, PortId, PortSocket};
 use ndn_forwarding::{FaceProperties, Scope};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
+use ndn_types::FaceUri;
 
 use support::{Bed, PATIENCE, data, expect};
 
@@ -155,8 +154,8 @@ fn new_face(bed: &Bed, mac: [u8; 6]) -> Command {
         ticket: Some(face_id),
         transport: NewTransport::Station(PORT, mac),
         options: FaceOptions::datagram(properties, Persistency::Permanent, 9000),
-        remote: FaceUri::Ethernet(mac),
-        local: FaceUri::Device("many0".into()),
+        remote: FaceUri::ethernet(mac),
+        local: FaceUri::device("many0"),
     }))
 }
 
@@ -198,7 +197,7 @@ fn a_station_has_one_face_whichever_queue_it_reaches() {
             answers.push(ask(station(number), &queues[(first + round) % 2]));
         }
         let face = bed.added();
-        assert_eq!(face.remote, FaceUri::Ethernet(station(number)));
+        assert_eq!(face.remote, FaceUri::ethernet(station(number)));
         let owner = face.index.slot() as usize % 2;
         owners.push(owner);
         // All of them leave by the queue of the face's worker, once.

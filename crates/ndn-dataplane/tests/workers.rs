@@ -8,10 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
-use ndn_face::{FaceOptions, FaceUri, Persistency};
+use ndn_face::{FaceOptions, Persistency};
 use ndn_forwarding::{Counter, FaceProperties, Histogram, Scope, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
+use ndn_types::FaceUri;
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
 
@@ -108,8 +109,8 @@ fn a_peer_has_one_face_whichever_socket_it_reaches() {
             ticket: Some(face_id),
             transport: NewTransport::Datagram(peer.local_addr().unwrap()),
             options: FaceOptions::datagram(properties, Persistency::Persistent, 8800),
-            remote: FaceUri::Udp(peer.local_addr().unwrap()),
-            local: FaceUri::Null,
+            remote: FaceUri::udp(peer.local_addr().unwrap()),
+            local: FaceUri::null(),
         };
         bed.command(Command::AddFace(Box::new(face())));
         let created = bed.added();

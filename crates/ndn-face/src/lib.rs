@@ -13,7 +13,6 @@
 //! | [`FaceEvent`] | what happens to faces by itself |
 //! | [`InternalEnd`] | the face between the forwarder and its own management |
 //! | [`FrameTap`] | watching frames go by |
-//! | [`FaceUri`] | how the ends of a face are written |
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -32,7 +31,6 @@ mod output;
 mod reconnect;
 mod set;
 mod tap;
-mod uri;
 mod websocket;
 
 pub use budget::Budget;
@@ -51,4 +49,3 @@ pub use options::{
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
 pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Heard, Progress, RxSink, Waited};
 pub use tap::{Direction, FrameTap};
-pub use uri::FaceUri;

@@ -5,7 +5,6 @@
 //! | [`parameters`], [`response`] | `ControlParameters` and `ControlResponse` on the wire |
 //! | [`dataset`] | the blocks of every status dataset and of `faces/events` |
 //! | [`types`], [`numbers`] | enumerations, flag bits, limits; TLV numbers |
-//! | [`face_uri`] | face URIs and their canonical form |
 //! | [`command`] | command names, both signature formats, the rules for fields |
 //! | [`authorize`], [`access`] | who may do what: a hook; NFD's access control |
 //! | [`announcement`] | prefix announcements |
@@ -30,7 +29,6 @@ pub mod client;
 pub mod command;
 pub mod dataset;
 pub mod dispatch;
-pub mod face_uri;
 pub mod fib;
 mod listing;
 pub mod notification;
@@ -63,8 +61,8 @@ pub use dataset::{
     RibEntry, RouteRecord, StrategyChoice, decode_dataset,
 };
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
-pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use fib::{Fib, FibFull};
+pub use ndn_types::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use notification::{Notification, NotificationStream};
 pub use parameters::ControlParameters;
 pub use publisher::{DatasetPublisher, PublisherLimits, Segment};

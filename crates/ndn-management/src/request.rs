@@ -1,10 +1,10 @@
 //! Commands as typed requests: checked against the rules of their verb, defaults filled in.
 
 use ndn_packet::Name;
+use ndn_types::{FaceUri, ZONE_IS_MISSING};
 
 use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, TopPrefix, Verb};
-use crate::face_uri::{FaceUri, ZONE_IS_MISSING};
 use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_origin};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};

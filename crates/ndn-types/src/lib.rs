@@ -3,13 +3,16 @@
 //! | module | contents |
 //! |---|---|
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
+//! | `face_uri` | [`FaceUri`] |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
 mod face;
+mod face_uri;
 mod time;
 
 pub use face::{LinkType, Persistency, Scope};
+pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};

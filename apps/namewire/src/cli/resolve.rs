@@ -2,15 +2,15 @@
 
 use std::net::IpAddr;
 
-use ndn_management::FaceUri;
 use ndn_sys::interface;
+use ndn_types::FaceUri;
 
 use super::failure::{Failure, Outcome};
 
 /// The canonical form of a URI, its host name looked up if it has one.
 pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     let reason = match uri.canonize() {
-        Ok(canonical) => return Ok(with_named_zone(canonical)),
+        Ok(canonical) => return Ok(canonical.with_named_zone(interface::name_of)),
         Err(reason) => Failure::Usage(reason.to_string()),
     };
     let (scheme, host) = (uri.scheme(), uri.host());
@@ -48,12 +48,6 @@ pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     FaceUri::parse(&resolved)
         .and_then(|resolved| resolved.canonize())
         .map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// A zone that is the number of an interface of this host becomes its name.
-fn with_named_zone(uri: FaceUri) -> FaceUri {
-    let index = uri.zone().and_then(|zone| zone.parse().ok());
-    index.and_then(interface::name_of).map_or_else(|| uri.clone(), |name| uri.with_zone(&name))
 }
 
 #[cfg(test)]

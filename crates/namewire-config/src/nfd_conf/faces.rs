@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ndn_management::FaceUri;
 use ndn_security::info::Node;
+use ndn_types::FaceUri;
 
 use super::{Reader, seconds};
 use crate::{

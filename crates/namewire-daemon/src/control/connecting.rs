@@ -1,8 +1,8 @@
 //! Faces that are being made: whoever else wants one waits with the first.
 
 use ndn_dataplane::Event;
-use ndn_face::FaceUri;
 use ndn_management::Now;
+use ndn_types::FaceUri;
 
 use super::Control;
 use crate::faces::Wanted;
@@ -90,7 +90,7 @@ mod tests {
     fn one_face_is_made_for_all_who_want_it_at_a_time() {
         let mut faces = ConnectingFaces::default();
         let [here, there] =
-            ["192.0.2.1:1", "192.0.2.2:1"].map(|address| FaceUri::Tcp(address.parse().unwrap()));
+            ["192.0.2.1:1", "192.0.2.2:1"].map(|address| FaceUri::tcp(address.parse().unwrap()));
         assert!(faces.begin(&here, &wanted(1)));
         assert!(!faces.begin(&here, &wanted(2)));
         assert!(faces.begin(&there, &wanted(3)));

@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Event};
-use ndn_face::FaceUri;
 use ndn_forwarding::Scope;
 use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket::process_of_peer;
 use ndn_sys::stream::{self, AcceptError};
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{debug, error, info, warn};
 
@@ -171,8 +171,8 @@ impl Control {
     pub(super) fn make_face(
         &mut self,
         now: Now,
-        remote: &ndn_management::FaceUri,
-        local: Option<&ndn_management::FaceUri>,
+        remote: &FaceUri,
+        local: Option<&FaceUri>,
         wanted: Wanted,
     ) {
         if !remote.has_host_name() {
@@ -206,8 +206,8 @@ impl Control {
     pub(super) fn create_face(
         &mut self,
         now: Now,
-        remote: &ndn_management::FaceUri,
-        local: Option<&ndn_management::FaceUri>,
+        remote: &FaceUri,
+        local: Option<&FaceUri>,
         wanted: Wanted,
     ) {
         if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
@@ -224,7 +224,7 @@ impl Control {
             warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
         }
         if remote.scheme() == "https" {
-            return self.open_session(now, &remote.to_string(), &wanted);
+            return self.open_session(now, remote, &wanted);
         }
         let address = match address {
             Ok(address) => address,
@@ -233,7 +233,7 @@ impl Control {
         if remote.scheme().starts_with("udp") {
             return self.create_datagram(now, address, &wanted);
         }
-        let same_end = FaceUri::Tcp(address);
+        let same_end = FaceUri::tcp(address);
         let existing = self.faces.iter().find(|(_, face)| face.remote == same_end);
         if let Some((&face_id, _)) = existing {
             self.handle_event(now, Event::FaceExists { ticket: wanted.ticket, face_id });
@@ -260,13 +260,7 @@ impl Control {
     }
 
     /// A URI leads to no address, at least for now.
-    fn no_address(
-        &mut self,
-        now: Now,
-        remote: &ndn_management::FaceUri,
-        wanted: &Wanted,
-        why: &NoAddress,
-    ) {
+    fn no_address(&mut self, now: Now, remote: &FaceUri, wanted: &Wanted, why: &NoAddress) {
         info!(%remote, %why, "no face can be made");
         let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
         let (code, text) = match why {

@@ -1,10 +1,10 @@
 //! What the data plane tells.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
-use ndn_face::{CloseReason, FaceOptions, FaceUri};
+use ndn_face::{CloseReason, FaceOptions};
 use ndn_forwarding::{LearningRequest, Scope};
 use ndn_management::state::{CreatedFace, Learning};
-use ndn_management::{FACE_ID_INTERNAL, Now, Ticket, status};
+use ndn_management::{FACE_ID_INTERNAL, FaceProperties, Now, Ticket, status};
 use tracing::{debug, error, info, warn};
 
 use super::{Control, Excess};
@@ -143,10 +143,11 @@ impl Control {
 
     pub(super) fn face_added(&mut self, now: Now, ticket: Option<u64>, face: &FaceCreated) {
         let record = faces::record(face);
-        let face_id = record.properties.face_id;
+        let FaceProperties { face_id, remote_uri, local_uri, .. } = &record.properties;
+        let face_id = *face_id;
         match is_local(&face.options) {
-            false => info!(face_id, remote = %face.remote, local = %face.local, "face created"),
-            true => debug!(face_id, remote = %face.remote, local = %face.local, "face created"),
+            false => info!(face_id, remote = remote_uri, local = local_uri, "face created"),
+            true => debug!(face_id, remote = remote_uri, local = local_uri, "face created"),
         }
         self.faces.insert(
             face_id,
@@ -158,7 +159,7 @@ impl Control {
                 excess: Excess::default(),
                 down: None,
                 // One that was asked for has it from the start.
-                is_separated: ticket.is_some() || !matches!(face.remote, FaceUri::Udp(_)),
+                is_separated: ticket.is_some() || !face.remote.is_udp(),
                 local: face.local.clone(),
             },
         );

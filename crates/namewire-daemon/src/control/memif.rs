@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, NewFace, NewTransport};
-use ndn_face::{FaceOptions, FaceUri, MemifClient, MemifConnection, MemifEnd, Persistency};
+use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{Now, status};
 use ndn_memif::{
@@ -16,6 +16,7 @@ use ndn_memif::{
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
+use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{debug, info, warn};
 
@@ -271,8 +272,8 @@ impl Control {
             ticket: None,
             transport: NewTransport::Memif(MemifEnd::Accepted(link)),
             options,
-            remote: FaceUri::Memif(remote),
-            local: FaceUri::Memif(local),
+            remote: face_uri(&remote),
+            local: face_uri(&local),
         })));
     }
 
@@ -288,8 +289,8 @@ impl Control {
 
     /// Makes a face of a server's interface.
     pub(super) fn create_memif(&mut self, now: Now, address: Address, wanted: &Wanted) {
-        let is_same = |face: &crate::faces::KnownFace| matches!(&face.remote, FaceUri::Memif(remote) if *remote == address);
-        let existing = self.faces.iter().find(|(_, face)| is_same(face)).map(|(id, _)| *id);
+        let remote = face_uri(&address);
+        let existing = self.faces.iter().find(|(_, face)| face.remote == remote).map(|(id, _)| *id);
         if let Some(face_id) = existing {
             let ticket = wanted.ticket;
             return self.handle_event(now, ndn_dataplane::Event::FaceExists { ticket, face_id });
@@ -298,7 +299,7 @@ impl Control {
             let reason = "this forwarder listens there itself";
             return self.memif_server_failed(now, &address, wanted, reason);
         }
-        if !self.connecting.begin(&FaceUri::Memif(address.clone()), wanted) {
+        if !self.connecting.begin(&remote, wanted) {
             return;
         }
         let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
@@ -394,7 +395,7 @@ impl Control {
 
     /// Makes a face of a server, which is connected or will be.
     fn add_memif_server(&mut self, end: MemifEnd, address: Address, local: i32, wanted: &Wanted) {
-        let local = FaceUri::Descriptor(local);
+        let local = FaceUri::descriptor(local);
         let face_id = self.dataplane.allocate_face_id();
         // Another forwarder, most likely.
         let properties = wanted.properties(face_id, Scope::NonLocal);
@@ -404,7 +405,7 @@ impl Control {
             ticket: wanted.ticket,
             transport: NewTransport::Memif(end),
             options,
-            remote: FaceUri::Memif(address),
+            remote: face_uri(&address),
             local,
         })));
     }
@@ -423,6 +424,11 @@ fn room_for(user: u32, others: impl ExactSizeIterator<Item = u32>) -> Result<(),
         true => Ok(()),
         false => Err(HANDSHAKES_OF_USER_MAX),
     }
+}
+
+/// The face URI of an end of a memif connection.
+fn face_uri(address: &Address) -> FaceUri {
+    FaceUri::memif(&address.socket, address.id)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::Control;
 use crate::config::Limits;
+use crate::addresses;
 use crate::faces::KnownFace;
 
 /// Time between two looks at what faces have exceeded.
@@ -148,7 +149,7 @@ impl QuotaWatch {
                 self.told += 1;
                 warn!(
                     face_id,
-                    remote = %face.remote,
+                    remote = %addresses::named(&face.remote),
                     pending,
                     rate,
                     management,
@@ -177,7 +178,7 @@ impl Control {
         {
             warn!(
                 face_id,
-                remote = %face.remote,
+                remote = %addresses::named(&face.remote),
                 limit = per_second,
                 "too many commands refused: the face is held to so many per second"
             );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ndn_dataplane::{NewFace, NewTransport};
-use ndn_face::{FaceOptions, FaceUri, InternalEnd, Persistency};
+use ndn_face::{FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::{FaceProperties, Scope};
 use ndn_keychain::{Access, KeyChain, Locations};
 use ndn_management::readvertise::ReadvertiseOptions;
@@ -14,6 +14,7 @@ use ndn_management::{
 use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
 use ndn_sys::poll::Waker;
+use ndn_types::FaceUri;
 
 use super::now;
 use crate::config::{Config, Contradiction, Management, Propagate};
@@ -118,7 +119,7 @@ pub(super) fn internal_face(end: InternalEnd) -> NewFace {
         ticket: None,
         transport: NewTransport::Internal(end),
         options,
-        remote: FaceUri::Internal,
-        local: FaceUri::Internal,
+        remote: FaceUri::internal(),
+        local: FaceUri::internal(),
     }
 }

@@ -69,7 +69,7 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
         let route = Route { face_id: GONE, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
         control.state.add_route(prefix.as_ref(), route).unwrap();
     }
-    let remote = ndn_management::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap();
+    let remote = ndn_types::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap();
     let wanted = Wanted {
         ticket: None,
         persistency: ndn_face::Persistency::Permanent,

@@ -1,8 +1,9 @@
 //! Faces of WebTransport sessions.
 
 use ndn_dataplane::Command;
-use ndn_face::{FaceUri, Persistency};
+use ndn_face::Persistency;
 use ndn_management::{Now, status};
+use ndn_types::FaceUri;
 use ndn_webtransport::{Accepted, Identity, Target};
 use tracing::{debug, error, info};
 
@@ -100,16 +101,16 @@ impl Control {
     }
 
     /// Begins to open a session for a face.
-    pub(super) fn open_session(&mut self, now: Now, uri: &str, wanted: &Wanted) {
-        let same_end = |face: &KnownFace| face.remote.to_string() == uri;
-        let existing = self.faces.iter().find(|(_, face)| same_end(face));
+    pub(super) fn open_session(&mut self, now: Now, uri: &FaceUri, wanted: &Wanted) {
+        let existing = self.faces.iter().find(|(_, face)| face.remote == *uri);
         if let Some((&face_id, _)) = existing {
             let event = ndn_dataplane::Event::FaceExists { ticket: wanted.ticket, face_id };
             return self.handle_event(now, event);
         }
-        if !self.connecting.begin(&FaceUri::WebTransport(uri.into()), wanted) {
+        if !self.connecting.begin(uri, wanted) {
             return;
         }
+        let uri = uri.to_string();
         let begun = match uri.parse::<Target>() {
             Err(error) => Err(error.to_string()),
             Ok(target) => self
@@ -118,19 +119,18 @@ impl Control {
                 .map_err(|error| error.to_string()),
         };
         if let Err(reason) = begun {
-            self.session_failed(now, uri, wanted, &reason);
+            self.session_failed(now, &uri, wanted, &reason);
         }
     }
 
     /// What is to be opened again, if a face was that of a session and permanent.
     pub(super) fn lost_session(&self, face_id: u64, face: &KnownFace) -> Option<LostSession> {
-        let FaceUri::WebTransport(uri) = &face.remote else { return None };
-        if face.options.persistency != Persistency::Permanent {
+        if face.remote.scheme() != "https" || face.options.persistency != Persistency::Permanent {
             return None;
         }
         Some(LostSession {
             face_id,
-            remote: ndn_management::FaceUri::parse(uri).ok()?,
+            remote: face.remote.clone(),
             wanted: Wanted::again(&face.options),
             destinations: Destinations::of(&self.state, face_id),
         })

@@ -1,13 +1,12 @@
 //! One interface in use: what has become of it, and what that means for its socket and faces.
 
-use std::sync::Arc;
-
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
-use ndn_face::{FaceOptions, FaceUri, Persistency, PortId};
+use ndn_face::{FaceOptions, Persistency, PortId};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
+use ndn_types::FaceUri;
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
@@ -215,8 +214,8 @@ impl Port {
             ticket: None,
             transport: NewTransport::Station(self.id, group),
             options: face_options(properties, Persistency::Permanent, mtu, context.config),
-            remote: FaceUri::Ethernet(group),
-            local: FaceUri::Device(Arc::from(name)),
+            remote: FaceUri::ethernet(group),
+            local: FaceUri::device(name),
         })));
         self.group_face = Some(face_id);
     }

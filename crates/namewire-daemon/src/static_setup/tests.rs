@@ -25,8 +25,8 @@ fn created(face_id: u64) -> FaceCreated {
     FaceCreated {
         index: FaceIndex::new(1, 0),
         options: FaceOptions::datagram(properties, Persistency::Permanent, 8800),
-        remote: ndn_face::FaceUri::WebTransport("https://192.0.2.1:443/ndn".into()),
-        local: ndn_face::FaceUri::Null,
+        remote: FaceUri::parse("https://192.0.2.1:443/ndn").unwrap(),
+        local: FaceUri::null(),
         counters: Arc::default(),
     }
 }
@@ -153,8 +153,8 @@ fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
     let spoke_first = FaceCreated {
         index: FaceIndex::new(1, 0),
         options: FaceOptions::datagram(properties, Persistency::OnDemand, 8800),
-        remote: ndn_face::FaceUri::Udp(address),
-        local: ndn_face::FaceUri::Null,
+        remote: FaceUri::udp(address),
+        local: FaceUri::null(),
         counters: Arc::default(),
     };
     let now = Now { monotonic_ns: 1, unix_us: 1 };

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use ndn_face::{ChannelId, FaceUri};
+use ndn_face::ChannelId;
 use ndn_packet::{Name, NameRef};
 use ndn_sys::udp::udp_route;
 use ndn_table::{DataKey, FaceIndex, PREFIX_HASHES_MAX, Timestamp};
+use ndn_types::FaceUri;
 
 use super::Worker;
 use crate::command::{Command, CsSettings, NewFace, NewTransport};
@@ -154,7 +155,7 @@ impl Worker {
                 self.events.send(Event::FaceExists { ticket, face_id });
                 return;
             }
-            local = FaceUri::Udp(address);
+            local = FaceUri::udp(address);
             channel = Some((id, address));
         }
         if let NewTransport::Station(port, mac) = &transport

@@ -24,8 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_face::{
-    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, FaceUri, Persistency, PortId,
-    Progress,
+    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, Persistency, PortId, Progress,
 };
 use ndn_forwarding::{
     Burst, FaceProperties, Ingress, PacketKind, Scope, ServiceTimer, ServiceTimes, Shard,
@@ -34,6 +33,7 @@ use ndn_ring::PacketPool;
 use ndn_sys::clock;
 use ndn_sys::poll::Event as PollEvent;
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
+use ndn_types::FaceUri;
 
 use crate::command::{Command, StationOptions};
 use crate::dataplane::OnDemandOptions;
@@ -285,8 +285,8 @@ impl Worker {
                 let face = FaceCreated {
                     index,
                     options,
-                    remote: FaceUri::Udp(peer),
-                    local: FaceUri::Udp(local),
+                    remote: FaceUri::udp(peer),
+                    local: FaceUri::udp(local),
                     counters,
                 };
                 self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });

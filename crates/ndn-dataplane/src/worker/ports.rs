@@ -1,10 +1,10 @@
 //! Network devices and the stations behind them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ndn_face::{FaceOptions, FaceUri, LinkOptions, PortId, PortOptions};
+use ndn_face::{FaceOptions, LinkOptions, PortId, PortOptions};
 use ndn_table::Timestamp;
+use ndn_types::FaceUri;
 
 use super::Worker;
 use super::crew::Foreign;
@@ -96,7 +96,7 @@ impl Worker {
         match self.faces.add_station(now, index, port, mac, &options) {
             Ok(counters) => {
                 self.announce_face(index, &options.properties);
-                let (remote, local) = (FaceUri::Ethernet(mac), FaceUri::Device(Arc::clone(&name)));
+                let (remote, local) = (FaceUri::ethernet(mac), FaceUri::device(&name));
                 let face = FaceCreated { index, options, remote, local, counters };
                 self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
             }

@@ -12,7 +12,7 @@ use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
     OnDemandOptions, OverloadOptions, Roles, WorkerOptions,
 };
-use ndn_face::{FaceOptions, FaceSetOptions, FaceUri, LinkOptions, Persistency};
+use ndn_face::{FaceOptions, FaceSetOptions, LinkOptions, Persistency};
 use ndn_forwarding::{
     FaceProperties, PitTokenPolicy, Scope, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
@@ -23,6 +23,7 @@ use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::{
     FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId, Timestamp,
 };
+use ndn_types::FaceUri;
 
 /// How long a test waits for the worker before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -162,8 +163,8 @@ impl Bed {
             ticket: Some(face_id),
             transport: NewTransport::Stream(near.into()),
             options: FaceOptions::stream(properties, Persistency::OnDemand),
-            remote: FaceUri::Null,
-            local: FaceUri::Null,
+            remote: FaceUri::null(),
+            local: FaceUri::null(),
         }))
     }
 

@@ -1,9 +1,9 @@
 //! What the control state wants done, and what it has to be told.
 
 use ndn_packet::Name;
+use ndn_types::FaceUri;
 
 use crate::dataset::{FaceCounters, FaceProperties, ForwarderCounters};
-use crate::face_uri::FaceUri;
 use crate::request::FaceOptions;
 use crate::rib::FibUpdate;
 use crate::types::Persistency;

@@ -449,7 +449,7 @@ fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), 
         Err(format!("Outgoing {kind} faces do not support on-demand persistency"))
     } else if address.is_some_and(|address| address.is_multicast()) {
         Err(format!("Cannot create multicast {kind} faces"))
-    } else if let Some(why) = wanted.remote.names_nobody() {
+    } else if let Some(why) = wanted.remote.unreachable_reason() {
         Err(format!("Cannot create {kind} faces to {}: {why}", wanted.remote))
     } else if local_fields && !is_local {
         Err("Local fields can only be enabled on faces with local scope".to_owned())
