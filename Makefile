@@ -117,10 +117,12 @@ setup: cargo ## Install what the tests need (Python and npm packages; apt where 
 	scripts/setup-tests
 
 .PHONY: reference
-reference: cargo ## Write docs/reference/configuration.md anew from the program
+reference: cargo ## Generate docs/reference/configuration.md and commands.md from the program
 	$(CARGO) build -p namewire
 	target/debug/namewire config reference > docs/reference/configuration.md.new
 	mv docs/reference/configuration.md.new docs/reference/configuration.md
+	target/debug/namewire man --markdown > docs/reference/commands.md.new
+	mv docs/reference/commands.md.new docs/reference/commands.md
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here

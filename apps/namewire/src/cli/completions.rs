@@ -1,5 +1,6 @@
-//! `namewire completions` and `namewire man`: what packages install.
+//! `namewire completions` and `namewire man`: what packages install, and the page of all commands in the documents.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ pub(super) struct ManOptions {
     /// Write the pages of all commands into this directory
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
+    /// Print all commands with their options as one Markdown page
+    #[arg(long, conflicts_with = "directory")]
+    markdown: bool,
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -37,6 +41,9 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 pub(super) fn run_man(options: &ManOptions) -> Outcome {
     let program = super::Arguments::command();
+    if options.markdown {
+        return Ok(std::io::stdout().lock().write_all(markdown(program).as_bytes())?);
+    }
     match &options.directory {
         None => {
             let mut page = Vec::new();
@@ -48,5 +55,87 @@ pub(super) fn run_man(options: &ManOptions) -> Outcome {
                 .and_then(|()| clap_mangen::generate_to(program, directory));
             written.map_err(|error| Failure::file(directory.display(), &error))
         }
+    }
+}
+
+/// Head of the page of all commands.
+const MARKDOWN_HEAD: &str = "# Commands
+
+All commands of `namewire` with their options. `make reference` generates this page from the program
+(`namewire man --markdown`); `namewire COMMAND --help` and the manual pages (`man namewire-get`) have the same text.
+";
+
+/// All commands with their options, as a Markdown page.
+fn markdown(mut program: clap::Command) -> String {
+    program.build();
+    let mut page = MARKDOWN_HEAD.to_owned();
+    if let Some(notes) = program.get_after_long_help() {
+        let _ = write!(page, "\n```text\n{notes}\n```\n");
+    }
+    for command in program.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        add_command(&mut page, command, 2);
+    }
+    page
+}
+
+/// A section for a command, followed by those of its subcommands.
+fn add_command(page: &mut String, command: &mut clap::Command, level: usize) {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let about = command.get_long_about().or_else(|| command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    let heading = "#".repeat(level);
+    let _ = write!(page, "\n{heading} `{name}`\n\n{}\n\n```text\n{usage}\n```\n", escaped(&about));
+    let (positional, options): (Vec<_>, Vec<_>) = command
+        .get_arguments()
+        .filter(|one| !one.is_hide_set() && !matches!(one.get_id().as_str(), "help" | "version"))
+        .partition(|one| one.is_positional());
+    if !positional.is_empty() || !options.is_empty() {
+        page.push('\n');
+    }
+    for argument in positional.into_iter().chain(options) {
+        add_argument(page, argument);
+    }
+    for subcommand in command.get_subcommands_mut().filter(|one| one.get_name() != "help") {
+        add_command(page, subcommand, level + 1);
+    }
+}
+
+/// A list item for an argument: its form, meaning, values and default.
+fn add_argument(page: &mut String, argument: &clap::Arg) {
+    let short = argument.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+    let help = argument.get_long_help().or_else(|| argument.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    let _ = write!(page, "- {short}`{argument}`: {}", escaped(&help).replace("\n\n", "\n\n  "));
+    let is_flag = !argument.get_action().takes_values();
+    let values = argument.get_possible_values();
+    if !is_flag && !argument.is_hide_possible_values_set() && !values.is_empty() {
+        let values: Vec<_> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        let _ = write!(page, " Values: {}.", values.join(", "));
+    }
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if !is_flag && !argument.is_hide_default_value_set() && !defaults.is_empty() {
+        let _ = write!(page, " Default: `{}`.", defaults.join(" "));
+    }
+    page.push('\n');
+}
+
+/// Help text whose angle brackets are not read as HTML.
+fn escaped(text: &str) -> String {
+    text.replace('<', "\\<").replace('>', "\\>")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn page_of_commands_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        let program = crate::cli::Arguments::command();
+        assert!(page == super::markdown(program), "run `make reference`");
     }
 }
