@@ -45,7 +45,7 @@ demo: build ## Publish and fetch a directory through a forwarder, and show what 
 	scripts/demo "$(BIN)"
 
 .PHONY: bench
-bench: build ## Measure the pipeline and the relay (minutes; docs/internals/benchmarks.md tells how to read it)
+bench: build ## Measure the pipeline and the relay (minutes; docs/internals/benchmarks.md explains the output)
 	"$(BIN)" bench pipeline
 	"$(BIN)" bench relay
 
@@ -63,7 +63,8 @@ test: cargo setup ## Run all tests, with real applications of other projects
 	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --no-fail-fast
 
 .PHONY: lint
-lint: cargo ## Formatting, clippy, documentation; warnings are errors
+lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
+	scripts/check-prose
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -123,6 +124,17 @@ reference: cargo ## Generate docs/reference/configuration.md and commands.md fro
 	mv docs/reference/configuration.md.new docs/reference/configuration.md
 	target/debug/namewire man --markdown > docs/reference/commands.md.new
 	mv docs/reference/commands.md.new docs/reference/commands.md
+
+.PHONY: docs
+docs: ## Build the documents as a book (target/book/docs; needs mdbook)
+	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook --locked"; exit 1; }
+	mdbook build docs
+	@for page in CHANGELOG CONTRIBUTING KNOWN_ISSUES bench/notebook/README; do \
+		mkdir -p "target/book/$$(dirname "$$page")"; \
+		{ echo '<!doctype html><meta charset="utf-8"><pre>'; sed 's/&/\&amp;/g; s/</\&lt;/g' "$$page.md"; } \
+			> "target/book/$$page.html"; \
+	done
+	@echo "the book is target/book/docs/index.html"
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
