@@ -3,6 +3,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
+//! | [`network`] | what both engines run: faces, links, queues, threads, tables |
+//! | [`reference`] | a network as components of the reference engine |
+//! | [`fast`] | the same network as departure recursions |
+//! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
+//! | [`codel`] | CoDel on simulated time |
 //! | [`distribution`] | service times and intervals |
 //! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
 //! | [`smc`] | intervals and decisions from independent traces |
@@ -14,8 +19,13 @@
     reason = "numerics: counts and picoseconds below 2^53 go to f64 and back"
 )]
 
+pub mod assembly;
 pub mod bip;
+pub mod codel;
 pub mod distribution;
+pub mod fast;
+pub mod network;
 pub mod random;
+pub mod reference;
 pub mod smc;
 pub mod special;

@@ -1,0 +1,515 @@
+//! What both engines run: faces, links, queues, threads and tables of one forwarder, and the packets'
+//! way through them.
+//!
+//! An Interest passes Input (receive, parse, dispatch), Forward (PIT and Content Store of its shard) and
+//! Output (transmit) of the forwarder, then the producer; its Data or Nack comes back through Input,
+//! Forward of the same shard and Output. Each stage belongs to a station, which is a thread that polls its
+//! queues. A packet whose next stage belongs to the station it is at runs to completion there; else it
+//! is put into the next station's queue.
+//!
+//! # Time
+//!
+//! Times are whole picoseconds. Every service and every link takes at least one, so that what happens at
+//! an instant depends only on what happened before it. At one instant packets arrive before any
+//! station polls; arrivals at one queue from several places are in order of stations, then of links.
+
+use crate::distribution::Distribution;
+use crate::random::{StreamId, TraceRandom};
+
+/// Kind of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// An Interest.
+    Interest = 0,
+    /// A Data.
+    Data = 1,
+    /// A Nack.
+    Nack = 2,
+}
+
+/// What a station does with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// Receives, parses and dispatches.
+    Input = 0,
+    /// Applies PIT and Content Store.
+    Forward = 1,
+    /// Transmits on a face.
+    Output = 2,
+    /// Answers an Interest: not a part of the forwarder.
+    Produce = 3,
+}
+
+/// Index of a station in [`Network::stations`].
+pub type StationId = usize;
+/// Index of a queue in [`Network::queues`].
+pub type QueueId = usize;
+
+/// Classes of queues.
+pub const CLASSES_MAX: usize = 16;
+
+/// When a consumer sends Interests.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arrivals {
+    /// Independent intervals: constant for a fixed rate, exponential for Poisson arrivals.
+    Renewal(Distribution),
+    /// Fixed intervals during on-periods, silence during off-periods.
+    OnOff {
+        /// Interval between Interests while on.
+        interval_ps: u64,
+        /// Length of an on-period.
+        on: Distribution,
+        /// Length of an off-period.
+        off: Distribution,
+    },
+    /// Given times, ascending.
+    Trace(Vec<u64>),
+}
+
+/// A consumer: one face of the forwarder, on which Interests arrive.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Consumer {
+    /// When it sends.
+    pub arrivals: Arrivals,
+    /// First prefix number of its names.
+    pub first_prefix: u32,
+    /// Cumulative probabilities of its prefixes; one entry for one prefix.
+    pub prefix_cdf: Vec<f64>,
+}
+
+impl Consumer {
+    /// The prefix that a uniform number selects.
+    #[inline]
+    #[must_use]
+    pub fn prefix(&self, unit: f64) -> u32 {
+        let index = self.prefix_cdf.partition_point(|p| *p <= unit).min(self.prefix_cdf.len() - 1);
+        self.first_prefix + index as u32
+    }
+}
+
+/// The Interests of one consumer, in order of time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ArrivalClock {
+    count: u64,
+    last_ps: u64,
+    period: u64,
+    on_end_ps: u64,
+}
+
+impl ArrivalClock {
+    /// When the next Interest is sent; none after the end of a trace.
+    #[inline]
+    pub fn next(
+        &mut self,
+        arrivals: &Arrivals,
+        consumer: usize,
+        random: TraceRandom,
+    ) -> Option<u64> {
+        let time_ps = match arrivals {
+            Arrivals::Renewal(interval) => {
+                let mut draw = random.draw(streams::interval(consumer), self.count);
+                self.last_ps + interval.sample_ps(&mut draw, 1.0)
+            }
+            Arrivals::OnOff { interval_ps, on, off } => {
+                let period = |period: u64, length: &Distribution| {
+                    length.sample_ps(&mut random.draw(streams::period(consumer), period), 1.0)
+                };
+                if self.period == 0 {
+                    self.on_end_ps = period(0, on);
+                    self.period = 1;
+                }
+                let mut next_ps = self.last_ps + interval_ps;
+                while next_ps >= self.on_end_ps {
+                    let on_begin_ps = self.on_end_ps + period(self.period, off);
+                    self.on_end_ps = on_begin_ps + period(self.period + 1, on);
+                    self.period += 2;
+                    next_ps = on_begin_ps;
+                }
+                next_ps
+            }
+            Arrivals::Trace(times) => *times.get(self.count as usize)?,
+        };
+        self.count += 1;
+        self.last_ps = time_ps;
+        Some(time_ps)
+    }
+}
+
+/// A link in one direction: a transmitter with a bounded queue, a delay, random loss.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// Time to transmit an Interest, a Data, a Nack.
+    pub transmit_ps: [u64; 3],
+    /// Propagation delay; at least 1.
+    pub delay_ps: u64,
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// Packets that may wait for or be in transmission; unlimited if none.
+    pub capacity: Option<usize>,
+}
+
+/// Where a face leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// The consumer with this number.
+    Consumer(usize),
+    /// A producer that reads this queue.
+    Producer(QueueId),
+}
+
+/// A face: its station for input and output, and its links. Consumers' faces come first, in their order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Face {
+    /// Where it leads to.
+    pub peer: Peer,
+    /// Queue (NIC ring) that received packets enter.
+    pub input_queue: QueueId,
+    /// Queue for packets to transmit, of the station that transmits.
+    pub output_queue: QueueId,
+    /// Towards the forwarder.
+    pub incoming: Link,
+    /// Away from the forwarder.
+    pub outgoing: Link,
+    /// Factor on the service times of Input (placement).
+    pub input_factor: f64,
+    /// Factor on the service times of Output (placement).
+    pub output_factor: f64,
+}
+
+/// A partition of PIT and Content Store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shard {
+    /// Queues of Interests, Data, Nacks; all of one station, and equal for a shared queue.
+    pub queues: [QueueId; 3],
+    /// PIT entries; unlimited if none.
+    pub pit_capacity: Option<usize>,
+    /// Factor on the service times of packets that came from consumers' faces, and from producers'.
+    pub forward_factor: [f64; 2],
+}
+
+/// What happens to an Interest that waited too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shed {
+    /// It is answered with a Nack.
+    Nack,
+    /// It is dropped.
+    Drop,
+}
+
+/// CoDel on a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueManagement {
+    /// Packets are marked when they waited longer.
+    pub mark_after_ps: Option<u64>,
+    /// Interests are refused when they waited longer.
+    pub shed_after_ps: Option<(u64, Shed)>,
+    /// For how long the wait has to be too long.
+    pub interval_ps: u64,
+}
+
+/// A bounded first-in first-out queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// Name, for reports and properties.
+    pub name: String,
+    /// The station that polls it.
+    pub station: StationId,
+    /// What the station does with its packets.
+    pub stage: Stage,
+    /// Packets it holds at most.
+    pub capacity: usize,
+    /// Packets taken at one poll at most.
+    pub burst: usize,
+    /// Queues of a lower class are polled first.
+    pub class: u8,
+    /// CoDel, if any.
+    pub management: Option<QueueManagement>,
+}
+
+/// When the packets of a burst leave a station.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// Each when it is processed.
+    EachPacket,
+    /// All when the last is processed.
+    EndOfBurst,
+}
+
+/// A thread that polls queues: of the lowest class that has packets, in cyclic order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Station {
+    /// Name, for reports.
+    pub name: String,
+    /// Its queues in polling order; those of one class are adjacent.
+    pub queues: Vec<QueueId>,
+    /// When packets leave.
+    pub flush: Flush,
+    /// Time of a poll that finds packets, before the first of them.
+    pub poll_ps: u64,
+}
+
+/// Service times of the stages, before factors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Services {
+    /// Input of an Interest, a Data, a Nack.
+    pub input: [Distribution; 3],
+    /// Forward of an Interest, a Data, a Nack.
+    pub forward: [Distribution; 3],
+    /// Forward of an Interest that the Content Store answers.
+    pub forward_hit: Distribution,
+    /// Output of an Interest, a Data, a Nack.
+    pub output: [Distribution; 3],
+    /// The producer's time for an Interest.
+    pub produce: Distribution,
+}
+
+/// A whole model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// Consumers; number i uses face i.
+    pub consumers: Vec<Consumer>,
+    /// Consumers' faces, then producers'.
+    pub faces: Vec<Face>,
+    /// Bounded queues.
+    pub queues: Vec<Queue>,
+    /// Threads, and producers.
+    pub stations: Vec<Station>,
+    /// Partitions of PIT and Content Store.
+    pub shards: Vec<Shard>,
+    /// Service times.
+    pub services: Services,
+    /// Shard of each prefix: the Name Dispatch Table's choice.
+    pub shard_of_prefix: Vec<u16>,
+    /// Interest lifetime.
+    pub lifetime_ps: u64,
+    /// Probability that the Content Store answers.
+    pub hit_ratio: f64,
+    /// Probability that the producer answers with a Nack.
+    pub producer_nack_ratio: f64,
+}
+
+impl Network {
+    /// Number of faces that lead to producers.
+    #[must_use]
+    pub fn producer_count(&self) -> usize {
+        self.faces.len() - self.consumers.len()
+    }
+
+    /// The face towards the producer of a prefix.
+    #[inline]
+    #[must_use]
+    pub fn producer_face(&self, prefix: u32) -> usize {
+        self.consumers.len() + prefix as usize % self.producer_count()
+    }
+
+    /// Whether a station can put packets into a queue: it applies the stage before.
+    #[must_use]
+    pub fn can_feed(&self, station: StationId, queue: QueueId) -> bool {
+        let before = match self.queues[queue].stage {
+            Stage::Forward => Stage::Input,
+            Stage::Output => Stage::Forward,
+            Stage::Input | Stage::Produce => return false,
+        };
+        self.queues[queue].station != station
+            && self.stations[station].queues.iter().any(|own| self.queues[*own].stage == before)
+    }
+
+    /// Whether the Content Store answers an Interest.
+    #[inline]
+    #[must_use]
+    pub fn is_hit(&self, random: TraceRandom, interest: u64) -> bool {
+        self.hit_ratio > 0.0 && random.draw(streams::HIT, interest).unit() < self.hit_ratio
+    }
+
+    /// What the producer answers.
+    #[inline]
+    #[must_use]
+    pub fn answer(&self, random: TraceRandom, interest: u64) -> Kind {
+        let is_nack = self.producer_nack_ratio > 0.0
+            && random.draw(streams::PRODUCER_NACK, interest).unit() < self.producer_nack_ratio;
+        if is_nack { Kind::Nack } else { Kind::Data }
+    }
+
+    /// Whether a link loses a packet.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self, random: TraceRandom, face: usize, outgoing: bool, interest: u64) -> bool {
+        let face_links = &self.faces[face];
+        let link = if outgoing { &face_links.outgoing } else { &face_links.incoming };
+        // An Interest and its answer pass a link at most once each, in opposite directions.
+        link.loss > 0.0 && random.draw(streams::loss(face, outgoing), interest).unit() < link.loss
+    }
+
+    /// The first fault of the model, if any.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        if self.consumers.is_empty() || self.producer_count() == 0 || self.shards.is_empty() {
+            return Some("a model has at least one consumer, one producer and one shard".into());
+        }
+        for queue in &self.queues {
+            if queue.capacity == 0 || queue.burst == 0 {
+                return Some(format!("{}: capacity and burst are at least 1", queue.name));
+            }
+            if usize::from(queue.class) >= CLASSES_MAX {
+                return Some(format!("{}: classes are below {CLASSES_MAX}", queue.name));
+            }
+        }
+        for (index, queue) in self.queues.iter().enumerate() {
+            let station = self.stations.get(queue.station);
+            if !station.is_some_and(|station| station.queues.contains(&index)) {
+                return Some(format!("{}: its station does not poll it", queue.name));
+            }
+        }
+        for station in &self.stations {
+            if station.queues.windows(2).any(|w| self.queues[w[0]].class > self.queues[w[1]].class)
+            {
+                return Some(format!("{}: queues are in order of their classes", station.name));
+            }
+        }
+        for link in self.faces.iter().flat_map(|face| [&face.incoming, &face.outgoing]) {
+            if link.delay_ps == 0 || !(0.0..=1.0).contains(&link.loss) || link.capacity == Some(0) {
+                return Some(
+                    "a link has a delay of at least 1 ps, a loss of 0 to 1, room for a packet"
+                        .into(),
+                );
+            }
+        }
+        let consumers = self.consumers.iter();
+        let prefixes = consumers.map(|c| c.first_prefix as usize + c.prefix_cdf.len()).max();
+        if self.consumers.iter().any(|c| c.prefix_cdf.is_empty())
+            || prefixes > Some(self.shard_of_prefix.len())
+        {
+            return Some("every prefix of a consumer has a shard".into());
+        }
+        if self.shard_of_prefix.iter().any(|shard| usize::from(*shard) >= self.shards.len()) {
+            return Some("the dispatch table names shards that exist".into());
+        }
+        self.services.all().find_map(Distribution::fault).map(str::to_owned)
+    }
+}
+
+impl Services {
+    fn all(&self) -> impl Iterator<Item = &Distribution> {
+        let kinds = self.input.iter().chain(&self.forward).chain(&self.output);
+        kinds.chain([&self.forward_hit, &self.produce])
+    }
+}
+
+/// Streams of random numbers. Services are keyed by stage and kind, not by thread: a packet's service
+/// times are the same in designs with different threads.
+pub mod streams {
+    use super::{Kind, Stage, StreamId};
+
+    /// Service of a stage for a kind of packet; indexed by the Interest's number.
+    #[inline]
+    #[must_use]
+    pub const fn service(stage: Stage, kind: Kind) -> StreamId {
+        StreamId(0x100 + 4 * stage as u32 + kind as u32)
+    }
+    /// Service of Forward for a Content Store hit.
+    pub const SERVICE_OF_HIT: StreamId = StreamId(0x180);
+    /// Which prefix an Interest has.
+    pub const PREFIX: StreamId = StreamId(0x181);
+    /// Whether the Content Store answers.
+    pub const HIT: StreamId = StreamId(0x182);
+    /// Whether the producer answers with a Nack.
+    pub const PRODUCER_NACK: StreamId = StreamId(0x183);
+    /// Loss on a face's link; `outgoing` is away from the forwarder.
+    #[inline]
+    #[must_use]
+    pub const fn loss(face: usize, outgoing: bool) -> StreamId {
+        StreamId(0x1_0000 + 2 * face as u32 + outgoing as u32)
+    }
+    /// Intervals of a consumer; indexed by the Interest's number at that consumer.
+    #[inline]
+    #[must_use]
+    pub const fn interval(consumer: usize) -> StreamId {
+        StreamId(0x2_0000 + 2 * consumer as u32)
+    }
+    /// On- and off-periods of a consumer; indexed by the period's number.
+    #[inline]
+    #[must_use]
+    pub const fn period(consumer: usize) -> StreamId {
+        StreamId(0x2_0001 + 2 * consumer as u32)
+    }
+}
+
+/// How an Interest ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It has not ended.
+    Pending,
+    /// Its Data reached the consumer within the lifetime.
+    Satisfied,
+    /// Its Data reached the consumer after the lifetime, or the forwarder after the PIT entry expired.
+    Late,
+    /// A Nack reached the consumer.
+    Nacked,
+    /// It, its Data or its Nack found this queue full.
+    QueueFull(u16),
+    /// It was dropped by the management of this queue.
+    Shed(u16),
+    /// It found the PIT of its shard full.
+    PitFull(u16),
+    /// It, its Data or its Nack was lost on a link of this face.
+    LinkLoss(u16),
+    /// It, its Data or its Nack found the transmitter of a link of this face full.
+    LinkFull(u16),
+}
+
+/// What became of one Interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// When the consumer sent it.
+    pub created_ps: u64,
+    /// When it ended.
+    pub ended_ps: u64,
+    /// How.
+    pub outcome: Outcome,
+    /// Whether a queue marked it or its Data.
+    pub is_marked: bool,
+    /// A digest of all stations, stages and times that it and its Data passed.
+    pub digest: u64,
+}
+
+impl Record {
+    /// An Interest that was sent at `created_ps`.
+    #[must_use]
+    pub const fn new(created_ps: u64) -> Self {
+        Self { created_ps, ended_ps: 0, outcome: Outcome::Pending, is_marked: false, digest: 0 }
+    }
+
+    /// Folds a completed stage into the digest.
+    #[inline]
+    pub const fn pass(&mut self, station: StationId, stage: Stage, time_ps: u64) {
+        let mixed =
+            self.digest.rotate_left(17) ^ time_ps ^ ((station as u64) << 56 | (stage as u64) << 52);
+        self.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Statistics of a queue over a whole trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueRecord {
+    /// Packets that entered.
+    pub entered: u64,
+    /// Packets that found it full.
+    pub dropped: u64,
+    /// Most packets in it.
+    pub length_max: usize,
+    /// Sum of the waiting times of the packets that left, in picoseconds.
+    pub waited_ps: u128,
+}
+
+/// The result of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceResult {
+    /// One record per Interest, in order of creation.
+    pub records: Vec<Record>,
+    /// One record per queue.
+    pub queues: Vec<QueueRecord>,
+    /// Most live PIT entries, per shard.
+    pub pit_max: Vec<usize>,
+}

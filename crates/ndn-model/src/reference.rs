@@ -1,0 +1,640 @@
+//! A network as a composition of components: sources, links, queues and stations.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::bip::{
+    Component, ComponentId, Composition, Engine, Interaction, Now, PortId, RunEnd, Transition,
+};
+use crate::codel::Codel;
+use crate::network::{
+    ArrivalClock, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord, Record, Shed, Stage,
+    TraceResult, streams,
+};
+use crate::random::TraceRandom;
+
+/// Runs one trace: every consumer sends until `horizon_ps`, and all packets end.
+///
+/// # Panics
+/// If time does not advance: a fault of the model's composition.
+#[must_use]
+pub fn run(network: &Arc<Network>, random: TraceRandom, horizon_ps: u64) -> TraceResult {
+    let results = Rc::new(RefCell::new(TraceResult {
+        records: Vec::new(),
+        queues: vec![QueueRecord::default(); network.queues.len()],
+        pit_max: vec![0; network.shards.len()],
+    }));
+    let composition = Builder::new(network, &results, random, horizon_ps).build();
+    let end = Engine::new(composition, random).run(u64::MAX - 1, |_, _| {});
+    assert_eq!(end, RunEnd::Quiescent, "a trace ends when no packet is left");
+    results.take()
+}
+
+type Results = Rc<RefCell<TraceResult>>;
+
+/// Packets arrive and leave before stations poll at the same instant.
+const BEFORE_POLLS: u32 = 1;
+
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    id: u32,
+    kind: Kind,
+    stage: Stage,
+    prefix: u32,
+    consumer: usize,
+    /// The face that Input received it on, Output transmits it on or the producer belongs to.
+    face: usize,
+    shard: usize,
+    /// A Nack that the forwarder itself has made.
+    is_refusal: bool,
+    entered_ps: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Queue(usize),
+    Link { face: usize, outgoing: bool },
+    Gone,
+}
+
+/// Variables of a component.
+#[derive(Debug, Default)]
+enum Part {
+    #[default]
+    Taken,
+    Source(Source),
+    Numbering(u32),
+    Link(LinkState),
+    Queue(QueueState),
+    Station(StationState),
+}
+
+macro_rules! part {
+    ($name:ident, $name_mut:ident, $variant:ident, $type:ty) => {
+        fn $name(&self) -> &$type {
+            match self {
+                Self::$variant(part) => part,
+                other => unreachable!("a port of another component: {other:?}"),
+            }
+        }
+        #[allow(dead_code, reason = "not every part is changed by interactions")]
+        fn $name_mut(&mut self) -> &mut $type {
+            match self {
+                Self::$variant(part) => part,
+                other => unreachable!("a port of another component: {other:?}"),
+            }
+        }
+    };
+}
+
+impl Part {
+    part!(source, source_mut, Source, Source);
+    part!(numbering, numbering_mut, Numbering, u32);
+    part!(link, link_mut, Link, LinkState);
+    part!(queue, queue_mut, Queue, QueueState);
+    part!(station, station_mut, Station, StationState);
+}
+
+#[derive(Debug)]
+struct Source {
+    clock: ArrivalClock,
+    next_ps: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct LinkState {
+    /// Packets with the end of their transmission, their arrival, and whether they are lost.
+    packets: VecDeque<(Packet, u64, u64, bool)>,
+    sent_ps: u64,
+}
+
+#[derive(Debug)]
+struct QueueState {
+    packets: VecDeque<Packet>,
+    marks: Option<Codel>,
+    sheds: Option<Codel>,
+}
+
+#[derive(Debug, Default)]
+struct StationState {
+    burst: VecDeque<Packet>,
+    leaving: VecDeque<(Packet, Next)>,
+    /// Position of the queue that was polled last, per class.
+    last: BTreeMap<u8, usize>,
+    is_first: bool,
+    pits: BTreeMap<usize, BTreeMap<u32, u64>>,
+}
+
+struct Builder<'a> {
+    network: &'a Arc<Network>,
+    results: &'a Results,
+    random: TraceRandom,
+    horizon_ps: u64,
+    composition: Composition<Part>,
+    queues: Vec<(ComponentId, PortId, PortId)>,
+    /// Incoming and outgoing link of each face.
+    links: Vec<[(ComponentId, PortId, PortId); 2]>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(
+        network: &'a Arc<Network>,
+        results: &'a Results,
+        random: TraceRandom,
+        horizon_ps: u64,
+    ) -> Self {
+        let composition = Composition::default();
+        Self { network, results, random, horizon_ps, composition, queues: vec![], links: vec![] }
+    }
+
+    /// Interactions are added in the order in which they fire at one instant: stations, links, sources.
+    fn build(mut self) -> Composition<Part> {
+        for index in 0..self.network.queues.len() {
+            let queue = self.queue(index);
+            self.queues.push(queue);
+        }
+        for face in 0..self.network.faces.len() {
+            let links = [self.link(face, false), self.link(face, true)];
+            self.links.push(links);
+        }
+        for station in 0..self.network.stations.len() {
+            self.station(station);
+        }
+        for face in 0..self.network.faces.len() {
+            self.deliver(face, false);
+            self.deliver(face, true);
+        }
+        let mut numbering = Component::new("numbering", Part::Numbering(0));
+        let only = numbering.state("only");
+        let next = numbering.port("next");
+        numbering.transition(Transition::new(only, next, only));
+        let numbering = self.composition.component(numbering);
+        for consumer in 0..self.network.consumers.len() {
+            self.source(consumer, (numbering, next));
+        }
+        self.composition
+    }
+
+    fn queue(&mut self, index: usize) -> (ComponentId, PortId, PortId) {
+        let spec = &self.network.queues[index];
+        let codel = |after_ps: Option<u64>| {
+            let interval_ps = spec.management.map_or(0, |m| m.interval_ps);
+            after_ps.map(|after_ps| Codel::new(after_ps, interval_ps))
+        };
+        let state = QueueState {
+            packets: VecDeque::new(),
+            marks: codel(spec.management.and_then(|m| m.mark_after_ps)),
+            sheds: codel(spec.management.and_then(|m| m.shed_after_ps).map(|(after, _)| after)),
+        };
+        let mut component = Component::new(spec.name.clone(), Part::Queue(state));
+        let only = component.state("only");
+        let put = component.port("put");
+        let take = component.port("take");
+        component.transition(Transition::new(only, put, only));
+        component.transition(Transition::new(only, take, only));
+        (self.composition.component(component), put, take)
+    }
+
+    fn link(&mut self, face: usize, outgoing: bool) -> (ComponentId, PortId, PortId) {
+        let way = if outgoing { "outgoing" } else { "incoming" };
+        let name = format!("face {face} {way} link");
+        let mut component = Component::new(name, Part::Link(LinkState::default()));
+        let only = component.state("only");
+        let put = component.port("put");
+        let get = component.port("get");
+        component.transition(Transition::new(only, put, only));
+        component.transition(
+            Transition::new(only, get, only)
+                .guard(|part: &Part| !part.link().packets.is_empty())
+                .delay(|part, now| {
+                    part.link()
+                        .packets
+                        .front()
+                        .map_or(0, |(_, _, arrives, _)| arrives - now.time_ps)
+                }),
+        );
+        (self.composition.component(component), put, get)
+    }
+
+    /// What comes out of a link enters a queue, or reaches the consumer.
+    fn deliver(&mut self, face: usize, outgoing: bool) {
+        let (link, _, get) = self.links[face][usize::from(outgoing)];
+        let spec = &self.network.faces[face];
+        let queue = match (outgoing, spec.peer) {
+            (false, _) => Some(spec.input_queue),
+            (true, Peer::Producer(queue)) => Some(queue),
+            (true, Peer::Consumer(_)) => None,
+        };
+        let mut participants = vec![(link, get)];
+        participants.extend(queue.map(|queue| (self.queues[queue].0, self.queues[queue].1)));
+        let (network, results) = (self.network.clone(), self.results.clone());
+        self.composition.interaction(
+            Interaction::new("deliver", participants).priority(BEFORE_POLLS).transfer(
+                move |parts: &mut [Part], now| {
+                    let Some((packet, _, _, is_lost)) = parts[0].link_mut().packets.pop_front()
+                    else {
+                        return;
+                    };
+                    if is_lost {
+                        end(&results, packet, now, Outcome::LinkLoss(face as u16));
+                    } else if let Some(queue) = queue {
+                        put_into_queue(
+                            parts[1].queue_mut(),
+                            packet,
+                            queue,
+                            &network,
+                            &results,
+                            now,
+                        );
+                    } else {
+                        reach_consumer(packet, &network, &results, now);
+                    }
+                },
+            ),
+        );
+    }
+
+    fn source(&mut self, consumer: usize, numbering: (ComponentId, PortId)) {
+        let horizon_ps = self.horizon_ps;
+        let advance = {
+            let network = self.network.clone();
+            move |source: &mut Source, random: TraceRandom| {
+                let arrivals = &network.consumers[consumer].arrivals;
+                let next_ps = source.clock.next(arrivals, consumer, random);
+                source.next_ps = next_ps.filter(|next_ps| *next_ps < horizon_ps);
+            }
+        };
+        let mut first = Source { clock: ArrivalClock::default(), next_ps: None };
+        advance(&mut first, self.random);
+        let mut component = Component::new(format!("consumer {consumer}"), Part::Source(first));
+        let waiting = component.state("waiting");
+        let emit = component.port("emit");
+        component.transition(
+            Transition::new(waiting, emit, waiting)
+                .guard(|part: &Part| part.source().next_ps.is_some())
+                .delay(|part, now| part.source().next_ps.map_or(0, |next_ps| next_ps - now.time_ps))
+                .action(move |part, now| advance(part.source_mut(), now.random)),
+        );
+        let source = self.composition.component(component);
+        let (link, put, _) = self.links[consumer][0];
+        let (network, results) = (self.network.clone(), self.results.clone());
+        let participants = vec![(source, emit), numbering, (link, put)];
+        self.composition.interaction(
+            Interaction::new("send", participants).priority(BEFORE_POLLS).transfer(
+                move |parts: &mut [Part], now| {
+                    let id = *parts[1].numbering();
+                    *parts[1].numbering_mut() += 1;
+                    results.borrow_mut().records.push(Record::new(now.time_ps));
+                    let unit = now.random.draw(streams::PREFIX, u64::from(id)).unit();
+                    let packet = Packet {
+                        id,
+                        kind: Kind::Interest,
+                        stage: Stage::Input,
+                        prefix: network.consumers[consumer].prefix(unit),
+                        consumer,
+                        face: consumer,
+                        shard: 0,
+                        is_refusal: false,
+                        entered_ps: 0,
+                    };
+                    let link = parts[2].link_mut();
+                    put_on_link(link, packet, (consumer, false), &network, &results, now);
+                },
+            ),
+        );
+    }
+
+    fn station(&mut self, index: usize) {
+        let spec = &self.network.stations[index];
+        let is_each = spec.flush == Flush::EachPacket;
+        let mut component =
+            Component::new(spec.name.clone(), Part::Station(StationState::default()));
+        let idle = component.state("idle");
+        let decide = component.state("decide");
+        let serving = component.state("serving");
+        let [poll, next, finish, emit, rest] =
+            ["poll", "next", "finish", "emit", "rest"].map(|name| component.port(name));
+        component.transition(Transition::new(idle, poll, decide));
+        component.transition(Transition::new(decide, next, serving).guard(move |part: &Part| {
+            let station = part.station();
+            !station.burst.is_empty() && !(is_each && !station.leaving.is_empty())
+        }));
+        let (network, results) = (self.network.clone(), self.results.clone());
+        let delays = self.network.clone();
+        component.transition(
+            Transition::new(serving, finish, decide)
+                .delay(move |part: &Part, now| part.station().service_ps(&delays, index, now))
+                .action(move |part, now| part.station_mut().finish(&network, index, &results, now)),
+        );
+        component.transition(Transition::new(decide, emit, decide).guard(move |part: &Part| {
+            let station = part.station();
+            !station.leaving.is_empty() && (is_each || station.burst.is_empty())
+        }));
+        component.transition(Transition::new(decide, rest, idle).guard(|part: &Part| {
+            part.station().burst.is_empty() && part.station().leaving.is_empty()
+        }));
+        let station = self.composition.component(component);
+        for port in [finish, next, rest] {
+            let unary = Interaction::new("internal", vec![(station, port)]).priority(BEFORE_POLLS);
+            self.composition.interaction(unary);
+        }
+        self.emissions(index, (station, emit));
+        for position in 0..spec.queues.len() {
+            self.poll(index, position, (station, poll));
+        }
+    }
+
+    /// A packet leaves the station for a queue or a link.
+    fn emissions(&mut self, index: usize, station: (ComponentId, PortId)) {
+        for queue in (0..self.network.queues.len()).filter(|q| self.network.can_feed(index, *q)) {
+            let (component, put, _) = self.queues[queue];
+            let (network, results) = (self.network.clone(), self.results.clone());
+            self.composition.interaction(
+                Interaction::new("hand over", vec![station, (component, put)])
+                    .priority(BEFORE_POLLS)
+                    .guard(move |parts: &[&Part]| parts[0].station().leads_to(Next::Queue(queue)))
+                    .transfer(move |parts, now| {
+                        let Some((packet, _)) = parts[0].station_mut().leaving.pop_front() else {
+                            return;
+                        };
+                        put_into_queue(
+                            parts[1].queue_mut(),
+                            packet,
+                            queue,
+                            &network,
+                            &results,
+                            now,
+                        );
+                    }),
+            );
+        }
+        for face in 0..self.network.faces.len() {
+            for outgoing in [false, true] {
+                let (component, put, _) = self.links[face][usize::from(outgoing)];
+                let (network, results) = (self.network.clone(), self.results.clone());
+                self.composition.interaction(
+                    Interaction::new("transmit", vec![station, (component, put)])
+                        .priority(BEFORE_POLLS)
+                        .guard(move |parts: &[&Part]| {
+                            parts[0].station().leads_to(Next::Link { face, outgoing })
+                        })
+                        .transfer(move |parts, now| {
+                            let Some((packet, _)) = parts[0].station_mut().leaving.pop_front()
+                            else {
+                                return;
+                            };
+                            let link = parts[1].link_mut();
+                            put_on_link(link, packet, (face, outgoing), &network, &results, now);
+                        }),
+                );
+            }
+        }
+    }
+
+    /// The station takes a burst from its queue at `position`, if it is that queue's turn.
+    fn poll(&mut self, index: usize, position: usize, station: (ComponentId, PortId)) {
+        let spec = &self.network.stations[index];
+        let classes: Vec<u8> = spec.queues.iter().map(|q| self.network.queues[*q].class).collect();
+        let own = classes[position];
+        let mut participants = vec![station];
+        participants.extend(spec.queues.iter().map(|q| (self.queues[*q].0, self.queues[*q].2)));
+        let is_turn = move |parts: &[&Part]| {
+            let waits = |other: usize| !parts[1 + other].queue().packets.is_empty();
+            let count = classes.len();
+            let last = parts[0].station().last.get(&own).copied().unwrap_or(count - 1);
+            // Steps from the queue after the last one to a queue, in cyclic order.
+            let steps = |other: usize| (other + count - last - 1) % count;
+            waits(position)
+                && (0..count).all(|other| {
+                    let goes_first = classes[other] < own
+                        || (classes[other] == own && steps(other) < steps(position));
+                    !(goes_first && waits(other))
+                })
+        };
+        let queue = spec.queues[position];
+        let (network, results) = (self.network.clone(), self.results.clone());
+        self.composition.interaction(
+            Interaction::new("poll", participants).guard(is_turn).transfer(move |parts, now| {
+                let burst =
+                    take_burst(parts[1 + position].queue_mut(), queue, &network, &results, now);
+                let station = parts[0].station_mut();
+                station.burst = burst;
+                station.is_first = true;
+                station.last.insert(own, position);
+            }),
+        );
+    }
+}
+
+impl StationState {
+    fn leads_to(&self, next: Next) -> bool {
+        self.leaving.front().is_some_and(|(_, first)| *first == next)
+    }
+
+    fn service_ps(&self, network: &Network, index: usize, now: Now) -> u64 {
+        let Some(packet) = self.burst.front() else { return 0 };
+        let id = u64::from(packet.id);
+        let kind = packet.kind as usize;
+        let services = &network.services;
+        let is_hit = packet.stage == Stage::Forward
+            && packet.kind == Kind::Interest
+            && network.is_hit(now.random, id);
+        let (distribution, factor) = match packet.stage {
+            Stage::Input => (&services.input[kind], network.faces[packet.face].input_factor),
+            Stage::Forward => {
+                let is_from_producer = packet.kind != Kind::Interest && !packet.is_refusal;
+                let factor =
+                    network.shards[packet.shard].forward_factor[usize::from(is_from_producer)];
+                let own = if is_hit { &services.forward_hit } else { &services.forward[kind] };
+                (own, factor)
+            }
+            Stage::Output => (&services.output[kind], network.faces[packet.face].output_factor),
+            Stage::Produce => (&services.produce, 1.0),
+        };
+        let stream = if is_hit {
+            streams::SERVICE_OF_HIT
+        } else {
+            streams::service(packet.stage, packet.kind)
+        };
+        let poll_ps = if self.is_first { network.stations[index].poll_ps } else { 0 };
+        poll_ps + distribution.sample_ps(&mut now.random.draw(stream, id), factor)
+    }
+
+    /// The stage of the first packet is complete: it goes on here, or leaves.
+    fn finish(&mut self, network: &Network, index: usize, results: &Results, now: Now) {
+        self.is_first = false;
+        let Some(mut packet) = self.burst.pop_front() else { return };
+        let record_of = packet.id as usize;
+        results.borrow_mut().records[record_of].pass(index, packet.stage, now.time_ps);
+        let next = match packet.stage {
+            Stage::Input => {
+                packet.shard = usize::from(network.shard_of_prefix[packet.prefix as usize]);
+                packet.stage = Stage::Forward;
+                Next::Queue(network.shards[packet.shard].queues[packet.kind as usize])
+            }
+            Stage::Forward => self.forward(&mut packet, network, results, now),
+            Stage::Output => Next::Link { face: packet.face, outgoing: true },
+            Stage::Produce => {
+                packet.kind = network.answer(now.random, u64::from(packet.id));
+                packet.stage = Stage::Input;
+                Next::Link { face: packet.face, outgoing: false }
+            }
+        };
+        match next {
+            Next::Gone => {}
+            Next::Queue(queue) if network.queues[queue].station == index => {
+                self.burst.push_front(packet);
+            }
+            Next::Queue(_) | Next::Link { .. } => self.leaving.push_back((packet, next)),
+        }
+    }
+
+    /// PIT and Content Store.
+    fn forward(
+        &mut self,
+        packet: &mut Packet,
+        network: &Network,
+        results: &Results,
+        now: Now,
+    ) -> Next {
+        let pit = self.pits.entry(packet.shard).or_default();
+        let mut face = packet.consumer;
+        match packet.kind {
+            Kind::Interest if network.is_hit(now.random, u64::from(packet.id)) => {
+                packet.kind = Kind::Data;
+            }
+            Kind::Interest => {
+                let capacity = network.shards[packet.shard].pit_capacity;
+                if capacity.is_some() {
+                    pit.retain(|_, expires_ps| *expires_ps > now.time_ps);
+                }
+                if capacity.is_some_and(|capacity| pit.len() >= capacity) {
+                    end(results, *packet, now, Outcome::PitFull(packet.shard as u16));
+                    return Next::Gone;
+                }
+                pit.insert(packet.id, now.time_ps + network.lifetime_ps);
+                if capacity.is_some() {
+                    let pit_max = &mut results.borrow_mut().pit_max[packet.shard];
+                    *pit_max = (*pit_max).max(pit.len());
+                }
+                face = network.producer_face(packet.prefix);
+            }
+            Kind::Nack if packet.is_refusal => {}
+            Kind::Data | Kind::Nack => {
+                let is_pending =
+                    pit.remove(&packet.id).is_some_and(|expires_ps| expires_ps > now.time_ps);
+                if !is_pending {
+                    end(results, *packet, now, Outcome::Late);
+                    return Next::Gone;
+                }
+            }
+        }
+        packet.face = face;
+        packet.stage = Stage::Output;
+        Next::Queue(network.faces[face].output_queue)
+    }
+}
+
+fn end(results: &Results, packet: Packet, now: Now, outcome: Outcome) {
+    let record = &mut results.borrow_mut().records[packet.id as usize];
+    record.ended_ps = now.time_ps;
+    record.outcome = outcome;
+}
+
+fn reach_consumer(packet: Packet, network: &Network, results: &Results, now: Now) {
+    let created_ps = results.borrow().records[packet.id as usize].created_ps;
+    let outcome = match packet.kind {
+        Kind::Nack => Outcome::Nacked,
+        Kind::Interest | Kind::Data if now.time_ps <= created_ps + network.lifetime_ps => {
+            Outcome::Satisfied
+        }
+        Kind::Interest | Kind::Data => Outcome::Late,
+    };
+    end(results, packet, now, outcome);
+}
+
+fn put_into_queue(
+    state: &mut QueueState,
+    mut packet: Packet,
+    queue: usize,
+    network: &Network,
+    results: &Results,
+    now: Now,
+) {
+    if state.packets.len() >= network.queues[queue].capacity {
+        results.borrow_mut().queues[queue].dropped += 1;
+        end(results, packet, now, Outcome::QueueFull(queue as u16));
+        return;
+    }
+    packet.stage = network.queues[queue].stage;
+    packet.entered_ps = now.time_ps;
+    state.packets.push_back(packet);
+    let record = &mut results.borrow_mut().queues[queue];
+    record.entered += 1;
+    record.length_max = record.length_max.max(state.packets.len());
+}
+
+fn put_on_link(
+    state: &mut LinkState,
+    packet: Packet,
+    (face, outgoing): (usize, bool),
+    network: &Network,
+    results: &Results,
+    now: Now,
+) {
+    let faces = &network.faces[face];
+    let link: &Link = if outgoing { &faces.outgoing } else { &faces.incoming };
+    let waiting = state.packets.iter().filter(|(_, sent_ps, _, _)| *sent_ps > now.time_ps).count();
+    if link.capacity.is_some_and(|capacity| waiting >= capacity) {
+        return end(results, packet, now, Outcome::LinkFull(face as u16));
+    }
+    state.sent_ps = state.sent_ps.max(now.time_ps) + link.transmit_ps[packet.kind as usize];
+    let is_lost = network.is_lost(now.random, face, outgoing, u64::from(packet.id));
+    state.packets.push_back((packet, state.sent_ps, state.sent_ps + link.delay_ps, is_lost));
+}
+
+/// Takes up to a burst of packets out of a queue and applies its management.
+fn take_burst(
+    state: &mut QueueState,
+    queue: usize,
+    network: &Network,
+    results: &Results,
+    now: Now,
+) -> VecDeque<Packet> {
+    let spec = &network.queues[queue];
+    let is_full = state.packets.len() >= spec.capacity;
+    let shed_after_ps = spec.management.and_then(|m| m.shed_after_ps);
+    let mut burst = VecDeque::new();
+    for _ in 0..spec.burst {
+        let Some(mut packet) = state.packets.pop_front() else { break };
+        let mut sojourn_ps = now.time_ps - packet.entered_ps;
+        results.borrow_mut().queues[queue].waited_ps += u128::from(sojourn_ps);
+        if let (true, Some((after_ps, _))) = (is_full, shed_after_ps) {
+            sojourn_ps = sojourn_ps.max(after_ps);
+        }
+        let is_last = state.packets.is_empty();
+        let signals = |codel: &mut Option<Codel>| {
+            codel.as_mut().is_some_and(|codel| codel.leave(now.time_ps, sojourn_ps, is_last))
+        };
+        let marks = signals(&mut state.marks);
+        let sheds = packet.kind == Kind::Interest && signals(&mut state.sheds);
+        match (sheds, shed_after_ps) {
+            (true, Some((_, Shed::Drop))) => {
+                end(results, packet, now, Outcome::Shed(queue as u16));
+                continue;
+            }
+            (true, Some((_, Shed::Nack))) => {
+                packet.kind = Kind::Nack;
+                packet.is_refusal = true;
+            }
+            (true, None) | (false, _) => {}
+        }
+        if marks {
+            results.borrow_mut().records[packet.id as usize].is_marked = true;
+        }
+        burst.push_back(packet);
+    }
+    burst
+}
