@@ -1,0 +1,30 @@
+//! Networks of whole forwarders on virtual time, in one thread.
+//!
+//! A seed determines everything: topology, links (rate, delay, queue, loss, reordering, duplication),
+//! applications, partitions, crashes and restarts. While a scenario runs, [`Monitor`] checks what every
+//! node sends against what it received; at the end [`Simulation`] checks that the network serves every
+//! reachable prefix and that every node accounts for every Interest. A failing seed is shrunk to the
+//! elements that the failure needs and can be replayed.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `node` | [`Node`]: a forwarder as the simulation sees it |
+//! | `scenario` | [`Scenario`]: what a seed stands for |
+//! | `monitor` | [`Monitor`]: invariants on the frames of one node |
+//! | `simulation` | [`Simulation`]: events on virtual time |
+//! | `shrink` | [`shrink`]: the smallest part of a scenario that still fails |
+#![forbid(unsafe_code)]
+
+mod monitor;
+mod node;
+mod scenario;
+mod shrink;
+mod simulation;
+
+pub use monitor::{Monitor, Violation};
+pub use node::{Node, NodeSpec, Port};
+pub use scenario::{
+    Edge, Element, Fault, Limits, Producer, Request, STRATEGIES, Scenario, StrategyChoice,
+};
+pub use shrink::{Shrunk, shrink};
+pub use simulation::{Failure, Outcome, Simulation, Start};

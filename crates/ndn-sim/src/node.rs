@@ -1,0 +1,63 @@
+//! A forwarder as the simulation sees it.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use ndn_packet::Name;
+
+/// A face of a node: its number in the scenario, which stays the same across restarts.
+pub type Port = usize;
+
+/// What a node is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Its number in the scenario.
+    pub number: usize,
+    /// Forwarding workers.
+    pub workers: usize,
+    /// Capacity of the Content Store, in packets.
+    pub cs_capacity: usize,
+    /// One entry per port: whether an application of the same host is attached to it. The other ports
+    /// lead to neighbours.
+    pub ports_local: Vec<bool>,
+    /// Seed of everything that is random in the node.
+    pub seed: u64,
+}
+
+/// A forwarder that advances only when it is stepped.
+pub trait Node: Debug {
+    /// Hands over a frame (NDNLPv2) that arrives on `port`. The node handles it in the next
+    /// [`step`](Self::step).
+    fn deliver(&mut self, port: Port, frame: &[u8]);
+
+    /// Handles what is due at `now`, without waiting. Returns whether there was anything.
+    fn step(&mut self, now: Duration) -> bool;
+
+    /// The next frame that the node sends, with its port.
+    fn poll_output(&mut self) -> Option<(Port, Vec<u8>)>;
+
+    /// When the node next has something to do even if no frame arrives.
+    fn next_deadline(&self) -> Option<Duration>;
+
+    /// Asks management for a route to `prefix` by `port`.
+    fn add_route(&mut self, now: Duration, prefix: &Name, port: Port, cost: u64);
+
+    /// Asks management for a strategy for `prefix`, by its name below `/localhost/nfd/strategy`.
+    fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: &str);
+
+    /// The ports of the FIB entry of exactly `prefix`, ascending; none without such an entry.
+    fn next_hops(&self, prefix: &Name) -> Vec<Port>;
+
+    /// Checks bounds that hold at all times: table sizes, refused commands.
+    ///
+    /// # Errors
+    /// What does not hold.
+    fn check(&self) -> Result<(), String>;
+
+    /// Checks what holds once nothing is pending. `interests_in` Interests were delivered to the node
+    /// since it was started.
+    ///
+    /// # Errors
+    /// What does not hold: an Interest without an outcome, an entry that is left in the PIT.
+    fn check_idle(&self, interests_in: u64) -> Result<(), String>;
+}

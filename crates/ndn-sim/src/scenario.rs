@@ -1,0 +1,364 @@
+//! What a seed stands for.
+
+use std::time::Duration;
+
+use ndn_client::link::LinkOptions;
+use ndn_packet::Name;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::node::NodeSpec;
+
+/// Strategies that scenarios choose from, by their name below `/localhost/nfd/strategy`.
+pub const STRATEGIES: [&str; 4] = ["best-route", "multicast", "asf", "random"];
+
+/// Bounds of random scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Fewest nodes.
+    pub nodes_min: usize,
+    /// Most nodes.
+    pub nodes_max: usize,
+    /// Most forwarding workers of a node.
+    pub workers_max: usize,
+    /// Interests that consumers express, retransmissions not counted.
+    pub requests: usize,
+    /// Most faults.
+    pub faults_max: usize,
+    /// Time in which requests and faults begin.
+    pub duration: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            nodes_min: 3,
+            nodes_max: 30,
+            workers_max: 2,
+            requests: 60,
+            faults_max: 6,
+            duration: Duration::from_secs(4),
+        }
+    }
+}
+
+/// A link between two nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edge {
+    /// The two nodes.
+    pub nodes: [usize; 2],
+    /// The link in each direction, by the sending node.
+    pub links: [LinkOptions; 2],
+}
+
+/// An application that answers below a prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Producer {
+    /// The node that it is attached to.
+    pub node: usize,
+    /// It answers Interests below this name.
+    pub prefix: Name,
+    /// Time from an Interest to its Data.
+    pub processing: Duration,
+    /// FreshnessPeriod of its Data, if any.
+    pub freshness: Option<Duration>,
+}
+
+/// A strategy for a prefix on all nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StrategyChoice {
+    /// The prefix.
+    pub prefix: Name,
+    /// Name of the strategy below `/localhost/nfd/strategy`.
+    pub strategy: &'static str,
+}
+
+/// An Interest of the consumer of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// When it is expressed first.
+    pub at: Duration,
+    /// The node of the consumer.
+    pub node: usize,
+    /// Its name, that of the Data unless `can_be_prefix`.
+    pub name: Name,
+    /// CanBePrefix.
+    pub can_be_prefix: bool,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// InterestLifetime, and the time between retransmissions.
+    pub lifetime: Duration,
+    /// Retransmissions at most, each with a nonce of its own.
+    pub retransmissions: u32,
+}
+
+/// What goes wrong for a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The edge of this number loses everything.
+    Partition(usize),
+    /// The node of this number ends at once, and is started again at the end.
+    Crash(usize),
+}
+
+/// A part of a scenario that can be left out, by its number in the list of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Element {
+    /// A link between nodes.
+    Edge(usize),
+    /// Loss, reordering and duplication of a link.
+    Impairment(usize),
+    /// A producer.
+    Producer(usize),
+    /// A strategy choice.
+    Strategy(usize),
+    /// An Interest.
+    Request(usize),
+    /// A fault.
+    Fault(usize),
+}
+
+/// A network, its load and its faults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// The seed that it was made of.
+    pub seed: u64,
+    /// The nodes; [`NodeSpec::ports_local`] is filled in by the simulation.
+    pub nodes: Vec<NodeSpec>,
+    /// Links; `None` where shrinking has removed one. Numbers of the others stay.
+    pub edges: Vec<Option<Edge>>,
+    /// Producers.
+    pub producers: Vec<Option<Producer>>,
+    /// Strategies.
+    pub strategies: Vec<Option<StrategyChoice>>,
+    /// Interests.
+    pub requests: Vec<Option<Request>>,
+    /// Faults with their begin and end.
+    pub faults: Vec<Option<(Duration, Duration, Fault)>>,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    ///
+    /// # Panics
+    /// If `limits.nodes_min` is below 2 or above `limits.nodes_max`.
+    #[must_use]
+    pub fn random(seed: u64, limits: &Limits) -> Self {
+        assert!((2..=limits.nodes_max).contains(&limits.nodes_min), "a network has two nodes");
+        let mut random = StdRng::seed_from_u64(seed);
+        let count = random.random_range(limits.nodes_min..=limits.nodes_max);
+        let nodes = (0..count).map(|number| random_node(number, limits, &mut random)).collect();
+        let edges = random_edges(count, &mut random);
+        let producers = random_producers(count, &mut random);
+        let mut strategies = Vec::new();
+        for producer in &producers {
+            if random.random_bool(0.5) {
+                let strategy = STRATEGIES[random.random_range(0..STRATEGIES.len())];
+                strategies.push(StrategyChoice { prefix: producer.prefix.clone(), strategy });
+            }
+        }
+        let mut requests: Vec<_> = (0..limits.requests)
+            .map(|_| random_request(count, &producers, limits, &mut random))
+            .collect();
+        requests.sort_by_key(|request| request.at);
+        let faults = random_faults(count, edges.len(), limits, &mut random);
+        Self {
+            seed,
+            nodes,
+            edges: edges.into_iter().map(Some).collect(),
+            producers: producers.into_iter().map(Some).collect(),
+            strategies: strategies.into_iter().map(Some).collect(),
+            requests: requests.into_iter().map(Some).collect(),
+            faults: faults.into_iter().map(Some).collect(),
+        }
+    }
+
+    /// All parts that can be left out.
+    #[must_use]
+    pub fn elements(&self) -> Vec<Element> {
+        let mut elements = Vec::new();
+        elements.extend(present(&self.faults).map(Element::Fault));
+        elements.extend(present(&self.requests).map(Element::Request));
+        elements.extend(present(&self.strategies).map(Element::Strategy));
+        let is_impaired = |edge: &&Edge| edge.links.iter().any(is_impaired);
+        let impaired = self.edges.iter().enumerate();
+        let impaired = impaired.filter(|(_, edge)| edge.as_ref().filter(is_impaired).is_some());
+        elements.extend(impaired.map(|(number, _)| Element::Impairment(number)));
+        elements.extend(present(&self.producers).map(Element::Producer));
+        elements.extend(present(&self.edges).map(Element::Edge));
+        elements
+    }
+
+    /// The scenario without some of its parts.
+    #[must_use]
+    pub fn without(&self, elements: &[Element]) -> Self {
+        let mut scenario = self.clone();
+        for element in elements {
+            match *element {
+                Element::Edge(number) => scenario.edges[number] = None,
+                Element::Impairment(number) => {
+                    if let Some(edge) = &mut scenario.edges[number] {
+                        edge.links.iter_mut().for_each(clear_impairment);
+                    }
+                }
+                Element::Producer(number) => scenario.producers[number] = None,
+                Element::Strategy(number) => scenario.strategies[number] = None,
+                Element::Request(number) => scenario.requests[number] = None,
+                Element::Fault(number) => scenario.faults[number] = None,
+            }
+        }
+        scenario
+    }
+
+    /// Hop counts to `node` over the edges, by node; `None` where there is no path.
+    #[must_use]
+    pub fn distances_to(&self, node: usize) -> Vec<Option<u32>> {
+        let mut distances = vec![None; self.nodes.len()];
+        distances[node] = Some(0);
+        let mut reached = std::collections::VecDeque::from([(node, 0)]);
+        while let Some((from, hops)) = reached.pop_front() {
+            for edge in self.edges.iter().flatten() {
+                let [a, b] = edge.nodes;
+                let to = if a == from {
+                    b
+                } else if b == from {
+                    a
+                } else {
+                    continue;
+                };
+                if distances[to].is_none() {
+                    distances[to] = Some(hops + 1);
+                    reached.push_back((to, hops + 1));
+                }
+            }
+        }
+        distances
+    }
+}
+
+fn present<T>(parts: &[Option<T>]) -> impl Iterator<Item = usize> {
+    parts.iter().enumerate().filter(|(_, part)| part.is_some()).map(|(number, _)| number)
+}
+
+fn is_impaired(link: &LinkOptions) -> bool {
+    link.loss > 0.0 || link.reordering > 0.0 || link.duplication > 0.0
+}
+
+/// Makes a link lossless and in order; rate, delay and queue stay.
+pub(crate) fn clear_impairment(link: &mut LinkOptions) {
+    (link.loss, link.reordering, link.duplication) = (0.0, 0.0, 0.0);
+}
+
+fn random_node(number: usize, limits: &Limits, random: &mut StdRng) -> NodeSpec {
+    NodeSpec {
+        number,
+        workers: random.random_range(1..=limits.workers_max),
+        cs_capacity: [0, 1, 8, 256][random.random_range(0..4)],
+        ports_local: Vec::new(),
+        seed: random.random(),
+    }
+}
+
+/// A random tree and up to as many links again.
+fn random_edges(count: usize, random: &mut StdRng) -> Vec<Edge> {
+    let mut edges = Vec::new();
+    for node in 1..count {
+        let nodes = [random.random_range(0..node), node];
+        edges.push(Edge { nodes, links: [random_link(random), random_link(random)] });
+    }
+    for _ in 0..random.random_range(0..=count) {
+        let nodes = [random.random_range(0..count), random.random_range(0..count)];
+        if nodes[0] != nodes[1] {
+            edges.push(Edge { nodes, links: [random_link(random), random_link(random)] });
+        }
+    }
+    edges
+}
+
+fn random_link(random: &mut StdRng) -> LinkOptions {
+    let mut share = |probability, share: f64| match random.random_bool(probability) {
+        true => random.random_range(0.0..share),
+        false => 0.0,
+    };
+    let (loss, reordering, duplication) = (share(0.3, 0.2), share(0.3, 0.3), share(0.2, 0.2));
+    LinkOptions {
+        rate: [1_000_000, 10_000_000, 1_000_000_000][random.random_range(0..3)],
+        delay: Duration::from_micros(random.random_range(10..20_000)),
+        queue_bytes: [3_000, 30_000, 1 << 20][random.random_range(0..3)],
+        loss,
+        reordering,
+        reordering_delay: Duration::from_micros(random.random_range(100..50_000)),
+        duplication,
+        mark_above: None,
+        seed: random.random(),
+    }
+}
+
+fn random_producers(count: usize, random: &mut StdRng) -> Vec<Producer> {
+    (0..random.random_range(1..=4_usize))
+        .map(|number| {
+            let mut prefix = Name::new();
+            prefix.push_generic("p").push_generic(number.to_string());
+            // Prefixes of different lengths, one below another.
+            if random.random_bool(0.3) {
+                prefix = Name::new();
+                prefix.push_generic("p");
+                (0..number).for_each(|_| {
+                    prefix.push_generic("deep");
+                });
+            }
+            let freshness = random.random_bool(0.6);
+            Producer {
+                node: random.random_range(0..count),
+                prefix,
+                processing: Duration::from_micros(random.random_range(0..5_000)),
+                freshness: freshness.then(|| Duration::from_millis(random.random_range(1..2_000))),
+            }
+        })
+        .collect()
+}
+
+fn random_request(
+    count: usize,
+    producers: &[Producer],
+    limits: &Limits,
+    random: &mut StdRng,
+) -> Request {
+    let producer = &producers[random.random_range(0..producers.len())];
+    let mut name = producer.prefix.clone();
+    // Few names, so that Interests are aggregated and cached Data found.
+    name.push_generic(random.random_range(0..6_u32).to_string());
+    let can_be_prefix = random.random_bool(0.2);
+    if !can_be_prefix && random.random_bool(0.5) {
+        name.push_segment(random.random_range(0..3));
+    }
+    Request {
+        at: random.random_range(Duration::ZERO..limits.duration),
+        node: random.random_range(0..count),
+        name,
+        can_be_prefix,
+        must_be_fresh: random.random_bool(0.3),
+        lifetime: Duration::from_millis(random.random_range(20..2_000)),
+        retransmissions: random.random_range(0..3),
+    }
+}
+
+fn random_faults(
+    node_count: usize,
+    edge_count: usize,
+    limits: &Limits,
+    random: &mut StdRng,
+) -> Vec<(Duration, Duration, Fault)> {
+    (0..random.random_range(0..=limits.faults_max))
+        .map(|_| {
+            let begin = random.random_range(Duration::ZERO..limits.duration);
+            let end = begin + random.random_range(Duration::from_millis(1)..Duration::from_secs(2));
+            let fault = if random.random_bool(0.5) {
+                Fault::Partition(random.random_range(0..edge_count))
+            } else {
+                Fault::Crash(random.random_range(0..node_count))
+            };
+            (begin, end, fault)
+        })
+        .collect()
+}

@@ -1,0 +1,686 @@
+//! Events on virtual time.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use ndn_client::link::{Link, LinkOptions, Passage};
+use ndn_packet::{
+    DataBuilder, InterestBuilder, LpHeader, LpPacket, Name, SignatureInfo, SignatureType,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::monitor::{Monitor, Seen};
+use crate::node::{Node, NodeSpec, Port};
+use crate::scenario::{Edge, Fault, Producer, Request, Scenario, clear_impairment};
+
+/// Starts a node. The clock of all nodes shows the time that is passed to [`Node::step`].
+pub type Start<'a> = dyn FnMut(&NodeSpec, Duration) -> Box<dyn Node> + 'a;
+
+/// Steps of a node at one instant; a node that takes more has a livelock.
+const STEPS_MAX: usize = 10_000;
+/// Time without faults and load before the network has to serve every prefix: longer than the longest
+/// lifetime, than the dead nonce list remembers, and than suppression of a strategy lasts.
+const RECOVERY: Duration = Duration::from_secs(8);
+/// Lifetime of the Interests that check that the network serves every prefix.
+const CHECK_LIFETIME: Duration = Duration::from_secs(2);
+/// How often those are expressed before the prefix counts as unreachable.
+const CHECK_ATTEMPTS: u32 = 4;
+/// Time after the last check until nothing may be pending.
+const REST: Duration = Duration::from_secs(6);
+/// Events that a failure shows.
+const RECENT_MAX: usize = 60;
+
+/// A check that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Virtual time.
+    pub at: Duration,
+    /// The node, if it is one.
+    pub node: Option<usize>,
+    /// What does not hold.
+    pub reason: String,
+    /// The last events before it.
+    pub recent: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for event in &self.recent {
+            writeln!(formatter, "  {event}")?;
+        }
+        write!(formatter, "{:.6} s: ", self.at.as_secs_f64())?;
+        if let Some(node) = self.node {
+            write!(formatter, "node {node}: ")?;
+        }
+        write!(formatter, "{}", self.reason)
+    }
+}
+
+/// What a simulation that found no failure did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Frames that nodes sent.
+    pub frames: u64,
+    /// Interests of consumers that got Data.
+    pub satisfied: u64,
+    /// Interests of consumers that got none, retransmissions included.
+    pub unsatisfied: u64,
+    /// Hash over all frames with their times and nodes: equal for equal runs.
+    pub trace: u64,
+    /// Virtual time at the end.
+    pub end: Duration,
+}
+
+/// What is at the other end of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Consumer,
+    Producer(usize),
+    /// An edge, and which of its two nodes this one is.
+    Edge(usize, usize),
+}
+
+#[derive(Debug)]
+struct Host {
+    spec: NodeSpec,
+    peers: Vec<Peer>,
+    /// `None` while it is down.
+    node: Option<Box<dyn Node>>,
+    monitor: Monitor,
+    /// Counts starts: frames under way to an earlier start are lost.
+    epoch: u32,
+}
+
+#[derive(Debug)]
+struct EdgeState {
+    edge: Edge,
+    links: [Link; 2],
+    /// Partitions that are in force.
+    cuts: u32,
+}
+
+#[derive(Debug)]
+enum Event {
+    Arrive { edge: usize, from: usize, epoch: u32, frame: Vec<u8> },
+    Answer { node: usize, port: Port, epoch: u32, frame: Vec<u8> },
+    Express { request: usize, attempt: u32 },
+    FaultBegin(usize),
+    FaultEnd(usize),
+    ClearLinks,
+}
+
+/// What happened, for the report of a failure.
+#[derive(Debug)]
+enum Note {
+    Received { node: usize, port: Port, peer: Peer, frame: Vec<u8> },
+    Sent { node: usize, port: Port, peer: Peer, frame: Vec<u8> },
+    Fault(Fault),
+    FaultEnd(Fault),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (node, verb, port, peer, frame) = match self {
+            Self::Received { node, port, peer, frame } => {
+                (node, "receives from", port, peer, frame)
+            }
+            Self::Sent { node, port, peer, frame } => (node, "sends to", port, peer, frame),
+            Self::Fault(fault) => return write!(formatter, "{fault:?}"),
+            Self::FaultEnd(fault) => return write!(formatter, "end of {fault:?}"),
+        };
+        write!(formatter, "node {node} {verb} port {port} ({peer:?}) ")?;
+        match Seen::parse(frame) {
+            Some(Seen::Interest { name, nonce, .. }) => {
+                write!(formatter, "Interest {name} nonce {nonce:08x}")
+            }
+            Some(Seen::Data { name, .. }) => write!(formatter, "Data {name}"),
+            Some(Seen::Nack { name, nonce }) => write!(formatter, "Nack {name} nonce {nonce:08x}"),
+            Some(Seen::Idle) => write!(formatter, "a packet without a fragment"),
+            None => write!(formatter, "a malformed frame"),
+        }
+    }
+}
+
+/// An Interest of a consumer; those of the final check follow those of the scenario.
+#[derive(Debug)]
+struct RequestState {
+    request: Request,
+    is_check: bool,
+    is_satisfied: bool,
+}
+
+/// A scenario while it runs.
+#[derive(Debug)]
+pub struct Simulation {
+    now: Duration,
+    hosts: Vec<Host>,
+    edges: Vec<Option<EdgeState>>,
+    producers: Vec<Option<Producer>>,
+    scenario: Scenario,
+    requests: Vec<RequestState>,
+    events: BTreeMap<(Duration, u64), Event>,
+    event_count: u64,
+    random: StdRng,
+    trace: DefaultHasher,
+    recent: VecDeque<(Duration, Note)>,
+    outcome: Outcome,
+}
+
+impl Simulation {
+    /// Runs a scenario to its end.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn run(scenario: &Scenario, start: &mut Start<'_>) -> Result<Outcome, Failure> {
+        let mut simulation = Self::new(scenario);
+        for node in 0..simulation.hosts.len() {
+            simulation.start_node(node, start);
+        }
+        let load_end = simulation.schedule_scenario();
+        simulation.run_until(load_end, start)?;
+        simulation.schedule(simulation.now, Event::ClearLinks);
+        simulation.run_until(load_end + RECOVERY, start)?;
+        simulation.check_routes()?;
+        simulation.schedule_checks();
+        let checks_end = simulation.now + CHECK_LIFETIME * (CHECK_ATTEMPTS + 1);
+        simulation.run_until(checks_end, start)?;
+        simulation.check_served()?;
+        simulation.run_until(checks_end + REST, start)?;
+        simulation.check_idle()?;
+        simulation.outcome.trace = simulation.trace.finish();
+        simulation.outcome.end = simulation.now;
+        Ok(simulation.outcome)
+    }
+
+    fn new(scenario: &Scenario) -> Self {
+        let edges = scenario.edges.iter().map(|edge| {
+            edge.map(|edge| EdgeState { edge, links: edge.links.map(Link::new), cuts: 0 })
+        });
+        let hosts = scenario.nodes.iter().map(|spec| host(spec, scenario));
+        let requests = scenario.requests.iter().map(|request| RequestState {
+            // What shrinking removed is never expressed.
+            request: request.clone().unwrap_or_else(no_request),
+            is_check: false,
+            is_satisfied: request.is_none(),
+        });
+        Self {
+            now: Duration::ZERO,
+            hosts: hosts.collect(),
+            edges: edges.collect(),
+            producers: scenario.producers.clone(),
+            requests: requests.collect(),
+            scenario: scenario.clone(),
+            events: BTreeMap::new(),
+            event_count: 0,
+            random: StdRng::seed_from_u64(scenario.seed ^ 0x006e_6f6e_6365),
+            trace: DefaultHasher::new(),
+            recent: VecDeque::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Starts a node and gives it its routes and strategies, as an operator's configuration would.
+    fn start_node(&mut self, number: usize, start: &mut Start<'_>) {
+        let host = &mut self.hosts[number];
+        host.epoch += 1;
+        host.monitor = Monitor::new(&host.spec.ports_local);
+        let mut node = start(&host.spec, self.now);
+        for choice in self.scenario.strategies.iter().flatten() {
+            node.set_strategy(self.now, &choice.prefix, choice.strategy);
+        }
+        for (prefix, port, cost) in routes(&self.scenario, number, &host.peers) {
+            node.add_route(self.now, &prefix, port, cost);
+        }
+        host.node = Some(node);
+    }
+
+    /// Puts the load and the faults into the queue; returns when the last of them ends.
+    fn schedule_scenario(&mut self) -> Duration {
+        let mut end = Duration::ZERO;
+        for number in 0..self.requests.len() {
+            let state = &self.requests[number];
+            if !state.is_satisfied {
+                let (at, request) = (state.request.at, &state.request);
+                end = end.max(at + request.lifetime * (request.retransmissions + 1));
+                self.schedule(at, Event::Express { request: number, attempt: 0 });
+            }
+        }
+        let faults: Vec<_> = self.scenario.faults.iter().cloned().enumerate().collect();
+        for (number, fault) in faults {
+            let Some((begin, fault_end, _)) = fault else { continue };
+            end = end.max(fault_end);
+            self.schedule(begin, Event::FaultBegin(number));
+            self.schedule(fault_end, Event::FaultEnd(number));
+        }
+        end
+    }
+
+    fn schedule(&mut self, at: Duration, event: Event) {
+        self.event_count += 1;
+        self.events.insert((at, self.event_count), event);
+    }
+
+    fn run_until(&mut self, end: Duration, start: &mut Start<'_>) -> Result<(), Failure> {
+        // Nodes have commands to handle.
+        self.step_due()?;
+        loop {
+            let event = self.events.first_key_value().map(|((at, _), _)| *at);
+            let deadline = self.next_deadline();
+            let next = event.into_iter().chain(deadline).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.events.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let event = entry.remove();
+                self.handle(event, start)?;
+            }
+            self.step_due()?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+        nodes.filter_map(|node| node.next_deadline()).min()
+    }
+
+    /// Steps the nodes whose deadline has come.
+    fn step_due(&mut self) -> Result<(), Failure> {
+        for number in 0..self.hosts.len() {
+            let node = self.hosts[number].node.as_ref();
+            let deadline = node.and_then(|node| node.next_deadline());
+            if deadline.is_some_and(|deadline| deadline <= self.now) {
+                self.step_node(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps a node until it has nothing left to do at this instant, and sends what it sends.
+    fn step_node(&mut self, number: usize) -> Result<(), Failure> {
+        for _ in 0..STEPS_MAX {
+            let Some(node) = &mut self.hosts[number].node else { return Ok(()) };
+            let has_worked = node.step(self.now);
+            while let Some((port, frame)) =
+                self.hosts[number].node.as_mut().and_then(|node| node.poll_output())
+            {
+                self.send(number, port, frame)?;
+            }
+            if !has_worked {
+                let check = self.hosts[number].node.as_ref().map_or(Ok(()), |node| node.check());
+                return check.map_err(|reason| self.fail(Some(number), reason));
+            }
+        }
+        Err(self.fail(Some(number), format!("is not done after {STEPS_MAX} steps at one instant")))
+    }
+
+    fn handle(&mut self, event: Event, start: &mut Start<'_>) -> Result<(), Failure> {
+        match event {
+            Event::Arrive { edge, from, epoch, frame } => self.arrive(edge, from, epoch, &frame),
+            Event::Answer { node, port, epoch, frame } => {
+                if self.hosts[node].epoch == epoch && self.hosts[node].node.is_some() {
+                    self.deliver(node, port, &frame)?;
+                }
+                Ok(())
+            }
+            Event::Express { request, attempt } => self.express(request, attempt),
+            Event::FaultBegin(fault) => {
+                self.begin_fault(fault);
+                Ok(())
+            }
+            Event::FaultEnd(fault) => self.end_fault(fault, start),
+            Event::ClearLinks => {
+                for state in self.edges.iter_mut().flatten() {
+                    state.links = state.edge.links.map(|mut link: LinkOptions| {
+                        clear_impairment(&mut link);
+                        Link::new(link)
+                    });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_fault(&mut self, number: usize) {
+        let Some((_, _, fault)) = self.scenario.faults[number].clone() else { return };
+        match fault {
+            Fault::Partition(edge) => {
+                if let Some(state) = &mut self.edges[edge] {
+                    state.cuts += 1;
+                }
+            }
+            Fault::Crash(node) => self.hosts[node].node = None,
+        }
+        self.note(Note::Fault(fault));
+    }
+
+    fn end_fault(&mut self, number: usize, start: &mut Start<'_>) -> Result<(), Failure> {
+        let Some((_, _, fault)) = self.scenario.faults[number].clone() else { return Ok(()) };
+        self.note(Note::FaultEnd(fault.clone()));
+        match fault {
+            Fault::Partition(edge) => {
+                if let Some(state) = &mut self.edges[edge] {
+                    state.cuts -= 1;
+                }
+                Ok(())
+            }
+            // Of two crashes that overlap, the first end restarts the node.
+            Fault::Crash(node) if self.hosts[node].node.is_none() => {
+                self.start_node(node, start);
+                self.step_node(node)
+            }
+            Fault::Crash(_) => Ok(()),
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        edge: usize,
+        from: usize,
+        epoch: u32,
+        frame: &[u8],
+    ) -> Result<(), Failure> {
+        let Some(state) = &self.edges[edge] else { return Ok(()) };
+        let to = state.edge.nodes[1 - from];
+        if state.cuts > 0 || self.hosts[to].node.is_none() || self.hosts[to].epoch != epoch {
+            return Ok(());
+        }
+        let end = Peer::Edge(edge, 1 - from);
+        let port = self.hosts[to].peers.iter().position(|peer| *peer == end);
+        port.map_or(Ok(()), |port| self.deliver(to, port, frame))
+    }
+
+    /// Hands a frame to a node and steps it.
+    fn deliver(&mut self, number: usize, port: Port, frame: &[u8]) -> Result<(), Failure> {
+        let peer = self.hosts[number].peers[port];
+        self.note(Note::Received { node: number, port, peer, frame: frame.to_vec() });
+        let host = &mut self.hosts[number];
+        host.monitor.note_delivered(self.now, port, frame);
+        if let Some(node) = &mut host.node {
+            node.deliver(port, frame);
+        }
+        self.step_node(number)
+    }
+
+    /// A frame that a node sends by `port`.
+    fn send(&mut self, number: usize, port: Port, frame: Vec<u8>) -> Result<(), Failure> {
+        self.outcome.frames += 1;
+        (self.now, number, port, &frame).hash(&mut self.trace);
+        let peer = self.hosts[number].peers[port];
+        self.note(Note::Sent { node: number, port, peer, frame: frame.clone() });
+        let host = &mut self.hosts[number];
+        if let Err(violation) = host.monitor.check_sent(self.now, port, &frame) {
+            return Err(self.fail(Some(number), format!("port {port}: {violation}")));
+        }
+        match peer {
+            Peer::Edge(edge, side) => self.send_by_edge(edge, side, frame),
+            Peer::Producer(producer) => self.answer(number, port, producer, &frame),
+            Peer::Consumer => return self.consume(number, &frame),
+        }
+        Ok(())
+    }
+
+    fn send_by_edge(&mut self, edge: usize, side: usize, frame: Vec<u8>) {
+        let Some(state) = &mut self.edges[edge] else { return };
+        if state.cuts > 0 {
+            return;
+        }
+        let to = state.edge.nodes[1 - side];
+        let epoch = self.hosts[to].epoch;
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        let Passage::Arrives { at, again_at, .. } = state.links[side].send(self.now, length) else {
+            return;
+        };
+        if let Some(again_at) = again_at {
+            let frame = frame.clone();
+            self.schedule(again_at, Event::Arrive { edge, from: side, epoch, frame });
+        }
+        self.schedule(at, Event::Arrive { edge, from: side, epoch, frame });
+    }
+
+    /// A producer answers an Interest.
+    fn answer(&mut self, node: usize, port: Port, producer: usize, frame: &[u8]) {
+        let Some(producer) = &self.producers[producer] else { return };
+        let Some(Seen::Interest { name, can_be_prefix, .. }) = Seen::parse(frame) else { return };
+        let mut data_name = name;
+        if can_be_prefix {
+            data_name.push_generic("answer");
+        }
+        let token = LpPacket::parse(frame).ok().and_then(|lp| lp.pit_token().map(<[u8]>::to_vec));
+        let frame = data(&data_name, producer.freshness, token.as_deref());
+        let (at, epoch) = (self.now + producer.processing, self.hosts[node].epoch);
+        self.schedule(at, Event::Answer { node, port, epoch, frame });
+    }
+
+    /// A consumer gets a frame.
+    fn consume(&mut self, node: usize, frame: &[u8]) -> Result<(), Failure> {
+        let Some(Seen::Data { name, .. }) = Seen::parse(frame) else { return Ok(()) };
+        if !has_content_of(frame, &name) {
+            return Err(self.fail(Some(node), format!("Data {name} has the content of other Data")));
+        }
+        for state in self.requests.iter_mut().filter(|state| state.request.node == node) {
+            let request = &state.request;
+            let is_match = request.name == name
+                || (request.can_be_prefix && name.starts_with(request.name.as_ref()));
+            if is_match && !state.is_satisfied && request.at <= self.now {
+                state.is_satisfied = true;
+                self.outcome.satisfied += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn express(&mut self, number: usize, attempt: u32) -> Result<(), Failure> {
+        let state = &self.requests[number];
+        if state.is_satisfied {
+            return Ok(());
+        }
+        let request = state.request.clone();
+        let attempts = if state.is_check { CHECK_ATTEMPTS } else { request.retransmissions + 1 };
+        if attempt == attempts {
+            self.outcome.unsatisfied += 1;
+            return Ok(());
+        }
+        let again = self.now + request.lifetime;
+        self.schedule(again, Event::Express { request: number, attempt: attempt + 1 });
+        let Some(port) = self.hosts[request.node].peers.iter().position(|p| *p == Peer::Consumer)
+        else {
+            return Ok(());
+        };
+        if self.hosts[request.node].node.is_none() {
+            return Ok(());
+        }
+        let nonce = self.random.random();
+        self.deliver(request.node, port, &interest(&request, nonce))
+    }
+
+    /// Every consumer asks for a new name below every prefix that its node has a path to.
+    fn schedule_checks(&mut self) {
+        let mut prefixes = HashSet::new();
+        for (number, producer) in self.scenario.producers.clone().into_iter().enumerate() {
+            let Some(producer) = producer else { continue };
+            if !prefixes.insert(producer.prefix.clone()) {
+                continue;
+            }
+            let distances = self.scenario.distances_to(producer.node);
+            for node in (0..self.hosts.len()).filter(|node| distances[*node].is_some()) {
+                let mut name = producer.prefix.clone();
+                name.push_generic(format!("check-{number}-{node}"));
+                let request = Request {
+                    at: self.now,
+                    node,
+                    name,
+                    can_be_prefix: false,
+                    must_be_fresh: true,
+                    lifetime: CHECK_LIFETIME,
+                    retransmissions: CHECK_ATTEMPTS - 1,
+                };
+                let number = self.requests.len();
+                let state = RequestState { request, is_check: true, is_satisfied: false };
+                self.requests.push(state);
+                self.schedule(self.now, Event::Express { request: number, attempt: 0 });
+            }
+        }
+    }
+
+    fn check_served(&mut self) -> Result<(), Failure> {
+        let unserved = self.requests.iter().find(|state| state.is_check && !state.is_satisfied);
+        let Some(state) = unserved else { return Ok(()) };
+        let (node, name) = (state.request.node, state.request.name.clone());
+        Err(self.fail(Some(node), format!("there is a path, and no Data comes for {name}")))
+    }
+
+    /// The FIB of each node has the next hops of the routes that it was given.
+    fn check_routes(&mut self) -> Result<(), Failure> {
+        for number in 0..self.hosts.len() {
+            let host = &self.hosts[number];
+            let Some(node) = &host.node else {
+                return Err(self.fail(Some(number), "is down after its restart".to_owned()));
+            };
+            let mut expected = BTreeMap::<Vec<u8>, (Name, Vec<Port>)>::new();
+            for (prefix, port, _) in routes(&self.scenario, number, &host.peers) {
+                let key = prefix.value().to_vec();
+                expected.entry(key).or_insert_with(|| (prefix, Vec::new())).1.push(port);
+            }
+            for (prefix, mut ports) in expected.into_values() {
+                ports.sort_unstable();
+                ports.dedup();
+                let found = node.next_hops(&prefix);
+                if found != ports {
+                    let reason = format!("{prefix} has next hops {found:?} instead of {ports:?}");
+                    return Err(self.fail(Some(number), reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_idle(&mut self) -> Result<(), Failure> {
+        for number in 0..self.hosts.len() {
+            let host = &self.hosts[number];
+            let Some(node) = &host.node else { continue };
+            if let Err(reason) = node.check_idle(host.monitor.interests_in()) {
+                return Err(self.fail(Some(number), reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, node: Option<usize>, reason: String) -> Failure {
+        let show = |(at, note): (Duration, Note)| format!("{:.6} s: {note}", at.as_secs_f64());
+        Failure { at: self.now, node, reason, recent: self.recent.drain(..).map(show).collect() }
+    }
+
+    fn note(&mut self, note: Note) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((self.now, note));
+    }
+}
+
+fn no_request() -> Request {
+    Request {
+        at: Duration::MAX,
+        node: 0,
+        name: Name::new(),
+        can_be_prefix: false,
+        must_be_fresh: false,
+        lifetime: Duration::ZERO,
+        retransmissions: 0,
+    }
+}
+
+/// A host with a consumer, its producers, and its links.
+fn host(spec: &NodeSpec, scenario: &Scenario) -> Host {
+    let mut peers = vec![Peer::Consumer];
+    for (number, producer) in scenario.producers.iter().enumerate() {
+        if producer.as_ref().is_some_and(|producer| producer.node == spec.number) {
+            peers.push(Peer::Producer(number));
+        }
+    }
+    for (number, edge) in scenario.edges.iter().enumerate() {
+        let Some(edge) = edge else { continue };
+        if let Some(side) = edge.nodes.iter().position(|node| *node == spec.number) {
+            peers.push(Peer::Edge(number, side));
+        }
+    }
+    let is_local = |peer: &Peer| !matches!(peer, Peer::Edge(..));
+    let spec = NodeSpec { ports_local: peers.iter().map(is_local).collect(), ..spec.clone() };
+    Host { monitor: Monitor::new(&spec.ports_local), spec, peers, node: None, epoch: 0 }
+}
+
+/// Routes of a node: to its own producers, and to all neighbours nearer to the producer of a prefix, so
+/// that there is no loop whichever of them a strategy takes. If several producers have a prefix, the
+/// first counts.
+fn routes(scenario: &Scenario, node: usize, peers: &[Peer]) -> Vec<(Name, Port, u64)> {
+    let mut routes = Vec::new();
+    let mut prefixes = HashSet::new();
+    for (number, producer) in scenario.producers.iter().enumerate() {
+        let Some(producer) = producer else { continue };
+        if !prefixes.insert(producer.prefix.clone()) {
+            continue;
+        }
+        let distances = scenario.distances_to(producer.node);
+        for (port, peer) in peers.iter().enumerate() {
+            let cost = match *peer {
+                Peer::Consumer => None,
+                Peer::Producer(of_port) => (of_port == number).then_some(0),
+                Peer::Edge(edge, side) => {
+                    let neighbour = scenario.edges[edge].map(|edge| edge.nodes[1 - side]);
+                    neighbour
+                        .and_then(|neighbour| distances[neighbour])
+                        .filter(|hops| Some(*hops) < distances[node])
+                        .map(|hops| u64::from(hops) + 1)
+                }
+            };
+            routes.extend(cost.map(|cost| (producer.prefix.clone(), port, cost)));
+        }
+    }
+    routes
+}
+
+fn interest(request: &Request, nonce: u32) -> Vec<u8> {
+    let lifetime_ms = u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX);
+    InterestBuilder::new(&request.name)
+        .can_be_prefix(request.can_be_prefix)
+        .must_be_fresh(request.must_be_fresh)
+        .nonce(nonce)
+        .lifetime_ms(lifetime_ms)
+        .to_vec()
+        .unwrap_or_default()
+}
+
+/// The Data of a name; its content is its name.
+fn data(name: &Name, freshness: Option<Duration>, token: Option<&[u8]>) -> Vec<u8> {
+    let content = name.to_uri();
+    let mut builder = DataBuilder::new(name).content(content.as_bytes());
+    if let Some(freshness) = freshness {
+        builder = builder.freshness_ms(u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX));
+    }
+    let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    let sign = |parts: &[&[u8]], signature: &mut [u8]| {
+        signature.copy_from_slice(&ndn_security::sha256_parts(parts));
+        Some(signature.len())
+    };
+    let packet = builder.to_vec(&info, ndn_security::SHA256_LEN, sign).unwrap_or_default();
+    let Some(token) = token else { return packet };
+    let mut frame = Vec::new();
+    let header = LpHeader { pit_token: token, ..LpHeader::default() };
+    ndn_packet::lp::append_packet(&mut frame, &header, &packet);
+    frame
+}
+
+fn has_content_of(frame: &[u8], name: &Name) -> bool {
+    let packet = LpPacket::parse(frame).ok().and_then(|lp| lp.fragment().map(<[u8]>::to_vec));
+    packet.is_some_and(|packet| {
+        let data = ndn_packet::Data::parse(&packet).ok();
+        data.is_some_and(|data| data.content() == Some(name.to_uri().as_bytes()))
+    })
+}
