@@ -6,7 +6,7 @@ use ndn_dataplane::{
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::{BLOCK_SIZE, PagePreference};
-use ndn_sys::clock;
+use ndn_sys::clock::{self, Clock};
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
 use ndn_types::duration_ms;
@@ -74,6 +74,7 @@ pub(super) fn dataplane_options(
         nonce_seed: rand::random(),
         interest_lifetime_max: config.limits.interest_lifetime,
         default_hop_limit: config.forwarder.default_hop_limit,
+        clock: Clock::System,
     }
 }
 

@@ -15,6 +15,7 @@ use ndn_forwarding::{
     Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
 };
 use ndn_ring::{PagePreference, PoolError};
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, FibSnapshot, NameHasher, SHARDS_MAX, Timestamp};
@@ -28,8 +29,9 @@ use crate::faces::FaceLimit;
 use crate::overload::OverloadOptions;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
+use crate::stepped::SteppedWorker;
 use crate::view::WorkerView;
-use crate::worker::Crew;
+use crate::worker::{Crew, Worker};
 
 use ports::PortWorkers;
 
@@ -39,7 +41,8 @@ const FIRST_FACE_ID: u64 = 256;
 /// What a data plane is made of.
 #[derive(Debug)]
 pub struct DataplaneOptions {
-    /// Sizes and policies of the tables of each shard; its number is set by [`Dataplane::start`].
+    /// Sizes and policies of the tables of each shard; [`Dataplane::start`] sets its number and the time
+    /// of construction.
     pub shard: ShardConfig,
     /// 64 KiB blocks of packet buffers of each worker.
     pub pool_blocks: u32,
@@ -65,6 +68,8 @@ pub struct DataplaneOptions {
     pub interest_lifetime_max: Duration,
     /// HopLimit of Interests that come without; 0 for none.
     pub default_hop_limit: u8,
+    /// Where the workers read the time.
+    pub clock: Clock,
 }
 
 /// What differs from worker to worker.
@@ -165,18 +170,51 @@ pub struct Dataplane {
 }
 
 impl Dataplane {
-    /// Starts the workers, each with an empty shard and no faces.
+    /// Starts the workers, each with an empty shard, no faces and a thread.
     ///
     /// # Errors
     /// See [`DataplaneError`].
     ///
     /// # Panics
-    /// If there are no workers, or more than [`SHARDS_MAX`], or one of the [`Roles`] is nobody's.
+    /// If there are no workers, or more than [`SHARDS_MAX`], or no worker has one of the [`Roles`]; with a
+    /// manual clock, since a thread waits in the kernel.
     pub fn start(
-        mut options: DataplaneOptions,
+        options: DataplaneOptions,
         fib: Arc<FibSnapshot>,
         strategies: Arc<StrategyTable>,
     ) -> Result<Self, DataplaneError> {
+        assert!(!options.clock.is_manual(), "threads wait on the system's clock");
+        let (mut dataplane, workers) = Self::prepare(options, fib, strategies, false)?;
+        for (number, (worker, cpu)) in workers.into_iter().enumerate() {
+            dataplane.workers[number].thread = Some(spawn(number, worker, cpu)?);
+        }
+        Ok(dataplane)
+    }
+
+    /// The same without threads: the embedder steps the workers, in any order and on any thread. Nothing
+    /// blocks or spins, and with a manual clock nothing depends on real time.
+    ///
+    /// # Errors
+    /// See [`DataplaneError`].
+    ///
+    /// # Panics
+    /// As [`start`](Self::start), except for the clock.
+    pub fn stepped(
+        options: DataplaneOptions,
+        fib: Arc<FibSnapshot>,
+        strategies: Arc<StrategyTable>,
+    ) -> Result<(Self, Vec<SteppedWorker>), DataplaneError> {
+        let (dataplane, workers) = Self::prepare(options, fib, strategies, true)?;
+        Ok((dataplane, workers.into_iter().map(|(worker, _)| SteppedWorker::new(worker)).collect()))
+    }
+
+    /// Makes the workers and the handle. A worker comes with the processor that its thread is pinned to.
+    fn prepare(
+        mut options: DataplaneOptions,
+        fib: Arc<FibSnapshot>,
+        strategies: Arc<StrategyTable>,
+        is_stepped: bool,
+    ) -> Result<(Self, Vec<(Worker, Option<usize>)>), DataplaneError> {
         let workers = std::mem::take(&mut options.workers);
         let count = workers.len();
         assert!((1..=SHARDS_MAX).contains(&count), "1 to {SHARDS_MAX} workers");
@@ -198,6 +236,7 @@ impl Dataplane {
             fib,
             strategies,
             options,
+            is_stepped,
         };
         let mut crews: Vec<Option<Box<Crew>>> = (0..count).map(|_| None).collect();
         if count > 1 {
@@ -219,13 +258,10 @@ impl Dataplane {
                 prepare_on(worker.cpu, || parts.prepare(number, worker, crew, sharers))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let mut views = Vec::with_capacity(count);
-        for (number, (worker, cpu, mut view)) in prepared.into_iter().enumerate() {
-            view.thread = Some(spawn(number, worker, cpu)?);
-            views.push(view);
-        }
+        let (workers, views) =
+            prepared.into_iter().map(|(worker, cpu, view)| ((worker, cpu), view)).unzip();
         let Parts { event_waker, next_face_id, shared, options, .. } = parts;
-        Ok(Self {
+        let dataplane = Self {
             workers: views,
             event_waker,
             next_face_id,
@@ -236,7 +272,8 @@ impl Dataplane {
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
             hasher: options.shard.hasher,
-        })
+        };
+        Ok((dataplane, workers))
     }
 
     /// A FaceId that was never used.

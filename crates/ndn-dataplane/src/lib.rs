@@ -10,6 +10,7 @@
 //! | `faces` | numbers of faces: which are in use, what forwarding and management call them |
 //! | [`Command`], [`Event`] | what the control thread asks of a worker, and what it hears |
 //! | [`Dataplane`] | the control thread's end |
+//! | [`SteppedWorker`] | a worker without a thread, for simulation |
 #![forbid(unsafe_code)]
 
 mod balance;
@@ -24,6 +25,7 @@ mod peers;
 mod placement;
 mod queue;
 mod start;
+mod stepped;
 mod strangers;
 mod view;
 mod worker;
@@ -45,6 +47,7 @@ pub use placement::{
     Arrangement, Place, PlacementError, Workers, default_worker_count, plan_placement, plan_roles,
 };
 pub use queue::WorkerGone;
+pub use stepped::SteppedWorker;
 pub use strangers::{Strangers, peer_key};
 pub use view::WorkerView;
 pub use worker::{BURST_SIZE_CLASSES, WorkerCounters};

@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ndn_face::FaceSet;
-use ndn_forwarding::{
-    Burst, Counters, Ingress, ServiceTimes, Shard, ShardConfig, SharedTables, StrategyTable,
-};
+use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables, StrategyTable};
 use ndn_ring::{PacketPool, free_huge_bytes};
+use ndn_sys::cpu;
 use ndn_sys::poll::{Interest, Waker};
-use ndn_sys::{clock, cpu};
 use ndn_table::{FibSnapshot, Timestamp};
 
 use crate::dataplane::{DataplaneError, DataplaneOptions, WorkerOptions};
@@ -39,6 +38,8 @@ pub(crate) struct Parts {
     pub(crate) registry: Arc<PeerRegistry>,
     pub(crate) stride: u32,
     pub(crate) shared: SharedTables,
+    /// The embedder steps the workers.
+    pub(crate) is_stepped: bool,
 }
 
 impl Parts {
@@ -58,7 +59,7 @@ impl Parts {
             return Err(DataplaneError::Cpu { cpu, error });
         }
         let options = &self.options;
-        let now = Timestamp::from_nanos(clock::now());
+        let now = Timestamp::from_nanos(options.clock.now_ns());
         let counters = Arc::new(Counters::default());
         let huge_bytes_max = free_huge_bytes(worker.node) / sharers;
         let pool = PacketPool::with_pages(options.pool_blocks, options.pool_pages, huge_bytes_max)?;
@@ -73,8 +74,9 @@ impl Parts {
         let (commands, command_inbox) = channel()?;
         let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
         faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
-        let shard_config =
-            ShardConfig { shard: u8::try_from(number).unwrap_or(u8::MAX), ..options.shard.clone() };
+        let mut shard_config = options.shard.clone();
+        shard_config.shard = u8::try_from(number).unwrap_or(u8::MAX);
+        shard_config.pcct.now = now;
         let (fib, strategies) = (Arc::clone(&self.fib), Arc::clone(&self.strategies));
         let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
         if let Some(crew) = &crew {
@@ -107,7 +109,9 @@ impl Parts {
             loads: crew.as_ref().map(|crew| Arc::clone(crew.dispatcher.loads())),
             sent: 0,
         };
-        if !options.spin.is_zero() {
+        // Who steps workers does the waiting.
+        let spin = if self.is_stepped { Duration::ZERO } else { options.spin };
+        if !spin.is_zero() {
             faces.poll_rings();
         }
         let prepared = Worker {
@@ -115,6 +119,8 @@ impl Parts {
             shard,
             ingress,
             hasher,
+            clock: options.clock.clone(),
+            is_stepped: self.is_stepped,
             burst: Burst::new(),
             pool,
             numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
@@ -126,7 +132,7 @@ impl Parts {
             commands: command_inbox,
             events: event_sender,
             counters: worker_counters,
-            idle: Idle::new(options.spin),
+            idle: Idle::new(spin),
             state: RoundState::default(),
             service_times,
             timer: None,

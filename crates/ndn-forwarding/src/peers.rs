@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ndn_ring::FillBlock;
 use ndn_table::{
-    FaceIndex, NameHasher, Ndt, Pcct, PitIndex, Timestamp, Token, ShortPrefixInterests, ShortPrefixInterestsFull,
+    FaceIndex, NameHasher, Ndt, Pcct, PitIndex, ShortPrefixInterests, ShortPrefixInterestsFull,
+    Timestamp, Token,
 };
 
 use crate::dispatch::{Content, Crossing, DataVisit};

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 use ndn_types::duration_ns;
@@ -118,7 +117,7 @@ impl Worker {
     ) -> std::io::Result<bool> {
         if timeout == Some(Duration::ZERO) {
             let has_asked = self.poll_events(now, events)?;
-            self.reset_wakers(events)?;
+            self.reset_wakers(events);
             return Ok(has_asked);
         }
         self.wake_others();
@@ -138,12 +137,12 @@ impl Worker {
         }
         self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
         waited?;
-        self.reset_wakers(events)?;
+        self.reset_wakers(events);
         Ok(true)
     }
 
     /// Makes wakers unreadable, before anybody looks for what they speak of.
-    fn reset_wakers(&self, events: &Events) -> std::io::Result<()> {
+    pub(super) fn reset_wakers(&self, events: &Events) {
         for event in events.iter() {
             match (event.token, &self.crew) {
                 (COMMAND_TOKEN, _) => self.commands.waker().reset(),
@@ -151,7 +150,6 @@ impl Worker {
                 (_, _) => {}
             }
         }
-        Ok(())
     }
 
     /// Waits for events without sleeping: until there are some, another worker has sent something, it is
@@ -186,7 +184,7 @@ impl Worker {
             }
             std::hint::spin_loop();
             let before = now;
-            now = Timestamp::from_nanos(clock::now());
+            now = self.now();
             self.idle.note_polling(now.since(before));
         }
     }

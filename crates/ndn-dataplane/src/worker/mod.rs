@@ -30,7 +30,7 @@ use ndn_forwarding::{
     Burst, FaceProperties, Ingress, PacketKind, Scope, ServiceTimer, ServiceTimes, Shard,
 };
 use ndn_ring::PacketPool;
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Event as PollEvent;
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
 use ndn_types::FaceUri;
@@ -79,6 +79,9 @@ pub(crate) struct Worker {
     pub(crate) shard: Shard,
     pub(crate) ingress: Ingress,
     pub(crate) hasher: NameHasher,
+    pub(crate) clock: Clock,
+    /// The embedder steps this worker: nothing in it waits, and there is no thread of its own.
+    pub(crate) is_stepped: bool,
     pub(crate) burst: Burst,
     pub(crate) pool: PacketPool,
     pub(crate) numbers: FaceNumbers,
@@ -135,6 +138,11 @@ pub(crate) struct RoundState {
 }
 
 impl Worker {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.clock.now_ns())
+    }
+
     /// Reads once what `event` says is there, and forwards it in bursts.
     fn receive(&mut self, now: Timestamp, event: &PollEvent) {
         let mut sink = IngressSink {
@@ -230,9 +238,9 @@ impl Worker {
 
     /// Wakes the other workers that sleep, if they were sent much or some time ago.
     fn wake_others_if_due(&mut self) {
-        if let Some(crew) = &mut self.crew {
-            let outbound = &mut crew.exchange.outbound;
-            outbound.wake_if_due(|| Timestamp::from_nanos(clock::now()));
+        let Self { crew, clock, .. } = self;
+        if let Some(crew) = crew {
+            crew.exchange.outbound.wake_if_due(|| Timestamp::from_nanos(clock.now_ns()));
         }
     }
 
@@ -340,8 +348,8 @@ impl Worker {
     }
 
     /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
-    fn finish(mut self) {
-        let now = Timestamp::from_nanos(clock::now());
+    pub(crate) fn finish(mut self) {
+        let now = self.now();
         self.flush(now);
         self.burst.release(&self.pool);
         self.faces.release_blocks(&self.pool);

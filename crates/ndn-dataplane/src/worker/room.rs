@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use ndn_forwarding::{BURST_SIZE, PacketKind};
-use ndn_sys::clock;
 use ndn_table::Timestamp;
 
 use super::Worker;
@@ -18,7 +17,7 @@ use crate::exchange::KINDS;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long it only lets others run, before it sleeps a little each time.
 const YIELD_TIME: Duration = Duration::from_millis(1);
-const PAUSE: Duration = Duration::from_micros(100);
+pub(super) const PAUSE: Duration = Duration::from_micros(100);
 
 /// The kinds of answers, and of what they cause.
 const ANSWERS: [PacketKind; 2] = [PacketKind::Data, PacketKind::Nack];
@@ -55,6 +54,9 @@ impl Worker {
     /// After a round in which there was no room for more: lets others run.
     pub(super) fn let_others_run(&mut self, now: Timestamp) {
         self.wake_others();
+        if self.is_stepped {
+            return;
+        }
         pause(self.state.crowded_since.map_or(Duration::ZERO, |since| now.since(since)));
     }
 
@@ -80,8 +82,12 @@ impl Worker {
 
     #[cold]
     fn wait_for_room(&mut self, kind: PacketKind) {
+        if self.is_stepped {
+            // The others take something only in steps of their own. What has no room is dropped and counted.
+            return;
+        }
         // A round may take long.
-        let begin = Timestamp::from_nanos(clock::now());
+        let begin = self.now();
         let since = *self.state.crowded_since.get_or_insert(begin);
         let mut at = begin;
         while at.since(since) < PATIENCE {
@@ -93,7 +99,7 @@ impl Worker {
                 return;
             }
             pause(at.since(begin));
-            at = Timestamp::from_nanos(clock::now());
+            at = self.now();
         }
     }
 

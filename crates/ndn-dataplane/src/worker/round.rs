@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
+use super::room::PAUSE;
 use super::{EVENTS_PER_ROUND, NO_BLOCK_PAUSE, Worker};
 use crate::exchange::RoutedSink;
 
@@ -21,7 +21,7 @@ impl Worker {
 
     /// Waits for something to do, and does it.
     fn round(&mut self, events: &mut Events) {
-        let before = Timestamp::from_nanos(clock::now());
+        let before = self.now();
         let timeout = self.timeout(before);
         self.idle.begin(before);
         self.management_share.begin_round(before, self.state.packets > 0);
@@ -42,12 +42,62 @@ impl Worker {
                 self.plan(events);
             }
         }
-        let now = Timestamp::from_nanos(clock::now());
+        let now = self.now();
         if is_idle {
             self.counters.waiting_since_ns.set(0);
             self.counters.waited_ns.add(now.nanos_since(before));
         }
         self.work(now, events, has_asked);
+    }
+
+    /// One round without waiting. Returns whether it did anything. If not, and no other worker did, there is
+    /// nothing to do before [`next_deadline`](Self::next_deadline) unless something arrives.
+    pub(crate) fn step(&mut self, events: &mut Events) -> bool {
+        let now = self.now();
+        let is_due = self.time_to_next(now) == Some(Duration::ZERO);
+        let has_crossings = self.has_crossings();
+        let commands = self.counters.commands.value();
+        self.counters.rounds.increment();
+        self.management_share.begin_round(now, self.state.packets > 0);
+        let has_asked = self.state.next_event >= events.len();
+        if has_asked {
+            let asked = self.faces.poller().wait(events, Some(Duration::ZERO));
+            if let Err(error) = asked {
+                self.give_up(&error);
+                return true;
+            }
+            self.reset_wakers(events);
+            self.state.next_event = 0;
+            self.plan(events);
+        }
+        self.work(now, events, has_asked);
+        self.wake_others();
+        // A descriptor that is not read for want of room or of a block stays ready.
+        let has_read = !events.is_empty() && !self.state.held_back && !self.state.starved;
+        is_due
+            || has_crossings
+            || has_read
+            || self.state.packets > 0
+            || self.state.stopping
+            || self.counters.commands.value() != commands
+            || self.has_unfinished_work(events.len())
+    }
+
+    /// When a [`step`](Self::step) has something to do if nothing arrives before, or at once.
+    pub(crate) fn next_deadline(&self, event_count: usize) -> Option<Timestamp> {
+        let now = self.now();
+        if self.has_unfinished_work(event_count) || self.has_crossings() {
+            return Some(now);
+        }
+        let retry = self.state.held_back.then_some(PAUSE);
+        let starved = self.state.starved.then_some(NO_BLOCK_PAUSE);
+        let times = [retry, starved, self.time_to_next(now)];
+        times.into_iter().flatten().min().map(|time| now.plus(time))
+    }
+
+    /// Whether it was told to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.stopping
     }
 
     /// The poller is ours and its arguments are right: nothing sensible is left to do.
@@ -102,7 +152,8 @@ impl Worker {
         if self.state.packets > 0 {
             self.idle.note_packets(now);
             if self.idle.may_poll() {
-                self.idle.rest(Timestamp::from_nanos(clock::now()));
+                let now = self.now();
+                self.idle.rest(now);
             }
         }
     }
@@ -133,10 +184,20 @@ impl Worker {
 
     /// Whether there is something to do, whatever comes.
     pub(super) fn is_behind(&self) -> bool {
+        self.has_backlog() || self.state.held_back
+    }
+
+    /// Whether the last round left something that the next one does, whatever other workers do.
+    fn has_backlog(&self) -> bool {
         let state = &self.state;
         let has_work = state.has_commands || state.has_timers || state.has_crossed;
         let has_rest = state.unflushed > 0 || !self.burst.is_empty();
-        has_work || has_rest || state.held_back || !state.erasures.is_empty()
+        has_work || has_rest || !state.erasures.is_empty()
+    }
+
+    /// The same, with the events of the last wait that were not handled, of `event_count`.
+    fn has_unfinished_work(&self, event_count: usize) -> bool {
+        self.has_backlog() || self.state.next_event < event_count && !self.state.held_back
     }
 
     /// Whether others have sent something.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ndn_forwarding::{Burst, Ingress, LpFields, RxFace, ServiceTimer, Shard, TxSink};
 use ndn_ring::{FillBlock, PacketPool};
-use ndn_sys::clock;
 use ndn_table::Timestamp;
 
 use super::Worker;
@@ -56,8 +55,11 @@ pub(super) fn forward(
 impl Worker {
     /// Measures service times from now on, or no more.
     pub(super) fn trace(&mut self, is_on: bool) {
-        self.timer =
-            is_on.then(|| Box::new(ServiceTimer::new(Arc::clone(&self.service_times), clock::now)));
+        let Self { clock, service_times, .. } = &*self;
+        self.timer = is_on.then(|| {
+            let clock = clock.clone();
+            Box::new(ServiceTimer::new(Arc::clone(service_times), move || clock.now_ns()))
+        });
     }
 
     /// Takes the burst through the shard while service times are measured: this one, or others.

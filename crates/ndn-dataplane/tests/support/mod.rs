@@ -17,7 +17,7 @@ use ndn_forwarding::{
     FaceProperties, PitTokenPolicy, Scope, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
-use ndn_sys::clock;
+use ndn_sys::clock::{self, Clock};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::{
@@ -65,52 +65,8 @@ impl Bed {
         faces_max: usize,
         interest_lifetime_max: Duration,
     ) -> Self {
-        let count = roles.len();
-        let hasher = NameHasher::new([7; 16]);
-        let (strategies, default_strategy): (StrategyTable, StrategyId) =
-            StrategyTable::with_best_route();
-        let mut fib = FibWriter::new(&FibConfig { entries_max: 64, hasher, default_strategy });
-        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = UdpOptions { reuse_port: count > 1, ..UdpOptions::bound_to(local) };
-        let first = UdpSocket::new(&options).unwrap();
-        let options = UdpOptions { local: first.local_address().unwrap(), ..options };
-        let others = (1..count).map(|_| UdpSocket::new(&options).unwrap());
-        let sockets: Vec<UdpSocket> = others.chain([first]).collect();
-        let workers = sockets.into_iter().zip(roles).map(|(socket, &roles)| {
-            let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
-            WorkerOptions { channels, roles, ..WorkerOptions::default() }
-        });
-        let now = Timestamp::from_nanos(clock::now());
-        let options = DataplaneOptions {
-            shard: ShardConfig {
-                shard: 0,
-                hasher,
-                pcct: PcctConfig::with_capacity(8192, 1024, now),
-                dead_nonce_lifetime_ms: 6000,
-                dead_nonce_capacity: 512,
-                strategy_timer_capacity: 256,
-                unsolicited: UnsolicitedPolicy::DropAll,
-                pending_quota,
-            },
-            pool_blocks: 64,
-            pool_pages: ndn_ring::PagePreference::Best,
-            faces: FaceSetOptions::default(),
-            faces_max,
-            workers: workers.collect(),
-            dispatch_depth: 2,
-            on_demand: OnDemandOptions {
-                mtu: 8800,
-                link: LinkOptions::datagram(8800),
-                idle_timeout: UDP_IDLE_TIMEOUT,
-                pit_tokens: PitTokenPolicy::Never,
-                per_peer_max: 100,
-            },
-            spin: Duration::ZERO,
-            overload: OverloadOptions::default(),
-            nonce_seed: 1,
-            interest_lifetime_max,
-            default_hop_limit: 0,
-        };
+        let (options, mut fib, strategies) =
+            options(pending_quota, roles, faces_max, interest_lifetime_max);
         let dataplane = Dataplane::start(options, fib.publish(), Arc::new(strategies)).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(dataplane.event_waker(), 0, Interest::Readable).unwrap();
@@ -227,4 +183,61 @@ pub fn expect(stream: &mut UnixStream, wire: &[u8]) {
     let mut bytes = vec![0; wire.len()];
     stream.read_exact(&mut bytes).unwrap();
     assert_eq!(bytes, wire);
+}
+
+/// A data plane with a worker for each of these roles, which share a UDP port.
+pub fn options(
+    pending_quota: u32,
+    roles: &[Roles],
+    faces_max: usize,
+    interest_lifetime_max: Duration,
+) -> (DataplaneOptions, FibWriter, StrategyTable) {
+    let count = roles.len();
+    let hasher = NameHasher::new([7; 16]);
+    let (strategies, default_strategy): (StrategyTable, StrategyId) =
+        StrategyTable::with_best_route();
+    let fib = FibWriter::new(&FibConfig { entries_max: 64, hasher, default_strategy });
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let options = UdpOptions { reuse_port: count > 1, ..UdpOptions::bound_to(local) };
+    let first = UdpSocket::new(&options).unwrap();
+    let options = UdpOptions { local: first.local_address().unwrap(), ..options };
+    let others = (1..count).map(|_| UdpSocket::new(&options).unwrap());
+    let sockets: Vec<UdpSocket> = others.chain([first]).collect();
+    let workers = sockets.into_iter().zip(roles).map(|(socket, &roles)| {
+        let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
+        WorkerOptions { channels, roles, ..WorkerOptions::default() }
+    });
+    let now = Timestamp::from_nanos(clock::now());
+    let options = DataplaneOptions {
+        shard: ShardConfig {
+            shard: 0,
+            hasher,
+            pcct: PcctConfig::with_capacity(8192, 1024, now),
+            dead_nonce_lifetime_ms: 6000,
+            dead_nonce_capacity: 512,
+            strategy_timer_capacity: 256,
+            unsolicited: UnsolicitedPolicy::DropAll,
+            pending_quota,
+        },
+        pool_blocks: 64,
+        pool_pages: ndn_ring::PagePreference::Best,
+        faces: FaceSetOptions::default(),
+        faces_max,
+        workers: workers.collect(),
+        dispatch_depth: 2,
+        on_demand: OnDemandOptions {
+            mtu: 8800,
+            link: LinkOptions::datagram(8800),
+            idle_timeout: UDP_IDLE_TIMEOUT,
+            pit_tokens: PitTokenPolicy::Never,
+            per_peer_max: 100,
+        },
+        spin: Duration::ZERO,
+        overload: OverloadOptions::default(),
+        nonce_seed: 1,
+        interest_lifetime_max,
+        default_hop_limit: 0,
+        clock: Clock::System,
+    };
+    (options, fib, strategies)
 }

@@ -20,8 +20,7 @@ const CALIBRATION_READINGS: usize = 1000;
 #[derive(Debug)]
 pub struct ServiceTimer {
     times: Arc<ServiceTimes>,
-    /// Nanoseconds on any clock that does not run backwards.
-    clock: fn() -> u64,
+    clock: NanosecondClock,
     /// What one reading of it costs.
     reading_ns: u64,
     sampler: Sampler,
@@ -31,6 +30,15 @@ pub struct ServiceTimer {
     /// What each packet took until it was in the burst.
     arrival_ns: Box<[u64; BURST_SIZE]>,
     laps: Laps,
+}
+
+/// Nanoseconds on any clock that does not run backwards.
+struct NanosecondClock(Box<dyn Fn() -> u64 + Send>);
+
+impl std::fmt::Debug for NanosecondClock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("NanosecondClock")
+    }
 }
 
 /// What packets took in the stage that is being measured.
@@ -43,17 +51,18 @@ struct Laps {
 impl ServiceTimer {
     /// A timer that writes into `times`. `clock` gives nanoseconds.
     #[must_use]
-    pub fn new(times: Arc<ServiceTimes>, clock: fn() -> u64) -> Self {
+    pub fn new(times: Arc<ServiceTimes>, clock: impl Fn() -> u64 + Send + 'static) -> Self {
         let mut last = clock();
         let now = Timestamp::from_nanos(last);
         let distances = (0..CALIBRATION_READINGS).map(|_| {
             let before = std::mem::replace(&mut last, clock());
             last.saturating_sub(before)
         });
+        let reading_ns = distances.min().unwrap_or(0);
         Self {
             times,
-            clock,
-            reading_ns: distances.min().unwrap_or(0),
+            clock: NanosecondClock(Box::new(clock)),
+            reading_ns,
             sampler: Sampler::new(now),
             is_measuring: false,
             begin_ns: 0,
@@ -86,7 +95,7 @@ impl ServiceTimer {
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
-        (self.clock)()
+        (self.clock.0)()
     }
 
     /// Packet `index` of the burst has been parsed and put there since `begin_ns`.

@@ -1,0 +1,61 @@
+//! A worker without a thread: the embedder runs its rounds.
+
+use ndn_sys::poll::Events;
+use ndn_table::Timestamp;
+
+use crate::worker::{EVENTS_PER_ROUND, Worker};
+
+/// A worker that runs in [`step`](Self::step) only. It never blocks: sockets are polled with a timeout of
+/// zero, and the time is that of the clock in [`DataplaneOptions`](crate::DataplaneOptions).
+///
+/// A simulation steps all workers until none did anything, then advances its clock to the earliest
+/// [`next_deadline`](Self::next_deadline).
+#[derive(Debug)]
+pub struct SteppedWorker {
+    /// None once it has been told to stop and has ended.
+    worker: Option<Box<Worker>>,
+    events: Events,
+}
+
+impl SteppedWorker {
+    pub(crate) fn new(worker: Worker) -> Self {
+        let events = Events::with_capacity(EVENTS_PER_ROUND);
+        Self { worker: Some(Box::new(worker)), events }
+    }
+
+    /// Runs one round. Returns whether it did anything: carried out a command, moved a packet, took a
+    /// message of another worker or ran a timer.
+    pub fn step(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let is_active = worker.step(&mut self.events);
+        if worker.is_stopping() {
+            self.end();
+        }
+        is_active
+    }
+
+    /// When the next step has something to do if nothing arrives before: the present time if the last
+    /// step left work, `None` if there is no deadline.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.worker.as_ref()?.next_deadline(self.events.len())
+    }
+
+    /// Whether it has ended, because [`Dataplane::stop`](crate::Dataplane::stop) was called or the handle
+    /// was dropped.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.worker.is_none()
+    }
+
+    fn end(&mut self) {
+        self.worker.take().into_iter().for_each(|worker| worker.finish());
+    }
+}
+
+impl Drop for SteppedWorker {
+    /// Closes its faces and returns its buffers, as after an orderly stop.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
