@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 PROFILE ?= release
 BIN := target/$(PROFILE)/namewire
+BENCH := target/$(PROFILE)/namewire-bench
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -27,8 +28,12 @@ help: ## List the targets
 build: cargo ## Build the namewire program (target/release/namewire)
 	$(CARGO) build --release -p namewire
 
+.PHONY: build-bench
+build-bench: build ## Build namewire-bench, which measures the program (target/release/namewire-bench)
+	$(CARGO) build --release -p namewire-bench --bins
+
 .PHONY: install
-install: ## Install the program, completions and man pages (PREFIX=/usr/local)
+install: ## Install what is built: the program, completions, man pages, namewire-bench (PREFIX=/usr/local)
 	@test -x "$(BIN)" || { echo "there is nothing to install yet: run make build first"; exit 1; }
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)"
 
@@ -45,9 +50,9 @@ demo: build ## Publish and fetch a directory through a forwarder, and show what 
 	scripts/demo "$(BIN)"
 
 .PHONY: bench
-bench: build ## Measure the pipeline and the relay (minutes; docs/internals/benchmarks.md explains the output)
-	"$(BIN)" bench pipeline
-	"$(BIN)" bench relay
+bench: build-bench ## Measure the pipeline and the relay (minutes; docs/internals/benchmarks.md explains the output)
+	"$(BENCH)" pipeline
+	"$(BENCH)" relay
 
 .PHONY: instructions
 instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (needs valgrind)
@@ -58,7 +63,7 @@ instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (nee
 
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
-	$(CARGO) build -p namewire
+	$(CARGO) build -p namewire -p namewire-bench --bins
 	$(CARGO) test --workspace --no-fail-fast
 	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --no-fail-fast
 

@@ -27,7 +27,7 @@ pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };
 pub use process::{Process, run_to_end};
-pub use program::program;
+pub use program::{bench_program, program};
 pub use topology::Topology;
 pub use well_known::WellKnownLink;
 

@@ -13,23 +13,35 @@ pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os("NAMEWIRE_BIN") {
         Some(path) => PathBuf::from(path),
-        None => build(),
+        None => build("namewire"),
+    })
+}
+
+/// The `namewire-bench` program: the one of this build, beside [`program`], brought up to date once per test binary.
+///
+/// # Panics
+/// It cannot be built.
+pub fn bench_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        program();
+        build("namewire-bench")
     })
 }
 
 /// Cargo builds no programs of other packages for a package's tests, so ask it to. It has released
 /// its lock by the time tests run.
-fn build() -> PathBuf {
+fn build(name: &str) -> PathBuf {
     let directory = target_directory();
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--package", "namewire", "--bin", "namewire"]);
+    command.args(["build", "--quiet", "--package", name, "--bin", name]);
     command.current_dir(root());
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
     let status = command.status().expect("cargo runs");
-    assert!(status.success(), "namewire cannot be built: {status}");
-    directory.join("namewire")
+    assert!(status.success(), "{name} cannot be built: {status}");
+    directory.join(name)
 }
 
 /// The directory of the running test, without `deps`: target/debug or target/release.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use namewire_tests::{Forwarder, Settings, program, run_to_end, wait_until};
+use namewire_tests::{Forwarder, Settings, bench_program, program, run_to_end, wait_until};
 
 /// A user that is nobody's.
 const NOBODY: u32 = 65_534;
@@ -258,17 +258,12 @@ fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
 
 #[test]
 fn options_of_benches_without_effect_or_use_are_refused() {
+    bench_program();
     for (arguments, complaint) in [
         (&["relay", "--payload", "100"][..], "--transport"),
         (&["relay", "--window", "16"], "--window has no effect without --transport or --workers"),
         (&["relay", "--workers", "2,0"], "0 is not from 1 to 64"),
         (&["relay", "--workers", "2,1,2"], "--workers: 2 is listed twice"),
-        (&["relay", "--workers", "2", "--threads", "each,each"], "--threads: each is listed twice"),
-        (&["relay", "--threads", "each"], "--threads has no effect without --workers"),
-        (
-            &["relay", "--transport", "unix", "--threads", "each"],
-            "--threads has no effect without --workers",
-        ),
         (&["relay", "--workers", "1", "--mixed"], "--mixed has no effect without --transport"),
         (
             &["relay", "--filter", "unix", "--payload", "100"],

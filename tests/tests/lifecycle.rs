@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
-use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
+use namewire_tests::{Process, Settings, bench_program, program, run_to_end, wait_until};
 use rustix::process::Signal;
 
 fn run_with(arguments: &[&str], directory: &Path) -> Command {
@@ -242,6 +242,7 @@ fn processes_of(directory: &Path) -> usize {
 /// Programs that are not being measured are stopped: they would stay for ever.
 #[test]
 fn benches_that_are_interrupted_leave_nothing_behind() {
+    bench_program();
     let relay = ["relay", "--transport", "unix", "--payload", "100", "--window", "1"];
     let relay = [&relay[..], &["--cs-packets", "256", "--stretch", "1h", "--cpus", "0,0"]].concat();
     let skew = ["skew", "--duration", "1h"];
@@ -261,7 +262,7 @@ fn benches_that_are_interrupted_leave_nothing_behind() {
         });
         bench.signal(signal);
         assert_eq!(bench.wait().code(), Some(130), "{}", bench.everything());
-        assert_eq!(bench.stderr().lines().last(), Some("namewire: interrupted"));
+        assert_eq!(bench.stderr().lines().last(), Some("namewire-bench: interrupted"));
         wait_until("its programs to end", || (processes_of(&temporary) == 0).then_some(()));
         assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{arguments:?}");
     }

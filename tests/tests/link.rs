@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use namewire_tests::{Settings, noise};
+use namewire_tests::{Settings, bench_program, noise};
 use rustix::process::Signal;
 
 #[test]
@@ -18,6 +18,7 @@ fn a_file_comes_whole_over_a_link_that_loses_and_reorders() {
     server.wait_for_output("serving ");
 
     let to = format!("127.0.0.1:{}", far.port());
+    bench_program();
     let mut link = near.spawn(
         "link",
         &[

@@ -400,7 +400,7 @@ pub(super) fn published_name(text: &str) -> Result<Name, String> {
 }
 
 /// Reads a duration on the command line; a bare number counts milliseconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
         Err(_) => parse_duration(text),
@@ -408,7 +408,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// As [`duration`], for times in which something is to happen.
-pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),

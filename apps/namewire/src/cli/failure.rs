@@ -19,11 +19,11 @@ pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 2
     130  interrupted";
 
 /// The status of a command that was asked to stop before its end.
-pub(super) const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Why a command did not do what it was asked to. Every text names the input it is about.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Wrong arguments or a wrong configuration.
     Usage(String),
     /// No forwarder could be reached.
@@ -41,11 +41,11 @@ pub(crate) enum Failure {
 }
 
 /// What commands return.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// The status to exit with.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
@@ -58,7 +58,7 @@ impl Failure {
     }
 
     /// A failure of the file system at `path`.
-    pub(crate) fn file(path: impl fmt::Display, error: &io::Error) -> Self {
+    pub fn file(path: impl fmt::Display, error: &io::Error) -> Self {
         Self::Failed(format!("{path}: {error}"))
     }
 }

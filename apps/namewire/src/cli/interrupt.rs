@@ -67,7 +67,7 @@ pub(super) async fn or_interrupted<T>(work: impl Future<Output = Outcome<T>>) ->
 }
 
 /// Calls `act` from another thread at the first interrupt, while this one does blocking work.
-pub(super) fn on_interrupt(act: impl FnOnce() + Send + 'static) -> Outcome {
+pub fn on_interrupt(act: impl FnOnce() + Send + 'static) -> Outcome {
     let failed =
         |error: io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
     let runtime =

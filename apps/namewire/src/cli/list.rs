@@ -9,7 +9,7 @@ use namewire_daemon::placement;
 
 /// Several values, such as `1,2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List<T>(pub(super) Vec<T>);
+pub struct List<T>(pub Vec<T>);
 
 impl<T: FromStr<Err: fmt::Display>> FromStr for List<T> {
     type Err = String;
@@ -28,7 +28,7 @@ impl<T: fmt::Display> fmt::Display for List<T> {
 }
 
 /// Reads a list of numbers from this range.
-pub(super) fn numbers<T>(
+pub fn numbers<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<List<T>, String> + Clone + Send + Sync + 'static
 where
@@ -46,13 +46,13 @@ where
 }
 
 /// The first value that is there twice.
-pub(super) fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+pub fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     let mut numbered = values.iter().enumerate();
     numbered.find_map(|(number, value)| values[..number].contains(value).then_some(value))
 }
 
 /// The processors of `--cpus`, all of which can be used here.
-pub(super) fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
+pub fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
     match placement::unusable(&list.0) {
         Some(reason) => Err(Failure::Usage(format!("--cpus: {reason}"))),
         None => Ok(list.0.clone()),
@@ -60,7 +60,7 @@ pub(super) fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
 }
 
 /// As [`processors`], of which there are so many.
-pub(super) fn processors_of<const COUNT: usize>(list: &List<usize>) -> Outcome<[usize; COUNT]> {
+pub fn processors_of<const COUNT: usize>(list: &List<usize>) -> Outcome<[usize; COUNT]> {
     processors(list)?.try_into().map_err(|given: Vec<usize>| {
         Failure::Usage(format!("--cpus: {COUNT} processors are needed, not {}", given.len()))
     })

@@ -6,11 +6,6 @@
 //! program.
 
 mod bench;
-mod bench_files;
-mod bench_link;
-mod bench_management;
-mod bench_overload;
-mod bench_relay;
 mod beside;
 mod capture;
 mod cert;
@@ -38,7 +33,8 @@ mod log;
 mod manage;
 mod ndt;
 mod nfdc;
-mod output;
+/// Tables, JSON and lines on standard output and standard error.
+pub mod output;
 mod passphrase;
 mod peek;
 mod ping;
@@ -58,6 +54,15 @@ mod traffic;
 mod tree;
 mod webtransport;
 mod workers;
+
+/// What the commands of other programs share with those of `namewire`.
+pub mod shared {
+    pub use super::connect::{duration, positive_duration};
+    pub use super::failure::{Failure, INTERRUPTED, Outcome};
+    pub use super::interrupt::on_interrupt;
+    pub use super::list::{List, numbers, processors, processors_of, repeated};
+    pub use super::output::{self, Table};
+}
 
 use std::process::ExitCode;
 

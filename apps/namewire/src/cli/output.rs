@@ -10,7 +10,7 @@ use namewire_daemon::text::without_numbers;
 const COLUMN_MIN: usize = 12;
 
 /// Writes a line for people to standard error. Where that cannot be written, nobody reads it.
-pub(super) fn note(text: &dyn std::fmt::Display) {
+pub fn note(text: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{}", without_numbers(&text.to_string()));
 }
 
@@ -28,24 +28,25 @@ pub(super) fn reason_in_words(reason: &str) -> String {
 
 /// Rows under headings, the columns as wide as they need to be, or as a terminal has room for.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns. A heading that begins with `>` aligns its column to the right.
-    pub(super) fn new(headings: &[&'static str]) -> Self {
+    pub fn new(headings: &[&'static str]) -> Self {
         Self { headings: headings.to_vec(), rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row, one cell for each heading.
+    pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.headings.len());
         self.rows.push(cells);
     }
 
     /// Writes the table, or `nothing` where it has no rows.
-    pub(super) fn print(&self, nothing: &str) -> io::Result<()> {
+    pub fn print(&self, nothing: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.rows.is_empty() {
             return writeln!(out, "{nothing}");
@@ -129,19 +130,19 @@ pub(super) fn print_fields(fields: &[(&str, String)]) -> io::Result<()> {
 }
 
 /// One line of text.
-pub(super) fn print_line(line: &str) -> io::Result<()> {
+pub fn print_line(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }
 
 /// A JSON value, laid out over lines.
-pub(super) fn print_json(value: &Value) -> io::Result<()> {
+pub fn print_json(value: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)
 }
 
 /// A count with its digits in groups of three: `1 234 567`.
-pub(super) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -154,7 +155,7 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 /// A count and what is counted: `1 packet`, `2 packets`.
-pub(super) fn counted(number: u64, one: &str) -> String {
+pub fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 

@@ -1,6 +1,7 @@
 //! Benchmarks of the pipeline and of the whole forwarder.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 mod config_text;
 mod distance;
 mod link;
@@ -8,6 +9,7 @@ mod live;
 mod machine;
 mod overload;
 mod pipeline;
+mod program;
 mod relay;
 mod started;
 mod transfer;

@@ -1,9 +1,9 @@
 //! Tables of the benches that are about fetching files.
 
-use namewire_bench::{DistanceReport, Quartiles, TransferReport};
+use crate::{DistanceReport, Quartiles, TransferReport};
 
-use super::failure::Outcome;
-use super::output::{self, Table};
+use namewire::cli::output::{self, Table};
+use namewire::cli::shared::Outcome;
 
 pub(super) fn print_distance(report: &DistanceReport) -> Outcome {
     let headings = [

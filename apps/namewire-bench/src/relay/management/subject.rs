@@ -88,7 +88,7 @@ impl Subject {
         fs::write(folder.path().join("root.cert"), anchor()?)?;
         let config = folder.path().join("namewire.toml");
         fs::write(&config, configuration(cpus[0], &addresses))?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(crate::program::namewire()?);
         command.arg("run").arg("--config").arg(config);
         let running = Running::spawn(command, folder.path().join("namewire.log"), &cpus)?;
         let fib_entries = options.fib_entries;
@@ -133,7 +133,7 @@ impl Subject {
 
     /// Runs this program's `nfdc` against it.
     pub(super) fn nfdc(&self) -> anyhow::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(crate::program::namewire()?);
         command.arg("nfdc");
         command
             .env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.addresses.socket().display()));

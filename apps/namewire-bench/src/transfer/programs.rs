@@ -88,7 +88,7 @@ impl Kit {
         case: &Case,
         served: Served,
     ) -> anyhow::Result<Self> {
-        let executable = std::env::current_exe()?;
+        let executable = crate::program::namewire()?;
         let port = if case.udp { free_port()? } else { 0 };
         let (forwarder, socket) =
             forwarder(Program::Namewire, &executable, folder, first(cpus), port)?;

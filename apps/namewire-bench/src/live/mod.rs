@@ -42,7 +42,7 @@ impl Live {
     /// Starts a forwarder of so many workers.
     fn start(workers: usize) -> anyhow::Result<Self> {
         let folder = Folder::new(&format!("namewire-live-{}", std::process::id()))?;
-        let executable = std::env::current_exe()?;
+        let executable = crate::program::namewire()?;
         let config = folder.path().join("namewire.toml");
         let socket = folder.path().join("forwarder.sock");
         let text = format!(

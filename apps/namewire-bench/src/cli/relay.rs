@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use clap::Args;
-use namewire_bench::{
+use crate::{
     CpuOfWorkers, Quartiles, RelayOptions, RelayReport, Transport, enter_namespace, run_relay,
 };
+use clap::Args;
 
-use super::bench::{at_least_one, end_when_interrupted, print_json};
-use super::connect::positive_duration;
-use super::failure::{Failure, Outcome};
-use super::list::{List, numbers, processors_of, repeated};
-use super::output::{self, Table, counted, grouped};
+use super::{at_least_one, end_when_interrupted, print_json};
+use namewire::cli::output::{self, Table, counted, grouped};
+use namewire::cli::shared::positive_duration;
+use namewire::cli::shared::{Failure, Outcome};
+use namewire::cli::shared::{List, numbers, processors_of, repeated};
 
 /// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
 const PAYLOAD_MAX: usize = 8600;

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::{OverloadOptions, OverloadReport, plot, run_overload};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use namewire_bench::{OverloadOptions, OverloadReport, plot, run_overload};
 
-use super::bench::{end_when_interrupted, print_json};
-use super::connect::positive_duration;
-use super::failure::{Failure, Outcome};
-use super::list::{List, numbers, processors};
-use super::output::{self, Table, grouped};
+use super::{end_when_interrupted, print_json};
+use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::shared::positive_duration;
+use namewire::cli::shared::{Failure, Outcome};
+use namewire::cli::shared::{List, numbers, processors};
 
 /// More Interests than can be forwarded, over UDP, with answers before Interests and without
 ///
@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     stretch: Duration,
     /// How often each is offered
-    #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::bench::at_least_one())]
+    #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::at_least_one())]
     rounds: usize,
     /// Bytes of content in a Data, for one run of all rates each
     #[arg(long, value_name = "BYTES", default_value_t = List(OverloadOptions::default().payloads), value_parser = numbers(0..=8000_usize))]

@@ -35,7 +35,7 @@ pub fn enter_namespace() -> anyhow::Error {
         command.args(["--net", "--mount"]);
     };
     for tool in ["unshare", "nsenter", "setpriv", "ip"] {
-        if !is_on_path(tool) {
+        if crate::program::on_path(tool).is_none() {
             return anyhow::anyhow!("this transport takes `{tool}`, which is not on PATH");
         }
     }
@@ -63,12 +63,6 @@ pub fn enter_namespace() -> anyhow::Error {
     command.args(["sh", "-c", script, "sh"]).arg(executable);
     command.args(std::env::args_os().skip(1)).arg(IN_NAMESPACE);
     command.exec().into()
-}
-
-/// Whether there is a program of this name.
-fn is_on_path(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// What joins the generator to one forwarder.

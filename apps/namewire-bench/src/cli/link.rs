@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::{LinkCounters, LinkRelay, LinkRelayOptions};
 use clap::Args;
-use namewire_bench::{LinkCounters, LinkRelay, LinkRelayOptions};
 use ndn_client::link::LinkOptions;
 use serde_json::json;
 
-use super::bench::print_json;
-use super::connect::duration;
-use super::failure::{Failure, Outcome};
-use super::interrupt::on_interrupt;
-use super::output::{self, Table, grouped};
-use crate::config::ByteSize;
+use super::print_json;
+use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::shared::duration;
+use namewire::cli::shared::on_interrupt;
+use namewire::cli::shared::{Failure, Outcome};
+use namewire_config::ByteSize;
 
 /// A link with rate, delay, queue, loss, reordering and duplication, between UDP sockets
 ///

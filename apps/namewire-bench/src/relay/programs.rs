@@ -15,6 +15,7 @@ use ndn_memif::Address;
 use super::dumb::PRODUCER_SUFFIX;
 use super::link::{Link, Side};
 use super::{Transport, clock, testpmd};
+use crate::program;
 use crate::started::Process;
 
 /// The cache of every program where nothing else is said, in packets.
@@ -66,12 +67,9 @@ impl Program {
     /// Where its executable is, if it can be had.
     pub(crate) fn locate(self) -> Option<PathBuf> {
         match self {
-            Self::Namewire | Self::Dumb => std::env::current_exe().ok(),
-            Self::Nfd | Self::Ndnd | Self::Testpmd => std::env::var_os("PATH").and_then(|path| {
-                std::env::split_paths(&path)
-                    .map(|folder| folder.join(self.executable_name()))
-                    .find(|candidate| candidate.is_file())
-            }),
+            Self::Namewire => program::namewire().ok(),
+            Self::Dumb => std::env::current_exe().ok(),
+            Self::Nfd | Self::Ndnd | Self::Testpmd => program::on_path(self.executable_name()),
         }
     }
 }
@@ -195,7 +193,7 @@ impl Running {
                 command.arg("run").arg("--config").arg(config);
             }
             Program::Dumb => {
-                command.args(["bench", "dumb-relay", "--statistics"]);
+                command.args(["dumb-relay", "--statistics"]);
                 command.args(addresses.statistics_socket(program));
                 dumb_arguments(&mut command, addresses);
             }

@@ -128,7 +128,7 @@ impl<'a> Subject<'a> {
             cs_packets: CS_CAPACITY,
             workers,
         };
-        let executable = std::env::current_exe()?;
+        let executable = crate::program::namewire()?;
         let cpus = &options.cpus[..workers];
         let running = Running::start(Program::Namewire, &executable, &addresses, cpus)?;
         let operator = UnixStream::connect(addresses.socket())?;

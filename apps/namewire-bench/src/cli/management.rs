@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use crate::{Change, ManagementOptions, ManagementReport, run_management};
 use clap::Args;
-use namewire_bench::{Change, ManagementOptions, ManagementReport, run_management};
 
-use super::bench::{end_when_interrupted, print_json};
-use super::connect::positive_duration;
-use super::failure::Outcome;
-use super::list::{List, processors_of};
-use super::output::{self, Table, grouped};
+use super::{end_when_interrupted, print_json};
+use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::shared::Outcome;
+use namewire::cli::shared::positive_duration;
+use namewire::cli::shared::{List, processors_of};
 
 /// What traffic notices of management: while everything is listed, and while hostile commands come
 ///

@@ -1,0 +1,396 @@
+//! The command line of `namewire-bench`.
+
+mod files;
+mod link;
+mod management;
+mod overload;
+mod relay;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::{
+    Arrival, DistanceOptions, IdleOptions, IdleReport, PipelineOptions, PipelineReport,
+    ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions, end_started, relay_tcp,
+    relay_udp, relay_unix, run_distance, run_idle, run_pipeline, run_shards, run_skew,
+    run_trace_cost, run_transfer,
+};
+use clap::builder::RangedU64ValueParser;
+use clap::{Parser, Subcommand};
+
+use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::shared::on_interrupt;
+use namewire::cli::shared::positive_duration;
+use namewire::cli::shared::{Failure, INTERRUPTED, Outcome};
+use namewire::cli::shared::{List, numbers, processors};
+
+/// Measures Namewire beside other forwarders
+///
+/// The `namewire` program that is measured is the one beside this program, otherwise the one on PATH.
+#[derive(Parser, Debug)]
+#[command(name = "namewire-bench", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand, Debug)]
+enum Bench {
+    /// One forwarding shard in memory, beside the least that the machine allows for the same work
+    ///
+    /// No sockets: parsing, hashing, tables, pipelines and the Content Store. The floor does the
+    /// copies, hashes and cache misses that no forwarder can avoid, in turn with the shard.
+    Pipeline {
+        /// Only cases whose name contains this, such as base
+        #[arg(long)]
+        filter: Option<String>,
+        /// Measured pairs per case, of the shard and of the floor
+        #[arg(long, default_value_t = PipelineOptions::default().pairs)]
+        pairs: usize,
+        /// Exchanges in one stretch
+        #[arg(long, default_value_t = PipelineOptions::default().stretch)]
+        stretch: u64,
+        /// The processor to run on
+        #[arg(long, value_name = "NUMBER")]
+        cpu: Option<usize>,
+        /// Instead of the cases, so many shards side by side, each on a processor of its own, such
+        /// as 1,2
+        #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
+        shards: Option<List<usize>>,
+        /// Instead of beside the floor, with and without measuring service times
+        #[arg(long, conflicts_with = "shards")]
+        trace: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Relay(relay::Options),
+    /// Fetches over a link of 1 Gbit/s in virtual time, by congestion controller
+    ///
+    /// Round trips of 0.2, 10 and 50 ms, with short and long queues, without loss and with 0.01 and 1 %,
+    /// alone and two at a time. The figures are the same on every machine.
+    Distance {
+        /// Seconds of virtual time that are measured
+        #[arg(long, default_value_t = DistanceOptions::default().seconds)]
+        seconds: u64,
+        /// Seed of what is random
+        #[arg(long, default_value_t = DistanceOptions::default().seed)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// A file through server, forwarder and fetcher, verified, beside what the processors would allow
+    ///
+    /// The file is in memory and goes to memory. All programs share the processors. ndnd, NFD with the
+    /// chunks programs, and curl from nginx are measured too if they are found.
+    Transfer {
+        /// Only cases whose name contains this, such as manifest
+        #[arg(long)]
+        filter: Option<String>,
+        /// Length of the file in MiB
+        #[arg(long, default_value_t = TransferOptions::default().bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+        mib: u64,
+        /// Fetches per case
+        #[arg(long, default_value_t = TransferOptions::default().rounds, value_parser = at_least_one())]
+        rounds: usize,
+        /// The processors to share; the forwarder runs on the first
+        #[arg(long, value_name = "NUMBERS", default_value_t = List(TransferOptions::default().cpus))]
+        cpus: List<usize>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// How even skewed traffic is spread over the workers, and how soon
+    ///
+    /// Names below prefixes drawn by Zipf's law, then unique names below one prefix, against a forwarder
+    /// whose workers begin without knowing either. The imbalance is the largest load of a worker over
+    /// the mean, in Interests. Nothing may be lost while names move.
+    Skew {
+        /// Workers of the forwarder
+        #[arg(long, default_value_t = SkewOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(2..=64))]
+        workers: usize,
+        /// Interests in flight
+        #[arg(long, default_value_t = SkewOptions::default().window)]
+        window: usize,
+        /// Time for each case, six seconds at least
+        #[arg(long, default_value = "8s", value_parser = six_seconds_at_least)]
+        duration: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a forwarder costs that has nothing to do, with applications connected that are silent
+    Idle {
+        /// Workers of the forwarder
+        #[arg(long, default_value_t = IdleOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+        workers: usize,
+        /// Silent faces
+        #[arg(long, default_value_t = IdleOptions::default().faces)]
+        faces: usize,
+        /// How long to watch
+        #[arg(long, default_value = "20s", value_parser = positive_duration)]
+        duration: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Link(link::Options),
+    Overload(overload::Options),
+    Management(management::Options),
+    /// The yardstick of `bench relay`, which starts it by itself
+    #[command(hide = true)]
+    DumbRelay {
+        /// Listen on this Unix socket
+        #[arg(long)]
+        unix: Option<PathBuf>,
+        /// Listen on this TCP address, and on the port above for the producer
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        tcp: Option<SocketAddr>,
+        /// Connected UDP sockets, the producer's first: OWN-PEER,OWN-PEER,...
+        #[arg(long, value_delimiter = ',', value_parser = pair_of_addresses)]
+        udp: Vec<(SocketAddr, SocketAddr)>,
+        /// Consumers that will connect
+        #[arg(long, default_value_t = 1)]
+        consumers: usize,
+        /// Tell figures to whoever connects to this Unix socket
+        #[arg(long)]
+        statistics: PathBuf,
+    },
+}
+
+/// Runs the bench on the command line.
+pub fn main() -> ExitCode {
+    match run(&Arguments::parse().bench) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                output::note(&format_args!("namewire-bench: {failure}"));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(bench: &Bench) -> Outcome {
+    match bench {
+        Bench::Pipeline { filter, pairs, stretch, cpu, shards, trace, json } => {
+            let pipeline = PipelineOptions {
+                filter: filter.clone(),
+                pairs: *pairs,
+                stretch: *stretch,
+                cpu: *cpu,
+            };
+            if let Some(List(shards)) = shards {
+                let report = run_shards(shards, &pipeline, |line| output::note(&line))?;
+                return if *json { print_json(&report) } else { print_shards(&report) };
+            }
+            if *trace {
+                let report = run_trace_cost(&pipeline, |line| output::note(&line))?;
+                return if *json { print_json(&report) } else { print_trace(&report) };
+            }
+            let report = run_pipeline(&pipeline, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { print_pipeline(&report) }
+        }
+        Bench::Relay(options) => relay::run(options),
+        Bench::Distance { seconds, seed, json } => {
+            let distance = DistanceOptions { seconds: *seconds, seed: *seed };
+            let report = run_distance(&distance, |line| output::note(&line));
+            if *json { print_json(&report) } else { files::print_distance(&report) }
+        }
+        Bench::Transfer { filter, mib, rounds, cpus, json } => {
+            let transfer = TransferOptions {
+                filter: filter.clone(),
+                bytes: mib << 20,
+                rounds: *rounds,
+                cpus: processors(cpus)?,
+                ..TransferOptions::default()
+            };
+            // What is in memory goes away with the run.
+            let interrupted = Arc::clone(&transfer.interrupted);
+            on_interrupt(move || interrupted.store(true, Ordering::Relaxed))?;
+            let report = run_transfer(&transfer, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { files::print_transfer(&report) }
+        }
+        Bench::Skew { workers, window, duration, json } => {
+            let skew = SkewOptions {
+                workers: *workers,
+                window: *window,
+                duration: *duration,
+                ..SkewOptions::default()
+            };
+            end_when_interrupted()?;
+            let report = run_skew(&skew, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { print_skew(&report) }
+        }
+        Bench::Idle { workers, faces, duration, json } => {
+            let idle = IdleOptions { workers: *workers, faces: *faces, duration: *duration };
+            end_when_interrupted()?;
+            let report = run_idle(&idle)?;
+            if *json { print_json(&report) } else { print_idle(&report) }
+        }
+        Bench::Link(options) => link::run(options),
+        Bench::Overload(options) => overload::run(options),
+        Bench::Management(options) => management::run(options),
+        Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {
+            let ended = match (unix, tcp, &udp[..]) {
+                (Some(path), None, []) => relay_unix(path, *consumers, statistics),
+                (None, Some(address), []) => relay_tcp(*address, *consumers, statistics),
+                (None, None, [_, ..]) => relay_udp(udp, statistics),
+                _ => return Err(Failure::Usage("give one of --unix, --tcp, --udp".to_owned())),
+            };
+            ended.map_err(|error| Failure::Failed(format!("the dumb relay ended: {error}")))
+        }
+    }
+}
+
+/// Has an interrupt end the bench and the programs that it has started, at once.
+fn end_when_interrupted() -> Outcome {
+    on_interrupt(|| {
+        end_started();
+        output::note(&format_args!("namewire-bench: {}", Failure::Interrupted));
+        std::process::exit(INTERRUPTED.into());
+    })
+}
+
+/// How often something is measured.
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// Two addresses with a hyphen between them.
+fn pair_of_addresses(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
+    let (own, peer) = text.split_once('-').ok_or("no hyphen between two addresses")?;
+    let address = |text: &str| text.parse().map_err(|_| format!("{text}: no address and port"));
+    Ok((address(own)?, address(peer)?))
+}
+
+fn print_json(report: &impl serde::Serialize) -> Outcome {
+    let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(output::print_json(&value)?)
+}
+
+/// Enough that several intervals are left of it after the first five seconds, which have a figure of their own.
+fn six_seconds_at_least(text: &str) -> Result<Duration, String> {
+    let duration = positive_duration(text)?;
+    match duration >= Duration::from_secs(6) {
+        true => Ok(duration),
+        false => {
+            Err("it takes six seconds at least: workers are compared after the first five"
+                .to_owned())
+        }
+    }
+}
+
+fn print_skew(report: &SkewReport) -> Outcome {
+    let mut table =
+        Table::new(&["CASE", ">AFTER 5 s", ">SENT", ">SATISFIED", ">LOST", "IMBALANCE"]);
+    for case in &report.cases {
+        let imbalance: Vec<_> = case.imbalance.iter().map(|one| format!("{one:.2}")).collect();
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.3}", case.after_5_s),
+            grouped(case.sent),
+            grouped(case.satisfied),
+            grouped(case.timed_out),
+            imbalance.join(" "),
+        ]);
+    }
+    Ok(table.print("no cases")?)
+}
+
+fn print_idle(report: &IdleReport) -> Outcome {
+    let IdleReport { workers, faces, seconds, cpu_ms, cpu_share, .. } = report;
+    Ok(output::print_line(&format!(
+        "{workers} workers, {faces} silent faces: {cpu_ms:.2} ms of processor time in {seconds:.1} s, {:.4} %",
+        cpu_share * 100.0
+    ))?)
+}
+
+fn print_shards(report: &ShardsReport) -> Outcome {
+    let mut table =
+        Table::new(&[">SHARDS", "ARRIVAL", ">ns/EXCH", ">EXCH/S", ">SPEED-UP", ">OF INDEPENDENT"]);
+    for case in &report.shards {
+        table.row(vec![
+            case.shards.to_string(),
+            match case.arrival {
+                Arrival::Local => "local".to_owned(),
+                Arrival::Uniform => "uniform".to_owned(),
+            },
+            format!("{:.0}", case.ns_per_exchange),
+            format!("{:.0}", case.exchanges_per_second),
+            format!("{:.2}", case.speedup),
+            format!("{:.2}", case.of_independent),
+        ]);
+    }
+    table.print("no shards")?;
+    Ok(())
+}
+
+fn print_trace(report: &TraceReport) -> Outcome {
+    let mut table = Table::new(&["CASE", ">ns OFF", ">ns ON", ">COST", ">FROM", ">TO", ">SAMPLES"]);
+    let percent = |part: f64| format!("{:+.2} %", part * 100.0);
+    for case in &report.trace {
+        let (from, to) = case.cost_spread;
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.0}", case.ns_per_exchange_off),
+            format!("{:.0}", case.ns_per_exchange_on),
+            percent(case.cost),
+            percent(from),
+            percent(to),
+            grouped(case.samples),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
+}
+
+fn print_pipeline(report: &PipelineReport) -> Outcome {
+    let headings =
+        ["CASE", ">ns/EXCH", ">FROM", ">TO", ">FLOOR ns", ">RATIO", ">HITS", ">EVICTED", ">MiB"];
+    let mut table = Table::new(&headings);
+    for case in &report.cases {
+        let (from, to) = case.ns_per_exchange_spread;
+        table.row(vec![
+            case.case.clone(),
+            format!("{:.0}", case.ns_per_exchange),
+            format!("{from:.0}"),
+            format!("{to:.0}"),
+            format!("{:.0}", case.floor_ns),
+            format!("{:.2}", case.ratio),
+            format!("{:.0}%", case.hit_ratio * 100.0),
+            grouped(case.cs_evictions),
+            format!("{:.0}", case.resident_mib),
+        ]);
+    }
+    Ok(table.print("no case matches the filter")?)
+}
+
+#[cfg(test)]
+mod command_line_tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_has_help() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            for argument in command.get_arguments() {
+                let place = format!("{} of {}", argument.get_id(), command.get_name());
+                assert!(argument.get_help().is_some(), "{place} has no help");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut program = super::Arguments::command();
+        program.build();
+        check(&program);
+    }
+}

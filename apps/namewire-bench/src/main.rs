@@ -1,0 +1,8 @@
+//! The `namewire-bench` program.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    namewire_bench::cli::main()
+}
