@@ -110,8 +110,10 @@ pub enum NewTransport {
     WebSocket(OwnedFd),
     /// Rings in shared memory, or a server of such that is being connected to.
     Memif(MemifEnd),
-    /// The worker's end of an internal face.
+    /// The worker's end of the face of management.
     Internal(InternalEnd),
+    /// The worker's end of a face in memory, whose other end the embedding program has.
+    Memory(InternalEnd),
     /// A socket that has joined a UDP group, and the group.
     Group(UdpSocket, SocketAddr),
     /// A connected UDP socket of the face's own.

@@ -1,6 +1,7 @@
 //! The control thread's end of the data plane.
 
 mod dispatch;
+mod memory;
 mod ports;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use crate::stepped::SteppedWorker;
 use crate::view::WorkerView;
 use crate::worker::{Crew, Worker};
 
+pub use memory::MemoryFaceOptions;
 use ports::PortWorkers;
 
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
@@ -353,6 +355,7 @@ impl Dataplane {
             | NewTransport::Datagram(_)
             | NewTransport::Connected(_)
             | NewTransport::Memif(_)
+            | NewTransport::Memory(_)
             | NewTransport::Group(..) => {
                 let is_client = face.options.persistency == Persistency::OnDemand;
                 self.next_worker(|roles| if is_client { roles.clients } else { roles.servers })

@@ -35,7 +35,8 @@ pub use command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
 };
 pub use dataplane::{
-    Dataplane, DataplaneError, DataplaneOptions, OnDemandOptions, Roles, WorkerOptions,
+    Dataplane, DataplaneError, DataplaneOptions, MemoryFaceOptions, OnDemandOptions, Roles,
+    WorkerOptions,
 };
 pub use event::{Event, FaceCreated};
 pub use exchange::{

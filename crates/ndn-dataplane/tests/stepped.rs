@@ -3,23 +3,39 @@
 
 mod support;
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, Event, NewFace, NewTransport, Roles, SteppedWorker};
-use ndn_face::{FaceOptions, Persistency};
+use ndn_dataplane::{
+    Command, Dataplane, Event, MemoryFaceOptions, NewFace, NewTransport, Roles, SteppedWorker,
+};
+use ndn_face::{FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::FaceProperties;
-use ndn_packet::Name;
+use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
 use ndn_sys::clock::{Clock, ManualClock};
+use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::{FaceIndex, FibWriter, NextHop, Timestamp};
 use ndn_types::{FaceUri, Scope};
 
-use support::{data, interest};
+use support::{Bed, PATIENCE, data, interest};
 
 /// Steps of all workers that find something to do, at one time, before a test takes it for a livelock.
 const STEPS_MAX: usize = 1000;
+
+const MTU: usize = 1500;
+
+fn memory(number: u64, queue_frames_max: usize) -> MemoryFaceOptions {
+    MemoryFaceOptions {
+        number,
+        scope: Scope::NonLocal,
+        persistency: Persistency::Persistent,
+        mtu: MTU,
+        queue_frames_max,
+    }
+}
 
 struct Node {
     dataplane: Dataplane,
@@ -54,8 +70,18 @@ impl Node {
         (index, far)
     }
 
+    fn memory_face(&mut self, number: u64, queue_frames_max: usize) -> (FaceIndex, InternalEnd) {
+        let (_, end) = self.dataplane.add_memory_face(&memory(number, queue_frames_max)).unwrap();
+        self.settle();
+        (self.added(), end)
+    }
+
     fn add(&mut self, face: NewFace) -> FaceIndex {
         self.command(Command::AddFace(Box::new(face)));
+        self.added()
+    }
+
+    fn added(&mut self) -> FaceIndex {
         let event = self.dataplane.next_event().unwrap();
         let Some(Event::FaceAdded { face, .. }) = event else { panic!("{event:?}") };
         face.index
@@ -163,4 +189,141 @@ fn stopped_workers_end_in_their_next_step() {
     workers.iter_mut().for_each(|worker| while worker.step() {});
     assert!(workers.iter().all(SteppedWorker::has_ended));
     assert_eq!(read(&mut application), []);
+}
+
+/// One direction of a link.
+#[derive(Default)]
+struct Link {
+    /// Frames on their way, each with its time of arrival.
+    frames: VecDeque<(Timestamp, Vec<u8>)>,
+}
+
+impl Link {
+    const DELAY: Duration = Duration::from_millis(10);
+
+    fn collect(&mut self, now: Timestamp, from: &mut InternalEnd) {
+        while let Some(frame) = from.receive() {
+            assert!(frame.len() <= MTU);
+            self.frames.push_back((now.plus(Self::DELAY), frame));
+        }
+    }
+
+    fn deliver(&mut self, now: Timestamp, to: &mut InternalEnd) {
+        while let Some((_, frame)) = self.frames.pop_front_if(|(arrival, _)| *arrival <= now) {
+            to.send(frame).unwrap();
+        }
+    }
+
+    fn next_arrival(&self) -> Option<Timestamp> {
+        self.frames.front().map(|(arrival, _)| *arrival)
+    }
+}
+
+#[test]
+fn two_stepped_forwarders_exchange_packets_over_a_link_with_delay() {
+    let total = 10 * data("/p/0").len();
+    let run = || {
+        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let (mut near, mut far) = (Node::new(2, &clock), Node::new(1, &clock));
+        let (_, mut consumer) = near.application();
+        let (producer_face, mut producer) = far.application();
+        let (near_face, mut near_end) = near.memory_face(1, 64);
+        let (_, mut far_end) = far.memory_face(2, 64);
+        near.route("/p", near_face);
+        far.route("/p", producer_face);
+        let (mut up, mut down) = (Link::default(), Link::default());
+        for number in 0..10 {
+            consumer.write_all(&interest(&format!("/p/{number}"), number)).unwrap();
+        }
+        let (mut times, mut answered) = (Vec::new(), Vec::new());
+        loop {
+            let now = Timestamp::from_nanos(clock.now_ns());
+            times.push(now);
+            up.deliver(now, &mut far_end);
+            down.deliver(now, &mut near_end);
+            near.settle();
+            far.settle();
+            for wire in read(&mut producer).chunks(interest("/p/0", 0).len()) {
+                producer.write_all(&data(&format!("/p/{}", wire[wire.len() - 1]))).unwrap();
+            }
+            far.settle();
+            answered.extend(read(&mut consumer));
+            if answered.len() == total {
+                break;
+            }
+            up.collect(now, &mut near_end);
+            down.collect(now, &mut far_end);
+            let arrivals = [up.next_arrival(), down.next_arrival()];
+            let deadlines = [near.next_deadline(), far.next_deadline()];
+            let next = arrivals.into_iter().chain(deadlines).flatten().min().unwrap();
+            clock.advance_to(next.as_nanos());
+        }
+        let elapsed = times[times.len() - 1].since(times[0]);
+        assert_eq!(elapsed, Link::DELAY * 2);
+        (times, answered)
+    };
+    assert_eq!(run(), run(), "a run repeats exactly");
+}
+
+#[test]
+fn full_queue_of_a_memory_face_drops_and_counts() {
+    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let (face, mut producer) = node.memory_face(1, 4);
+    let (_, mut consumer) = node.memory_face(2, 4);
+    node.route("/p", face);
+    for number in 0..6 {
+        let sent = consumer.send(interest(&format!("/p/{number}"), number));
+        assert_eq!(sent.is_ok(), number < 4);
+    }
+    assert_eq!(consumer.refused(), 2);
+    node.settle();
+    consumer.send(interest("/p/7", 7)).unwrap();
+    node.settle();
+    let received = std::iter::from_fn(|| producer.receive()).count();
+    assert_eq!(received, 4, "the fifth Interest found the queue full");
+    drop(producer);
+    node.settle();
+    assert!(matches!(node.dataplane.next_event().unwrap(), Some(Event::FaceClosed { .. })));
+}
+
+#[test]
+fn memory_face_wakes_a_worker_with_a_thread() {
+    let mut bed = Bed::new();
+    let (producer_id, mut producer) = bed.dataplane.add_memory_face(&memory(1, 16)).unwrap();
+    let producer_face = bed.added();
+    assert_eq!(producer_face.options.properties.face_id, producer_id);
+    assert_eq!(producer_face.remote.to_string(), "memory://1");
+    let (_, mut consumer) = bed.dataplane.add_memory_face(&memory(2, 16)).unwrap();
+    bed.added();
+    bed.route("/p", producer_face.index);
+    consumer.send(interest("/p/1", 1)).unwrap();
+    assert_eq!(wait_for(&mut producer), interest("/p/1", 1));
+    let small = {
+        let name = Name::from_uri("/p/1").unwrap();
+        let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+        let data = DataBuilder::new(&name);
+        data.to_vec(&info, 32, |_, signature| {
+            signature.fill(1);
+            Some(32)
+        })
+        .unwrap()
+    };
+    producer.send(small.clone()).unwrap();
+    assert_eq!(wait_for(&mut consumer), small);
+    bed.dataplane.stop().unwrap();
+    assert!(consumer.is_closed());
+}
+
+/// The next frame, which a worker on another thread sends.
+fn wait_for(end: &mut InternalEnd) -> Vec<u8> {
+    let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
+    poller.add(&*end, 0, Interest::Readable).unwrap();
+    loop {
+        end.reset();
+        if let Some(frame) = end.receive() {
+            return frame;
+        }
+        poller.wait(&mut events, Some(PATIENCE)).unwrap();
+        assert!(!events.is_empty(), "no frame arrives");
+    }
 }

@@ -1,4 +1,5 @@
-//! The face between the forwarder and its own management.
+//! Faces in memory: between the forwarder and its own management, and between the forwarder and the program
+//! that embeds it.
 //!
 //! Two bounded queues of frames, and a waker for each side. It is a cold path: frames are copied
 //! into memory of their own.
@@ -10,11 +11,17 @@ use std::sync::Arc;
 use ndn_ring::{Consumer, Producer, ring};
 use ndn_sys::poll::Waker;
 
-/// One end of an internal face. Frames are NDNLPv2 packets, or bare Interests and Data.
+/// One end of a face in memory. Frames are NDNLPv2 packets, or bare Interests and Data.
+///
+/// A frame for which the queue has no room is refused and counted. Dropping an end closes the face.
 #[derive(Debug)]
 pub struct InternalEnd {
     outgoing: Producer<Vec<u8>>,
     incoming: Consumer<Vec<u8>>,
+    /// Frames that [`send`](Self::send) refused.
+    refused: u64,
+    /// The worker reads this end within its limit for management.
+    pub(crate) is_limited: bool,
     /// Readable when there may be something in `incoming`.
     own: Arc<Waker>,
     /// Dropped last, after the queues were closed: the other end finds them closed when it wakes.
@@ -43,12 +50,16 @@ impl InternalEnd {
         let near = Self {
             outgoing: near_out,
             incoming: near_in,
+            refused: 0,
+            is_limited: false,
             own: Arc::clone(&near_wakes),
             other: WakeOnDrop(Arc::clone(&far_wakes)),
         };
         let far = Self {
             outgoing: far_out,
             incoming: far_in,
+            refused: 0,
+            is_limited: false,
             own: far_wakes,
             other: WakeOnDrop(near_wakes),
         };
@@ -68,6 +79,7 @@ impl InternalEnd {
     /// Sends a frame; the other end is woken by [`wake`](Self::wake).
     pub(crate) fn send_quietly(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         if self.outgoing.is_closed() || !self.has_room() {
+            self.refused += 1;
             return Err(frame);
         }
         let is_pushed = self.outgoing.push_with(|| frame);
@@ -78,6 +90,12 @@ impl InternalEnd {
 
     pub(crate) fn wake(&self) {
         self.other.0.wake();
+    }
+
+    /// Number of frames that this end could not send, because the queue was full or the other end was gone.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Whether there is room for one more frame.
@@ -138,6 +156,7 @@ mod tests {
         assert!(!near.has_room());
         assert_eq!((near.unreceived(), far.unreceived()), (2, 0));
         assert_eq!(near.send(vec![3]), Err(vec![3]));
+        assert_eq!((near.refused(), far.refused()), (1, 0));
         far.reset();
         assert_eq!(far.receive(), Some(vec![1]));
         assert_eq!(near.unreceived(), 1);

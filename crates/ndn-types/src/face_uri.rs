@@ -166,6 +166,13 @@ impl FaceUri {
         Self::with_host("internal", "")
     }
 
+    /// `memory://`: an end of a face in memory, between the forwarder and the program that embeds it, which
+    /// gives it a number.
+    #[must_use]
+    pub fn memory(number: u64) -> Self {
+        Self::with_host("memory", &number.to_string())
+    }
+
     /// `contentstore://`: the origin of packets from the Content Store.
     #[must_use]
     pub fn content_store() -> Self {
@@ -755,6 +762,7 @@ mod tests {
             (FaceUri::memif(Path::new("/run/m.sock"), Some(7)), "memif:///run/m.sock/7"),
             (FaceUri::memif(Path::new("/run/m.sock"), None), "memif:///run/m.sock"),
             (FaceUri::internal(), "internal://"),
+            (FaceUri::memory(7), "memory://7"),
             (FaceUri::content_store(), "contentstore://"),
             (FaceUri::null(), "null://"),
         ] {

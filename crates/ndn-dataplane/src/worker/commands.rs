@@ -210,6 +210,7 @@ impl Worker {
                 self.faces.add_station(now, index, port, mac, &options)
             }
             (NewTransport::Memif(end), _) => self.faces.add_memif(now, index, end, &options),
+            (NewTransport::Memory(end), _) => self.faces.add_memory(now, index, end, &options),
             (NewTransport::Internal(end), _) => self.faces.add_internal(now, index, end, &options),
             (NewTransport::Datagram(peer), Some((channel, _))) => {
                 self.faces.add_datagram(now, index, channel, peer, &options)

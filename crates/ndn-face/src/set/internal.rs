@@ -1,4 +1,4 @@
-//! The face of the forwarder's own management.
+//! Faces in memory: that of the forwarder's own management, and those of the embedding program.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,28 @@ use crate::internal::InternalEnd;
 use crate::{CloseReason, FaceCounters, FaceOptions, LinkDropReason};
 
 impl FaceSet {
-    /// Makes a face of one end of an internal pair; the other end belongs to the control thread.
+    /// Makes the face of the forwarder's management of one end of a pair; the other end belongs to the control
+    /// thread. It is read within [`set_internal_bytes_left`](Self::set_internal_bytes_left).
     ///
     /// # Errors
     /// If the slot of `index` is taken, or the poller does not take the waker.
     pub fn add_internal(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        mut end: InternalEnd,
+        options: &FaceOptions,
+    ) -> io::Result<Arc<FaceCounters>> {
+        end.is_limited = true;
+        self.add_memory(now, index, end, options)
+    }
+
+    /// Makes a face of one end of a pair; the other end belongs to the embedding program. Packets are
+    /// fragmented to the MTU of `options`, as on a datagram face.
+    ///
+    /// # Errors
+    /// If the slot of `index` is taken, or the poller does not take the waker.
+    pub fn add_memory(
         &mut self,
         now: Timestamp,
         index: FaceIndex,
@@ -88,11 +105,16 @@ impl FaceSet {
         pool: &PacketPool,
         sink: &mut impl RxSink,
     ) -> Progress {
-        while self.internal_bytes_left > 0 {
+        let mut is_limited = false;
+        loop {
+            let Some((end, counters)) = internal_end(&mut self.faces, index) else { break };
+            is_limited = end.is_limited;
+            if is_limited && self.internal_bytes_left == 0 {
+                break;
+            }
             if sink.is_full() {
                 return Progress::SinkFull;
             }
-            let Some((end, counters)) = internal_end(&mut self.faces, index) else { break };
             let Some(frame) = end.receive() else {
                 if end.is_closed() {
                     self.lose_connection(now, index, CloseReason::PeerClosed, pool);
@@ -108,7 +130,9 @@ impl FaceSet {
                 counters.dropped(LinkDropReason::NoBuffer).increment();
                 continue;
             }
-            self.internal_bytes_left = self.internal_bytes_left.saturating_sub(frame.len());
+            if is_limited {
+                self.internal_bytes_left = self.internal_bytes_left.saturating_sub(frame.len());
+            }
             let Some(mut block) = self.stream_block.take() else { break };
             block.spare_mut()[..frame.len()].copy_from_slice(&frame);
             block.commit(frame.len());
@@ -116,7 +140,7 @@ impl FaceSet {
             self.stream_block = Some(block);
         }
         // Not by a descriptor that stays readable: nobody would sleep until there is more to be read.
-        if self.internal_bytes_left == 0 && !self.unread_internals.contains(&index) {
+        if is_limited && self.internal_bytes_left == 0 && !self.unread_internals.contains(&index) {
             self.unread_internals.push(index);
         }
         self.pending = None;
